@@ -1,0 +1,27 @@
+# LibTorch as imported targets of our own: the find module of a CUDA wheel fails where no CUDA toolkit is.
+#
+#   penstock::libtorch   tensors, autograd and c10d on CPU
+#
+# LIBTORCH_DIR, a CMake or environment variable, names a folder with include/ and lib/; by default it is what deploy/setup unpacked.
+set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "LibTorch 2.11: the folder with include/ and lib/")
+if(NOT LIBTORCH_DIR)
+  if(DEFINED ENV{PENSTOCK_CACHE})
+    set(penstock_cache "$ENV{PENSTOCK_CACHE}")
+  else()
+    set(penstock_cache "$ENV{HOME}/.cache/penstock")
+  endif()
+  set_property(CACHE LIBTORCH_DIR PROPERTY VALUE "${penstock_cache}/libtorch-2.11.0/torch")
+endif()
+if(NOT EXISTS ${LIBTORCH_DIR}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "No LibTorch in '${LIBTORCH_DIR}': run deploy/setup, or set LIBTORCH_DIR to a folder with include/ and lib/")
+endif()
+
+add_library(penstock_libtorch INTERFACE)
+add_library(penstock::libtorch ALIAS penstock_libtorch)
+target_include_directories(penstock_libtorch SYSTEM INTERFACE
+  ${LIBTORCH_DIR}/include ${LIBTORCH_DIR}/include/torch/csrc/api/include)
+# libcudart and libcupti, which libtorch_cpu.so needs even without a GPU, are found through its own run path.
+target_link_libraries(penstock_libtorch INTERFACE ${LIBTORCH_DIR}/lib/libtorch_cpu.so ${LIBTORCH_DIR}/lib/libc10.so Threads::Threads)
+target_link_options(penstock_libtorch INTERFACE
+  -Wl,-rpath,${LIBTORCH_DIR}/lib -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)
+target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_GLOO)

@@ -1,0 +1,101 @@
+// The program of a rank as the executor sees it: flat arrays of plain values, without protobuf and without
+// LibTorch.
+//
+// Converted from the contract in one place, worker/program/from_proto.h. Units and shapes are those of
+// proto/penstock/v1/plan.proto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::worker {
+
+enum class DataType : uint8_t { kFloat64, kFloat32, kBFloat16 };
+
+struct ModelConfig {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t attention_inner = 0;
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  int64_t max_sequence_length = 0;
+  DataType dtype = DataType::kFloat32;
+};
+
+enum class Layout : uint8_t { kPadded, kPacked };
+
+struct MicroBatch {
+  // Dataset index and tokens (input, target, after any cut) of each sample, in the order in which they lie in
+  // memory.
+  std::vector<uint64_t> sample_ids;
+  std::vector<uint32_t> input_tokens;
+  std::vector<uint32_t> target_tokens;
+  Layout layout = Layout::kPadded;
+  // Padded: [rows, length].
+  int64_t rows = 0;
+  int64_t length = 0;
+  // Packed: cumulative lengths, samples + 1 of them.
+  std::vector<int32_t> cu_seqlens;
+  int64_t computed_tokens = 0;
+  // For each stage of the pipeline: layers, from the first, that keep only their input.
+  std::vector<int32_t> full_recompute_layers;
+};
+
+enum class Op : uint8_t {
+  kLoad,
+  kForward,
+  kBackward,
+  kSend,
+  kRecv,
+  kWait,
+  kFree,
+  kReduceGradients,
+  kOptimizerStep,
+};
+
+enum class TransferKind : uint8_t { kActivation, kGradient };
+
+// `part` of a WAIT and of a FREE (plan.proto, Instruction.part).
+enum class WaitPart : uint8_t { kReceivedActivation, kReceivedGradient, kSentActivation, kSentGradient };
+enum class FreePart : uint8_t { kOutputActivation, kInputGradient, kLoadedTokens };
+
+struct Transfer {
+  uint32_t peer = 0;
+  TransferKind kind = TransferKind::kActivation;
+  std::vector<int64_t> shape;
+  DataType dtype = DataType::kFloat32;
+  uint64_t bytes = 0;
+  uint32_t sequence = 0;
+};
+
+struct Instruction {
+  uint32_t id = 0;
+  Op op = Op::kLoad;
+  uint32_t micro_batch = 0;
+  uint32_t stage = 0;
+  uint32_t part = 0;
+  // SEND, RECV: index into Program.transfers. WAIT: id of the SEND or RECV.
+  uint32_t transfer = 0;
+  // REDUCE_GRADIENTS, OPTIMIZER_STEP: index into Program.groups.
+  uint32_t group = 0;
+  // Ids of earlier instructions that must have ended.
+  std::vector<uint32_t> deps;
+};
+
+struct Program {
+  uint64_t iteration = 0;
+  uint32_t rank = 0;
+  uint32_t replica = 0;
+  std::vector<uint32_t> stages;
+  std::vector<uint32_t> layers_per_stage;
+  std::vector<Instruction> instructions;
+  std::vector<Transfer> transfers;
+  std::vector<MicroBatch> micro_batches;
+  std::vector<std::vector<uint32_t>> groups;
+  // Of the whole global batch: every micro-batch's summed loss is divided by it.
+  uint64_t loss_tokens = 0;
+};
+
+}  // namespace penstock::worker
