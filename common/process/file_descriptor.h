@@ -1,0 +1,31 @@
+// A file descriptor that is closed with its scope.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace penstock {
+
+// Move-only; negative means "none".
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int value) : value_(value) {}
+  ~FileDescriptor() { Close(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+
+  int get() const { return value_; }
+  void Close() {
+    if (value_ >= 0) close(std::exchange(value_, -1));
+  }
+
+ private:
+  int value_ = -1;
+};
+
+}  // namespace penstock
