@@ -1,0 +1,43 @@
+# Two images from one file, on the set-up script of the quick start:
+#
+#   docker build --target planner -t penstock-planner .
+#   docker build --target worker  -t penstock-worker .     (CPU, Gloo)
+#
+# BASE must be Debian 12: packages and LibTorch are those that deploy/setup installs there.
+ARG BASE=debian:12
+
+# --- The planner and the client, without LibTorch ---
+FROM ${BASE} AS planner-build
+WORKDIR /penstock
+COPY deploy/setup deploy/setup
+RUN deploy/setup planner
+COPY . .
+RUN cmake --preset planner && cmake --build build/planner --target penstock-planner penstock
+
+FROM ${BASE} AS planner
+COPY deploy/setup /tmp/setup
+RUN /tmp/setup planner-runtime && rm -rf /tmp/setup /var/lib/apt/lists/* && useradd --system --uid 10001 penstock
+COPY --from=planner-build /penstock/build/planner/bin/penstock-planner /penstock/build/planner/bin/penstock /usr/local/bin/
+USER penstock
+# gRPC, and Prometheus metrics.
+EXPOSE 7070 7071
+ENTRYPOINT ["penstock-planner"]
+CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071"]
+
+# --- The worker, on CPU ---
+FROM planner-build AS worker-build
+ENV PENSTOCK_CACHE=/opt/penstock
+RUN deploy/setup worker
+RUN cmake --preset quickstart && cmake --build build/quickstart --target penstock-worker
+# Only what a CPU worker loads: libtorch_cuda.so alone is larger than all of it.
+RUN cd /opt/penstock/libtorch-2.11.0 && mkdir -p /runtime/torch/lib /runtime/nvidia/cu13/lib \
+ && cp torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.1 /runtime/torch/lib/ \
+ && cp nvidia/cu13/lib/libcudart.so.13 nvidia/cu13/lib/libcupti.so.13 /runtime/nvidia/cu13/lib/
+
+FROM ${BASE} AS worker
+COPY deploy/setup /tmp/setup
+RUN /tmp/setup planner-runtime && rm -rf /tmp/setup /var/lib/apt/lists/* && useradd --system --uid 10001 penstock
+COPY --from=worker-build /runtime /opt/penstock/libtorch-2.11.0
+COPY --from=worker-build /penstock/build/quickstart/bin/penstock-worker /usr/local/bin/
+USER penstock
+ENTRYPOINT ["penstock-worker"]
