@@ -1,0 +1,55 @@
+#include "common/grpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc/limits.h"
+
+namespace penstock {
+namespace {
+
+// gRPC's reflection library adds itself to every server of a program that links it; this takes it out again.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == kReflectionPlugin; });
+  }
+
+ private:
+  static constexpr char kReflectionPlugin[] = "proto_server_reflection";
+};
+
+void SetLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveIntervalMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
+}
+
+}  // namespace
+
+absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
+  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(&builder);
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+  RunningServer running;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &running.port);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  running.server = builder.BuildAndStart();
+  if (running.server == nullptr || running.port == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot listen on '", options.listen,
+                                                   "': not a local host:port, or the port is in use"));
+  }
+  return running;
+}
+
+}  // namespace penstock

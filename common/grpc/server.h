@@ -1,0 +1,37 @@
+// Starts a gRPC server with Penstock's limits: message sizes, keepalive, no port shared between processes.
+//
+//   HealthService health;
+//   PENSTOCK_ASSIGN_OR_RETURN(RunningServer running, StartServer({"127.0.0.1:0", {&service, &health}}));
+//   ... running.port ...
+//   running.server->Shutdown(deadline);
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace penstock {
+
+struct ServerOptions {
+  // "host:port"; port 0 picks a free one.
+  std::string listen;
+  // Not owned; must outlive the server.
+  std::vector<grpc::Service*> services;
+  // Serves grpc.reflection.v1alpha, so that grpcurl works without the .proto files.
+  bool reflection = false;
+};
+
+struct RunningServer {
+  std::unique_ptr<grpc::Server> server;
+  // The port that was bound.
+  int port = 0;
+};
+
+// Possible errors: INVALID_ARGUMENT (the address cannot be parsed or bound: in use, not local).
+absl::StatusOr<RunningServer> StartServer(const ServerOptions& options);
+
+}  // namespace penstock

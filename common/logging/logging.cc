@@ -1,0 +1,88 @@
+#include "common/logging/logging.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+
+namespace penstock {
+namespace {
+
+std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
+std::atomic<LogFormat> line_format{LogFormat::kText};
+
+const char* Name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "DEBUG";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kError:
+      return "ERROR";
+  }
+  return "UNKNOWN";
+}
+
+bool NeedsQuotes(const std::string& value) {
+  return value.empty() || value.find_first_of(" =\"\\\n\r\t") != std::string::npos;
+}
+
+std::string TextLine(const std::string& time, LogLevel level, absl::string_view message,
+                     const std::vector<LogField>& fields) {
+  std::string line = absl::StrCat(time, " ", Name(level), " ", message);
+  for (const LogField& field : fields) {
+    const bool quoted = field.is_text() && NeedsQuotes(field.value());
+    absl::StrAppend(&line, " ", field.key(), "=",
+                    quoted ? absl::StrCat("\"", absl::Utf8SafeCEscape(field.value()), "\"") : field.value());
+  }
+  return line;
+}
+
+nlohmann::ordered_json JsonValue(const LogField& field) {
+  if (field.is_text()) return field.value();
+  // "nan" and "inf" are no JSON numbers.
+  auto number = nlohmann::ordered_json::parse(field.value(), nullptr, /*allow_exceptions=*/false);
+  if (number.is_discarded()) return field.value();
+  return number;
+}
+
+std::string JsonLine(const std::string& time, LogLevel level, absl::string_view message,
+                     const std::vector<LogField>& fields) {
+  nlohmann::ordered_json line;
+  line["time"] = time;
+  line["level"] = Name(level);
+  line["message"] = std::string(message);
+  for (const LogField& field : fields) line[field.key()] = JsonValue(field);
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void ConfigureLogging(LogLevel minimum, LogFormat format) {
+  minimum_level = minimum;
+  line_format = format;
+}
+
+std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, absl::string_view message,
+                          const std::vector<LogField>& fields) {
+  const std::string stamp = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  return format == LogFormat::kJson ? JsonLine(stamp, level, message, fields)
+                                    : TextLine(stamp, level, message, fields);
+}
+
+void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+  if (level < minimum_level.load(std::memory_order_relaxed)) return;
+  const std::string line =
+      absl::StrCat(FormatLogLine(line_format.load(std::memory_order_relaxed), absl::Now(), level, message,
+                                 std::vector<LogField>(fields)),
+                   "\n");
+  // A log that cannot be written has nowhere to complain.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace penstock
