@@ -1,0 +1,95 @@
+// Rule 5: the ranks of a collective group issue the same collectives in the same order.
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner/core/verify/rules.h"
+
+namespace penstock::core::verify {
+namespace {
+
+struct Issued {
+  int rank;
+  const v1::Instruction* instruction;
+};
+
+std::vector<uint32_t> ExpectedRanks(const PlanIndex& index, int rank, const v1::Instruction& instruction) {
+  std::vector<uint32_t> ranks;
+  if (instruction.op() == v1::OP_REDUCE_GRADIENTS) {
+    for (int replica = 0; replica < index.replicas(); ++replica)
+      ranks.push_back(index.RankOf(replica, instruction.stage()));
+  } else {
+    const int first = index.ReplicaOf(rank) * index.pipeline();
+    for (int position = 0; position < index.pipeline(); ++position) ranks.push_back(first + position);
+  }
+  return ranks;
+}
+
+void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {
+  const std::vector<uint32_t> expected = ExpectedRanks(index, rank, instruction);
+  const auto& ranks = index.plan().groups(static_cast<int>(instruction.collective().group())).ranks();
+  if (!std::equal(ranks.begin(), ranks.end(), expected.begin(), expected.end()))
+    report.AddAt(kCollectives, rank, instruction,
+                 absl::StrCat("its group ", instruction.collective().group(), " has ranks [",
+                              absl::StrJoin(ranks, ", "), "], not [", absl::StrJoin(expected, ", "), "]"));
+}
+
+void Compare(const Issued& mine, const Issued& first, Report& report) {
+  const v1::Instruction& a = *mine.instruction;
+  const v1::Instruction& b = *first.instruction;
+  const bool same_stage = a.op() != v1::OP_REDUCE_GRADIENTS || a.stage() == b.stage();
+  if (a.op() == b.op() && same_stage && a.collective().bytes() == b.collective().bytes()) return;
+  report.AddAt(kCollectives, mine.rank, a,
+               absl::StrCat("its op, stage or bytes differ from what rank ", first.rank,
+                            " issues at this place, ", Describe(b)));
+}
+
+using IssuedByRank = std::map<int, std::vector<Issued>>;
+
+void CheckSameCollectives(const v1::CollectiveGroup& group, int number, const IssuedByRank& issued,
+                          Report& report) {
+  const auto& [first_rank, first] = *issued.begin();
+  for (uint32_t rank : group.ranks()) {
+    const auto mine = issued.find(static_cast<int>(rank));
+    const size_t count = mine == issued.end() ? 0 : mine->second.size();
+    if (count != first.size()) {
+      report.AddAt(kCollectives, static_cast<int>(rank),
+                   absl::StrCat("it issues ", count, " collectives in group ", number, ", rank ", first_rank,
+                                " issues ", first.size()));
+      continue;
+    }
+    for (size_t i = 0; i < count; ++i) Compare(mine->second[i], first[i], report);
+  }
+}
+
+}  // namespace
+
+void CheckCollectives(const PlanIndex& index, Report& report) {
+  const v1::Plan& plan = index.plan();
+  std::vector<IssuedByRank> groups(plan.groups_size());
+  for (int rank = 0; rank < index.ranks(); ++rank) {
+    for (const v1::Instruction& instruction : index.program(rank).instructions()) {
+      if (instruction.op() != v1::OP_REDUCE_GRADIENTS && instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
+      const v1::Collective& collective = instruction.collective();
+      if (collective.group() >= groups.size()) {
+        report.AddAt(kCollectives, rank, instruction,
+                     absl::StrCat("its group is ", collective.group(), ", but the plan has ", groups.size()));
+        continue;
+      }
+      CheckGroup(index, rank, instruction, report);
+      std::vector<Issued>& issued = groups[collective.group()][rank];
+      if (collective.sequence() != issued.size())
+        report.AddAt(kCollectives, rank, instruction,
+                     absl::StrCat("its sequence is ", collective.sequence(), ", but it is number ",
+                                  issued.size(), " of its group"));
+      issued.push_back({rank, &instruction});
+    }
+  }
+  for (size_t g = 0; g < groups.size(); ++g)
+    if (!groups[g].empty())
+      CheckSameCollectives(plan.groups(static_cast<int>(g)), static_cast<int>(g), groups[g], report);
+}
+
+}  // namespace penstock::core::verify

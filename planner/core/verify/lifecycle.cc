@@ -1,0 +1,85 @@
+// Rule 4: one forward and one backward pass of every micro-batch on every stage, then the end of the
+// iteration.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/verify/rules.h"
+
+namespace penstock::core::verify {
+namespace {
+
+using Found = const v1::Instruction*;
+
+bool IsComputation(v1::Op op) {
+  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
+         op == v1::OP_BACKWARD_WEIGHT || op == v1::OP_RECOMPUTE;
+}
+
+void RequireOrder(int rank, Found first, Found second, Report& report) {
+  if (first != nullptr && second != nullptr && second->id() < first->id())
+    report.AddAt(kLifecycle, rank, *second, absl::StrCat("it comes before ", Describe(*first)));
+}
+
+void CheckPasses(const PlanIndex& index, int rank, uint32_t stage, uint32_t micro_batch, Report& report) {
+  const auto find = [&](v1::Op op) { return index.Find(rank, op, stage, micro_batch); };
+  const Found forward = find(v1::OP_FORWARD);
+  const Found backward = find(v1::OP_BACKWARD);
+  const Found input = find(v1::OP_BACKWARD_INPUT);
+  const Found weight = find(v1::OP_BACKWARD_WEIGHT);
+  const std::string name = absl::StrCat("micro-batch ", micro_batch, " on stage ", stage, " ");
+  if (forward == nullptr) report.AddAt(kLifecycle, rank, absl::StrCat(name, "has no FORWARD"));
+  if (backward != nullptr && (input != nullptr || weight != nullptr))
+    report.AddAt(kLifecycle, rank, *backward, "there is a BACKWARD_INPUT or BACKWARD_WEIGHT beside it");
+  if (backward == nullptr && (input == nullptr || weight == nullptr))
+    report.AddAt(kLifecycle, rank,
+                 absl::StrCat(name, "has neither BACKWARD nor both BACKWARD_INPUT and BACKWARD_WEIGHT"));
+  RequireOrder(rank, forward, backward, report);
+  RequireOrder(rank, forward, input, report);
+  RequireOrder(rank, input, weight, report);
+  const Found recompute = find(v1::OP_RECOMPUTE);
+  RequireOrder(rank, forward, recompute, report);
+  RequireOrder(rank, recompute, backward, report);
+  RequireOrder(rank, recompute, input, report);
+}
+
+// Keys are unique in a sound plan; a second pass with the same key is reported as what it is.
+void CheckRepeatedPasses(const PlanIndex& index, int rank, Report& report) {
+  for (const v1::Instruction& instruction : index.program(rank).instructions()) {
+    if (!IsComputation(instruction.op())) continue;
+    const Found first = index.Find(rank, instruction.op(), instruction.stage(), instruction.micro_batch());
+    if (first->id() != instruction.id())
+      report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it repeats instruction ", first->id()));
+  }
+}
+
+void CheckEnd(const PlanIndex& index, int rank, Report& report) {
+  const v1::Program& program = index.program(rank);
+  int steps = 0;
+  for (const v1::Instruction& instruction : program.instructions()) {
+    const Found reduce = index.Find(rank, v1::OP_REDUCE_GRADIENTS, instruction.stage(), 0);
+    if (IsComputation(instruction.op()) && reduce != nullptr && instruction.id() > reduce->id())
+      report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it comes after ", Describe(*reduce)));
+    if (instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
+    ++steps;
+    if (static_cast<int>(instruction.id()) != program.instructions_size() - 1)
+      report.AddAt(kLifecycle, rank, instruction, "it is not the last instruction");
+  }
+  if (steps != 1) report.AddAt(kLifecycle, rank, absl::StrCat("it has ", steps, " OPTIMIZER_STEP, not one"));
+  for (uint32_t stage : program.stages())
+    if (index.Find(rank, v1::OP_REDUCE_GRADIENTS, stage, 0) == nullptr)
+      report.AddAt(kLifecycle, rank, absl::StrCat("stage ", stage, " has no REDUCE_GRADIENTS"));
+}
+
+}  // namespace
+
+void CheckLifecycle(const PlanIndex& index, Report& report) {
+  for (int rank = 0; rank < index.ranks(); ++rank) {
+    const int micro_batches = index.MicroBatches(index.ReplicaOf(rank));
+    for (uint32_t stage : index.program(rank).stages())
+      for (int m = 0; m < micro_batches; ++m) CheckPasses(index, rank, stage, m, report);
+    CheckRepeatedPasses(index, rank, report);
+    CheckEnd(index, rank, report);
+  }
+}
+
+}  // namespace penstock::core::verify

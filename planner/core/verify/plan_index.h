@@ -1,0 +1,76 @@
+// A plan whose structure is sound, with instructions findable by key and stages by rank.
+//
+// Built only after CheckStructure found nothing fatal: indices need no further range checks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::core::verify {
+
+// `part` of WAIT and FREE (plan.proto, Instruction.part).
+enum WaitPart : uint32_t {
+  kWaitReceivedActivation,
+  kWaitReceivedGradient,
+  kWaitSentActivation,
+  kWaitSentGradient
+};
+enum FreePart : uint32_t { kFreeOutputActivation, kFreeInputGradient, kFreeLoadedTokens };
+// `part` of SEND and RECV.
+enum TransferPart : uint32_t { kActivation, kGradient };
+
+// Position of (op, part) among the kinds of instruction that a plan may hold, or -1 if it may not hold it.
+int KindOf(v1::Op op, uint32_t part);
+
+// Both ends of the way from one stage to another: the instruction is null where the plan lacks it.
+struct TransferEnds {
+  int send_rank = 0;
+  int recv_rank = 0;
+  const v1::Instruction* send = nullptr;
+  const v1::Instruction* recv = nullptr;
+};
+
+class PlanIndex {
+ public:
+  // Both must outlive the index.
+  PlanIndex(const v1::Batch& batch, const v1::Plan& plan);
+
+  const v1::Batch& batch() const { return batch_; }
+  const v1::Plan& plan() const { return plan_; }
+  int ranks() const { return plan_.programs_size(); }
+  int replicas() const { return plan_.replicas_size(); }
+  int pipeline() const { return static_cast<int>(plan_.mesh().pipeline()); }
+  int stages() const { return plan_.layers_per_stage_size(); }
+  const v1::Program& program(int rank) const { return plan_.programs(rank); }
+  int ReplicaOf(int rank) const { return rank / pipeline(); }
+  int MicroBatches(int replica) const { return plan_.replicas(replica).micro_batches_size(); }
+  // The rank of `replica` that holds `stage`.
+  int RankOf(int replica, uint32_t stage) const { return replica * pipeline() + position_of_stage_[stage]; }
+  // Whether `stage` and the next one are on different ranks, so that tensors travel between them.
+  bool CrossesRanks(uint32_t stage) const {
+    return position_of_stage_[stage] != position_of_stage_[stage + 1];
+  }
+
+  // The (first) instruction with this key, or null. `stage` must be on `rank`.
+  const v1::Instruction* Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
+                              uint32_t part = 0) const;
+
+  // The transfer over the boundary between `stage` and `stage` + 1: the activation goes up, the gradient
+  // down.
+  TransferEnds FindTransfer(int replica, uint32_t stage, uint32_t micro_batch, TransferPart part) const;
+
+ private:
+  size_t SlotOf(int rank, int kind, uint32_t stage, uint32_t micro_batch) const;
+
+  const v1::Batch& batch_;
+  const v1::Plan& plan_;
+  std::vector<int> position_of_stage_;
+  // Position of a stage among the stages of its rank.
+  std::vector<int> local_stage_;
+  // For each rank: instruction id by (kind, local stage, micro-batch), or -1.
+  std::vector<std::vector<int32_t>> slots_;
+};
+
+}  // namespace penstock::core::verify

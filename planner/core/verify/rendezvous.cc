@@ -1,0 +1,119 @@
+// Rules 2 and 5: a simulation in which nothing is buffered. If it ends, no runtime can deadlock.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/verify/rules.h"
+
+namespace penstock::core::verify {
+namespace {
+
+bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
+bool IsCollective(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
+
+class Rendezvous {
+ public:
+  explicit Rendezvous(const PlanIndex& index) : index_(index), heads_(index.ranks(), 0) {
+    for (int rank = 0; rank < index.ranks(); ++rank) runnable_.push_back(rank);
+  }
+
+  void Run() {
+    while (!runnable_.empty()) {
+      const int rank = runnable_.back();
+      runnable_.pop_back();
+      Advance(rank);
+    }
+  }
+
+  void ReportStuck(Report& report) const {
+    for (int rank = 0; rank < index_.ranks(); ++rank) {
+      const v1::Instruction* head = Head(rank);
+      if (head == nullptr) continue;
+      for (int partner : Partners(rank, *head)) {
+        if (partner >= 0 && IsReadyFor(rank, *head, partner)) continue;
+        report.AddAt(WaitsForTransfer(*head, partner) ? kTransfers : kCollectives, rank, *head,
+                     absl::StrCat("deadlock: it waits for ", NameOfPosition(partner)));
+      }
+    }
+  }
+
+ private:
+  const v1::Instruction* Head(int rank) const {
+    const v1::Program& program = index_.program(rank);
+    return heads_[rank] < program.instructions_size() ? &program.instructions(heads_[rank]) : nullptr;
+  }
+
+  // Whether a transfer, not a collective, is to blame.
+  bool WaitsForTransfer(const v1::Instruction& mine, int partner) const {
+    const v1::Instruction* theirs = partner < 0 ? nullptr : Head(partner);
+    return IsTransfer(mine.op()) || (theirs != nullptr && IsTransfer(theirs->op()));
+  }
+
+  std::string NameOfPosition(int rank) const {
+    if (rank < 0) return "a rank that does not exist";
+    const v1::Instruction* head = Head(rank);
+    if (head == nullptr) return absl::StrCat("rank ", rank, ", which has ended");
+    return absl::StrCat("rank ", rank, ", which is at ", Describe(*head));
+  }
+
+  // The ranks that must be at the same transfer or collective; -1 for one that does not exist.
+  std::vector<int> Partners(int rank, const v1::Instruction& instruction) const {
+    if (IsTransfer(instruction.op())) {
+      const uint32_t peer = instruction.transfer().peer();
+      return {peer < static_cast<uint32_t>(index_.ranks()) ? static_cast<int>(peer) : -1};
+    }
+    std::vector<int> partners;
+    const uint32_t group = instruction.collective().group();
+    if (group >= static_cast<uint32_t>(index_.plan().groups_size())) return {-1};
+    for (uint32_t member : index_.plan().groups(static_cast<int>(group)).ranks()) {
+      if (member >= static_cast<uint32_t>(index_.ranks()))
+        partners.push_back(-1);
+      else if (static_cast<int>(member) != rank)
+        partners.push_back(static_cast<int>(member));
+    }
+    return partners;
+  }
+
+  // Whether `partner` stands at the other side of what `rank` stands at.
+  bool IsReadyFor(int rank, const v1::Instruction& mine, int partner) const {
+    const v1::Instruction* theirs = Head(partner);
+    if (theirs == nullptr) return false;
+    if (IsCollective(mine.op()))
+      return theirs->op() == mine.op() && theirs->collective().group() == mine.collective().group() &&
+             theirs->collective().sequence() == mine.collective().sequence();
+    const bool opposite =
+        mine.op() == v1::OP_SEND ? theirs->op() == v1::OP_RECV : theirs->op() == v1::OP_SEND;
+    return opposite && theirs->transfer().peer() == static_cast<uint32_t>(rank) &&
+           theirs->part() == mine.part() && theirs->micro_batch() == mine.micro_batch() &&
+           theirs->transfer().sequence() == mine.transfer().sequence();
+  }
+
+  // Runs `rank` until it has to wait.
+  void Advance(int rank) {
+    for (const v1::Instruction* head = Head(rank); head != nullptr; head = Head(rank)) {
+      if (IsTransfer(head->op()) || IsCollective(head->op())) {
+        const std::vector<int> partners = Partners(rank, *head);
+        for (int partner : partners)
+          if (partner < 0 || !IsReadyFor(rank, *head, partner)) return;
+        for (int partner : partners) {
+          ++heads_[partner];
+          runnable_.push_back(partner);
+        }
+      }
+      ++heads_[rank];
+    }
+  }
+
+  const PlanIndex& index_;
+  std::vector<int> heads_;
+  std::vector<int> runnable_;
+};
+
+}  // namespace
+
+void CheckRendezvous(const PlanIndex& index, Report& report) {
+  Rendezvous rendezvous(index);
+  rendezvous.Run();
+  rendezvous.ReportStuck(report);
+}
+
+}  // namespace penstock::core::verify

@@ -1,0 +1,27 @@
+// The rules, one function and one file each. Every function adds what it finds to the report.
+#pragma once
+
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/verify/plan_index.h"
+#include "planner/core/verify/report.h"
+
+namespace penstock::core::verify {
+
+// Rule 0. Returns false when the plan cannot be judged further.
+bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report);
+
+// Rules 1 to 7, each independent of the others.
+void CheckCoverage(const PlanIndex& index, Report& report);
+void CheckTransfers(const PlanIndex& index, Report& report);
+void CheckDependencies(const PlanIndex& index, Report& report);
+void CheckLifecycle(const PlanIndex& index, Report& report);
+void CheckCollectives(const PlanIndex& index, Report& report);
+void CheckMemory(const PlanIndex& index, Report& report);
+void CheckTokens(const PlanIndex& index, Report& report);
+
+// Rules 2 and 5: runs every rank's list one instruction at a time, where a transfer ends only when both ends
+// are at it and a collective only when all its ranks are. Reports each rank that never reaches its end, and
+// whom it waits for.
+void CheckRendezvous(const PlanIndex& index, Report& report);
+
+}  // namespace penstock::core::verify

@@ -1,0 +1,159 @@
+// Rule 7: the shapes of micro-batches hold their samples, and all token counts add up.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/verify/rules.h"
+
+namespace penstock::core::verify {
+namespace {
+
+// Source and target tokens of a sample as the model sees them.
+struct Lengths {
+  uint64_t source = 0;
+  uint64_t target = 0;
+};
+
+struct Totals {
+  uint64_t real = 0;
+  uint64_t computed = 0;
+  uint64_t loss = 0;
+};
+
+// Positions of a sample that the loss counts: every target token that has a token before it.
+uint64_t LossTokens(const v1::Sample& sample) {
+  if (sample.input_tokens() > 0 || sample.target_tokens() == 0) return sample.target_tokens();
+  return sample.target_tokens() - 1;
+}
+
+class MicroBatchCheck {
+ public:
+  MicroBatchCheck(const PlanIndex& index, int replica, int number, Report& report)
+      : micro_batch_(index.plan().replicas(replica).micro_batches(number)),
+        encoder_decoder_(index.plan().model().architecture() == v1::ARCHITECTURE_T5),
+        name_(absl::StrCat("replica ", replica, ", micro-batch ", number)),
+        report_(report) {
+    for (uint32_t sample : micro_batch_.samples()) {
+      if (sample >= static_cast<uint32_t>(index.batch().samples_size())) continue;  // rule 1 reports it
+      Add(index.batch().samples(static_cast<int>(sample)));
+    }
+  }
+
+  void Check() {
+    switch (micro_batch_.layout()) {
+      case v1::LAYOUT_PADDED:
+        CheckPadded();
+        break;
+      case v1::LAYOUT_PACKED:
+        CheckPacked();
+        break;
+      case v1::LAYOUT_CONCATENATED:
+        CheckConcatenated();
+        break;
+      default:
+        Fail(absl::StrCat("its layout is ", static_cast<int>(micro_batch_.layout())));
+    }
+    Expect("real_tokens", micro_batch_.real_tokens(), real_);
+    Expect("loss_tokens", micro_batch_.loss_tokens(), loss_);
+  }
+
+ private:
+  void Add(const v1::Sample& sample) {
+    const uint64_t sum = uint64_t{sample.input_tokens()} + sample.target_tokens();
+    lengths_.push_back(encoder_decoder_ ? Lengths{sample.input_tokens(), sample.target_tokens()}
+                                        : Lengths{0, sum});
+    real_ += sum;
+    loss_ += LossTokens(sample);
+  }
+
+  void Fail(const std::string& message) { report_.Add(kTokens, absl::StrCat(name_, ": ", message)); }
+
+  void Expect(const char* field, uint64_t value, uint64_t expected) {
+    if (value != expected) Fail(absl::StrCat(field, " is ", value, ", its samples have ", expected));
+  }
+
+  // Computed tokens of `rows` rows; products of two 32-bit numbers cannot overflow.
+  uint64_t Rectangle() const {
+    return uint64_t{micro_batch_.rows()} * micro_batch_.source_length() +
+           uint64_t{micro_batch_.rows()} * micro_batch_.target_length();
+  }
+
+  void CheckPadded() {
+    Expect("rows", micro_batch_.rows(), lengths_.size());
+    for (size_t i = 0; i < lengths_.size(); ++i) {
+      if (lengths_[i].source > micro_batch_.source_length() ||
+          lengths_[i].target > micro_batch_.target_length())
+        Fail(absl::StrCat("its rows of ", micro_batch_.source_length(), " and ", micro_batch_.target_length(),
+                          " tokens cut sample ", micro_batch_.samples(static_cast<int>(i)), " of ",
+                          lengths_[i].source, " and ", lengths_[i].target));
+    }
+    Expect("computed_tokens", micro_batch_.computed_tokens(), Rectangle());
+  }
+
+  void CheckPacked() {
+    uint64_t computed =
+        CheckCuSeqlens("target_cu_seqlens", micro_batch_.target_cu_seqlens(), &Lengths::target);
+    if (encoder_decoder_)
+      computed += CheckCuSeqlens("source_cu_seqlens", micro_batch_.source_cu_seqlens(), &Lengths::source);
+    Expect("computed_tokens", micro_batch_.computed_tokens(), computed);
+  }
+
+  // Returns the tokens of all samples.
+  uint64_t CheckCuSeqlens(const char* field, const google::protobuf::RepeatedField<uint32_t>& cu_seqlens,
+                          uint64_t Lengths::*length) {
+    uint64_t sum = 0;
+    bool right = cu_seqlens.size() == static_cast<int>(lengths_.size()) + 1 && cu_seqlens[0] == 0;
+    for (size_t i = 0; i < lengths_.size(); ++i) {
+      sum += lengths_[i].*length;
+      right = right && cu_seqlens[static_cast<int>(i) + 1] == sum;
+    }
+    if (!right) Fail(absl::StrCat(field, " are not 0 and the cumulative lengths of its samples"));
+    return sum;
+  }
+
+  void CheckConcatenated() {
+    Lengths sum;
+    for (const Lengths& lengths : lengths_) {
+      sum.source += lengths.source;
+      sum.target += lengths.target;
+    }
+    if (sum.source > uint64_t{micro_batch_.rows()} * micro_batch_.source_length() ||
+        sum.target > uint64_t{micro_batch_.rows()} * micro_batch_.target_length())
+      Fail(absl::StrCat("its ", micro_batch_.rows(), " rows do not hold all tokens of its samples"));
+    Expect("computed_tokens", micro_batch_.computed_tokens(), Rectangle());
+  }
+
+  const v1::MicroBatch& micro_batch_;
+  const bool encoder_decoder_;
+  const std::string name_;
+  Report& report_;
+  std::vector<Lengths> lengths_;
+  uint64_t real_ = 0;
+  uint64_t loss_ = 0;
+};
+
+void ExpectTotal(const char* field, uint64_t value, uint64_t expected, Report& report) {
+  if (value != expected)
+    report.Add(kTokens,
+               absl::StrCat("the plan's ", field, " is ", value, ", its micro-batches have ", expected));
+}
+
+}  // namespace
+
+void CheckTokens(const PlanIndex& index, Report& report) {
+  Totals totals;
+  for (int replica = 0; replica < index.replicas(); ++replica) {
+    for (int m = 0; m < index.MicroBatches(replica); ++m) {
+      MicroBatchCheck(index, replica, m, report).Check();
+      const v1::MicroBatch& micro_batch = index.plan().replicas(replica).micro_batches(m);
+      totals.real += micro_batch.real_tokens();
+      totals.computed += micro_batch.computed_tokens();
+      totals.loss += micro_batch.loss_tokens();
+    }
+  }
+  ExpectTotal("real_tokens", index.plan().real_tokens(), totals.real, report);
+  ExpectTotal("computed_tokens", index.plan().computed_tokens(), totals.computed, report);
+  ExpectTotal("loss_tokens", index.plan().loss_tokens(), totals.loss, report);
+}
+
+}  // namespace penstock::core::verify

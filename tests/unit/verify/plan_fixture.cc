@@ -1,0 +1,312 @@
+#include "tests/unit/verify/plan_fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace penstock::core {
+namespace {
+
+constexpr int kLayers = 8;
+constexpr int kHidden = 16;
+constexpr int64_t kTokenBytes = 64;
+constexpr int64_t kStoredBytes = 1000;
+constexpr int64_t kTransientBytes = 300;
+
+uint64_t LengthOf(const v1::Sample& sample) { return sample.input_tokens() + sample.target_tokens(); }
+
+class Builder {
+ public:
+  explicit Builder(const FixtureOptions& options)
+      : options_(options), stages_(options.pipeline * options.stages_per_rank) {}
+
+  v1::PlannedBatch Build() {
+    SetHead();
+    for (int replica = 0; replica < options_.replicas; ++replica) AddMicroBatches();
+    SetGroups();
+    for (int rank = 0; rank < options_.replicas * options_.pipeline; ++rank) AddProgram(rank);
+    for (int replica = 0; replica < options_.replicas; ++replica) RunReplica(replica);
+    return planned_;
+  }
+
+ private:
+  v1::Plan& plan() { return *planned_.mutable_plan(); }
+  bool is_t5() const { return options_.architecture == v1::ARCHITECTURE_T5; }
+  int RankOf(int replica, int stage) const { return replica * options_.pipeline + stage % options_.pipeline; }
+  bool Crosses(int stage) const { return options_.pipeline > 1 && stage >= 0 && stage + 1 < stages_; }
+
+  void SetHead() {
+    plan().set_iteration(7);
+    planned_.mutable_batch()->set_iteration(7);
+    v1::ModelSpec& model = *plan().mutable_model();
+    model.set_architecture(options_.architecture);
+    model.set_hidden(kHidden);
+    model.set_dtype(v1::DATA_TYPE_FLOAT32);
+    if (is_t5()) {
+      model.set_encoder_layers(kLayers / 2);
+      model.set_decoder_layers(kLayers / 2);
+    } else {
+      model.set_layers(kLayers);
+    }
+    plan().mutable_mesh()->set_pipeline(options_.pipeline);
+    plan().mutable_mesh()->set_data(options_.replicas);
+    for (int stage = 0; stage < stages_; ++stage) plan().add_layers_per_stage(kLayers / stages_);
+  }
+
+  void AddMicroBatches() {
+    v1::Replica& target = *plan().add_replicas();
+    for (int m = 0; m < options_.micro_batches; ++m) {
+      v1::MicroBatch& micro_batch = *target.add_micro_batches();
+      for (int i = 0; i < options_.samples_per_micro_batch; ++i) AddSample(micro_batch);
+      SetLayout(micro_batch);
+      for (int stage = 0; stage < stages_; ++stage) micro_batch.add_recompute();
+      plan().set_loss_tokens(plan().loss_tokens() + micro_batch.loss_tokens());
+      plan().set_real_tokens(plan().real_tokens() + micro_batch.real_tokens());
+      plan().set_computed_tokens(plan().computed_tokens() + micro_batch.computed_tokens());
+    }
+  }
+
+  void AddSample(v1::MicroBatch& micro_batch) {
+    const uint32_t number = planned_.batch().samples_size();
+    v1::Sample& sample = *planned_.mutable_batch()->add_samples();
+    sample.set_sample_id(1000 + number);
+    sample.set_input_tokens(number % 3 * 5);  // every third sample is learnt whole
+    sample.set_target_tokens(4 + number % 7);
+    micro_batch.add_samples(number);
+    micro_batch.set_real_tokens(micro_batch.real_tokens() + LengthOf(sample));
+    const bool whole = sample.input_tokens() == 0;
+    micro_batch.set_loss_tokens(micro_batch.loss_tokens() + sample.target_tokens() - (whole ? 1 : 0));
+  }
+
+  void SetLayout(v1::MicroBatch& micro_batch) {
+    micro_batch.set_layout(options_.layout);
+    uint32_t source = 0, target = 0, longest_source = 0, longest_target = 0;
+    std::vector<uint32_t> source_ends = {0}, target_ends = {0};
+    for (uint32_t number : micro_batch.samples()) {
+      const v1::Sample& sample = planned_.batch().samples(number);
+      const uint32_t own_source = is_t5() ? sample.input_tokens() : 0;
+      const uint32_t own_target = is_t5() ? sample.target_tokens() : LengthOf(sample);
+      source_ends.push_back(source += own_source);
+      target_ends.push_back(target += own_target);
+      longest_source = std::max(longest_source, own_source);
+      longest_target = std::max(longest_target, own_target);
+    }
+    if (options_.layout == v1::LAYOUT_PACKED) {
+      if (is_t5()) micro_batch.mutable_source_cu_seqlens()->Add(source_ends.begin(), source_ends.end());
+      micro_batch.mutable_target_cu_seqlens()->Add(target_ends.begin(), target_ends.end());
+      micro_batch.set_computed_tokens(source + target);
+      return;
+    }
+    micro_batch.set_rows(micro_batch.samples_size());
+    micro_batch.set_source_length(longest_source);
+    micro_batch.set_target_length(longest_target);
+    micro_batch.set_computed_tokens(uint64_t{micro_batch.rows()} * (longest_source + longest_target));
+  }
+
+  // Groups of the stages first, then those of the pipelines.
+  void SetGroups() {
+    for (int stage = 0; stage < stages_; ++stage) {
+      v1::CollectiveGroup& group = *plan().add_groups();
+      for (int replica = 0; replica < options_.replicas; ++replica) group.add_ranks(RankOf(replica, stage));
+    }
+    for (int replica = 0; replica < options_.replicas; ++replica) {
+      v1::CollectiveGroup& group = *plan().add_groups();
+      for (int p = 0; p < options_.pipeline; ++p) group.add_ranks(replica * options_.pipeline + p);
+    }
+  }
+
+  void AddProgram(int rank) {
+    v1::Program& program = *plan().add_programs();
+    program.set_rank(rank);
+    program.set_replica(rank / options_.pipeline);
+    for (int stage = rank % options_.pipeline; stage < stages_; stage += options_.pipeline)
+      program.add_stages(stage);
+    program.set_static_memory_bytes(5000);
+    program.set_memory_limit_bytes(1'000'000);
+  }
+
+  // What crosses the boundary after `stage`.
+  std::vector<uint32_t> Shape(const v1::MicroBatch& m, int stage) const {
+    const bool source_only = is_t5() && (stage + 1) * (kLayers / stages_) <= kLayers / 2;
+    const bool packed = m.layout() == v1::LAYOUT_PACKED;
+    const uint32_t source = !packed ? m.source_length() : is_t5() ? *m.source_cu_seqlens().rbegin() : 0;
+    const uint32_t target = packed ? *m.target_cu_seqlens().rbegin() : m.target_length();
+    if (is_t5() && !source_only) return {(packed ? 1 : m.rows()) * (source + target) * kHidden};
+    const uint32_t length = source_only ? source : target;
+    if (packed) return {length, kHidden};
+    return {m.rows(), length, kHidden};
+  }
+
+  int64_t Bytes(const v1::MicroBatch& micro_batch, int stage) const {
+    int64_t bytes = 4;
+    for (uint32_t extent : Shape(micro_batch, stage)) bytes *= extent;
+    return bytes;
+  }
+
+  v1::Instruction& Emit(int rank, v1::Op op, v1::Stream stream, int m, int stage, uint32_t part,
+                        std::vector<uint32_t> deps, int64_t acquired = 0, int64_t released = 0) {
+    v1::Program& program = *plan().mutable_programs(rank);
+    v1::Instruction& instruction = *program.add_instructions();
+    instruction.set_id(program.instructions_size() - 1);
+    instruction.set_op(op);
+    instruction.set_stream(stream);
+    instruction.set_micro_batch(m);
+    instruction.set_stage(stage);
+    instruction.set_part(part);
+    instruction.mutable_deps()->Add(deps.begin(), deps.end());
+    instruction.set_memory_acquired_bytes(acquired);
+    instruction.set_memory_released_bytes(released);
+    return instruction;
+  }
+
+  void SetTransfer(v1::Instruction& instruction, int peer, const v1::MicroBatch& micro_batch, int boundary,
+                   uint32_t sequence, uint32_t order) {
+    v1::Transfer& transfer = *instruction.mutable_transfer();
+    transfer.set_peer(peer);
+    transfer.set_kind(instruction.part() == 0 ? v1::TRANSFER_KIND_ACTIVATION : v1::TRANSFER_KIND_GRADIENT);
+    for (uint32_t extent : Shape(micro_batch, boundary)) transfer.add_shape(extent);
+    transfer.set_dtype(v1::DATA_TYPE_FLOAT32);
+    transfer.set_bytes(Bytes(micro_batch, boundary));
+    transfer.set_sequence(sequence);
+    transfer.set_order(order);
+  }
+
+  // SEND, WAIT and FREE on one side, RECV and WAIT on the other.
+  void Move(int replica, int m, int from, int to, uint32_t part, uint32_t made_by) {
+    const v1::MicroBatch& micro_batch = plan().replicas(replica).micro_batches(m);
+    const int boundary = std::min(from, to);
+    const int64_t bytes = Bytes(micro_batch, boundary);
+    const int sender = RankOf(replica, from), receiver = RankOf(replica, to);
+    const uint32_t sequence = sequences_[{sender, receiver}]++;
+    const uint32_t order = orders_[replica]++;
+    v1::Instruction& send = Emit(sender, v1::OP_SEND, part == 0 ? v1::STREAM_NEXT : v1::STREAM_PREVIOUS, m,
+                                 from, part, {made_by});
+    SetTransfer(send, receiver, micro_batch, boundary, sequence, order);
+    const uint32_t send_id = send.id();
+    v1::Instruction& recv = Emit(receiver, v1::OP_RECV, part == 0 ? v1::STREAM_PREVIOUS : v1::STREAM_NEXT, m,
+                                 to, part, {}, bytes);
+    SetTransfer(recv, sender, micro_batch, boundary, sequence, order);
+    const uint32_t recv_id = recv.id();
+    Emit(receiver, v1::OP_WAIT, v1::STREAM_COMPUTE, m, to, part, {recv_id}).set_transfer_id(recv_id);
+    Emit(sender, v1::OP_WAIT, v1::STREAM_COMPUTE, m, from, part + 2, {send_id}).set_transfer_id(send_id);
+    Emit(sender, v1::OP_FREE, v1::STREAM_COMPUTE, m, from, part, {}, 0, bytes);
+  }
+
+  void Forward(int replica, int m, int stage) {
+    const int rank = RankOf(replica, stage);
+    const v1::MicroBatch& micro_batch = plan().replicas(replica).micro_batches(m);
+    if (stage == 0 || stage + 1 == stages_)
+      Emit(rank, v1::OP_LOAD, v1::STREAM_COMPUTE, m, stage, 0, {}, kTokenBytes);
+    const int64_t output = Crosses(stage) ? Bytes(micro_batch, stage) : 0;
+    const uint32_t id =
+        Emit(rank, v1::OP_FORWARD, v1::STREAM_COMPUTE, m, stage, 0, {}, kStoredBytes + output).id();
+    if (Crosses(stage)) Move(replica, m, stage, stage + 1, 0, id);
+  }
+
+  void Backward(int replica, int m, int stage) {
+    const int rank = RankOf(replica, stage);
+    const v1::MicroBatch& micro_batch = plan().replicas(replica).micro_batches(m);
+    const int64_t below = Crosses(stage - 1) ? Bytes(micro_batch, stage - 1) : 0;
+    const int64_t above = Crosses(stage) ? Bytes(micro_batch, stage) : 0;
+    const int64_t taken = kTransientBytes + below, given = kStoredBytes + below + above;
+    uint32_t id;
+    if (options_.split_backward) {
+      id =
+          Emit(rank, v1::OP_BACKWARD_INPUT, v1::STREAM_COMPUTE, m, stage, 0, {}, taken, kTransientBytes).id();
+    } else {
+      id = Emit(rank, v1::OP_BACKWARD, v1::STREAM_COMPUTE, m, stage, 0, {}, taken, kTransientBytes + given)
+               .id();
+    }
+    if (Crosses(stage - 1)) Move(replica, m, stage, stage - 1, 1, id);
+    if (options_.split_backward)
+      Emit(rank, v1::OP_BACKWARD_WEIGHT, v1::STREAM_COMPUTE, m, stage, 0, {}, 0, given);
+    if (stage == 0 || stage + 1 == stages_)
+      Emit(rank, v1::OP_FREE, v1::STREAM_COMPUTE, m, stage, 2, {}, 0, kTokenBytes);
+  }
+
+  void RunReplica(int replica) {
+    for (int m = 0; m < options_.micro_batches; ++m)
+      for (int stage = 0; stage < stages_; ++stage) Forward(replica, m, stage);
+    for (int m = 0; m < options_.micro_batches; ++m)
+      for (int stage = stages_ - 1; stage >= 0; --stage) Backward(replica, m, stage);
+    for (int p = 0; p < options_.pipeline; ++p) Finish(replica, replica * options_.pipeline + p);
+  }
+
+  void Finish(int replica, int rank) {
+    const v1::Program& program = plan().programs(rank);
+    std::vector<uint32_t> last_compute;
+    if (program.instructions_size() > 0)
+      last_compute = {static_cast<uint32_t>(program.instructions_size() - 1)};
+    uint32_t reduce = 0;
+    for (uint32_t stage : program.stages()) {
+      v1::Instruction& instruction =
+          Emit(rank, v1::OP_REDUCE_GRADIENTS, v1::STREAM_COLLECTIVE, 0, stage, 0, last_compute);
+      instruction.mutable_collective()->set_group(stage);
+      instruction.mutable_collective()->set_bytes(4096);
+      reduce = instruction.id();
+    }
+    v1::Instruction& step =
+        Emit(rank, v1::OP_OPTIMIZER_STEP, v1::STREAM_COMPUTE, 0, program.stages(0), 0, {reduce});
+    step.mutable_collective()->set_group(stages_ + replica);
+    step.mutable_collective()->set_bytes(8);
+  }
+
+  const FixtureOptions options_;
+  const int stages_;
+  v1::PlannedBatch planned_;
+  std::map<std::pair<int, int>, uint32_t> sequences_;
+  std::map<int, uint32_t> orders_;
+};
+
+std::vector<uint32_t> IdsOf(const v1::Program& program) {
+  std::vector<uint32_t> ids(program.instructions_size());
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
+  return ids;
+}
+
+}  // namespace
+
+v1::PlannedBatch MakeValidPlan(const FixtureOptions& options) { return Builder(options).Build(); }
+
+v1::Instruction& Find(v1::Plan& plan, int rank, v1::Op op, uint32_t micro_batch, uint32_t part, int stage) {
+  for (v1::Instruction& instruction : *plan.mutable_programs(rank)->mutable_instructions())
+    if (instruction.op() == op && instruction.micro_batch() == micro_batch && instruction.part() == part &&
+        (stage < 0 || instruction.stage() == static_cast<uint32_t>(stage)))
+      return instruction;
+  ADD_FAILURE() << "rank " << rank << " has no " << v1::Op_Name(op) << " of micro-batch " << micro_batch;
+  return *plan.mutable_programs(rank)->mutable_instructions(0);
+}
+
+void Rearrange(v1::Plan& plan, int rank, const std::vector<uint32_t>& ids) {
+  v1::Program& program = *plan.mutable_programs(rank);
+  std::map<uint32_t, uint32_t> renumbered;
+  for (size_t i = 0; i < ids.size(); ++i) renumbered[ids[i]] = i;
+  std::vector<v1::Instruction> moved;
+  for (uint32_t id : ids) {
+    v1::Instruction instruction = program.instructions(id);
+    instruction.set_id(renumbered[id]);
+    instruction.clear_deps();
+    for (uint32_t dep : program.instructions(id).deps())
+      if (renumbered.count(dep)) instruction.add_deps(renumbered[dep]);
+    if (instruction.op() == v1::OP_WAIT) instruction.set_transfer_id(renumbered[instruction.transfer_id()]);
+    moved.push_back(instruction);
+  }
+  program.clear_instructions();
+  for (v1::Instruction& instruction : moved) program.add_instructions()->Swap(&instruction);
+}
+
+void Remove(v1::Plan& plan, int rank, uint32_t id) {
+  std::vector<uint32_t> ids = IdsOf(plan.programs(rank));
+  ids.erase(ids.begin() + id);
+  Rearrange(plan, rank, ids);
+}
+
+void MoveBefore(v1::Plan& plan, int rank, uint32_t id, uint32_t before) {
+  std::vector<uint32_t> ids = IdsOf(plan.programs(rank));
+  ids.erase(std::find(ids.begin(), ids.end(), id));
+  ids.insert(std::find(ids.begin(), ids.end(), before), id);
+  Rearrange(plan, rank, ids);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,65 @@
+// Valid plans of every kind pass the checker.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "planner/core/verify/check_plan.h"
+#include "tests/unit/verify/plan_fixture.h"
+
+namespace penstock::core {
+namespace {
+
+std::string MessagesOf(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& violation : violations)
+    text += std::to_string(violation.rule) + ": " + violation.message + "\n";
+  return text;
+}
+
+void ExpectValid(const FixtureOptions& options) {
+  const v1::PlannedBatch planned = MakeValidPlan(options);
+  const std::vector<Violation> violations = CheckPlan(planned.batch(), planned.plan());
+  EXPECT_TRUE(violations.empty()) << MessagesOf(violations);
+  EXPECT_TRUE(ViolationsToStatus(violations).ok());
+}
+
+class ValidPlans
+    : public testing::TestWithParam<std::tuple<int, int, int, v1::Layout, v1::Architecture, bool>> {};
+
+TEST_P(ValidPlans, Pass) {
+  const auto [pipeline, replicas, micro_batches, layout, architecture, split] = GetParam();
+  ExpectValid({.pipeline = pipeline,
+               .replicas = replicas,
+               .micro_batches = micro_batches,
+               .layout = layout,
+               .architecture = architecture,
+               .split_backward = split});
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ValidPlans,
+                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2),
+                                          testing::Values(1, 5),
+                                          testing::Values(v1::LAYOUT_PADDED, v1::LAYOUT_PACKED),
+                                          testing::Values(v1::ARCHITECTURE_GPT, v1::ARCHITECTURE_T5),
+                                          testing::Bool()));
+
+TEST(ValidPlansWithSeveralStagesOnARank, Pass) {
+  ExpectValid({.pipeline = 2, .stages_per_rank = 2});
+  ExpectValid({.pipeline = 1, .stages_per_rank = 4});
+}
+
+TEST(ValidPlansOfSmallBatches, MayLeaveAReplicaEmptyWhenSamplesAreTooFew) {
+  v1::PlannedBatch planned = MakeValidPlan({.pipeline = 1, .replicas = 2, .micro_batches = 0});
+  EXPECT_TRUE(CheckPlan(planned.batch(), planned.plan()).empty());
+}
+
+TEST(ViolationsToStatus, NamesTheFirstRuleAndTheCount) {
+  const absl::Status status = ViolationsToStatus({{2, 0, 5, "no RECV"}, {6, 0, 7, "too much"}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rule 2 (transfers): no RECV (2 in all)"));
+}
+
+}  // namespace
+}  // namespace penstock::core
