@@ -21,12 +21,12 @@ function(penstock_headers name)
   target_link_libraries(penstock_${name} INTERFACE ${ARG_DEPS})
 endfunction()
 
-# penstock_test(NAME sources... LABELS labels... [TIMEOUT seconds] [DEPS libraries...])
+# penstock_test(NAME sources... LABELS labels... [TIMEOUT seconds] [ENVIRONMENT NAME=value...] [DEPS libraries...])
 #
 # LABELS: unit, integration or system; `core` where thread sanitizer can judge it; `torch` where LibTorch is linked;
 # `gpu` where it needs a GPU. Each test case is one CTest test with a time-out (default 60 s).
 function(penstock_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -38,5 +38,13 @@ function(penstock_test name)
     endif()
     add_dependencies(core_tests ${name})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
+  # Labels are set afterwards: gtest_discover_tests takes lists apart and would keep the first alone.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(CONFIGURE OUTPUT ${labels_file} CONTENT [[
+if(@name@_TESTS)
+  set_tests_properties(${@name@_TESTS} PROPERTIES LABELS "@ARG_LABELS@")
+endif()
+]] @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()

@@ -1,0 +1,52 @@
+#include "worker/model/loss_head.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace penstock::worker {
+namespace {
+
+double LargestDifference(const at::Tensor& left, const at::Tensor& right) {
+  return (left - right).abs().max().item<double>();
+}
+
+// 700 positions of 32768 logits each are more than one chunk.
+TEST(LossHead, ChunksAddUpToTheWhole) {
+  constexpr int64_t kVocab = 32768;
+  constexpr int64_t kTokens = 900;
+  constexpr int64_t kCounted = 700;
+  constexpr double kLossTokens = 1000;
+  const at::Tensor hidden = at::linspace(-2, 2, kTokens * 6, at::kDouble).sin().view({kTokens, 6});
+  const at::Tensor weight = at::linspace(-30, 30, kVocab * 6, at::kDouble).cos().view({kVocab, 6});
+  TokenBatch tokens;
+  tokens.loss_positions = at::arange(kCounted) + 150;
+  tokens.labels = (at::arange(kCounted) * 37) % kVocab;
+  at::Tensor weight_gradient = at::ones_like(weight);
+
+  const HeadLoss head = ComputeHeadLoss(hidden, weight, tokens, kLossTokens, weight_gradient);
+
+  const at::Tensor rows = hidden.index_select(0, tokens.loss_positions);
+  const at::Tensor log_probabilities = rows.matmul(weight.t()).log_softmax(1);
+  const at::Tensor picked = log_probabilities.gather(1, tokens.labels.unsqueeze(1));
+  EXPECT_NEAR(head.loss.item<double>(), -picked.sum().item<double>() / kLossTokens, 1e-12);
+  const at::Tensor error = (log_probabilities.exp() - at::one_hot(tokens.labels, kVocab)) / kLossTokens;
+  const at::Tensor expected =
+      at::zeros_like(hidden).index_copy(0, tokens.loss_positions, error.matmul(weight));
+  EXPECT_LT(LargestDifference(head.hidden_gradient, expected), 1e-14);
+  EXPECT_LT(LargestDifference(weight_gradient, 1 + error.t().matmul(rows)), 1e-13);
+}
+
+TEST(LossHead, WithoutCountedPositionsIsZero) {
+  TokenBatch tokens;
+  tokens.loss_positions = at::empty({0}, at::kLong);
+  tokens.labels = at::empty({0}, at::kLong);
+  const at::Tensor hidden = at::ones({2, 3, 4});
+  at::Tensor weight_gradient = at::zeros({5, 4});
+  const HeadLoss head = ComputeHeadLoss(hidden, at::ones({5, 4}), tokens, 7, weight_gradient);
+  EXPECT_EQ(head.loss.item<double>(), 0);
+  EXPECT_TRUE(head.hidden_gradient.equal(at::zeros({2, 3, 4})));
+  EXPECT_TRUE(weight_gradient.equal(at::zeros({5, 4})));
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,27 @@
+// LM head and cross entropy in one: the loss and its gradients, without ever holding all logits.
+//
+// Logits of a chunk of positions are computed, turned into probabilities, and at once into gradients (the
+// idea of Hsu et al., "Liger Kernel", 2024), so that memory is bounded by the chunk, and nothing is computed
+// twice: three products in all, where recomputing the logits in the backward pass would take four. The price:
+// the head's gradients are known, and its weight's are added, when the forward pass ends.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/model/token_batch.h"
+
+namespace penstock::worker {
+
+struct HeadLoss {
+  // float64 scalar: sum of the cross entropy over the loss positions / loss_tokens.
+  at::Tensor loss;
+  // Of the shape and type of `hidden`.
+  at::Tensor hidden_gradient;
+};
+
+// `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden], untied. `weight_gradient`: same
+// shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
+HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
+                         double loss_tokens, at::Tensor& weight_gradient);
+
+}  // namespace penstock::worker

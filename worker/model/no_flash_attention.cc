@@ -1,0 +1,15 @@
+// Stands in for flash_attention.cc where there is no CUDA: MakeAttentionShape then never asks for it.
+#include <c10/util/Exception.h>
+
+#include "worker/model/attention.h"
+
+namespace penstock::worker {
+
+bool FlashAttentionSupports(at::ScalarType, at::Device) { return false; }
+
+at::Tensor FlashAttention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                          int64_t) {
+  TORCH_CHECK(false, "flash attention needs a build with PENSTOCK_CUDA");
+}
+
+}  // namespace penstock::worker
