@@ -1,0 +1,142 @@
+#include "common/dataset/import.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/dataset/indexed_dataset_writer.h"
+#include "common/dataset/json_sample.h"
+#include "common/dataset/line_reader.h"
+#include "common/dataset/mapped_file.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As git judges: a NUL byte near the beginning.
+constexpr size_t kBytesToJudge = 8192;
+
+class Importer {
+ public:
+  Importer(const ImportOptions& options, IndexedDatasetWriter& writer) : options_(options), writer_(writer) {}
+
+  const ImportSummary& summary() const { return summary_; }
+
+  absl::Status Import(const std::string& path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status))
+      return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
+    if (fs::is_directory(status)) return ImportFolder(path);
+    return IsJsonLines(path) ? ImportJsonLines(path) : ImportText(path);
+  }
+
+ private:
+  bool IsJsonLines(const std::string& path) const {
+    if (options_.format != ImportFormat::kAuto) return options_.format == ImportFormat::kJsonLines;
+    return absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".json") ||
+           absl::EndsWith(path, ".jsonl.gz") || absl::EndsWith(path, ".json.gz");
+  }
+
+  absl::Status ImportFolder(const std::string& folder) {
+    std::error_code error;
+    std::vector<std::string> files;
+    for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const bool hidden = absl::StartsWith(entry->path().filename().string(), ".");
+      if (hidden) entry.disable_recursion_pending();
+      if (!hidden && entry->is_regular_file(error)) files.push_back(entry->path().string());
+    }
+    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list folder '", folder, "'"));
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files)
+      PENSTOCK_RETURN_IF_ERROR(options_.format == ImportFormat::kJsonLines ? ImportJsonLines(file)
+                                                                           : ImportText(file));
+    return absl::OkStatus();
+  }
+
+  absl::Status ImportJsonLines(const std::string& path) {
+    PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+    ++summary_.files;
+    std::string line;
+    for (;;) {
+      PENSTOCK_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+      if (!more) return absl::OkStatus();
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      PENSTOCK_RETURN_IF_ERROR(
+          AnnotateError(AddJson(line), absl::StrCat("'", path, "', line ", reader.line_number())));
+    }
+  }
+
+  absl::Status AddJson(const std::string& line) {
+    PENSTOCK_ASSIGN_OR_RETURN(const TokenSample sample, ParseJsonSample(line));
+    return Add(sample.input, sample.target);
+  }
+
+  absl::Status ImportText(const std::string& path) {
+    PENSTOCK_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    std::string_view rest = file.contents();
+    if (rest.empty() || rest.substr(0, kBytesToJudge).find('\0') != std::string_view::npos) {
+      ++summary_.skipped_files;
+      return absl::OkStatus();
+    }
+    ++summary_.files;
+    TextSections sections(options_.sections);
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+      sections.AddLine(rest.substr(0, end));
+      rest.remove_prefix(end);
+      PENSTOCK_RETURN_IF_ERROR(AnnotateError(AddSections(sections), absl::StrCat("'", path, "'")));
+    }
+    sections.Finish();
+    return AnnotateError(AddSections(sections), absl::StrCat("'", path, "'"));
+  }
+
+  absl::Status AddSections(TextSections& sections) {
+    for (const std::string& section : sections.Take()) {
+      std::vector<int32_t> tokens;
+      tokens.reserve(section.size());
+      for (char byte : section) tokens.push_back(static_cast<unsigned char>(byte));
+      PENSTOCK_RETURN_IF_ERROR(Add({}, tokens));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const std::vector<int32_t>& input, const std::vector<int32_t>& target) {
+    PENSTOCK_RETURN_IF_ERROR(writer_.Add(input, target));
+    ++summary_.samples;
+    summary_.input_tokens += input.size();
+    summary_.target_tokens += target.size();
+    for (const std::vector<int32_t>* tokens : {&input, &target})
+      for (int32_t token : *tokens) summary_.largest_token = std::max(summary_.largest_token, token);
+    return absl::OkStatus();
+  }
+
+  const ImportOptions& options_;
+  IndexedDatasetWriter& writer_;
+  ImportSummary summary_;
+};
+
+}  // namespace
+
+absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,
+                                            const ImportOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<IndexedDatasetWriter> writer,
+                            IndexedDatasetWriter::Create(prefix, {.vocab = options.vocab}));
+  Importer importer(options, *writer);
+  for (const std::string& path : paths) PENSTOCK_RETURN_IF_ERROR(importer.Import(path));
+  if (importer.summary().samples == 0)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no sample in the files given (", importer.summary().skipped_files, " are empty or not text)"));
+  PENSTOCK_RETURN_IF_ERROR(writer->Finish());
+  return importer.summary();
+}
+
+}  // namespace penstock

@@ -1,0 +1,51 @@
+// Makes an indexed dataset from files that people have: JSONL (plain or gzip) and text.
+//
+//   ImportOptions options;
+//   absl::StatusOr<ImportSummary> summary = ImportDataset({"train.jsonl.gz"}, "data/train", options);
+//   absl::StatusOr<ImportSummary> summary = ImportDataset({"docs", "README.md"}, "data/docs", options);
+//
+// Files are read as a stream: memory does not grow with them, but for 12 bytes a sequence.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/dataset/text_sections.h"
+
+namespace penstock {
+
+enum class ImportFormat {
+  // By name: .jsonl, .json, .jsonl.gz and .json.gz are JSON lines (json_sample.h), everything else is text.
+  kAuto,
+  kJsonLines,
+  // Bytes as tokens 0 to 255; a folder means all text files below it, in order of their paths, without hidden
+  // ones.
+  kText,
+};
+
+struct ImportOptions {
+  ImportFormat format = ImportFormat::kAuto;
+  // Number of token ids; larger tokens are refused. 0: not known.
+  uint32_t vocab = 0;
+  TextSectionOptions sections;
+};
+
+struct ImportSummary {
+  uint64_t samples = 0;
+  uint64_t input_tokens = 0;
+  uint64_t target_tokens = 0;
+  int32_t largest_token = 0;
+  uint64_t files = 0;
+  // Files of a folder that are not text (they hold a NUL byte) or empty.
+  uint64_t skipped_files = 0;
+};
+
+// Writes PREFIX.idx and PREFIX.bin; on an error neither is touched.
+// Possible errors: NOT_FOUND (a path), INVALID_ARGUMENT (a file's contents: names the file and the line; no
+// sample at all), and those of IndexedDatasetWriter.
+absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,
+                                            const ImportOptions& options);
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// Writes token datasets in Megatron-LM's indexed format, sample by sample.
+//
+//   auto writer = IndexedDatasetWriter::Create("data/flan", {.vocab = 32000});
+//   PENSTOCK_RETURN_IF_ERROR((*writer)->Add(prompt, answer));     // one document of two sequences
+//   PENSTOCK_RETURN_IF_ERROR((*writer)->Add({}, story));          // one document of one sequence
+//   PENSTOCK_RETURN_IF_ERROR((*writer)->Finish());
+//
+// Tokens are stored as uint16 when all of them (and the vocabulary, if known) allow it, else as int32.
+// Nothing appears under the final names before Finish: the files are written aside ("PREFIX.bin.partial") and
+// renamed, or removed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace penstock {
+
+struct DatasetWriterOptions {
+  // Number of token ids; a token that is not below it is refused. 0: not known.
+  uint32_t vocab = 0;
+};
+
+class IndexedDatasetWriter {
+ public:
+  // `prefix` is the path without .idx and .bin; missing folders are made.
+  // Possible errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE; all name the path.
+  static absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> Create(const std::string& prefix,
+                                                                      const DatasetWriterOptions& options);
+
+  // Without Finish, removes what was written.
+  virtual ~IndexedDatasetWriter() = default;
+
+  // Adds a sample. Without an input it is learnt whole.
+  // Possible errors: INVALID_ARGUMENT (no token, a negative token or one beyond the vocabulary), and as
+  // Create.
+  virtual absl::Status Add(absl::Span<const int32_t> input, absl::Span<const int32_t> target) = 0;
+
+  // Flushes both files to disk and puts them in place. Call once, last. Possible errors: as Create.
+  virtual absl::Status Finish() = 0;
+};
+
+}  // namespace penstock

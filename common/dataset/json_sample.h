@@ -1,0 +1,26 @@
+// One line of a JSONL dataset as a sample of tokens.
+//
+//   {"tokens": [5, 7, 9]}                     learnt whole
+//   {"input": [5, 7], "target": [9]}          the target is learnt
+//   {"text": "To be"}                         its UTF-8 bytes as tokens 0 to 255, learnt whole
+//
+// Other fields are ignored.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace penstock {
+
+struct TokenSample {
+  std::vector<int32_t> input;
+  std::vector<int32_t> target;
+};
+
+// Possible errors: INVALID_ARGUMENT (not JSON, or not one of the forms above; names the column or the field).
+absl::StatusOr<TokenSample> ParseJsonSample(std::string_view line);
+
+}  // namespace penstock

@@ -1,0 +1,141 @@
+#include "common/dataset/import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+
+#include "common/dataset/indexed_dataset.h"
+#include "tests/unit/dataset/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Compress(const std::string& path, const std::string& text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  return path;
+}
+
+class ImportTest : public testing::Test {
+ protected:
+  absl::StatusOr<ImportSummary> Import(const std::vector<std::string>& paths,
+                                       const ImportOptions& options = {}) {
+    return ImportDataset(paths, folder_.Path("out"), options);
+  }
+  std::unique_ptr<IndexedDataset> Open() {
+    auto dataset = IndexedDataset::Open(folder_.Path("out"));
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return *std::move(dataset);
+  }
+  void ExpectRefused(const std::string& line, const std::string& message) {
+    const std::string path = folder_.Write("bad.jsonl", "{\"tokens\": [1]}\n\n" + line + "\n");
+    const auto summary = Import({path});
+    ASSERT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument) << line;
+    EXPECT_THAT(std::string(summary.status().message()),
+                AllOf(HasSubstr("bad.jsonl', line 3: "), HasSubstr(message)));
+    EXPECT_FALSE(std::filesystem::exists(folder_.Path("out.idx")));
+  }
+
+  TemporaryFolder folder_;
+};
+
+constexpr char kLines[] = R"({"tokens": [5, 7, 9], "task": "a"}
+{"id": {"x": [1, {"y": null}]}, "input": [1, 2], "target": [70000]}
+
+{"text": "To é"}
+{"input": [], "target": [4]})";
+
+TEST_F(ImportTest, TakesAllFormsOfJsonLines) {
+  const auto summary = Import({folder_.Write("a.jsonl", kLines)});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples, 4u);
+  EXPECT_EQ(summary->input_tokens, 2u);
+  EXPECT_EQ(summary->target_tokens, 10u);
+  EXPECT_EQ(summary->largest_token, 70000);
+  const auto dataset = Open();
+  EXPECT_THAT(dataset->Tokens(0), ElementsAre(5, 7, 9));
+  EXPECT_EQ(dataset->Length(0).input, 0u);
+  EXPECT_THAT(dataset->Tokens(1), ElementsAre(1, 2, 70000));
+  EXPECT_EQ(dataset->Length(1).input, 2u);
+  EXPECT_THAT(dataset->Tokens(2), ElementsAre('T', 'o', ' ', 0xc3, 0xa9));
+  EXPECT_EQ(dataset->Length(3).input, 0u);
+}
+
+TEST_F(ImportTest, TakesCompressedJsonLines) {
+  const auto summary = Import({Compress(folder_.Path("a.jsonl.gz"), kLines)});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_THAT(Open()->Tokens(1), ElementsAre(1, 2, 70000));
+}
+
+TEST_F(ImportTest, RefusesTruncatedCompression) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "{\"tokens\": [" + std::to_string(i * 7919 % 10007) + "]}\n";
+  Compress(folder_.Path("a.jsonl.gz"), text);
+  const std::string bytes = folder_.Read("a.jsonl.gz");
+  const auto summary = Import({folder_.Write("cut.jsonl.gz", bytes.substr(0, bytes.size() / 2))});
+  ASSERT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument) << summary.status();
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("cut.jsonl.gz"));
+}
+
+TEST_F(ImportTest, NamesTheLineThatIsWrong) {
+  ExpectRefused("{\"tokens\": [1, 2", "this is not JSON");
+  ExpectRefused("{\"tokens\": [1, -2]}", "token -2 is negative");
+  ExpectRefused("{\"tokens\": [1, 3000000000]}", "token 3000000000 is too large");
+  ExpectRefused("{\"tokens\": [1.5]}", "found a fraction in field \"tokens\"");
+  ExpectRefused("{\"tokens\": [[1]]}", "found a list in field \"tokens\"");
+  ExpectRefused("{\"tokens\": \"abc\"}", "expected a list of token ids");
+  ExpectRefused("{\"tokens\": []}", "the sample has no token");
+  ExpectRefused("{\"text\": 5}", "expected a string");
+  ExpectRefused("{\"text\": \"\"}", "the sample has no token");
+  ExpectRefused("{\"input\": [1]}", "both \"input\" and \"target\"");
+  ExpectRefused("{\"tokens\": [1], \"text\": \"a\"}", "expected one of");
+  ExpectRefused("{\"tokens\": [1], \"tokens\": [2]}", "appears twice");
+  ExpectRefused("{\"other\": [1]}", "expected one of");
+  ExpectRefused("[1, 2]", "expected an object");
+  ExpectRefused("7", "expected an object");
+  ExpectRefused("{\"tokens\": [1]} x", "this is not JSON");
+}
+
+TEST_F(ImportTest, RefusesTokensBeyondTheVocabulary) {
+  ImportOptions options;
+  options.vocab = 9;
+  const auto summary = Import({folder_.Write("a.jsonl", kLines)}, options);
+  EXPECT_THAT(std::string(summary.status().message()),
+              AllOf(HasSubstr("a.jsonl', line 1"), HasSubstr("token 9 ")));
+}
+
+TEST_F(ImportTest, TakesTheTextFilesOfAFolderInOrder) {
+  folder_.Write("docs/b/second.txt", "second file");
+  folder_.Write("docs/a.txt", "first file");
+  folder_.Write("docs/image.png", std::string("\x89PNG\0\0", 6));
+  folder_.Write("docs/empty.txt", "");
+  folder_.Write("docs/.git/config", "hidden");
+  const auto summary = Import({folder_.Path("docs")});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples, 2u);
+  EXPECT_EQ(summary->files, 2u);
+  EXPECT_EQ(summary->skipped_files, 2u);
+  const auto tokens = Open()->Tokens(0);
+  EXPECT_EQ(std::string(tokens.begin(), tokens.end()), "first file");
+}
+
+TEST_F(ImportTest, NamesThePathThatIsMissing) {
+  const auto summary = Import({folder_.Path("absent")});
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("absent"));
+}
+
+TEST_F(ImportTest, RefusesFilesWithoutAnySample) {
+  EXPECT_EQ(Import({folder_.Write("a.jsonl", "\n\n")}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("out.bin.partial")));
+}
+
+}  // namespace
+}  // namespace penstock
