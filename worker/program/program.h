@@ -55,6 +55,9 @@ enum class Op : uint8_t {
   kOptimizerStep,
 };
 
+// Where an instruction runs; streams run side by side.
+enum class Stream : uint8_t { kCompute, kPrevious, kNext, kCollective };
+
 enum class TransferKind : uint8_t { kActivation, kGradient };
 
 // `part` of a WAIT and of a FREE (plan.proto, Instruction.part).
@@ -64,7 +67,7 @@ enum class FreePart : uint8_t { kOutputActivation, kInputGradient, kLoadedTokens
 struct Transfer {
   uint32_t peer = 0;
   TransferKind kind = TransferKind::kActivation;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape = {};
   DataType dtype = DataType::kFloat32;
   uint64_t bytes = 0;
   uint32_t sequence = 0;
@@ -73,6 +76,7 @@ struct Transfer {
 struct Instruction {
   uint32_t id = 0;
   Op op = Op::kLoad;
+  Stream stream = Stream::kCompute;
   uint32_t micro_batch = 0;
   uint32_t stage = 0;
   uint32_t part = 0;
@@ -81,7 +85,7 @@ struct Instruction {
   // REDUCE_GRADIENTS, OPTIMIZER_STEP: index into Program.groups.
   uint32_t group = 0;
   // Ids of earlier instructions that must have ended.
-  std::vector<uint32_t> deps;
+  std::vector<uint32_t> deps = {};
 };
 
 struct Program {

@@ -1,0 +1,294 @@
+#include "worker/agent/planner_agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "absl/time/clock.h"
+#include "common/sync/sync.h"
+#include "tests/unit/worker/agent/fake_planner.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::RegisterWorkerResponse ValidRegistration() {
+  v1::RegisterWorkerResponse response;
+  response.set_rank(1);
+  response.set_epoch(4);
+  response.set_heartbeat_interval_ms(10);
+  v1::JobSpec& job = *response.mutable_job();
+  job.set_job_id("job");
+  v1::ModelSpec& model = *job.mutable_model();
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_layers(2);
+  model.set_hidden(8);
+  model.set_heads(2);
+  model.set_ffn(16);
+  model.set_vocab(32);
+  model.set_max_sequence_length(64);
+  model.set_dtype(v1::DATA_TYPE_FLOAT32);
+  job.mutable_mesh()->set_pipeline(2);
+  job.mutable_mesh()->set_data(1);
+  return response;
+}
+
+// A program of rank 1 without instructions.
+v1::StreamProgramsResponse ProgramOf(uint64_t iteration) {
+  v1::StreamProgramsResponse response;
+  response.set_iteration(iteration);
+  response.set_loss_tokens(1);
+  response.add_layers_per_stage(1);
+  response.add_layers_per_stage(1);
+  response.mutable_program()->set_rank(1);
+  response.mutable_program()->add_stages(1);
+  return response;
+}
+
+v1::HeartbeatResponse InState(v1::EpochState state) {
+  v1::HeartbeatResponse response;
+  response.set_state(state);
+  return response;
+}
+
+// Waits for the one call of a failure listener.
+class FailureProbe {
+ public:
+  PlannerAgent::FailureListener listener() {
+    return [this](const absl::Status& why) {
+      MutexLock lock(&mutex_);
+      why_ = why;
+      changed_.SignalAll();
+    };
+  }
+
+  absl::Status Wait() {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    MutexLock lock(&mutex_);
+    while (!why_.has_value() && absl::Now() < deadline) changed_.WaitWithTimeout(&mutex_, absl::Seconds(1));
+    return why_.value_or(absl::OkStatus());
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<absl::Status> why_;
+};
+
+class PlannerAgentTest : public ::testing::Test {
+ protected:
+  PlannerAgentTest() : planner_(std::make_unique<FakePlanner>()) {
+    planner_->SetRegistration(grpc::Status::OK, ValidRegistration());
+  }
+
+  AgentOptions Options() const {
+    return {.planner = planner_->address(),
+            .job_id = "job",
+            .host = "10.0.0.7",
+            .rank = 1,
+            .incarnation = 99,
+            .first_iteration = 6,
+            .reconnect_window = absl::Milliseconds(300)};
+  }
+
+  std::unique_ptr<PlannerAgent> Register() {
+    auto agent = PlannerAgent::Register(Options());
+    EXPECT_TRUE(agent.ok()) << agent.status();
+    return *std::move(agent);
+  }
+
+  // Declared first: agents of the tests end before it.
+  std::unique_ptr<FakePlanner> planner_;
+};
+
+TEST_F(PlannerAgentTest, RegistersWithWhatItIs) {
+  const auto agent = Register();
+  EXPECT_EQ(agent->registration().rank, 1u);
+  EXPECT_EQ(agent->registration().epoch, 4u);
+  const v1::RegisterWorkerRequest request = planner_->registrations().front();
+  EXPECT_EQ(request.incarnation(), 99u);
+  EXPECT_EQ(request.host(), "10.0.0.7");
+  EXPECT_EQ(request.rank(), 1);
+  EXPECT_EQ(request.first_iteration(), 6u);
+}
+
+TEST_F(PlannerAgentTest, RegistrationPassesOnARefusal) {
+  planner_->SetRegistration({grpc::StatusCode::ALREADY_EXISTS, "rank 1 is taken"});
+  const absl::Status status = PlannerAgent::Register(Options()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 is taken"), HasSubstr(planner_->address())));
+  EXPECT_EQ(planner_->registrations().size(), 1u);
+}
+
+TEST_F(PlannerAgentTest, RegistrationWaitsForTheJobForAWhile) {
+  planner_->SetRegistration({grpc::StatusCode::NOT_FOUND, "no job 'job'"});
+  EXPECT_EQ(PlannerAgent::Register(Options()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_GT(planner_->registrations().size(), 1u);
+}
+
+TEST_F(PlannerAgentTest, AnnouncesTheRendezvousAndLearnsWhenAllAreThere) {
+  const auto agent = Register();
+  agent->AnnounceRendezvous("10.0.0.7:1234");
+  ASSERT_TRUE(planner_->WaitForHeartbeats(3));
+  EXPECT_EQ(planner_->heartbeats().back().rendezvous_address(), "10.0.0.7:1234");
+  v1::HeartbeatResponse ready = InState(v1::EPOCH_STATE_READY);
+  ready.add_hosts("a");
+  ready.add_hosts("b");
+  ready.set_rendezvous_address("a:1234");
+  planner_->SetHeartbeat(grpc::Status::OK, ready);
+  const absl::StatusOr<Rendezvous> rendezvous = agent->WaitUntilReady(absl::Seconds(20));
+  ASSERT_TRUE(rendezvous.ok()) << rendezvous.status();
+  EXPECT_EQ(rendezvous->address, "a:1234");
+  EXPECT_THAT(rendezvous->hosts, ElementsAre("a", "b"));
+}
+
+TEST_F(PlannerAgentTest, GivesUpWaitingForMissingRanks) {
+  EXPECT_EQ(Register()->WaitUntilReady(absl::Milliseconds(30)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(PlannerAgentTest, ReadsProgramsInOrderUntilTheJobIsFinished) {
+  for (uint64_t iteration = 6; iteration < 16; ++iteration) planner_->AddProgram(ProgramOf(iteration));
+  planner_->EndPrograms(grpc::Status::OK);
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  for (uint64_t iteration = 6; iteration < 16; ++iteration) {
+    const absl::StatusOr<NextProgram> next = agent->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_FALSE(next->finished);
+    EXPECT_EQ(next->program.iteration, iteration);
+  }
+  EXPECT_TRUE(agent->Next()->finished);
+}
+
+TEST_F(PlannerAgentTest, OpensABrokenStreamAgainWhereItEnded) {
+  planner_->AddProgram(ProgramOf(6));
+  planner_->EndPrograms({grpc::StatusCode::UNAVAILABLE, "restarting"});
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  EXPECT_EQ(agent->Next()->program.iteration, 6u);
+  ASSERT_TRUE(planner_->WaitForStreams(2));
+  planner_->AddProgram(ProgramOf(7));
+  EXPECT_EQ(agent->Next()->program.iteration, 7u);
+}
+
+TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
+  v1::StreamProgramsResponse program = ProgramOf(6);
+  program.mutable_program()->set_rank(0);
+  planner_->AddProgram(program);
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  EXPECT_EQ(agent->Next().status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(PlannerAgentTest, SendsReportsInOrder) {
+  const auto agent = Register();
+  for (uint64_t iteration = 0; iteration < 40; ++iteration) {
+    ASSERT_TRUE(
+        agent->Report({.iteration = iteration, .instructions = {{.id = 3, .start_ns = 5}}, .loss = 0.5})
+            .ok());
+  }
+  ASSERT_TRUE(agent->FlushReports(absl::Seconds(20)).ok());
+  const std::vector<v1::ReportIterationRequest> reports = planner_->reports();
+  ASSERT_EQ(reports.size(), 40u);
+  for (uint64_t iteration = 0; iteration < 40; ++iteration)
+    EXPECT_EQ(reports[iteration].iteration(), iteration);
+  EXPECT_EQ(reports[0].loss(), 0.5);
+  EXPECT_EQ(reports[0].instructions(0).id(), 3u);
+  EXPECT_EQ(reports[0].epoch(), 4u);
+}
+
+TEST_F(PlannerAgentTest, AFailedEpochEndsEveryWaitAndTellsTheListener) {
+  const auto agent = Register();
+  FailureProbe probe;
+  agent->SetFailureListener(probe.listener());
+  agent->StartPrograms(6);
+  v1::HeartbeatResponse failed = InState(v1::EPOCH_STATE_FAILED);
+  failed.set_failure("rank 0 was lost");
+  planner_->SetHeartbeat(grpc::Status::OK, failed);
+  EXPECT_THAT(std::string(agent->Next().status().message()), HasSubstr("rank 0 was lost"));
+  EXPECT_THAT(std::string(probe.Wait().message()), HasSubstr("rank 0 was lost"));
+  EXPECT_THAT(std::string(agent->WaitUntilReady(absl::Seconds(20)).status().message()),
+              HasSubstr("rank 0 was lost"));
+}
+
+TEST_F(PlannerAgentTest, AStaleIncarnationEndsTheWorker) {
+  const auto agent = Register();
+  planner_->SetHeartbeat({grpc::StatusCode::ABORTED, "incarnation 99 is stale"});
+  const absl::Status status = agent->WaitUntilReady(absl::Seconds(20)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(PlannerAgentTest, APlannerThatIsGoneIsGivenUpAfterTheWindow) {
+  const auto agent = Register();
+  FailureProbe probe;
+  agent->SetFailureListener(probe.listener());
+  agent->StartPrograms(6);
+  const std::string address = planner_->address();
+  planner_ = nullptr;
+  const absl::Status status = agent->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(address), HasSubstr("has not answered")));
+  EXPECT_EQ(probe.Wait(), status);
+}
+
+TEST_F(PlannerAgentTest, APlannerThatComesBackInTimeIsUsedAgain) {
+  AgentOptions options = Options();
+  options.reconnect_window = absl::Seconds(30);
+  const auto agent = PlannerAgent::Register(options);
+  ASSERT_TRUE(agent.ok());
+  (*agent)->StartPrograms(6);
+  const int port = planner_->port();
+  planner_ = nullptr;
+  ASSERT_TRUE((*agent)->Report({.iteration = 6}).ok());
+  planner_ = std::make_unique<FakePlanner>(port);
+  planner_->AddProgram(ProgramOf(6));
+  EXPECT_EQ((*agent)->Next()->program.iteration, 6u);
+  EXPECT_TRUE((*agent)->FlushReports(absl::Seconds(20)).ok());
+  EXPECT_TRUE(planner_->WaitForHeartbeats(1));
+}
+
+TEST_F(PlannerAgentTest, ARefusedReportFailsWithWhatThePlannerSaysOfTheEpoch) {
+  const auto agent = Register();
+  planner_->SetReport({grpc::StatusCode::FAILED_PRECONDITION, "not sent"});
+  ASSERT_TRUE(agent->Report({.iteration = 0}).ok());
+  const absl::Status status = agent->FlushReports(absl::Seconds(20));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(PlannerAgentTest, ReportingAFailureReturnsThePlannersVerdict) {
+  const auto agent = Register();
+  ASSERT_TRUE(planner_->WaitForHeartbeats(1));
+  v1::HeartbeatResponse failed = InState(v1::EPOCH_STATE_FAILED);
+  failed.set_failure("rank 1 reported: rank 0 is gone");
+  planner_->SetHeartbeat(grpc::Status::OK, failed);
+  const absl::Status verdict = agent->ReportFailure(absl::UnavailableError("rank 0 is gone"));
+  EXPECT_THAT(std::string(verdict.message()), HasSubstr("rank 1 reported: rank 0 is gone"));
+}
+
+TEST_F(PlannerAgentTest, LeavingIsTold) {
+  const auto agent = Register();
+  agent->Leave();
+  bool left = false;
+  for (const v1::HeartbeatRequest& request : planner_->heartbeats()) left = left || request.leaving();
+  EXPECT_TRUE(left);
+}
+
+TEST_F(PlannerAgentTest, StopEndsAWaitFromAnotherThread) {
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  std::thread stopper([&] {
+    planner_->WaitForStreams(1);
+    agent->Stop(absl::CancelledError("stopped by SIGTERM"));
+  });
+  EXPECT_THAT(std::string(agent->Next().status().message()), HasSubstr("SIGTERM"));
+  stopper.join();
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,251 @@
+#include "worker/program/from_proto.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "worker/program/describe.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::JobSpec ValidJob() {
+  v1::JobSpec job;
+  const bool parsed = google::protobuf::TextFormat::ParseFromString(R"pb(
+                                                                      job_id: "job"
+                                                                      model {
+                                                                        architecture: ARCHITECTURE_GPT
+                                                                        layers: 4
+                                                                        hidden: 8
+                                                                        heads: 2
+                                                                        ffn: 16
+                                                                        vocab: 32
+                                                                        max_sequence_length: 64
+                                                                        dtype: DATA_TYPE_FLOAT64
+                                                                      }
+                                                                      mesh { pipeline: 2 data: 2 }
+                                                                      training {
+                                                                        seed: 7
+                                                                        learning_rate { peak: 0.1 }
+                                                                        beta1: 0.8
+                                                                        iterations: 3
+                                                                      }
+                                                                    )pb",
+                                                                    &job);
+  EXPECT_TRUE(parsed);
+  return job;
+}
+
+// Rank 1 of two stages: one padded and one packed micro-batch, one of each kind of instruction.
+v1::StreamProgramsResponse ValidMessage() {
+  v1::StreamProgramsResponse message;
+  const bool parsed = google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        iteration: 5
+        loss_tokens: 20
+        layers_per_stage: 2
+        layers_per_stage: 2
+        groups { ranks: 1 ranks: 3 }
+        groups { ranks: 0 ranks: 1 }
+        samples { sample_id: 10 input_tokens: 2 target_tokens: 3 }
+        samples { sample_id: 11 target_tokens: 4 }
+        samples { sample_id: 12 target_tokens: 6 }
+        micro_batches {
+          samples: 0
+          samples: 2
+          layout: LAYOUT_PADDED
+          rows: 2
+          target_length: 6
+          computed_tokens: 12
+          recompute { full_layers: 2 }
+          recompute { full_layers: 1 }
+        }
+        micro_batches {
+          samples: 1
+          layout: LAYOUT_PACKED
+          target_cu_seqlens: 0
+          target_cu_seqlens: 4
+          recompute {}
+          recompute {}
+        }
+        program {
+          rank: 1
+          replica: 0
+          stages: 1
+          instructions { id: 0 op: OP_LOAD stream: STREAM_COMPUTE stage: 1 }
+          instructions {
+            id: 1
+            op: OP_RECV
+            stream: STREAM_PREVIOUS
+            stage: 1
+            transfer {
+              peer: 0
+              kind: TRANSFER_KIND_ACTIVATION
+              shape: 2
+              shape: 6
+              shape: 8
+              dtype: DATA_TYPE_FLOAT64
+              bytes: 768
+            }
+          }
+          instructions { id: 2 op: OP_WAIT stream: STREAM_COMPUTE stage: 1 transfer_id: 1 deps: 1 }
+          instructions { id: 3 op: OP_FORWARD stream: STREAM_COMPUTE stage: 1 deps: 0 deps: 2 }
+          instructions { id: 4 op: OP_FREE stream: STREAM_COMPUTE stage: 1 part: 2 }
+          instructions {
+            id: 5
+            op: OP_REDUCE_GRADIENTS
+            stream: STREAM_COLLECTIVE
+            stage: 1
+            collective { group: 0 }
+          }
+          instructions {
+            id: 6
+            op: OP_OPTIMIZER_STEP
+            stream: STREAM_COMPUTE
+            collective { group: 1 }
+          }
+        }
+      )pb",
+      &message);
+  EXPECT_TRUE(parsed);
+  return message;
+}
+
+JobConfig Job() { return *JobFromProto(ValidJob()); }
+
+TEST(JobFromProto, FillsInDefaults) {
+  const absl::StatusOr<JobConfig> job = JobFromProto(ValidJob());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->model.attention_inner, 8);
+  EXPECT_EQ(job->training.beta1, 0.8);
+  EXPECT_EQ(job->training.beta2, 0.95);
+  EXPECT_EQ(job->training.epsilon, 1e-8);
+  EXPECT_EQ(job->world_size(), 4u);
+}
+
+TEST(JobFromProto, RefusesWhatItCannotRun) {
+  v1::JobSpec job = ValidJob();
+  job.mutable_model()->set_architecture(v1::ARCHITECTURE_T5);
+  EXPECT_EQ(JobFromProto(job).status().code(), absl::StatusCode::kUnimplemented);
+  job = ValidJob();
+  job.mutable_mesh()->set_tensor(2);
+  EXPECT_EQ(JobFromProto(job).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(JobFromProto, NamesTheFieldThatIsWrong) {
+  v1::JobSpec job = ValidJob();
+  job.mutable_model()->set_heads(3);
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.heads"));
+  job = ValidJob();
+  job.mutable_mesh()->set_data(0);
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("mesh.data"));
+}
+
+TEST(ProgramFromProto, ConvertsEveryPart) {
+  const absl::StatusOr<Program> program = ProgramFromProto(ValidMessage(), Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->iteration, 5u);
+  EXPECT_EQ(program->loss_tokens, 20u);
+  EXPECT_THAT(program->micro_batches[0].sample_ids, ElementsAre(10, 12));
+  EXPECT_THAT(program->micro_batches[0].input_tokens, ElementsAre(2, 0));
+  EXPECT_THAT(program->micro_batches[0].full_recompute_layers, ElementsAre(2, 1));
+  EXPECT_EQ(program->micro_batches[0].length, 6);
+  EXPECT_THAT(program->micro_batches[1].cu_seqlens, ElementsAre(0, 4));
+  EXPECT_THAT(program->transfers[program->instructions[1].transfer].shape, ElementsAre(2, 6, 8));
+  EXPECT_EQ(program->instructions[2].transfer, 1u);
+  EXPECT_THAT(program->instructions[3].deps, ElementsAre(0, 2));
+  EXPECT_EQ(program->instructions[5].stream, Stream::kCollective);
+  EXPECT_EQ(program->instructions[6].group, 1u);
+}
+
+TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_RESHARD);
+  const absl::Status status = ProgramFromProto(message, Job()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("iteration 5"), HasSubstr("instruction 3"), HasSubstr("OP_RESHARD")));
+}
+
+TEST(ProgramFromProto, NamesSelectiveRecomputeWhichItDoesNotKnow) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.mutable_micro_batches(1)->mutable_recompute(0)->set_selective_layers(1);
+  const absl::Status status = ProgramFromProto(message, Job()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("micro-batch 1"), HasSubstr("selective_layers")));
+}
+
+struct Damage {
+  const char* name;
+  std::function<void(v1::StreamProgramsResponse&)> apply;
+  const char* message;
+};
+
+v1::Instruction& At(v1::StreamProgramsResponse& message, int id) {
+  return *message.mutable_program()->mutable_instructions(id);
+}
+
+class ProgramFromProtoDamage : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(ProgramFromProtoDamage, IsRefused) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  GetParam().apply(message);
+  const absl::Status status = ProgramFromProto(message, Job()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EveryField, ProgramFromProtoDamage,
+    ::testing::Values(
+        Damage{"IdOutOfOrder", [](auto& m) { At(m, 3).set_id(9); }, "id is 9"},
+        Damage{"OpNotSet", [](auto& m) { At(m, 0).clear_op(); }, "op is not set"},
+        Damage{"StreamNotSet", [](auto& m) { At(m, 0).clear_stream(); }, "stream is not set"},
+        Damage{"ForeignStage", [](auto& m) { At(m, 3).set_stage(0); }, "stage 0 is not on this rank"},
+        Damage{"NoSuchMicroBatch", [](auto& m) { At(m, 3).set_micro_batch(2); }, "micro_batch is 2"},
+        Damage{"LaterDep", [](auto& m) { At(m, 3).set_deps(0, 4); }, "deps names 4"},
+        Damage{"NoSuchPeer", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(4); }, "transfer.peer is 4"},
+        Damage{"PeerIsItself", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(1); }, "the rank itself"},
+        Damage{"OtherType", [](auto& m) { At(m, 1).mutable_transfer()->set_dtype(v1::DATA_TYPE_FLOAT32); },
+               "transfer.dtype"},
+        Damage{"WaitForLater", [](auto& m) { At(m, 2).set_transfer_id(2); }, "transfer_id is 2"},
+        Damage{"WaitForNoTransfer", [](auto& m) { At(m, 2).set_transfer_id(0); },
+               "neither a SEND nor a RECV"},
+        Damage{"NoCollective", [](auto& m) { At(m, 5).clear_collective(); }, "collective is not set"},
+        Damage{"NoSuchGroup", [](auto& m) { At(m, 5).mutable_collective()->set_group(2); },
+               "collective.group is 2"},
+        Damage{"GroupWithoutThisRank", [](auto& m) { m.mutable_groups(0)->set_ranks(0, 2); },
+               "does not hold rank 1"},
+        Damage{"NoSuchSample", [](auto& m) { m.mutable_micro_batches(0)->set_samples(0, 3); }, "sample 3"},
+        Damage{"EmptyMicroBatch", [](auto& m) { m.mutable_micro_batches(0)->clear_samples(); },
+               "samples is empty"},
+        Damage{"WrongRows", [](auto& m) { m.mutable_micro_batches(0)->set_rows(3); }, "rows is 3"},
+        Damage{"ShortRectangle", [](auto& m) { m.mutable_micro_batches(0)->set_target_length(5); },
+               "target_length is 5"},
+        Damage{"WrongCuSeqlens", [](auto& m) { m.mutable_micro_batches(1)->set_target_cu_seqlens(1, 5); },
+               "target_cu_seqlens[1]"},
+        Damage{"MissingRecompute",
+               [](auto& m) { m.mutable_micro_batches(1)->mutable_recompute()->RemoveLast(); },
+               "recompute has 1 entries"},
+        Damage{"WrongLayers", [](auto& m) { m.set_layers_per_stage(0, 3); }, "layers_per_stage sums to 5"},
+        Damage{"NoLossTokens", [](auto& m) { m.clear_loss_tokens(); }, "loss_tokens is 0"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Describe, NamesOpPlaceAndPeer) {
+  const Program program = *ProgramFromProto(ValidMessage(), Job());
+  EXPECT_EQ(Describe(program, program.instructions[2]),
+            "instruction 2 (WAIT for the RECV of the activation of micro-batch 0 on stage 1, from rank 0)");
+  EXPECT_EQ(Describe(program, program.instructions[3]),
+            "instruction 3 (FORWARD of micro-batch 0 on stage 1)");
+  EXPECT_EQ(Describe(program, program.instructions[5]), "instruction 5 (REDUCE_GRADIENTS with ranks 1, 3)");
+}
+
+}  // namespace
+}  // namespace penstock::worker

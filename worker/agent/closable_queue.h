@@ -1,0 +1,60 @@
+// A bounded queue between two threads that either side can end.
+//
+//   ClosableQueue<Program> queue(4);
+//   queue.Push(std::move(program));        // waits for room
+//   queue.Close(absl::UnavailableError("the planner is gone"));   // both sides return this from now on
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/sync/sync.h"
+
+namespace penstock::worker {
+
+// Thread-safe. Whoever blocks here is woken by Close, so its owner must call it.
+template <typename T>
+class ClosableQueue {
+ public:
+  explicit ClosableQueue(size_t capacity) : capacity_(capacity) {}
+
+  // Blocks while the queue is full. Possible errors: the status given to Close.
+  absl::Status Push(T value) {
+    MutexLock lock(&mutex_);
+    while (closed_.ok() && values_.size() >= capacity_) changed_.Wait(&mutex_);
+    if (!closed_.ok()) return closed_;
+    values_.push_back(std::move(value));
+    changed_.SignalAll();
+    return absl::OkStatus();
+  }
+
+  // Blocks while the queue is empty. Possible errors: the status given to Close, even when values are left.
+  absl::StatusOr<T> Pop() {
+    MutexLock lock(&mutex_);
+    while (closed_.ok() && values_.empty()) changed_.Wait(&mutex_);
+    if (!closed_.ok()) return closed_;
+    T value = std::move(values_.front());
+    values_.pop_front();
+    changed_.SignalAll();
+    return value;
+  }
+
+  // `reason` is an error. The first one counts.
+  void Close(const absl::Status& reason) {
+    MutexLock lock(&mutex_);
+    if (closed_.ok()) closed_ = reason;
+    changed_.SignalAll();
+  }
+
+ private:
+  const size_t capacity_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<T> values_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace penstock::worker

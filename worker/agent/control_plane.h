@@ -1,0 +1,94 @@
+// What a worker wants of the planner: a rank, its programs, and someone to report to. The planner's client
+// (planner_agent.h) implements it; tests use a fake.
+//
+// Plain values only: neither protobuf nor LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/program/job.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// What registration answered.
+struct Registration {
+  uint32_t rank = 0;
+  uint64_t epoch = 0;
+  JobConfig job;
+};
+
+// All ranks are there.
+struct Rendezvous {
+  // "host:port" of the store that rank 0 serves.
+  std::string address;
+  // In rank order.
+  std::vector<std::string> hosts;
+};
+
+// A program, or the end of the job.
+struct NextProgram {
+  bool finished = false;
+  Program program;
+  // How long the caller waited for it.
+  absl::Duration waited;
+};
+
+struct MeasuredInstruction {
+  uint32_t id = 0;
+  // Nanoseconds since the start of the iteration.
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+};
+
+// Units as in ReportIterationRequest.
+struct IterationReport {
+  uint64_t iteration = 0;
+  std::vector<MeasuredInstruction> instructions = {};
+  int64_t duration_ns = 0;
+  int64_t waited_for_program_ns = 0;
+  int64_t started_unix_ns = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  int64_t peak_memory_bytes = 0;
+};
+
+// Every method returns within a bounded time after the epoch has failed or Stop was called; what it returns
+// then is the failure. Calls come from one thread; only Stop may come from any.
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+
+  virtual const Registration& registration() const = 0;
+
+  // Rank 0: tells the others where its store is.
+  virtual void AnnounceRendezvous(const std::string& address) = 0;
+  // Blocks until all ranks are there.
+  // Possible errors: DEADLINE_EXCEEDED (they are not within `timeout`), or the failure of the epoch.
+  virtual absl::StatusOr<Rendezvous> WaitUntilReady(absl::Duration timeout) = 0;
+
+  // Asks for the programs from this iteration on. Call it once.
+  virtual void StartPrograms(uint64_t first_iteration) = 0;
+  // The next one in iteration order. Blocks until it is there.
+  virtual absl::StatusOr<NextProgram> Next() = 0;
+
+  // Hands a report over to be sent in the background, in order. Blocks only when many are unsent.
+  virtual absl::Status Report(IterationReport report) = 0;
+  // Blocks until all reports have arrived.
+  // Possible errors: DEADLINE_EXCEEDED, or the failure of the epoch.
+  virtual absl::Status FlushReports(absl::Duration timeout) = 0;
+
+  // Tells the planner that this worker cannot go on. Returns what the planner says the epoch failed of, which
+  // names the rank that failed first; `failure` where the planner does not answer.
+  virtual absl::Status ReportFailure(const absl::Status& failure) = 0;
+  // Tells the planner that the worker ends in good order. Blocks for a second at most.
+  virtual void Leave() = 0;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,162 @@
+#include "worker/agent/planner_agent.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "common/sync/sync.h"
+#include "worker/agent/heartbeat.h"
+#include "worker/agent/planner_link.h"
+#include "worker/agent/program_reader.h"
+#include "worker/agent/report_sender.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(2);
+constexpr absl::Duration kRegisterRetryInterval = absl::Milliseconds(100);
+constexpr absl::Duration kDefaultHeartbeatInterval = absl::Seconds(1);
+
+class PlannerAgentImpl : public PlannerAgent {
+ public:
+  PlannerAgentImpl(std::unique_ptr<PlannerLink> link, const AgentOptions& options, RegistrationAnswer answer)
+      : link_(std::move(link)),
+        registration_(std::move(answer.registration)),
+        self_{.job_id = options.job_id,
+              .rank = registration_.rank,
+              .incarnation = options.incarnation,
+              .epoch = registration_.epoch},
+        reports_(*link_, self_, [this](const absl::Status& why) { AskWhy(why); }),
+        heartbeat_(*link_, self_,
+                   {.interval = answer.heartbeat_interval > absl::ZeroDuration() ? answer.heartbeat_interval
+                                                                                 : kDefaultHeartbeatInterval,
+                    .reconnect_window = options.reconnect_window,
+                    .planner = options.planner},
+                   [this](const absl::Status& why) { TellAll(why); }) {}
+
+  ~PlannerAgentImpl() override {
+    {
+      MutexLock lock(&mutex_);
+      listener_ = nullptr;
+    }
+    Stop(absl::CancelledError("the worker has ended"));
+    // Each of the threads may be the one that tells the others of a failure: none goes before all have ended.
+    heartbeat_.Join();
+    if (programs_ != nullptr) programs_->Join();
+    reports_.Join();
+  }
+
+  const Registration& registration() const override { return registration_; }
+
+  void SetFailureListener(FailureListener listener) override {
+    absl::Status failed;
+    {
+      MutexLock lock(&mutex_);
+      failed = told_;
+      if (failed.ok()) listener_ = listener;
+    }
+    if (!failed.ok()) listener(failed);
+  }
+
+  void AnnounceRendezvous(const std::string& address) override { heartbeat_.Announce(address); }
+
+  absl::StatusOr<Rendezvous> WaitUntilReady(absl::Duration timeout) override {
+    return heartbeat_.WaitUntilReady(timeout);
+  }
+
+  void StartPrograms(uint64_t first_iteration) override {
+    auto reader = std::make_unique<ProgramReader>(*link_, self_, registration_.job, first_iteration,
+                                                  [this](const absl::Status& why) { AskWhy(why); });
+    absl::Status failed;
+    {
+      MutexLock lock(&mutex_);
+      programs_ = std::move(reader);
+      failed = told_;
+    }
+    if (!failed.ok()) programs_->Stop(failed);
+  }
+
+  absl::StatusOr<NextProgram> Next() override { return programs_->Next(); }
+  absl::Status Report(IterationReport report) override { return reports_.Send(std::move(report)); }
+  absl::Status FlushReports(absl::Duration timeout) override { return reports_.Flush(timeout); }
+
+  absl::Status ReportFailure(const absl::Status& failure) override {
+    // What the planner knows already is what came first.
+    PENSTOCK_RETURN_IF_ERROR(heartbeat_.failure());
+    heartbeat_.SendNow({.failure = std::string(failure.message())}, kCallTimeout).IgnoreError();
+    const absl::Status verdict = heartbeat_.failure();
+    return verdict.ok() ? failure : verdict;
+  }
+
+  void Leave() override { heartbeat_.SendNow({.leaving = true}, absl::Seconds(1)).IgnoreError(); }
+
+  void Stop(const absl::Status& reason) override { heartbeat_.Fail(reason); }
+
+ private:
+  // A refused report or stream often means that the epoch has failed; the heartbeat's answer names the rank
+  // that did.
+  void AskWhy(const absl::Status& error) {
+    heartbeat_.SendNow({}, kCallTimeout).IgnoreError();
+    heartbeat_.Fail(error);
+  }
+
+  // The one place where a failure becomes known to everyone.
+  void TellAll(const absl::Status& why) {
+    FailureListener listener;
+    ProgramReader* programs;
+    {
+      MutexLock lock(&mutex_);
+      told_ = why;
+      listener = std::move(listener_);
+      programs = programs_.get();
+    }
+    reports_.Stop(why);
+    if (programs != nullptr) programs->Stop(why);
+    if (listener) listener(why);
+  }
+
+  const std::unique_ptr<PlannerLink> link_;
+  const Registration registration_;
+  const WorkerIdentity self_;
+
+  Mutex mutex_;
+  FailureListener listener_ ABSL_GUARDED_BY(mutex_);
+  absl::Status told_ ABSL_GUARDED_BY(mutex_);
+  // Set once, by the thread that trains; read without the lock by that thread alone.
+  std::unique_ptr<ProgramReader> programs_;
+
+  ReportSender reports_;
+  Heartbeat heartbeat_;
+};
+
+// A planner that starts, or a job that is not registered yet, is worth another try.
+bool IsWorthRetrying(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const AgentOptions& options) {
+  std::unique_ptr<PlannerLink> link = PlannerLink::Connect(options.planner);
+  const RegistrationRequest request = {.job_id = options.job_id,
+                                       .incarnation = options.incarnation,
+                                       .host = options.host,
+                                       .rank = options.rank,
+                                       .first_iteration = options.first_iteration};
+  const absl::Time deadline = absl::Now() + options.reconnect_window;
+  for (;;) {
+    absl::StatusOr<RegistrationAnswer> answer = link->Register(request, kCallTimeout);
+    if (answer.ok()) return std::make_unique<PlannerAgentImpl>(std::move(link), options, *std::move(answer));
+    if (!IsWorthRetrying(answer.status()) || absl::Now() >= deadline) {
+      return AnnotateError(answer.status(), absl::StrCat("the planner at ", options.planner));
+    }
+    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRegisterRetryInterval));
+  }
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,57 @@
+// The worker's side of the planner service: registers, keeps itself alive, reads programs ahead and sends
+// reports, each on a thread of its own, so that the thread that trains never waits for the network unless
+// there is nothing to do.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(auto agent, PlannerAgent::Register({.planner = "host:7070", .job_id = "gpt"}));
+//   agent->SetFailureListener([&](const absl::Status& why) { communicator->Abort(why.ToString()); });
+//   PENSTOCK_ASSIGN_OR_RETURN(Rendezvous peers, agent->WaitUntilReady(absl::Seconds(60)));
+//   agent->StartPrograms(agent->registration().job.first_iteration);
+//
+// A planner that is gone is tried again for `reconnect_window`; after that, and when the epoch fails, every
+// call returns the failure and the listener is told once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "worker/agent/control_plane.h"
+
+namespace penstock::worker {
+
+struct AgentOptions {
+  // "host:port".
+  std::string planner = {};
+  std::string job_id = {};
+  // Where other workers reach this one.
+  std::string host = "127.0.0.1";
+  // The wanted rank; none: any.
+  std::optional<uint32_t> rank = {};
+  // Random, not 0, new for each process.
+  uint64_t incarnation = 0;
+  // The iteration that this worker's checkpoint continues with; 0 without one.
+  uint64_t first_iteration = 0;
+  // How long the planner may be silent.
+  absl::Duration reconnect_window = absl::Seconds(8);
+};
+
+class PlannerAgent : public ControlPlane {
+ public:
+  // Called once, from a thread of the agent, when the epoch has failed for this worker. Must not call the
+  // agent.
+  using FailureListener = std::function<void(const absl::Status&)>;
+
+  // Gets a rank; tries again for `reconnect_window` while the planner or the job is not there yet.
+  // Possible errors: those of RegisterWorker; UNAVAILABLE (no planner); INVALID_ARGUMENT and UNIMPLEMENTED (a
+  // job that this worker cannot run).
+  static absl::StatusOr<std::unique_ptr<PlannerAgent>> Register(const AgentOptions& options);
+
+  // A listener set after the failure is called at once.
+  virtual void SetFailureListener(FailureListener listener) = 0;
+
+  // Ends all waiting with `reason`. Any thread.
+  virtual void Stop(const absl::Status& reason) = 0;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,171 @@
+#include "worker/agent/planner_link.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/grpc/channel.h"
+#include "common/grpc/status_conversion.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "penstock/v1/planner_service.grpc.pb.h"
+#include "worker/program/from_proto.h"
+
+namespace penstock::worker {
+namespace {
+
+void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+}
+
+// All requests carry the same four fields.
+template <typename Request>
+Request RequestFrom(const WorkerIdentity& self) {
+  Request request;
+  request.set_job_id(self.job_id);
+  request.set_rank(self.rank);
+  request.set_incarnation(self.incarnation);
+  request.set_epoch(self.epoch);
+  return request;
+}
+
+EpochState EpochStateFromProto(v1::EpochState state) {
+  switch (state) {
+    case v1::EPOCH_STATE_READY:
+      return EpochState::kReady;
+    case v1::EPOCH_STATE_FAILED:
+      return EpochState::kFailed;
+    case v1::EPOCH_STATE_FINISHED:
+      return EpochState::kFinished;
+    default:
+      return EpochState::kForming;
+  }
+}
+
+v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationReport& report) {
+  auto request = RequestFrom<v1::ReportIterationRequest>(self);
+  request.set_iteration(report.iteration);
+  for (const MeasuredInstruction& measured : report.instructions) {
+    v1::MeasuredInstruction* instruction = request.add_instructions();
+    instruction->set_id(measured.id);
+    instruction->set_start_ns(measured.start_ns);
+    instruction->set_duration_ns(measured.duration_ns);
+  }
+  request.set_duration_ns(report.duration_ns);
+  request.set_waited_for_program_ns(report.waited_for_program_ns);
+  request.set_started_unix_ns(report.started_unix_ns);
+  request.set_loss(report.loss);
+  request.set_gradient_norm(report.gradient_norm);
+  request.set_learning_rate(report.learning_rate);
+  request.set_peak_memory_bytes(report.peak_memory_bytes);
+  return request;
+}
+
+class GrpcProgramStream : public ProgramStream {
+ public:
+  GrpcProgramStream(v1::PlannerService::Stub& stub, const v1::StreamProgramsRequest& request,
+                    const JobConfig& job)
+      : stub_(stub), request_(request), job_(job) {}
+
+  ~GrpcProgramStream() override {
+    if (reader_ == nullptr) return;
+    context_.TryCancel();
+    reader_->Finish();
+  }
+
+  absl::StatusOr<std::optional<Program>> Read() override {
+    // Opened here and not in the constructor: opening blocks while the channel connects, and Cancel must end
+    // that.
+    if (reader_ == nullptr) reader_ = stub_.StreamPrograms(&context_, request_);
+    v1::StreamProgramsResponse response;
+    if (reader_->Read(&response)) {
+      PENSTOCK_ASSIGN_OR_RETURN(Program program, ProgramFromProto(response, job_));
+      return program;
+    }
+    const grpc::Status ended = reader_->Finish();
+    reader_ = nullptr;
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(ended), "StreamPrograms"));
+    return std::nullopt;
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+ private:
+  v1::PlannerService::Stub& stub_;
+  const v1::StreamProgramsRequest request_;
+  const JobConfig& job_;
+  grpc::ClientContext context_;
+  // Null before the first Read and after the end.
+  std::unique_ptr<grpc::ClientReader<v1::StreamProgramsResponse>> reader_;
+};
+
+class GrpcPlannerLink : public PlannerLink {
+ public:
+  explicit GrpcPlannerLink(const std::string& planner)
+      : stub_(v1::PlannerService::NewStub(CreateClientChannel(planner))) {}
+
+  absl::StatusOr<RegistrationAnswer> Register(const RegistrationRequest& request,
+                                              absl::Duration timeout) override {
+    v1::RegisterWorkerRequest message;
+    message.set_job_id(request.job_id);
+    message.set_incarnation(request.incarnation);
+    message.set_host(request.host);
+    message.set_rank(request.rank.has_value() ? static_cast<int32_t>(*request.rank) : -1);
+    message.set_first_iteration(request.first_iteration);
+    grpc::ClientContext context;
+    SetTimeout(context, timeout);
+    v1::RegisterWorkerResponse response;
+    const grpc::Status status = stub_->RegisterWorker(&context, message, &response);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "RegisterWorker"));
+    PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
+    return RegistrationAnswer{
+        .registration = {.rank = response.rank(), .epoch = response.epoch(), .job = std::move(job)},
+        .heartbeat_interval = absl::Milliseconds(response.heartbeat_interval_ms())};
+  }
+
+  absl::StatusOr<BeatAnswer> Heartbeat(const WorkerIdentity& self, const Beat& beat,
+                                       absl::Duration timeout) override {
+    auto request = RequestFrom<v1::HeartbeatRequest>(self);
+    request.set_rendezvous_address(beat.rendezvous_address);
+    request.set_failure(beat.failure);
+    request.set_leaving(beat.leaving);
+    grpc::ClientContext context;
+    SetTimeout(context, timeout);
+    v1::HeartbeatResponse response;
+    const grpc::Status status = stub_->Heartbeat(&context, request, &response);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "Heartbeat"));
+    return BeatAnswer{.state = EpochStateFromProto(response.state()),
+                      .failure = response.failure(),
+                      .rendezvous = {.address = response.rendezvous_address(),
+                                     .hosts = {response.hosts().begin(), response.hosts().end()}}};
+  }
+
+  absl::Status Report(const WorkerIdentity& self, const IterationReport& report,
+                      absl::Duration timeout) override {
+    grpc::ClientContext context;
+    SetTimeout(context, timeout);
+    v1::ReportIterationResponse response;
+    const grpc::Status status = stub_->ReportIteration(&context, ToProto(self, report), &response);
+    return AnnotateError(FromGrpcStatus(status), "ReportIteration");
+  }
+
+  std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,
+                                                uint64_t from_iteration) override {
+    auto request = RequestFrom<v1::StreamProgramsRequest>(self);
+    request.set_from_iteration(from_iteration);
+    return std::make_unique<GrpcProgramStream>(*stub_, request, job);
+  }
+
+ private:
+  const std::unique_ptr<v1::PlannerService::Stub> stub_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlannerLink> PlannerLink::Connect(const std::string& planner) {
+  return std::make_unique<GrpcPlannerLink>(planner);
+}
+
+}  // namespace penstock::worker

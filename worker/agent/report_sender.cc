@@ -1,0 +1,87 @@
+#include "worker/agent/report_sender.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr size_t kMostUnsent = 16;
+constexpr absl::Duration kCallTimeout = absl::Seconds(2);
+constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
+
+}  // namespace
+
+ReportSender::ReportSender(PlannerLink& link, WorkerIdentity self, FailureHandler on_failure)
+    : link_(link),
+      self_(std::move(self)),
+      on_failure_(std::move(on_failure)),
+      queue_(kMostUnsent),
+      thread_([this] { Run(); }) {}
+
+ReportSender::~ReportSender() {
+  Stop(absl::CancelledError("the report sender has ended"));
+  Join();
+}
+
+void ReportSender::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status ReportSender::Send(IterationReport report) {
+  {
+    MutexLock lock(&mutex_);
+    ++unsent_;
+  }
+  return queue_.Push(std::move(report));
+}
+
+absl::Status ReportSender::Flush(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  MutexLock lock(&mutex_);
+  while (stopped_.ok() && unsent_ > 0 && absl::Now() < deadline) {
+    changed_.WaitWithTimeout(&mutex_, deadline - absl::Now());
+  }
+  PENSTOCK_RETURN_IF_ERROR(stopped_);
+  if (unsent_ == 0) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat(unsent_, " reports have not reached the planner within ", absl::FormatDuration(timeout)));
+}
+
+void ReportSender::Stop(const absl::Status& reason) {
+  queue_.Close(reason);
+  MutexLock lock(&mutex_);
+  if (stopped_.ok()) stopped_ = reason;
+  changed_.SignalAll();
+}
+
+absl::Status ReportSender::Deliver(const IterationReport& report) {
+  for (;;) {
+    const absl::Status status = link_.Report(self_, report, kCallTimeout);
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+    const absl::Time next = absl::Now() + kRetryInterval;
+    MutexLock lock(&mutex_);
+    while (stopped_.ok() && absl::Now() < next) changed_.WaitWithTimeout(&mutex_, next - absl::Now());
+    PENSTOCK_RETURN_IF_ERROR(stopped_);
+  }
+}
+
+void ReportSender::Run() {
+  for (;;) {
+    const absl::StatusOr<IterationReport> report = queue_.Pop();
+    if (!report.ok()) return;
+    const absl::Status status = Deliver(*report);
+    if (!status.ok()) {
+      on_failure_(status);
+      return;
+    }
+    MutexLock lock(&mutex_);
+    --unsent_;
+    changed_.SignalAll();
+  }
+}
+
+}  // namespace penstock::worker

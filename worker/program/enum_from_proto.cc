@@ -1,0 +1,71 @@
+#include "worker/program/enum_from_proto.h"
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace penstock::worker {
+namespace {
+
+template <typename Proto, typename Plain>
+absl::StatusOr<Plain> Find(std::span<const std::pair<Proto, Plain>> known, Proto value,
+                           const std::string& name, absl::string_view field) {
+  for (const auto& [proto, plain] : known) {
+    if (proto == value) return plain;
+  }
+  if (value == Proto()) return absl::InvalidArgumentError(absl::StrCat(field, " is not set (", name, ")"));
+  return absl::UnimplementedError(absl::StrCat(field, " is ", name, " (", static_cast<int>(value),
+                                               "): this worker does not know it; use a newer worker"));
+}
+
+constexpr std::pair<v1::DataType, DataType> kDataTypes[] = {{v1::DATA_TYPE_FLOAT64, DataType::kFloat64},
+                                                            {v1::DATA_TYPE_FLOAT32, DataType::kFloat32},
+                                                            {v1::DATA_TYPE_BFLOAT16, DataType::kBFloat16}};
+
+constexpr std::pair<v1::Layout, Layout> kLayouts[] = {{v1::LAYOUT_PADDED, Layout::kPadded},
+                                                      {v1::LAYOUT_PACKED, Layout::kPacked}};
+
+constexpr std::pair<v1::Op, Op> kOps[] = {{v1::OP_LOAD, Op::kLoad},
+                                          {v1::OP_FORWARD, Op::kForward},
+                                          {v1::OP_BACKWARD, Op::kBackward},
+                                          {v1::OP_SEND, Op::kSend},
+                                          {v1::OP_RECV, Op::kRecv},
+                                          {v1::OP_WAIT, Op::kWait},
+                                          {v1::OP_FREE, Op::kFree},
+                                          {v1::OP_REDUCE_GRADIENTS, Op::kReduceGradients},
+                                          {v1::OP_OPTIMIZER_STEP, Op::kOptimizerStep}};
+
+constexpr std::pair<v1::Stream, Stream> kStreams[] = {{v1::STREAM_COMPUTE, Stream::kCompute},
+                                                      {v1::STREAM_PREVIOUS, Stream::kPrevious},
+                                                      {v1::STREAM_NEXT, Stream::kNext},
+                                                      {v1::STREAM_COLLECTIVE, Stream::kCollective}};
+
+constexpr std::pair<v1::TransferKind, TransferKind> kTransferKinds[] = {
+    {v1::TRANSFER_KIND_ACTIVATION, TransferKind::kActivation},
+    {v1::TRANSFER_KIND_GRADIENT, TransferKind::kGradient}};
+
+}  // namespace
+
+absl::StatusOr<DataType> DataTypeFromProto(v1::DataType value, absl::string_view field) {
+  return Find<v1::DataType, DataType>(kDataTypes, value, v1::DataType_Name(value), field);
+}
+
+absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field) {
+  return Find<v1::Layout, Layout>(kLayouts, value, v1::Layout_Name(value), field);
+}
+
+absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field) {
+  return Find<v1::Op, Op>(kOps, value, v1::Op_Name(value), field);
+}
+
+absl::StatusOr<Stream> StreamFromProto(v1::Stream value, absl::string_view field) {
+  return Find<v1::Stream, Stream>(kStreams, value, v1::Stream_Name(value), field);
+}
+
+absl::StatusOr<TransferKind> TransferKindFromProto(v1::TransferKind value, absl::string_view field) {
+  return Find<v1::TransferKind, TransferKind>(kTransferKinds, value, v1::TransferKind_Name(value), field);
+}
+
+}  // namespace penstock::worker

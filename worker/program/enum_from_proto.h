@@ -1,0 +1,20 @@
+// Enumerations of the contract as those of worker/program/program.h. Private to this folder.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Possible errors of all: INVALID_ARGUMENT (unspecified), UNIMPLEMENTED (not known to this worker); both name
+// `field` and the value.
+absl::StatusOr<DataType> DataTypeFromProto(v1::DataType value, absl::string_view field);
+absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field);
+absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field);
+absl::StatusOr<Stream> StreamFromProto(v1::Stream value, absl::string_view field);
+absl::StatusOr<TransferKind> TransferKindFromProto(v1::TransferKind value, absl::string_view field);
+
+}  // namespace penstock::worker

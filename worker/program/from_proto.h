@@ -1,0 +1,25 @@
+// The one place where the worker converts the contract: jobs and programs become plain structs.
+//
+// What comes over the wire is judged here, so that the executor may index without looking: every id, stage,
+// micro-batch, sample, transfer and group of a converted program exists.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "worker/program/job.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (an architecture or a
+// degree of the mesh that this worker does not have). The message names the field.
+absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job);
+
+// `job` is the job that the program belongs to.
+// Possible errors: INVALID_ARGUMENT (an inconsistent program), UNIMPLEMENTED (an op, a layout or a kind of
+// recompute that this worker does not know). The message names iteration, instruction or micro-batch, and
+// field.
+absl::StatusOr<Program> ProgramFromProto(const v1::StreamProgramsResponse& message, const JobConfig& job);
+
+}  // namespace penstock::worker

@@ -1,0 +1,49 @@
+// What a worker knows of its job: plain values, without protobuf and without LibTorch.
+//
+// Converted from v1::JobSpec in worker/program/from_proto.h, with every default filled in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Linear warm-up to `peak`, then a cosine to `minimum` (job.proto, LearningRate).
+struct LearningRateConfig {
+  double peak = 0;
+  double minimum = 0;
+  uint64_t warmup_iterations = 0;
+  uint64_t decay_iterations = 0;
+};
+
+struct TrainingConfig {
+  uint64_t seed = 0;
+  LearningRateConfig learning_rate;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  // 0: no clipping.
+  double clip_norm = 0;
+  // 0: no checkpoints.
+  uint64_t checkpoint_interval = 0;
+  // 0: until the job is drained.
+  uint64_t iterations = 0;
+};
+
+struct JobConfig {
+  std::string job_id;
+  ModelConfig model;
+  // Ranks of one pipeline, and replicas of it. Rank = replica * pipeline + position.
+  uint32_t pipeline = 1;
+  uint32_t replicas = 1;
+  TrainingConfig training;
+  // The first iteration of this run.
+  uint64_t first_iteration = 0;
+
+  uint32_t world_size() const { return pipeline * replicas; }
+};
+
+}  // namespace penstock::worker

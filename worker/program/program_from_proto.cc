@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/program/enum_from_proto.h"
+#include "worker/program/from_proto.h"
+
+namespace penstock::worker {
+namespace {
+
+using v1::StreamProgramsResponse;
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// One sample's place in the micro-batch. `index` is into the global batch.
+absl::Status AppendSample(const StreamProgramsResponse& message, uint32_t index, MicroBatch& micro_batch) {
+  if (index >= static_cast<uint32_t>(message.samples_size())) {
+    return Invalid("sample ", index, " is not in the batch of ", message.samples_size());
+  }
+  const v1::Sample& sample = message.samples(static_cast<int>(index));
+  micro_batch.sample_ids.push_back(sample.sample_id());
+  micro_batch.input_tokens.push_back(sample.input_tokens());
+  micro_batch.target_tokens.push_back(sample.target_tokens());
+  return absl::OkStatus();
+}
+
+absl::Status CheckPadded(const MicroBatch& micro_batch) {
+  if (micro_batch.rows != static_cast<int64_t>(micro_batch.sample_ids.size())) {
+    return Invalid("rows is ", micro_batch.rows, " for ", micro_batch.sample_ids.size(), " samples");
+  }
+  for (size_t i = 0; i < micro_batch.sample_ids.size(); ++i) {
+    const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
+    if (tokens > micro_batch.length) {
+      return Invalid("target_length is ", micro_batch.length, ", but sample ", micro_batch.sample_ids[i],
+                     " has ", tokens, " tokens");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPacked(const MicroBatch& micro_batch) {
+  const size_t samples = micro_batch.sample_ids.size();
+  if (micro_batch.cu_seqlens.size() != samples + 1 || micro_batch.cu_seqlens.front() != 0) {
+    return Invalid("target_cu_seqlens must be 0 and one more value for each of the ", samples, " samples");
+  }
+  for (size_t i = 0; i < samples; ++i) {
+    const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
+    if (int64_t{micro_batch.cu_seqlens[i + 1]} - micro_batch.cu_seqlens[i] != tokens) {
+      return Invalid("target_cu_seqlens[", i + 1, "] does not fit sample ", micro_batch.sample_ids[i], " of ",
+                     tokens, " tokens");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& message,
+                                               const v1::MicroBatch& proto) {
+  MicroBatch micro_batch;
+  for (uint32_t index : proto.samples()) {
+    PENSTOCK_RETURN_IF_ERROR(AppendSample(message, index, micro_batch));
+  }
+  if (micro_batch.sample_ids.empty()) return Invalid("samples is empty");
+  PENSTOCK_ASSIGN_OR_RETURN(micro_batch.layout, LayoutFromProto(proto.layout(), "layout"));
+  micro_batch.computed_tokens = static_cast<int64_t>(proto.computed_tokens());
+  if (micro_batch.layout == Layout::kPadded) {
+    micro_batch.rows = proto.rows();
+    micro_batch.length = proto.target_length();
+    PENSTOCK_RETURN_IF_ERROR(CheckPadded(micro_batch));
+  } else {
+    micro_batch.cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
+    PENSTOCK_RETURN_IF_ERROR(CheckPacked(micro_batch));
+  }
+  if (proto.recompute_size() != message.layers_per_stage_size()) {
+    return Invalid("recompute has ", proto.recompute_size(), " entries for ", message.layers_per_stage_size(),
+                   " stages");
+  }
+  for (const v1::StageRecompute& recompute : proto.recompute()) {
+    if (recompute.selective_layers() > 0) {
+      return absl::UnimplementedError(
+          "recompute.selective_layers is not known to this worker: use none or full");
+    }
+    micro_batch.full_recompute_layers.push_back(static_cast<int32_t>(recompute.full_layers()));
+  }
+  return micro_batch;
+}
+
+absl::StatusOr<Transfer> TransferFromProto(const v1::Transfer& proto, const JobConfig& job) {
+  if (proto.peer() >= job.world_size()) {
+    return Invalid("transfer.peer is ", proto.peer(), ", but the job has ", job.world_size(), " ranks");
+  }
+  Transfer transfer = {.peer = proto.peer(), .shape = {proto.shape().begin(), proto.shape().end()}};
+  PENSTOCK_ASSIGN_OR_RETURN(transfer.kind, TransferKindFromProto(proto.kind(), "transfer.kind"));
+  PENSTOCK_ASSIGN_OR_RETURN(transfer.dtype, DataTypeFromProto(proto.dtype(), "transfer.dtype"));
+  transfer.bytes = proto.bytes();
+  transfer.sequence = proto.sequence();
+  if (transfer.dtype != job.model.dtype) return Invalid("transfer.dtype is not that of the model");
+  return transfer;
+}
+
+// The index of the collective's group, which must exist and hold this rank.
+absl::StatusOr<uint32_t> GroupOf(const v1::Instruction& proto, const Program& program) {
+  if (!proto.has_collective()) return Invalid("collective is not set");
+  const uint32_t group = proto.collective().group();
+  if (group >= program.groups.size())
+    return Invalid("collective.group is ", group, ": there is no such group");
+  if (std::ranges::find(program.groups[group], program.rank) == program.groups[group].end()) {
+    return Invalid("collective.group ", group, " does not hold rank ", program.rank);
+  }
+  return group;
+}
+
+bool NeedsMicroBatch(Op op) { return op != Op::kReduceGradients && op != Op::kOptimizerStep; }
+
+absl::Status CheckPlace(const Instruction& instruction, const Program& program) {
+  if (instruction.op != Op::kOptimizerStep &&
+      std::ranges::find(program.stages, instruction.stage) == program.stages.end()) {
+    return Invalid("stage ", instruction.stage, " is not on this rank");
+  }
+  if (NeedsMicroBatch(instruction.op) && instruction.micro_batch >= program.micro_batches.size()) {
+    return Invalid("micro_batch is ", instruction.micro_batch, ", but the replica has ",
+                   program.micro_batches.size());
+  }
+  for (uint32_t dep : instruction.deps) {
+    if (dep >= instruction.id) return Invalid("deps names ", dep, ", which is not earlier");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWait(const Instruction& instruction, const Program& program) {
+  const uint32_t id = instruction.transfer;
+  if (id >= instruction.id) return Invalid("transfer_id is ", id, ", which is not earlier");
+  const Op awaited = program.instructions[id].op;
+  if (awaited == Op::kSend || awaited == Op::kRecv) return absl::OkStatus();
+  return Invalid("transfer_id ", id, " names neither a SEND nor a RECV");
+}
+
+// Converts one instruction and appends it, with its transfer, to the program.
+absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& job, Program& program) {
+  if (proto.id() != program.instructions.size()) return Invalid("id is ", proto.id());
+  Instruction instruction = {.id = proto.id(),
+                             .micro_batch = proto.micro_batch(),
+                             .stage = proto.stage(),
+                             .part = proto.part(),
+                             .deps = {proto.deps().begin(), proto.deps().end()}};
+  PENSTOCK_ASSIGN_OR_RETURN(instruction.op, OpFromProto(proto.op(), "op"));
+  PENSTOCK_ASSIGN_OR_RETURN(instruction.stream, StreamFromProto(proto.stream(), "stream"));
+  PENSTOCK_RETURN_IF_ERROR(CheckPlace(instruction, program));
+  switch (instruction.op) {
+    case Op::kSend:
+    case Op::kRecv: {
+      PENSTOCK_ASSIGN_OR_RETURN(Transfer transfer, TransferFromProto(proto.transfer(), job));
+      if (transfer.peer == program.rank) return Invalid("transfer.peer is the rank itself");
+      instruction.transfer = static_cast<uint32_t>(program.transfers.size());
+      program.transfers.push_back(std::move(transfer));
+      break;
+    }
+    case Op::kWait:
+      instruction.transfer = proto.transfer_id();
+      PENSTOCK_RETURN_IF_ERROR(CheckWait(instruction, program));
+      break;
+    case Op::kFree:
+      if (proto.part() > static_cast<uint32_t>(FreePart::kLoadedTokens)) {
+        return absl::UnimplementedError(
+            absl::StrCat("part ", proto.part(), " of a FREE is not known to this worker"));
+      }
+      break;
+    case Op::kReduceGradients:
+    case Op::kOptimizerStep: {
+      PENSTOCK_ASSIGN_OR_RETURN(instruction.group, GroupOf(proto, program));
+      break;
+    }
+    case Op::kLoad:
+    case Op::kForward:
+    case Op::kBackward:
+      break;
+  }
+  program.instructions.push_back(std::move(instruction));
+  return absl::OkStatus();
+}
+
+absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfig& job, Program& program) {
+  program.iteration = message.iteration();
+  program.rank = message.program().rank();
+  program.replica = message.program().replica();
+  program.stages = {message.program().stages().begin(), message.program().stages().end()};
+  program.layers_per_stage = {message.layers_per_stage().begin(), message.layers_per_stage().end()};
+  program.loss_tokens = message.loss_tokens();
+  if (program.rank >= job.world_size()) return Invalid("program.rank is ", program.rank);
+  for (uint32_t stage : program.stages) {
+    if (stage >= program.layers_per_stage.size()) {
+      return Invalid("program.stages names stage ", stage, " of ", program.layers_per_stage.size());
+    }
+  }
+  int64_t layers = 0;
+  for (uint32_t count : program.layers_per_stage) layers += count;
+  if (layers != job.model.layers) {
+    return Invalid("layers_per_stage sums to ", layers, ", but the model has ", job.model.layers, " layers");
+  }
+  for (const v1::CollectiveGroup& group : message.groups()) {
+    program.groups.emplace_back(group.ranks().begin(), group.ranks().end());
+  }
+  if (program.loss_tokens == 0) return Invalid("loss_tokens is 0");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const JobConfig& job) {
+  Program program;
+  PENSTOCK_RETURN_IF_ERROR(ConvertHeader(message, job, program));
+  for (int i = 0; i < message.micro_batches_size(); ++i) {
+    absl::StatusOr<MicroBatch> micro_batch = MicroBatchFromProto(message, message.micro_batches(i));
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(micro_batch.status(), absl::StrCat("micro-batch ", i)));
+    program.micro_batches.push_back(*std::move(micro_batch));
+  }
+  for (int i = 0; i < message.program().instructions_size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(AppendInstruction(message.program().instructions(i), job, program),
+                                           absl::StrCat("instruction ", i)));
+  }
+  return program;
+}
+
+}  // namespace
+
+absl::StatusOr<Program> ProgramFromProto(const StreamProgramsResponse& message, const JobConfig& job) {
+  absl::StatusOr<Program> program = Convert(message, job);
+  if (program.ok()) return program;
+  return AnnotateError(program.status(), absl::StrCat("the program of iteration ", message.iteration()));
+}
+
+}  // namespace penstock::worker

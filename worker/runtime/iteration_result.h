@@ -1,0 +1,21 @@
+// What an executed iteration leaves: figures and measurements. Without LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/agent/control_plane.h"
+
+namespace penstock::worker {
+
+struct IterationResult {
+  // Of this rank's micro-batches; 0 without the last stage.
+  double loss = 0;
+  // Global, before clipping.
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  int64_t duration_ns = 0;
+  std::vector<MeasuredInstruction> instructions = {};
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,52 @@
+#include "worker/runtime/training_loop.h"
+
+#include <sys/resource.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr absl::Duration kFlushTimeout = absl::Seconds(8);
+
+// Linux counts in KiB.
+int64_t PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+IterationReport MakeReport(uint64_t iteration, absl::Time started, absl::Duration waited,
+                           IterationResult result) {
+  return {.iteration = iteration,
+          .instructions = std::move(result.instructions),
+          .duration_ns = result.duration_ns,
+          .waited_for_program_ns = absl::ToInt64Nanoseconds(waited),
+          .started_unix_ns = absl::ToUnixNanos(started),
+          .loss = result.loss,
+          .gradient_norm = result.gradient_norm,
+          .learning_rate = result.learning_rate,
+          .peak_memory_bytes = PeakResidentBytes()};
+}
+
+}  // namespace
+
+absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& parts) {
+  const uint64_t last = control.registration().job.training.iterations;
+  for (;;) {
+    PENSTOCK_ASSIGN_OR_RETURN(const NextProgram next, control.Next());
+    if (next.finished) break;
+    const uint64_t iteration = next.program.iteration;
+    const absl::Time started = absl::Now();
+    PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
+    PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, started, next.waited, std::move(result))));
+    PENSTOCK_RETURN_IF_ERROR(parts.after_iteration(iteration));
+    if (last > 0 && iteration + 1 >= last) break;
+  }
+  return control.FlushReports(kFlushTimeout);
+}
+
+}  // namespace penstock::worker

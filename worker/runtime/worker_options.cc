@@ -1,0 +1,81 @@
+#include "worker/runtime/worker_options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace penstock::worker {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+void AddRunFlags(CLI::App& app, RunOptions& run) {
+  app.add_option("--planner", run.planner, "Address of the planner, HOST:PORT");
+  app.add_option("--job", run.job_id, "Id of the job");
+  app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
+  app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");
+  app.add_option("--checkpoint-dir", run.checkpoint_dir,
+                 "Folder of the checkpoints (default: none are written)");
+  app.add_flag("--resume", run.resume, "Continue from the newest complete checkpoint, if there is one");
+  app.add_option("--host", run.host, "Address under which other workers reach this one")
+      ->capture_default_str();
+  app.add_option("--threads", run.threads, "Threads that compute")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  app.add_option("--device", run.device, "cpu or cuda:N")
+      ->check([](const std::string& value) {
+        const bool known = value == "cpu" || value.rfind("cuda:", 0) == 0;
+        return known ? std::string() : "'" + value + "': use cpu or cuda:N";
+      })
+      ->capture_default_str();
+  app.add_option("--dump-gradients", run.gradients_dir,
+                 "Folder for the reduced gradients of every iteration");
+  app.add_option("--ready-timeout", run.ready_timeout_s, "Seconds to wait for the other ranks")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--transfer-timeout", run.transfer_timeout_s, "Seconds that one transfer may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
+  CLI::App* command = app.add_subcommand("profile", "Measure what a model costs on this machine");
+  command->add_option("--model-json", profile.model_json, "The model, a penstock.v1.ModelSpec as JSON")
+      ->required();
+  command->add_option("--out", profile.out, "Where the profile is written")->required();
+  command->add_option("--seconds", profile.seconds, "Time to spend")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--threads", profile.threads, "Threads that compute")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  return command;
+}
+
+// These belong to running a rank alone, so that the subcommand does not ask for them.
+void RequireRunFlags(const RunOptions& run) {
+  if (run.planner.empty()) throw CLI::RequiredError("--planner");
+  if (run.job_id.empty()) throw CLI::RequiredError("--job");
+  if (run.dataset.empty()) throw CLI::RequiredError("--dataset");
+  if (run.resume && run.checkpoint_dir.empty()) throw CLI::RequiresError("--resume", "--checkpoint-dir");
+}
+
+}  // namespace
+
+CommandLine ParseCommandLine(int argc, char** argv) {
+  CommandLine result;
+  ProfileOptions profile;
+  CLI::App app("One rank of a Penstock job: registers with a planner and executes its programs.",
+               "penstock-worker");
+  AddRunFlags(app, result.run);
+  const CLI::App* profile_command = AddProfileCommand(app, profile);
+  // CLI11 reports by exceptions; they end here.
+  try {
+    app.parse(argc, argv);
+    if (!profile_command->parsed()) RequireRunFlags(result.run);
+  } catch (const CLI::ParseError& error) {
+    result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  if (profile_command->parsed()) result.profile = profile;
+  return result;
+}
+
+}  // namespace penstock::worker

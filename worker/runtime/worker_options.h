@@ -1,0 +1,47 @@
+// The command line of penstock-worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace penstock::worker {
+
+// `penstock-worker --planner ... --job ...`: run a rank.
+struct RunOptions {
+  std::string planner;
+  std::string job_id;
+  std::optional<uint32_t> rank;
+  std::string dataset;
+  std::string checkpoint_dir;
+  bool resume = false;
+  std::string host = "127.0.0.1";
+  uint32_t threads = 1;
+  // "cpu" or "cuda:N".
+  std::string device = "cpu";
+  std::string gradients_dir;
+  // Seconds to wait for the other ranks, and for one transfer.
+  uint32_t ready_timeout_s = 600;
+  uint32_t transfer_timeout_s = 600;
+};
+
+// `penstock-worker profile ...`: measure what a model costs on this machine.
+struct ProfileOptions {
+  std::string model_json;
+  std::string out;
+  double seconds = 6;
+  uint32_t threads = 1;
+};
+
+struct CommandLine {
+  // Set when the process should end at once, with this status: --help was answered, or the flags are wrong.
+  std::optional<int> exit_status;
+  // Otherwise one of the two.
+  std::optional<ProfileOptions> profile;
+  RunOptions run;
+};
+
+// Prints help on stdout and errors, naming the flag, on stderr.
+CommandLine ParseCommandLine(int argc, char** argv);
+
+}  // namespace penstock::worker
