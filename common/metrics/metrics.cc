@@ -1,0 +1,129 @@
+#include "common/metrics/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/sync/sync.h"
+
+namespace penstock {
+namespace {
+
+struct ComputedGauge {
+  std::string name;
+  std::string help;
+  std::function<std::vector<GaugeSample>()> sample;
+};
+
+prometheus::ClientMetric ToClientMetric(const GaugeSample& sample) {
+  prometheus::ClientMetric metric;
+  for (const auto& [name, value] : sample.labels) metric.label.push_back({name, value});
+  metric.gauge.value = sample.value;
+  return metric;
+}
+
+class ComputedGauges final : public prometheus::Collectable {
+ public:
+  void Add(ComputedGauge gauge) {
+    MutexLock lock(&mutex_);
+    gauges_.push_back(std::move(gauge));
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<ComputedGauge> gauges;
+    {
+      MutexLock lock(&mutex_);
+      gauges = gauges_;
+    }
+    std::vector<prometheus::MetricFamily> families;
+    for (const ComputedGauge& gauge : gauges) {
+      prometheus::MetricFamily& family = families.emplace_back();
+      family.name = gauge.name;
+      family.help = gauge.help;
+      family.type = prometheus::MetricType::Gauge;
+      for (const GaugeSample& sample : gauge.sample()) family.metric.push_back(ToClientMetric(sample));
+    }
+    return families;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<ComputedGauge> gauges_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+struct MetricsRegistry::Impl {
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  std::shared_ptr<ComputedGauges> computed = std::make_shared<ComputedGauges>();
+};
+
+struct MetricsServer::Impl {
+  explicit Impl(const std::string& listen) : exposer(listen, /*num_threads=*/1) {}
+  prometheus::Exposer exposer;
+};
+
+void CounterFamily::Increment(const MetricLabels& labels, double amount) const {
+  family_->Add(labels).Increment(amount);
+}
+
+void GaugeFamily::Set(const MetricLabels& labels, double value) const { family_->Add(labels).Set(value); }
+
+void HistogramFamily::Observe(const MetricLabels& labels, double value) const {
+  family_->Add(labels, bounds_).Observe(value);
+}
+
+MetricsRegistry::MetricsRegistry() : impl_(std::make_unique<Impl>()) {}
+MetricsRegistry::~MetricsRegistry() = default;
+
+CounterFamily MetricsRegistry::AddCounter(const std::string& name, const std::string& help) {
+  return CounterFamily(&prometheus::BuildCounter().Name(name).Help(help).Register(*impl_->registry));
+}
+
+GaugeFamily MetricsRegistry::AddGauge(const std::string& name, const std::string& help) {
+  return GaugeFamily(&prometheus::BuildGauge().Name(name).Help(help).Register(*impl_->registry));
+}
+
+HistogramFamily MetricsRegistry::AddHistogram(const std::string& name, const std::string& help,
+                                              std::vector<double> bounds) {
+  return HistogramFamily(&prometheus::BuildHistogram().Name(name).Help(help).Register(*impl_->registry),
+                         std::move(bounds));
+}
+
+void MetricsRegistry::AddComputedGauge(const std::string& name, const std::string& help,
+                                       std::function<std::vector<GaugeSample>()> sample) {
+  impl_->computed->Add({name, help, std::move(sample)});
+}
+
+std::string MetricsRegistry::Text() const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry->Collect();
+  for (prometheus::MetricFamily& family : impl_->computed->Collect()) families.push_back(std::move(family));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+MetricsServer::MetricsServer(std::unique_ptr<Impl> impl, int port) : impl_(std::move(impl)), port_(port) {}
+MetricsServer::~MetricsServer() = default;
+
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& listen,
+                                                                    MetricsRegistry* registry) {
+  try {
+    auto impl = std::make_unique<Impl>(listen);
+    impl->exposer.RegisterCollectable(registry->impl_->registry);
+    impl->exposer.RegisterCollectable(registry->impl_->computed);
+    const std::vector<int> ports = impl->exposer.GetListeningPorts();
+    const int port = ports.empty() ? 0 : ports.front();
+    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(impl), port));
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot serve metrics on '", listen, "': ", error.what()));
+  }
+}
+
+}  // namespace penstock

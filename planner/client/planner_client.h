@@ -1,0 +1,84 @@
+// The client of the planner service: what frameworks link, and what `penstock` uses.
+//
+// A framework that only wants plans needs one call:
+//
+//   PlannerClient client("127.0.0.1:50051");
+//   v1::PlanBatchRequest request;
+//   *request.mutable_job() = spec;                 // model, mesh, policy, cost profile
+//   *request.mutable_batch() = batch;              // sample lengths
+//   absl::StatusOr<v1::PlanBatchResponse> answer = client.PlanBatch(request);
+//   // answer->plan().replicas(): micro-batches; .programs(): schedule; .predicted(): cost
+//
+// One that wants plans ahead of time registers a job, submits batches and reads a stream:
+//
+//   PENSTOCK_RETURN_IF_ERROR(client.RegisterJob(register_request).status());
+//   client.SubmitBatches(submit_request);
+//   std::unique_ptr<ProgramStream> stream = client.StreamPrograms(stream_request);
+//   absl::StatusOr<std::optional<v1::StreamProgramsResponse>> program = stream->Next();
+//   client.ReportIteration(report);                // opens the look-ahead window further
+//
+// Every method is a method of penstock.v1.PlannerService with the errors that planner_service.proto names,
+// and blocks until the answer is there or the deadline is over (DEADLINE_EXCEEDED). While the planner cannot
+// be reached (UNAVAILABLE), calls that are safe to repeat are repeated with growing pauses until the
+// deadline; Heartbeat and PlanBatch are not: what they say or ask is soon stale. Thread-safe.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "penstock/v1/planner_service.grpc.pb.h"
+#include "planner/client/program_stream.h"
+
+namespace penstock {
+
+class PlannerClient {
+ public:
+  // From the call to its answer, repetitions included.
+  static constexpr absl::Duration kCallDeadline = absl::Seconds(10);
+  // A batch may wait in the planner's queue.
+  static constexpr absl::Duration kPlanDeadline = absl::Seconds(60);
+  static constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(2);
+
+  // `address` is "host:port". Does not connect yet.
+  explicit PlannerClient(const std::string& address);
+  explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
+
+  absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
+                                                      absl::Duration deadline = kCallDeadline);
+  // Beyond the window or with a full queue: RESOURCE_EXHAUSTED, and RetryIteration(status)
+  // (common/status/retry_iteration.h) is the iteration to retry from.
+  absl::StatusOr<v1::SubmitBatchesResponse> SubmitBatches(const v1::SubmitBatchesRequest& request,
+                                                          absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                  absl::Duration deadline = kPlanDeadline);
+  absl::StatusOr<v1::ReportIterationResponse> ReportIteration(const v1::ReportIterationRequest& request,
+                                                              absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::RegisterWorkerResponse> RegisterWorker(const v1::RegisterWorkerRequest& request,
+                                                            absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request,
+                                                  absl::Duration deadline = kHeartbeatDeadline);
+  absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request,
+                                            absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request = {},
+                                                absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::GetIterationResponse> GetIteration(const v1::GetIterationRequest& request,
+                                                        absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::DrainJobResponse> DrainJob(const v1::DrainJobRequest& request,
+                                                absl::Duration deadline = kCallDeadline);
+
+  // Opens the stream without waiting for the planner; errors come from Next(). A stream lives as long as its
+  // job, so it has no deadline unless one is given: keepalive notices a planner that is gone. May outlive the
+  // client.
+  std::unique_ptr<ProgramStream> StreamPrograms(const v1::StreamProgramsRequest& request,
+                                                absl::Duration deadline = absl::InfiniteDuration());
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::PlannerService::Stub> stub_;
+};
+
+}  // namespace penstock

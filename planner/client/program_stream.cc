@@ -1,0 +1,39 @@
+#include "planner/client/program_stream.h"
+
+#include "absl/time/clock.h"
+#include "common/grpc/status_conversion.h"
+
+namespace penstock {
+
+ProgramStream::ProgramStream(const std::shared_ptr<grpc::Channel>& channel,
+                             const v1::StreamProgramsRequest& request, absl::Duration deadline)
+    : stub_(v1::PlannerService::NewStub(channel)) {
+  if (deadline != absl::InfiniteDuration()) {
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+  }
+  reader_ = stub_->StreamPrograms(&context_, request);
+}
+
+ProgramStream::~ProgramStream() {
+  if (end_.has_value()) return;
+  context_.TryCancel();
+  // gRPC wants a stream read to its end.
+  v1::StreamProgramsResponse ignored;
+  while (reader_->Read(&ignored)) {
+  }
+  (void)reader_->Finish();
+}
+
+absl::StatusOr<std::optional<v1::StreamProgramsResponse>> ProgramStream::Next() {
+  if (!end_.has_value()) {
+    v1::StreamProgramsResponse program;
+    if (reader_->Read(&program)) return program;
+    end_ = FromGrpcStatus(reader_->Finish());
+  }
+  if (!end_->ok()) return *end_;
+  return std::optional<v1::StreamProgramsResponse>();
+}
+
+void ProgramStream::Cancel() { context_.TryCancel(); }
+
+}  // namespace penstock

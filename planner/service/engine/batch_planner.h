@@ -1,0 +1,44 @@
+// What the service needs of planning: a planner for each job, and a checker that did not make the plan.
+// fake_batch_planner.h implements both for tests.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock {
+
+// Plans the batches of one job. Thread-safe, deterministic, and without side effects.
+class BatchPlanner {
+ public:
+  virtual ~BatchPlanner() = default;
+
+  // Whether the batch can be planned at all, in microseconds. Messages name `samples[j]`.
+  // Possible errors: INVALID_ARGUMENT (malformed, or a sample that no rank has memory for).
+  virtual absl::Status ValidateBatch(const v1::Batch& batch) const = 0;
+
+  // Computes for milliseconds to seconds.
+  // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory).
+  virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const = 0;
+};
+
+class BatchPlannerFactory {
+ public:
+  virtual ~BatchPlannerFactory() = default;
+
+  // Possible errors: INVALID_ARGUMENT (a field of the specification, named). Thread-safe.
+  virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const = 0;
+};
+
+class PlanChecker {
+ public:
+  virtual ~PlanChecker() = default;
+
+  // Possible errors: INTERNAL (the plan breaks a rule, named with the instruction). Thread-safe.
+  virtual absl::Status Check(const v1::Batch& batch, const v1::Plan& plan) const = 0;
+};
+
+}  // namespace penstock

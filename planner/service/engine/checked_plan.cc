@@ -1,0 +1,37 @@
+#include "planner/service/engine/checked_plan.h"
+
+#include "common/logging/logging.h"
+
+namespace penstock {
+namespace {
+
+absl::Status MakeAndCheck(const BatchPlanner& planner, const PlanChecker& checker, const v1::Batch& batch,
+                          v1::Plan* plan) {
+  absl::StatusOr<v1::Plan> made = planner.MakePlan(batch);
+  if (!made.ok()) return made.status();
+  *plan = *std::move(made);
+  const absl::Status verdict = checker.Check(batch, *plan);
+  if (!verdict.ok()) {
+    LogError("a plan breaks a rule and is thrown away", {{"job", plan->job_id()},
+                                                         {"iteration", batch.iteration()},
+                                                         {"violation", std::string(verdict.message())}});
+  }
+  return verdict;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Plan> MakeCheckedPlan(const BatchPlanner& planner, const PlanChecker& checker,
+                                         const v1::Batch& batch, const SteadyClock& clock,
+                                         EngineObserver& observer) {
+  v1::Plan plan;
+  const absl::Time start = clock.Now();
+  const absl::Status status = MakeAndCheck(planner, checker, batch, &plan);
+  const absl::Duration took = clock.Now() - start;
+  plan.set_planning_time_ns(absl::ToInt64Nanoseconds(took));
+  observer.OnPlanned(status, took, status.ok() ? &plan : nullptr);
+  if (!status.ok()) return status;
+  return plan;
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// Makes a plan and has it checked: the one way in which plans come into being in the service.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "planner/service/engine/batch_planner.h"
+#include "planner/service/engine/clock.h"
+#include "planner/service/engine/observer.h"
+
+namespace penstock {
+
+// Computes for milliseconds to seconds; sets planning_time_ns, and tells the observer.
+// Possible errors: as BatchPlanner::MakePlan, and INTERNAL (the checker found a violation; it is logged).
+absl::StatusOr<v1::Plan> MakeCheckedPlan(const BatchPlanner& planner, const PlanChecker& checker,
+                                         const v1::Batch& batch, const SteadyClock& clock,
+                                         EngineObserver& observer);
+
+}  // namespace penstock

@@ -1,0 +1,100 @@
+// A planner for tests: one micro-batch a replica, one FORWARD, BACKWARD and OPTIMIZER_STEP a rank, 1 ms each.
+//
+// Lengths ask for trouble: a sample of kTooLong tokens is refused by ValidateBatch, kNoPlan makes MakePlan
+// fail and kBadPlan makes the checker find a violation. `gate`, when set, is called before each plan (to
+// block it).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner/service/engine/batch_planner.h"
+
+namespace penstock {
+
+class FakeBatchPlanner final : public BatchPlanner {
+ public:
+  static constexpr uint32_t kTooLong = 1'000'001;
+  static constexpr uint32_t kNoPlan = 1'000'002;
+  static constexpr uint32_t kBadPlan = 1'000'003;
+
+  using Gate = std::function<void(const v1::Batch&)>;
+  FakeBatchPlanner(v1::JobSpec job, Gate gate) : job_(std::move(job)), gate_(std::move(gate)) {}
+
+  absl::Status ValidateBatch(const v1::Batch& batch) const override {
+    for (int j = 0; j < batch.samples_size(); ++j) {
+      if (batch.samples(j).target_tokens() == kTooLong) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("samples[", j, "] of ", kTooLong, " tokens does not fit in memory"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
+    if (gate_) gate_(batch);
+    if (Has(batch, kNoPlan)) return absl::ResourceExhaustedError("no plan fits in memory");
+    v1::Plan plan;
+    plan.set_job_id(job_.job_id());
+    plan.set_iteration(batch.iteration());
+    plan.set_plan_version(1);
+    plan.set_content_hash(absl::StrCat("hash of iteration ", batch.iteration()));
+    plan.set_real_tokens(100);
+    plan.set_computed_tokens(125);
+    plan.set_loss_tokens(99);
+    for (uint32_t replica = 0; replica < job_.mesh().data(); ++replica) {
+      plan.add_replicas()->add_micro_batches()->add_samples(replica % batch.samples_size());
+      for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) AddProgram(replica, stage, &plan);
+    }
+    plan.mutable_predicted()->set_makespan_ns(6'000'000);
+    return plan;
+  }
+
+  static bool Has(const v1::Batch& batch, uint32_t tokens) {
+    for (const v1::Sample& sample : batch.samples()) {
+      if (sample.target_tokens() == tokens) return true;
+    }
+    return false;
+  }
+
+ private:
+  static void AddProgram(uint32_t replica, uint32_t stage, v1::Plan* plan) {
+    v1::Program* program = plan->add_programs();
+    program->set_rank(plan->programs_size() - 1);
+    program->set_replica(replica);
+    program->add_stages(stage);
+    for (const v1::Op op : {v1::OP_FORWARD, v1::OP_BACKWARD, v1::OP_OPTIMIZER_STEP}) {
+      v1::Instruction* instruction = program->add_instructions();
+      instruction->set_id(program->instructions_size() - 1);
+      instruction->set_op(op);
+      instruction->set_expected_duration_ns(1'000'000);
+    }
+  }
+
+  const v1::JobSpec job_;
+  const Gate gate_;
+};
+
+class FakeBatchPlannerFactory final : public BatchPlannerFactory {
+ public:
+  explicit FakeBatchPlannerFactory(FakeBatchPlanner::Gate gate = nullptr) : gate_(std::move(gate)) {}
+
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const override {
+    return std::make_unique<FakeBatchPlanner>(job, gate_);
+  }
+
+ private:
+  const FakeBatchPlanner::Gate gate_;
+};
+
+class FakePlanChecker final : public PlanChecker {
+ public:
+  absl::Status Check(const v1::Batch& batch, const v1::Plan&) const override {
+    if (!FakeBatchPlanner::Has(batch, FakeBatchPlanner::kBadPlan)) return absl::OkStatus();
+    return absl::InternalError("the plan breaks rule 2 (transfers in one order) at rank 0, instruction 1");
+  }
+};
+
+}  // namespace penstock

@@ -1,0 +1,14 @@
+// What the stream of a rank sends for one iteration. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/v1/plan.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+
+namespace penstock {
+
+// `rank` is one of plan.programs.
+v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank);
+
+}  // namespace penstock

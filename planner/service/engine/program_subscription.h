@@ -1,0 +1,40 @@
+// The programs of one rank, one after another, pulled by the reader: see Job::Subscribe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "planner/service/engine/wake_list.h"
+
+namespace penstock {
+
+class Job;
+
+// Holds no messages: a slow reader costs nothing, and one that falls behind what is held gets OUT_OF_RANGE.
+class ProgramSubscription {
+ public:
+  // The next program is not planned yet.
+  struct Pending {};
+  // The next program, Pending, or how the stream ends (OK: the job is finished).
+  using Item = std::variant<Pending, v1::StreamProgramsResponse, absl::Status>;
+
+  ProgramSubscription(std::shared_ptr<Job> job, const v1::StreamProgramsRequest& request,
+                      WakeList::Wake wake);
+  ~ProgramSubscription();
+  ProgramSubscription(const ProgramSubscription&) = delete;
+  ProgramSubscription& operator=(const ProgramSubscription&) = delete;
+
+  // Does not block. One thread at a time.
+  Item Next();
+
+ private:
+  const std::shared_ptr<Job> job_;
+  const v1::StreamProgramsRequest request_;
+  uint64_t next_iteration_;
+  const uint64_t wake_id_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,49 @@
+// Which iterations each rank was sent and has reported. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "planner/service/engine/iteration_counter.h"
+
+namespace penstock {
+
+class Progress {
+ public:
+  Progress(uint32_t ranks, uint64_t first)
+      : reported_(ranks, IterationCounter(first)), last_reported_(ranks, -1), sent_(ranks, first) {}
+
+  // The first iteration that not every rank has reported.
+  uint64_t completed() const {
+    const auto slowest = std::min_element(reported_.begin(), reported_.end(),
+                                          [](const auto& a, const auto& b) { return a.next() < b.next(); });
+    return slowest->next();
+  }
+
+  bool IsReported(uint32_t rank, uint64_t iteration) const { return reported_[rank].Contains(iteration); }
+  void Report(uint32_t rank, uint64_t iteration) {
+    reported_[rank].Add(iteration);
+    last_reported_[rank] = std::max(last_reported_[rank], static_cast<int64_t>(iteration));
+  }
+  // The last iteration that the rank reported in this epoch, or -1.
+  int64_t last_reported(uint32_t rank) const { return last_reported_[rank]; }
+
+  bool WasSent(uint32_t rank, uint64_t iteration) const { return iteration < sent_[rank]; }
+  void Sent(uint32_t rank, uint64_t iteration) { sent_[rank] = std::max(sent_[rank], iteration + 1); }
+
+  // A new epoch: all ranks do `first` and what follows (again).
+  void Restart(uint64_t first) {
+    for (IterationCounter& counter : reported_) counter.Reset(first);
+    std::fill(last_reported_.begin(), last_reported_.end(), -1);
+    std::fill(sent_.begin(), sent_.end(), first);
+  }
+
+ private:
+  std::vector<IterationCounter> reported_;
+  std::vector<int64_t> last_reported_;
+  // One more than the last iteration that the rank's stream was given.
+  std::vector<uint64_t> sent_;
+};
+
+}  // namespace penstock

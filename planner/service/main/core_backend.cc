@@ -1,0 +1,36 @@
+#include "planner/service/main/core_backend.h"
+
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "planner/core/planner.h"
+#include "planner/core/verify/check_plan.h"
+
+namespace penstock {
+namespace {
+
+class CoreBatchPlanner final : public BatchPlanner {
+ public:
+  explicit CoreBatchPlanner(std::unique_ptr<core::Planner> planner) : planner_(std::move(planner)) {}
+
+  absl::Status ValidateBatch(const v1::Batch& batch) const override { return planner_->ValidateBatch(batch); }
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
+    return planner_->MakePlan(batch);
+  }
+
+ private:
+  const std::unique_ptr<core::Planner> planner_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job) const {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  return std::make_unique<CoreBatchPlanner>(std::move(planner));
+}
+
+absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan) const {
+  return core::ViolationsToStatus(core::CheckPlan(batch, plan));
+}
+
+}  // namespace penstock

@@ -1,0 +1,89 @@
+// Boundary to CLI11, which throws on wrong flags.
+#include "planner/service/main/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+namespace penstock {
+namespace {
+
+const std::map<std::string, LogLevel> kLevels = {{"debug", LogLevel::kDebug},
+                                                 {"info", LogLevel::kInfo},
+                                                 {"warning", LogLevel::kWarning},
+                                                 {"error", LogLevel::kError}};
+const std::map<std::string, LogFormat> kFormats = {{"text", LogFormat::kText}, {"json", LogFormat::kJson}};
+
+struct Texts {
+  std::string log_level = "info";
+  std::string log_format = "text";
+  double drain_seconds = 2;
+};
+
+template <typename Value>
+CLI::IsMember OneOf(const std::map<std::string, Value>& names) {
+  std::vector<std::string> allowed;
+  for (const auto& [name, value] : names) allowed.push_back(name);
+  return CLI::IsMember(allowed);
+}
+
+void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
+  app->add_option("--listen", options->listen, "host:port of the gRPC service; port 0 picks a free one")
+      ->capture_default_str();
+  app->add_option("--metrics-listen", options->metrics_listen,
+                  "host:port of Prometheus metrics (default: none)");
+  app->add_option("--health-listen", options->health_listen,
+                  "host:port of a second gRPC server with grpc.health.v1 alone, for probes (default: none)");
+  app->add_flag("--reflection", options->reflection, "serve gRPC reflection, for grpcurl");
+}
+
+void AddEngineFlags(CLI::App* app, EngineOptions* options) {
+  app->add_option("--planning-threads", options->planning_threads, "threads that plan")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app->add_option("--queue-capacity", options->queue_capacity, "batches that may wait for a planning thread")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--max-jobs", options->max_jobs, "jobs held at a time; finished ones make room")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+}
+
+void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
+  app->add_option("--drain-seconds", texts->drain_seconds,
+                  "after SIGTERM, how long accepted batches are still planned")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app->add_option("--port-file", flags->port_file,
+                  "write the bound ports to this file as JSON, at once when they are bound");
+  app->add_option("--log-level", texts->log_level, "debug, info, warning or error")
+      ->check(OneOf(kLevels))
+      ->capture_default_str();
+  app->add_option("--log-format", texts->log_format, "text or json")
+      ->check(OneOf(kFormats))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+ParsedFlags ParseFlags(int argc, char** argv) {
+  ParsedFlags parsed;
+  Texts texts;
+  CLI::App app("Plans training iterations ahead of time and streams every rank its program.",
+               "penstock-planner");
+  AddServerFlags(&app, &parsed.flags.server);
+  AddEngineFlags(&app, &parsed.flags.server.engine);
+  AddProcessFlags(&app, &parsed.flags, &texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    constexpr int kWrongRequest = 2;
+    parsed.exit_status = app.exit(error) == 0 ? 0 : kWrongRequest;
+    return parsed;
+  }
+  parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);
+  parsed.flags.log_level = kLevels.at(texts.log_level);
+  parsed.flags.log_format = kFormats.at(texts.log_format);
+  return parsed;
+}
+
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// The command line of penstock-planner.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/logging/logging.h"
+#include "planner/service/main/planner_server.h"
+
+namespace penstock {
+
+struct PlannerFlags {
+  PlannerServerOptions server;
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+  // Where the bound ports are written as JSON; empty: nowhere.
+  std::string port_file;
+};
+
+// The flags, or the status to exit with: 0 after --help, 2 when a flag is wrong (named on stderr).
+struct ParsedFlags {
+  PlannerFlags flags;
+  std::optional<int> exit_status;
+};
+ParsedFlags ParseFlags(int argc, char** argv);
+
+}  // namespace penstock

@@ -1,0 +1,81 @@
+// penstock-planner: serves plans until SIGTERM or SIGINT, then ends in good order with status 0.
+#include <pthread.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/files/files.h"
+#include "common/logging/logging.h"
+#include "common/status/status_macros.h"
+#ifdef PENSTOCK_INTERIM
+#include "planner/service/engine/fake_batch_planner.h"
+#define CorePlannerFactory FakeBatchPlannerFactory
+#define CorePlanChecker FakePlanChecker
+#else
+#include "planner/service/main/core_backend.h"
+#endif
+#include "planner/service/main/flags.h"
+#include "planner/service/main/planner_server.h"
+
+namespace penstock {
+namespace {
+
+// Blocked before the first thread starts, so that only sigwait sees them.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int WaitForSignal(const sigset_t& signals) {
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0) {
+  }
+  return signal;
+}
+
+// {"planner_port": 41234, "metrics_port": 41235}: those that are served.
+std::string PortsAsJson(const BoundPorts& ports) {
+  nlohmann::ordered_json json;
+  json["planner_port"] = ports.planner;
+  if (ports.metrics != 0) json["metrics_port"] = ports.metrics;
+  if (ports.health != 0) json["health_port"] = ports.health;
+  return json.dump() + "\n";
+}
+
+absl::Status Serve(const PlannerFlags& flags) {
+  const sigset_t stop_signals = BlockStopSignals();
+  const CorePlannerFactory planners;
+  const CorePlanChecker checker;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server, PlannerServer::Start(flags.server, &planners, &checker));
+  const BoundPorts& ports = server->ports();
+  LogInfo("planner serves", {{"planner_port", ports.planner},
+                             {"metrics_port", ports.metrics},
+                             {"health_port", ports.health},
+                             {"planning_threads", flags.server.engine.planning_threads}});
+  if (!flags.port_file.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
+  }
+  LogInfo("planner stops", {{"signal", WaitForSignal(stop_signals)}});
+  server->Stop();
+  LogInfo("planner stopped");
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  const ParsedFlags parsed = ParseFlags(argc, argv);
+  if (parsed.exit_status.has_value()) return *parsed.exit_status;
+  ConfigureLogging(parsed.flags.log_level, parsed.flags.log_format);
+  const absl::Status status = Serve(parsed.flags);
+  if (status.ok()) return 0;
+  LogError("planner failed", {{"reason", status.ToString()}});
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int argc, char** argv) { return penstock::Main(argc, argv); }

@@ -1,0 +1,40 @@
+// The planner's metrics. Counters and histograms are fed as things happen; gauges are read from the engine at
+// each scrape.
+//
+// Labels stay few: `job` only on gauges of jobs that the planner holds, `rank` within a job, `method`,
+// `code`, `state`.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <string>
+
+#include "common/metrics/metrics.h"
+#include "planner/service/engine/engine.h"
+#include "planner/service/engine/observer.h"
+
+namespace penstock {
+
+class PlannerMetrics final : public EngineObserver {
+ public:
+  // `registry` is not owned and must outlive this.
+  explicit PlannerMetrics(MetricsRegistry* registry);
+
+  void OnPlanned(const absl::Status& status, absl::Duration took, const v1::Plan* plan) override;
+  void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override;
+  void OnRpc(const char* method, grpc::StatusCode code);
+
+  // Adds the gauges of the engine. Scrapes must end before the engine does.
+  void Watch(const PlannerEngine* engine);
+
+ private:
+  MetricsRegistry* const registry_;
+  const CounterFamily plans_;
+  const HistogramFamily planning_seconds_;
+  const HistogramFamily iteration_seconds_;
+  const CounterFamily tokens_;
+  const CounterFamily program_wait_seconds_;
+  const CounterFamily rpcs_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// The reactor of PlanBatch: the planning pool computes, the client may give up at any time, Finish is called
+// once.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/sync/sync.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "planner/service/engine/engine.h"
+
+namespace penstock {
+
+class PlanBatchReactor final : public grpc::ServerUnaryReactor,
+                               public std::enable_shared_from_this<PlanBatchReactor> {
+ public:
+  using Done = std::function<void(grpc::StatusCode)>;
+
+  // Lives until the call is done. `done` is told how the call ended.
+  static grpc::ServerUnaryReactor* Start(PlannerEngine* engine, const v1::PlanBatchRequest& request,
+                                         v1::PlanBatchResponse* response, Done done);
+
+  // The client cancelled, or its deadline is over: the plan is not waited for.
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  PlanBatchReactor(v1::PlanBatchResponse* response, Done done)
+      : response_(response), done_(std::move(done)) {}
+
+  // True for the one caller that may write the response and finish.
+  bool TakeEnd();
+  bool ended() const;
+  void End(absl::StatusOr<v1::Plan> plan);
+
+  // gRPC's; valid until Finish.
+  v1::PlanBatchResponse* const response_;
+  const Done done_;
+  grpc::StatusCode code_ = grpc::StatusCode::OK;
+  std::shared_ptr<PlanBatchReactor> self_;
+  mutable Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace penstock

@@ -1,0 +1,179 @@
+#include "planner/service/rpc/planner_rpc_service.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc/pull_stream.h"
+#include "common/grpc/status_conversion.h"
+#include "common/status/retry_iteration.h"
+#include "common/status/status_macros.h"
+#include "planner/service/rpc/plan_batch_reactor.h"
+#include "planner/service/rpc/request_validation.h"
+
+namespace penstock {
+namespace {
+
+using ProgramStream = PullStream<v1::StreamProgramsResponse>;
+
+// Moves a result into gRPC's response; its error otherwise.
+template <typename Response>
+absl::Status Take(absl::StatusOr<Response> result, Response* response) {
+  if (result.ok()) *response = *std::move(result);
+  return result.status();
+}
+
+ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
+  if (auto* message = std::get_if<v1::StreamProgramsResponse>(&item)) return std::move(*message);
+  if (auto* end = std::get_if<absl::Status>(&item)) return *end;
+  return ProgramStream::Pending{};
+}
+
+}  // namespace
+
+PlannerRpcService::PlannerRpcService(PlannerEngine* engine, RpcDone rpc_done)
+    : engine_(engine), rpc_done_(std::move(rpc_done)) {}
+
+grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context, const char* method,
+                                                    const absl::Status& status) {
+  if (const auto iteration = RetryIteration(status); iteration.has_value()) {
+    context->AddTrailingMetadata(kRetryIterationKey, absl::StrCat(*iteration));
+  }
+  rpc_done_(method, static_cast<grpc::StatusCode>(status.code()));
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+template <typename Request>
+absl::StatusOr<std::shared_ptr<Job>> PlannerRpcService::JobOf(const Request& request) const {
+  PENSTOCK_RETURN_IF_ERROR(Validate(request));
+  return engine_->FindJob(request.job_id());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
+                                                         const v1::RegisterJobRequest* request,
+                                                         v1::RegisterJobResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_RETURN_IF_ERROR(Validate(*request));
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, engine_->RegisterJob(request->job()));
+    response->set_state(state);
+    return absl::OkStatus();
+  };
+  return Answer(context, "RegisterJob", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
+                                                           const v1::SubmitBatchesRequest* request,
+                                                           v1::SubmitBatchesResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    return Take(job->SubmitBatches(*request), response);
+  };
+  return Answer(context, "SubmitBatches", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,
+                                                       const v1::PlanBatchRequest* request,
+                                                       v1::PlanBatchResponse* response) {
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "PlanBatch", status);
+  return PlanBatchReactor::Start(engine_, *request, response,
+                                 [this](grpc::StatusCode code) { rpc_done_("PlanBatch", code); });
+}
+
+absl::StatusOr<std::unique_ptr<ProgramSubscription>> PlannerRpcService::Subscribe(
+    const v1::StreamProgramsRequest& request, WakeList::Wake wake) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(request));
+  return job->Subscribe(request, std::move(wake));
+}
+
+grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamPrograms(
+    grpc::CallbackServerContext*, const v1::StreamProgramsRequest* request) {
+  auto stream = ProgramStream::Create();
+  auto subscription = Subscribe(*request, [weak = std::weak_ptr<ProgramStream>(stream)] {
+    if (const auto stream = weak.lock()) stream->Wake();
+  });
+  ProgramStream::Source source;
+  if (subscription.ok()) {
+    // Shared only because std::function wants to be copyable.
+    source = [shared = std::shared_ptr<ProgramSubscription>(*std::move(subscription))] {
+      return ToStreamItem(shared->Next());
+    };
+  } else {
+    source = [status = subscription.status()] { return ProgramStream::Item(status); };
+  }
+  stream->Start(std::move(source), [this](grpc::StatusCode code) { rpc_done_("StreamPrograms", code); });
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::ReportIteration(grpc::CallbackServerContext* context,
+                                                             const v1::ReportIterationRequest* request,
+                                                             v1::ReportIterationResponse*) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    return job->ReportIteration(*request);
+  };
+  return Answer(context, "ReportIteration", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServerContext* context,
+                                                            const v1::RegisterWorkerRequest* request,
+                                                            v1::RegisterWorkerResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    return Take(job->RegisterWorker(*request), response);
+  };
+  return Answer(context, "RegisterWorker", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerContext* context,
+                                                       const v1::HeartbeatRequest* request,
+                                                       v1::HeartbeatResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    return Take(job->Heartbeat(*request), response);
+  };
+  return Answer(context, "Heartbeat", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext* context,
+                                                    const v1::GetJobRequest* request,
+                                                    v1::GetJobResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    *response = job->Get(request->from_iteration());
+    return absl::OkStatus();
+  };
+  return Answer(context, "GetJob", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContext* context,
+                                                      const v1::ListJobsRequest*,
+                                                      v1::ListJobsResponse* response) {
+  for (const std::shared_ptr<Job>& job : engine_->Jobs()) *response->add_jobs() = job->Status();
+  return Answer(context, "ListJobs", absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerContext* context,
+                                                          const v1::GetIterationRequest* request,
+                                                          v1::GetIterationResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    return Take(job->GetIteration(request->iteration()), response);
+  };
+  return Answer(context, "GetIteration", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContext* context,
+                                                      const v1::DrainJobRequest* request,
+                                                      v1::DrainJobResponse* response) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, job->Drain());
+    response->set_state(state);
+    return absl::OkStatus();
+  };
+  return Answer(context, "DrainJob", answer());
+}
+
+}  // namespace penstock

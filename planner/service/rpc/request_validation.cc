@@ -1,0 +1,170 @@
+#include "planner/service/rpc/request_validation.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kMaxJobIdBytes = 128;
+constexpr size_t kMaxAddressBytes = 255;
+constexpr uint32_t kMaxWindow = 4096;
+constexpr uint64_t kMaxRanks = 65536;
+constexpr uint32_t kMinHeartbeatTimeoutMs = 100;
+// Longer than any sequence; a negative number written into an unsigned field ends up above it.
+constexpr uint32_t kMaxTokens = std::numeric_limits<int32_t>::max();
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+bool IsJobIdCharacter(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+}
+
+absl::Status ValidateJobId(absl::string_view field, const std::string& id) {
+  if (id.empty()) return Invalid(field, " is empty: name the job");
+  if (id.size() > kMaxJobIdBytes)
+    return Invalid(field, " has ", id.size(), " characters, at most 128 are allowed");
+  for (const char c : id) {
+    if (!IsJobIdCharacter(c)) return Invalid(field, ": only letters, digits, '-', '_' and '.' are allowed");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateMesh(const v1::Mesh& mesh) {
+  if (mesh.pipeline() == 0) return Invalid("job.mesh.pipeline is 0: it must be at least 1");
+  if (mesh.data() == 0) return Invalid("job.mesh.data is 0: it must be at least 1");
+  if (mesh.tensor() > 1) return Invalid("job.mesh.tensor is ", mesh.tensor(), ": only 0 or 1 is supported");
+  if (mesh.context() > 1)
+    return Invalid("job.mesh.context is ", mesh.context(), ": only 0 or 1 is supported");
+  const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
+  if (ranks > kMaxRanks)
+    return Invalid("job.mesh has ", ranks, " ranks: at most ", kMaxRanks, " are supported");
+  return absl::OkStatus();
+}
+
+absl::Status ValidateJob(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job.job_id", job.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(ValidateMesh(job.mesh()));
+  if (job.look_ahead_window() > kMaxWindow) {
+    return Invalid("job.look_ahead_window is ", job.look_ahead_window(), ": at most ", kMaxWindow);
+  }
+  if (job.heartbeat_timeout_ms() != 0 && job.heartbeat_timeout_ms() < kMinHeartbeatTimeoutMs) {
+    return Invalid("job.heartbeat_timeout_ms is ", job.heartbeat_timeout_ms(), ": at least ",
+                   kMinHeartbeatTimeoutMs, ", or 0 for the default");
+  }
+  const uint64_t iterations = job.training().iterations();
+  if (iterations != 0 && job.first_iteration() > iterations) {
+    return Invalid("job.first_iteration is ", job.first_iteration(), ", after training.iterations ",
+                   iterations);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSample(absl::string_view field, const v1::Sample& sample) {
+  if (sample.input_tokens() == 0 && sample.target_tokens() == 0) {
+    return Invalid(field, " has no tokens: input_tokens and target_tokens are both 0");
+  }
+  if (sample.input_tokens() > kMaxTokens) {
+    return Invalid(field, ".input_tokens is ", sample.input_tokens(), ": not a length (negative?)");
+  }
+  if (sample.target_tokens() > kMaxTokens) {
+    return Invalid(field, ".target_tokens is ", sample.target_tokens(), ": not a length (negative?)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateBatch(const std::string& field, const v1::Batch& batch) {
+  if (batch.samples().empty()) return Invalid(field, ".samples is empty: a batch has at least one sample");
+  for (int j = 0; j < batch.samples_size(); ++j) {
+    PENSTOCK_RETURN_IF_ERROR(ValidateSample(absl::StrCat(field, ".samples[", j, "]"), batch.samples(j)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateAddress(absl::string_view field, const std::string& address) {
+  if (address.size() > kMaxAddressBytes)
+    return Invalid(field, " has ", address.size(), " bytes, at most 255");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Validate(const v1::RegisterJobRequest& request) {
+  if (!request.has_job()) return Invalid("job is missing");
+  return ValidateJob(request.job());
+}
+
+absl::Status Validate(const v1::SubmitBatchesRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  if (request.batches().empty()) return Invalid("batches is empty: submit at least one");
+  const uint64_t first = request.batches(0).iteration();
+  for (int i = 0; i < request.batches_size(); ++i) {
+    const std::string field = absl::StrCat("batches[", i, "]");
+    if (request.batches(i).iteration() != first + i) {
+      return Invalid(field, ".iteration is ", request.batches(i).iteration(), ", expected ", first + i,
+                     ": iterations must be consecutive");
+    }
+    PENSTOCK_RETURN_IF_ERROR(ValidateBatch(field, request.batches(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const v1::PlanBatchRequest& request) {
+  switch (request.source_case()) {
+    case v1::PlanBatchRequest::kJob:
+      PENSTOCK_RETURN_IF_ERROR(ValidateJob(request.job()));
+      break;
+    case v1::PlanBatchRequest::kJobId:
+      PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+      break;
+    case v1::PlanBatchRequest::SOURCE_NOT_SET:
+      return Invalid("neither job_id nor job is set: one of them is needed");
+  }
+  return ValidateBatch("batch", request.batch());
+}
+
+absl::Status Validate(const v1::StreamProgramsRequest& request) {
+  return ValidateJobId("job_id", request.job_id());
+}
+
+absl::Status Validate(const v1::ReportIterationRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  if (request.duration_ns() < 0) return Invalid("duration_ns is negative");
+  if (request.waited_for_program_ns() < 0) return Invalid("waited_for_program_ns is negative");
+  for (int i = 0; i < request.instructions_size(); ++i) {
+    if (request.instructions(i).duration_ns() < 0)
+      return Invalid("instructions[", i, "].duration_ns is negative");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const v1::RegisterWorkerRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  if (request.host().empty()) return Invalid("host is empty: other workers need it to reach this one");
+  return ValidateAddress("host", request.host());
+}
+
+absl::Status Validate(const v1::HeartbeatRequest& request) {
+  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  return ValidateAddress("rendezvous_address", request.rendezvous_address());
+}
+
+absl::Status Validate(const v1::GetJobRequest& request) { return ValidateJobId("job_id", request.job_id()); }
+
+absl::Status Validate(const v1::GetIterationRequest& request) {
+  return ValidateJobId("job_id", request.job_id());
+}
+
+absl::Status Validate(const v1::DrainJobRequest& request) {
+  return ValidateJobId("job_id", request.job_id());
+}
+
+}  // namespace penstock
