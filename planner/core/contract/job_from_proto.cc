@@ -1,0 +1,285 @@
+#include "planner/core/contract/job_from_proto.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr uint32_t kMaxRanks = 1 << 16;
+constexpr int kMaxSamples = 1 << 20;
+
+absl::Status Wrong(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
+}
+
+absl::Status CheckJobId(const std::string& id) {
+  if (id.empty() || id.size() > 128) return Wrong("job.job_id", "must have 1 to 128 characters");
+  for (const char c : id) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
+      return Wrong("job.job_id", "may have letters, digits, '-', '_' and '.' only");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMesh(const v1::Mesh& mesh) {
+  if (mesh.pipeline() == 0) return Wrong("job.mesh.pipeline", "0; use at least 1");
+  if (mesh.data() == 0) return Wrong("job.mesh.data", "0; use at least 1");
+  if (mesh.pipeline() > kMaxRanks || mesh.data() > kMaxRanks || mesh.pipeline() * mesh.data() > kMaxRanks) {
+    return Wrong("job.mesh", absl::StrCat("more than ", kMaxRanks, " ranks"));
+  }
+  if (mesh.tensor() > 1) return absl::UnimplementedError("job.mesh.tensor: only 1 is supported");
+  if (mesh.context() > 1) return absl::UnimplementedError("job.mesh.context: only 1 is supported");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
+  switch (dtype) {
+    case v1::DATA_TYPE_FLOAT64:
+      return 8;
+    case v1::DATA_TYPE_FLOAT32:
+      return 4;
+    case v1::DATA_TYPE_BFLOAT16:
+      return 2;
+    default:
+      return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
+  }
+}
+
+absl::Status CheckModel(const v1::ModelSpec& model) {
+  if (model.architecture() == v1::ARCHITECTURE_GPT) {
+    if (model.layers() == 0) return Wrong("job.model.layers", "0; use at least 1");
+    if (model.encoder_layers() > 0) return Wrong("job.model.encoder_layers", "a GPT has none; use layers");
+    if (model.decoder_layers() > 0) return Wrong("job.model.decoder_layers", "a GPT has none; use layers");
+  } else if (model.architecture() == v1::ARCHITECTURE_T5) {
+    if (model.encoder_layers() == 0) return Wrong("job.model.encoder_layers", "0; use at least 1");
+    if (model.decoder_layers() == 0) return Wrong("job.model.decoder_layers", "0; use at least 1");
+    if (model.layers() > 0)
+      return Wrong("job.model.layers", "leave 0 for T5; use encoder_layers and decoder_layers");
+  } else {
+    return Wrong("job.model.architecture", "is not set; use GPT or T5");
+  }
+  if (model.hidden() == 0) return Wrong("job.model.hidden", "0; use at least 1");
+  if (model.heads() == 0) return Wrong("job.model.heads", "0; use at least 1");
+  const uint32_t inner = model.attention_inner() == 0 ? model.hidden() : model.attention_inner();
+  if (inner % model.heads() != 0) return Wrong("job.model.heads", "must divide the inner width of attention");
+  if (model.ffn() == 0) return Wrong("job.model.ffn", "0; use at least 1");
+  if (model.vocab() < 2) return Wrong("job.model.vocab", "use at least 2");
+  if (model.max_sequence_length() == 0) return Wrong("job.model.max_sequence_length", "0; use at least 1");
+  return absl::OkStatus();
+}
+
+uint32_t TotalLayers(const v1::ModelSpec& model) {
+  return model.layers() + model.encoder_layers() + model.decoder_layers();
+}
+
+// The given split, or an even one whose first stages have the remainder.
+absl::StatusOr<std::vector<uint32_t>> LayersPerStage(const v1::JobSpec& job) {
+  const uint32_t pipeline = job.mesh().pipeline();
+  const uint32_t total = TotalLayers(job.model());
+  const auto& given = job.planning().layers_per_stage();
+  if (given.empty()) {
+    if (pipeline > total) {
+      return Wrong("job.mesh.pipeline",
+                   absl::StrCat(pipeline, " stages for ", total, " layers; use at most ", total));
+    }
+    std::vector<uint32_t> layers(pipeline, total / pipeline);
+    for (uint32_t stage = 0; stage < total % pipeline; ++stage) ++layers[stage];
+    return layers;
+  }
+  if (static_cast<uint32_t>(given.size()) != pipeline) {
+    return Wrong("job.planning.layers_per_stage",
+                 absl::StrCat(given.size(), " numbers for ", pipeline, " stages"));
+  }
+  uint64_t sum = 0;
+  for (const uint32_t layers : given) {
+    if (layers == 0) return Wrong("job.planning.layers_per_stage", "every stage needs at least one layer");
+    sum += layers;
+  }
+  if (sum != total) {
+    return Wrong("job.planning.layers_per_stage",
+                 absl::StrCat("their sum is ", sum, ", the model has ", total));
+  }
+  return std::vector<uint32_t>(given.begin(), given.end());
+}
+
+// Encoder layers first. A boundary carries the decoder's activation once a decoder layer lies before it.
+std::vector<Stage> MakeStages(const std::vector<uint32_t>& layers_per_stage, uint32_t encoder_layers) {
+  std::vector<Stage> stages;
+  uint32_t encoders_left = encoder_layers;
+  uint32_t decoders_before = 0;
+  for (const uint32_t layers : layers_per_stage) {
+    Stage stage;
+    const uint32_t encoders = std::min(layers, encoders_left);
+    encoders_left -= encoders;
+    stage.encoder_layers = static_cast<int32_t>(encoders);
+    stage.decoder_layers = static_cast<int32_t>(layers - encoders);
+    decoders_before += layers - encoders;
+    stage.encoder_boundary = decoders_before == 0;
+    stages.push_back(stage);
+  }
+  stages.front().first = true;
+  stages.back().last = true;
+  return stages;
+}
+
+absl::Status ReadPolicy(const v1::PlanningOptions& options, Job* job) {
+  switch (options.policy()) {
+    case v1::POLICY_PADDING:
+      job->policy = Policy::kPadding;
+      return absl::OkStatus();
+    case v1::POLICY_PACKED:
+      job->policy = Policy::kPacked;
+      return absl::OkStatus();
+    case v1::POLICY_TOKEN_BUDGET:
+      job->policy = Policy::kTokenBudget;
+      return absl::OkStatus();
+    case v1::POLICY_DYNAMIC:
+      job->policy = Policy::kDynamic;
+      return absl::OkStatus();
+    case v1::POLICY_CONCATENATED:
+      return absl::UnimplementedError(
+          "job.planning.policy: 'concatenated' is not supported yet; use 'packed'");
+    default:
+      return Wrong("job.planning.policy", "is not set; use padding, packed, token_budget or dynamic");
+  }
+}
+
+absl::Status ReadChoices(const v1::PlanningOptions& options, Job* job) {
+  PENSTOCK_RETURN_IF_ERROR(ReadPolicy(options, job));
+  switch (options.layout()) {
+    case v1::LAYOUT_CHOICE_PADDED:
+      job->layout = LayoutChoice::kPadded;
+      break;
+    case v1::LAYOUT_CHOICE_PACKED:
+      job->layout = LayoutChoice::kPacked;
+      break;
+    case v1::LAYOUT_CHOICE_UNSPECIFIED:
+    case v1::LAYOUT_CHOICE_AUTO:
+      job->layout = LayoutChoice::kAuto;
+      break;
+    default:
+      return Wrong("job.planning.layout", "is unknown");
+  }
+  switch (options.recompute()) {
+    case v1::RECOMPUTE_NONE:
+      job->recompute = RecomputeMode::kNone;
+      break;
+    case v1::RECOMPUTE_SELECTIVE:
+      job->recompute = RecomputeMode::kSelective;
+      break;
+    case v1::RECOMPUTE_FULL:
+      job->recompute = RecomputeMode::kFull;
+      break;
+    case v1::RECOMPUTE_UNSPECIFIED:
+    case v1::RECOMPUTE_AUTO:
+      job->recompute = RecomputeMode::kAuto;
+      break;
+    default:
+      return Wrong("job.planning.recompute", "is unknown");
+  }
+  if (!v1::Schedule_IsValid(options.schedule())) return Wrong("job.planning.schedule", "is unknown");
+  switch (options.effort()) {
+    case v1::EFFORT_FAST:
+      job->effort = Effort::kFast;
+      break;
+    case v1::EFFORT_THOROUGH:
+      job->effort = Effort::kThorough;
+      break;
+    case v1::EFFORT_UNSPECIFIED:
+    case v1::EFFORT_NORMAL:
+      job->effort = Effort::kNormal;
+      break;
+    default:
+      return Wrong("job.planning.effort", "is unknown");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadMemory(const v1::JobSpec& spec, Job* job) {
+  if (spec.planning().memory_limit_bytes() < 0) {
+    return Wrong("job.planning.memory_limit_bytes", "must be at least 0 (0: that of the profile's cluster)");
+  }
+  job->memory_limit_bytes = spec.planning().memory_limit_bytes();
+  if (job->memory_limit_bytes == 0) job->memory_limit_bytes = spec.profile().cluster().memory_bytes();
+  if (job->memory_limit_bytes <= 0) {
+    return Wrong("job.planning.memory_limit_bytes",
+                 "is 0, and so is profile.cluster.memory_bytes; set one of them");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SampleTokens> SampleFromProto(const v1::Sample& sample, const std::string& field,
+                                             const Job& job) {
+  const uint64_t input = sample.input_tokens();
+  const uint64_t target = sample.target_tokens();
+  if (input + target == 0) return Wrong(field, "has no tokens");
+  const bool gpt = job.architecture == Architecture::kGpt;
+  const uint64_t longest = gpt ? input + target : std::max(input, target);
+  if (longest > job.max_sequence_length) {
+    return Wrong(
+        field, absl::StrCat(longest, " tokens; job.model.max_sequence_length is ", job.max_sequence_length));
+  }
+  SampleTokens tokens;
+  tokens.source = gpt ? 0 : static_cast<uint32_t>(input);
+  tokens.target = static_cast<uint32_t>(gpt ? input + target : target);
+  // Without a prompt the first target token has no token before it.
+  tokens.loss = static_cast<uint32_t>(input > 0 ? target : target - 1);
+  return tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
+  Job job;
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckModel(spec.model()));
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
+  job.job_id = spec.job_id();
+  job.architecture =
+      spec.model().architecture() == v1::ARCHITECTURE_GPT ? Architecture::kGpt : Architecture::kT5;
+  job.hidden = spec.model().hidden();
+  job.max_sequence_length = spec.model().max_sequence_length();
+  PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
+  const int64_t profiled = spec.profile().bytes_per_element();
+  if (profiled != 0 && profiled != job.bytes_per_element) {
+    return Wrong("job.profile.bytes_per_element",
+                 absl::StrCat(profiled, "; job.model.dtype has ", job.bytes_per_element,
+                              ": profile the model in the number format that it trains in"));
+  }
+  job.replicas = static_cast<int32_t>(spec.mesh().data());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(spec));
+  job.stages = MakeStages(layers, spec.model().encoder_layers());
+  PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
+  PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));
+  job.shard_optimizer_state = spec.planning().shard_optimizer_state();
+  if (spec.planning().micro_batch_size() > kMaxSamples)
+    return Wrong("job.planning.micro_batch_size", "is too large");
+  job.micro_batch_size = static_cast<int32_t>(spec.planning().micro_batch_size());
+  job.token_cap = spec.planning().token_cap();
+  if (spec.look_ahead_window() > 4096) return Wrong("job.look_ahead_window", "use at most 4096");
+  return job;
+}
+
+absl::StatusOr<Batch> BatchFromProto(const v1::Batch& proto, const Job& job) {
+  if (proto.samples().empty()) return Wrong("batch.samples", "is empty");
+  if (proto.samples_size() > kMaxSamples)
+    return Wrong("batch.samples", absl::StrCat("more than ", kMaxSamples));
+  Batch batch;
+  batch.iteration = proto.iteration();
+  batch.samples.reserve(proto.samples_size());
+  for (int i = 0; i < proto.samples_size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(const SampleTokens tokens,
+                              SampleFromProto(proto.samples(i), absl::StrCat("batch.samples[", i, "]"), job));
+    batch.samples.push_back(tokens);
+  }
+  return batch;
+}
+
+}  // namespace penstock::core

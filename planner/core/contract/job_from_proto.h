@@ -1,0 +1,20 @@
+// From the contract's job and batch to the core's, validated field by field.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+// All but the profile.
+// Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a value that
+// this version cannot plan yet); both name the field.
+absl::StatusOr<Job> JobFromProto(const v1::JobSpec& job);
+
+// Possible errors: INVALID_ARGUMENT ("batch.samples[3]: ...").
+absl::StatusOr<Batch> BatchFromProto(const v1::Batch& batch, const Job& job);
+
+}  // namespace penstock::core

@@ -1,0 +1,189 @@
+#include "planner/core/cost/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner/core/cost/grid_table.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr int64_t kTokenBufferBytes = 8;
+
+// Layers of each kind at each level: the first `full`, the next `selective`, the rest; encoder layers come
+// first.
+struct LevelCounts {
+  int counts[2][kRecomputeLevels] = {};
+};
+
+LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompute) {
+  LevelCounts result;
+  const int sizes[2] = {stage.encoder_layers, stage.decoder_layers};
+  int full = recompute.full;
+  int selective = recompute.selective;
+  for (int kind = 0; kind < 2; ++kind) {
+    const int full_here = std::min(full, sizes[kind]);
+    const int selective_here = std::min(selective, sizes[kind] - full_here);
+    full -= full_here;
+    selective -= selective_here;
+    result.counts[kind][kKeepInput] = full_here;
+    result.counts[kind][kKeepSelective] = selective_here;
+    result.counts[kind][kKeepAll] = sizes[kind] - full_here - selective_here;
+  }
+  return result;
+}
+
+}  // namespace
+
+CostModel::CostModel(Profile profile, const Job& job)
+    : profile_(std::move(profile)),
+      stages_(job.stages),
+      hidden_(job.hidden),
+      bytes_per_element_(job.bytes_per_element) {
+  double state = profile_.state_bytes_per_parameter_byte;
+  if (job.shard_optimizer_state) {
+    const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
+    state -= sharded - sharded / job.replicas;
+  }
+  for (const Stage& stage : stages_) {
+    double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
+                   stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
+    if (stage.first) bytes += profile_.embedding_parameter_bytes;
+    if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
+    parameter_bytes_.push_back(std::llround(bytes));
+    static_bytes_.push_back(std::llround(bytes * state));
+  }
+}
+
+bool CostModel::has_selective() const {
+  return profile_.layers[kDecoder].has_selective &&
+         (!profile_.layers[kEncoder].present || profile_.layers[kEncoder].has_selective);
+}
+
+bool CostModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  auto& backward = costs->backward[kind];
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
+    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
+    const auto forward = Interpolate(layer.forward_table_ns, point);
+    if (forward.has_value()) {
+      costs->forward[kind] = *forward;
+      for (int level = 0; level < kRecomputeLevels; ++level) {
+        const std::vector<double>& table = layer.backward_table_ns[level];
+        const auto measured = table.empty() ? std::nullopt : Interpolate(table, point);
+        backward[level] = measured.value_or(*forward * layer.backward_ratio[level]);
+      }
+      return true;
+    }
+  }
+  if (!layer.has_closed_form) return false;
+  costs->forward[kind] = layer.forward(sums);
+  for (int level = 0; level < kRecomputeLevels; ++level) {
+    backward[level] = costs->forward[kind] * layer.backward_ratio[level];
+  }
+  return true;
+}
+
+bool CostModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
+  for (LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    if (profile_.layers[kind].present && !LayerOfKind(kind, sums, costs)) return false;
+  }
+  costs->embedding = profile_.embedding_forward(sums);
+  return true;
+}
+
+int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
+  const Stage& layers = stages_[stage];
+  double time =
+      layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
+  if (layers.first) time += costs.embedding;
+  if (layers.last) time += costs.forward[kHead];
+  return std::llround(time);
+}
+
+int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const {
+  const Stage& layers = stages_[stage];
+  const LevelCounts levels = CountLevels(layers, recompute);
+  double time = 0;
+  for (int kind = 0; kind < 2; ++kind) {
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      time += levels.counts[kind][level] * costs.backward[kind][level];
+    }
+  }
+  if (layers.first) time += costs.embedding;
+  if (layers.last) time += costs.backward[kHead][kKeepAll];
+  return std::llround(time);
+}
+
+int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
+  double tokens = sums.source;
+  if (!stages_[stage].encoder_boundary) tokens += sums.target;
+  return static_cast<int64_t>(tokens) * hidden_;
+}
+
+int64_t CostModel::BoundaryBytes(int stage, const TokenSums& sums) const {
+  return BoundaryElements(stage, sums) * bytes_per_element_;
+}
+
+StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
+  const Stage& layers = stages_[stage];
+  StageMemory memory;
+  for (LayerKind kind : {kEncoder, kDecoder}) {
+    const int count = kind == kEncoder ? layers.encoder_layers : layers.decoder_layers;
+    if (count == 0) continue;
+    const LayerProfile& layer = profile_.layers[kind];
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      memory.stored_layer[kind][level] = layer.stored[level](sums);
+    }
+    memory.peak = std::max(memory.peak, layer.peak(sums));
+  }
+  if (layers.last) memory.peak = std::max(memory.peak, profile_.layers[kHead].peak(sums));
+  if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
+  if (!layers.last) memory.output = BoundaryBytes(stage, sums);
+  const auto tokens = static_cast<int64_t>(sums.source + sums.target);
+  if (layers.first) memory.tokens += 2 * kTokenBufferBytes * tokens;
+  if (layers.last) memory.tokens += kTokenBufferBytes * tokens;
+  return memory;
+}
+
+int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
+  const LevelCounts levels = CountLevels(stages_[stage], recompute);
+  int64_t bytes = 0;
+  for (int kind = 0; kind < 2; ++kind) {
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
+    }
+  }
+  return bytes;
+}
+
+int64_t CostModel::TransferNs(int64_t bytes, int from_rank, int to_rank) const {
+  const Cluster& cluster = profile_.cluster;
+  if (from_rank / cluster.gpus_per_node == to_rank / cluster.gpus_per_node) {
+    return cluster.intra_node_latency_ns +
+           std::llround(static_cast<double>(bytes) / cluster.intra_node_bytes_per_second * 1e9);
+  }
+  return cluster.inter_node_latency_ns +
+         std::llround(static_cast<double>(bytes) / cluster.inter_node_bytes_per_second * 1e9);
+}
+
+int64_t CostModel::AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const {
+  if (ranks < 2) return 0;
+  const int64_t chunk = (bytes + ranks - 1) / ranks;
+  int64_t step = 0;
+  // The slowest link of the ring sets the pace of every step.
+  for (int index = 0; index < ranks; ++index) {
+    const int from = first_rank + index * stride;
+    const int to = first_rank + (index + 1) % ranks * stride;
+    step = std::max(step, TransferNs(chunk, from, to));
+  }
+  return 2 * (ranks - 1) * step;
+}
+
+int64_t CostModel::OptimizerNs(int stage) const {
+  return std::llround(static_cast<double>(parameter_bytes_[stage]) *
+                      profile_.optimizer_ns_per_parameter_byte);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,84 @@
+// What a micro-batch costs on each stage of a pipeline: time, memory, bytes at the boundaries.
+//
+//   CostModel costs(profile, job);
+//   LayerCosts layers;
+//   if (costs.Layers(sums, &layers)) { int64_t time = costs.ForwardNs(stage, layers); }
+//
+// Everything leaves the model as whole nanoseconds and bytes, rounded once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "planner/core/cost/profile.h"
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+// Time of one layer of each kind for one micro-batch, nanoseconds.
+struct LayerCosts {
+  std::array<double, kLayerKinds> forward = {};
+  std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward = {};
+  double embedding = 0;
+};
+
+// Memory of one micro-batch on one stage, bytes.
+struct StageMemory {
+  // Kept by one layer, by kind (encoder, decoder) and level.
+  std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
+  // Exists while one layer runs backward.
+  int64_t peak = 0;
+  // Activation that is received, and that is sent. 0 at the ends of the pipeline.
+  int64_t input = 0;
+  int64_t output = 0;
+  // Token buffers of LOAD: eight bytes for each computed token and each of ids and positions (first stage)
+  // and labels (last stage).
+  int64_t tokens = 0;
+};
+
+class CostModel {
+ public:
+  CostModel(Profile profile, const Job& job);
+
+  int stages() const { return static_cast<int>(stages_.size()); }
+  const Stage& stage(int index) const { return stages_[index]; }
+  const Profile& profile() const { return profile_; }
+
+  // False when the shape is outside of the profile: not on the grid, and no closed form.
+  bool Layers(const TokenSums& sums, LayerCosts* costs) const;
+
+  int64_t ForwardNs(int stage, const LayerCosts& costs) const;
+  int64_t BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
+
+  StageMemory Memory(int stage, const TokenSums& sums) const;
+  // Kept by all layers of the stage.
+  int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
+  // Weights, gradients and optimizer state.
+  int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
+  // Parameters of the stage in the model's number format.
+  int64_t ParameterBytes(int stage) const { return parameter_bytes_[stage]; }
+  // Activation that leaves the stage for the next; elements and bytes.
+  int64_t BoundaryElements(int stage, const TokenSums& sums) const;
+  int64_t BoundaryBytes(int stage, const TokenSums& sums) const;
+
+  int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const;
+  // Ring all-reduce over ranks `first`, `first + stride`, ...: 2 (n-1) steps of bytes / n.
+  int64_t AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const;
+  int64_t OptimizerNs(int stage) const;
+
+  bool has_selective() const;
+
+ private:
+  bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
+
+  Profile profile_;
+  std::vector<Stage> stages_;
+  int64_t hidden_;
+  int64_t bytes_per_element_;
+  std::vector<int64_t> parameter_bytes_;
+  std::vector<int64_t> static_bytes_;
+};
+
+}  // namespace penstock::core

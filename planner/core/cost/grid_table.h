@@ -1,0 +1,31 @@
+// Multilinear interpolation in the tables of a cost profile.
+//
+//   GridPoint point = LocateOnGrid(grid, TableAxes::kTarget, sums);
+//   if (point.inside) std::optional<double> time = Interpolate(table, point);
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "planner/core/cost/profile.h"
+
+namespace penstock::core {
+
+// A place among the points of a table: up to eight corners and their weights.
+struct GridPoint {
+  bool inside = false;
+  int corners = 0;
+  std::array<int, 8> index = {};
+  std::array<double, 8> weight = {};
+};
+
+// Where a padded rectangle lies on the axes of a table. `clamp_below`: a rectangle smaller than the smallest
+// point of an axis is taken to be that point (an overestimate); otherwise it is outside, as is all that is
+// beyond the largest.
+GridPoint LocateOnGrid(const Grid& grid, TableAxes axes, const TokenSums& sums, bool clamp_below);
+
+// The value there. Nothing when outside, or when a corner that counts was not profiled.
+std::optional<double> Interpolate(const std::vector<double>& table, const GridPoint& point);
+
+}  // namespace penstock::core

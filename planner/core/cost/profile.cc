@@ -1,0 +1,24 @@
+#include "planner/core/cost/profile.h"
+
+#include <cmath>
+
+namespace penstock::core {
+
+double LayerTime::operator()(const TokenSums& sums) const {
+  double time = fixed_ns;
+  if (sums.target > 0) {
+    time += (target_token_ns * sums.target + target_square_ns * sums.target_square + cross_ns * sums.cross) *
+            (1.0 + half_efficiency_tokens / sums.target);
+  }
+  if (sums.source > 0) {
+    time += (source_token_ns * sums.source + source_square_ns * sums.source_square) *
+            (1.0 + half_efficiency_tokens / sums.source);
+  }
+  return time;
+}
+
+int64_t LayerBytes::operator()(const TokenSums& sums) const {
+  return std::llround(source_token_bytes * sums.source + target_token_bytes * sums.target);
+}
+
+}  // namespace penstock::core

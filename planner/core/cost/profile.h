@@ -1,0 +1,85 @@
+// A cost profile as plain values; proto/penstock/v1/cost_profile.proto explains each. Times in nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "planner/core/model/micro_batch.h"
+
+namespace penstock::core {
+
+struct LayerTime {
+  double fixed_ns = 0;
+  double target_token_ns = 0;
+  double target_square_ns = 0;
+  double cross_ns = 0;
+  double source_token_ns = 0;
+  double source_square_ns = 0;
+  double half_efficiency_tokens = 0;
+
+  // The formula of v1::LayerTime. Nothing for a micro-batch without tokens but `fixed_ns`.
+  double operator()(const TokenSums& sums) const;
+};
+
+struct LayerBytes {
+  double source_token_bytes = 0;
+  double target_token_bytes = 0;
+
+  int64_t operator()(const TokenSums& sums) const;
+};
+
+// Which axes a table has, in this order of nesting: rows, source length, target length.
+enum class TableAxes : uint8_t { kTarget, kSource, kSourceTarget };
+
+struct LayerProfile {
+  bool present = false;
+  double parameter_bytes = 0;
+  bool has_closed_form = false;
+  LayerTime forward;
+  // By RecomputeLevel, in units of the forward pass.
+  std::array<double, kRecomputeLevels> backward_ratio = {};
+  double backward_input_share = 0;
+  std::array<LayerBytes, kRecomputeLevels> stored = {};
+  LayerBytes peak;
+  // Whether the level kKeepSelective was profiled.
+  bool has_selective = false;
+
+  TableAxes axes = TableAxes::kTarget;
+  // Empty: not profiled. NaN: this point was not profiled.
+  std::vector<double> forward_table_ns;
+  std::array<std::vector<double>, kRecomputeLevels> backward_table_ns;
+};
+
+// Ascending.
+struct Grid {
+  std::vector<double> rows;
+  std::vector<double> source_length;
+  std::vector<double> target_length;
+};
+
+struct Cluster {
+  int64_t memory_bytes = 0;
+  double intra_node_bytes_per_second = 0;
+  double inter_node_bytes_per_second = 0;
+  int64_t intra_node_latency_ns = 0;
+  int64_t inter_node_latency_ns = 0;
+  int32_t gpus_per_node = 1;
+};
+
+enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };
+
+struct Profile {
+  uint64_t version = 0;
+  Grid grid;
+  // GPT: kDecoder and kHead. T5: all.
+  std::array<LayerProfile, kLayerKinds> layers;
+  double embedding_parameter_bytes = 0;
+  LayerTime embedding_forward;
+  double state_bytes_per_parameter_byte = 0;
+  double sharded_state_bytes_per_parameter_byte = 0;
+  double optimizer_ns_per_parameter_byte = 0;
+  Cluster cluster;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,82 @@
+// Micro-batches, and the sums over their rows that all costs are functions of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+// Sums over the rows that a micro-batch computes, padding included. Sums of squares are exact below 2^53.
+struct TokenSums {
+  Layout layout = Layout::kPacked;
+  int32_t rows = 0;
+  // PADDED: the rectangle's lengths.
+  int32_t source_length = 0;
+  int32_t target_length = 0;
+  double source = 0;
+  double target = 0;
+  double source_square = 0;
+  double target_square = 0;
+  double cross = 0;
+};
+
+// A rectangle of `rows` samples of the given lengths.
+inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length) {
+  TokenSums sums;
+  sums.layout = Layout::kPadded;
+  sums.rows = rows;
+  sums.source_length = source_length;
+  sums.target_length = target_length;
+  sums.source = static_cast<double>(rows) * source_length;
+  sums.target = static_cast<double>(rows) * target_length;
+  sums.source_square = sums.source * source_length;
+  sums.target_square = sums.target * target_length;
+  sums.cross = sums.target * source_length;
+  return sums;
+}
+
+// Adds one sample to a packed micro-batch.
+inline void AddPacked(const SampleTokens& sample, TokenSums* sums) {
+  const double source = sample.source;
+  const double target = sample.target;
+  ++sums->rows;
+  sums->source += source;
+  sums->target += target;
+  sums->source_square += source * source;
+  sums->target_square += target * target;
+  sums->cross += source * target;
+}
+
+// Sums of the given samples (indices into `tokens`) in a layout.
+inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
+                        Layout layout) {
+  if (layout == Layout::kPadded) {
+    uint32_t source = 0;
+    uint32_t target = 0;
+    for (uint32_t sample : samples) {
+      if (tokens[sample].source > source) source = tokens[sample].source;
+      if (tokens[sample].target > target) target = tokens[sample].target;
+    }
+    return PaddedSums(static_cast<int32_t>(samples.size()), static_cast<int32_t>(source),
+                      static_cast<int32_t>(target));
+  }
+  TokenSums sums;
+  for (uint32_t sample : samples) AddPacked(tokens[sample], &sums);
+  return sums;
+}
+
+// Samples that go through the pipeline together, in the order in which they lie in memory.
+struct MicroBatch {
+  std::vector<uint32_t> samples;
+  Layout layout = Layout::kPacked;
+  // On each stage; empty until memory has been fitted.
+  std::vector<StageRecompute> recompute;
+};
+
+// Micro-batches of each replica in the order in which they enter the pipeline.
+using Assignment = std::vector<std::vector<MicroBatch>>;
+
+}  // namespace penstock::core

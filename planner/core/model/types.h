@@ -1,0 +1,80 @@
+// The plain values that the planning core works on. Protobuf is converted to and from them in
+// planner/core/contract alone.
+//
+// Units: tokens, bytes, nanoseconds. A decoder-only sample has no source: its input and target together are
+// its target, so that one set of formulas serves both architectures.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::core {
+
+enum class Architecture : uint8_t { kGpt, kT5 };
+enum class Layout : uint8_t { kPadded, kPacked };
+enum class Policy : uint8_t { kPadding, kPacked, kTokenBudget, kDynamic };
+enum class LayoutChoice : uint8_t { kPadded, kPacked, kAuto };
+enum class RecomputeMode : uint8_t { kNone, kSelective, kFull, kAuto };
+enum class Effort : uint8_t { kFast, kNormal, kThorough };
+
+// What a layer keeps of its forward pass; indexes cost tables.
+enum RecomputeLevel : int { kKeepAll = 0, kKeepSelective = 1, kKeepInput = 2, kRecomputeLevels = 3 };
+
+// Lengths of a sample as the model computes them.
+struct SampleTokens {
+  // T5: encoder tokens. GPT: 0.
+  uint32_t source = 0;
+  // T5: decoder tokens. GPT: input + target.
+  uint32_t target = 0;
+  // Positions that the loss counts.
+  uint32_t loss = 0;
+};
+
+struct Batch {
+  uint64_t iteration = 0;
+  std::vector<SampleTokens> samples;
+};
+
+// The first `full` layers of a stage keep only their input, the next `selective` recompute attention.
+struct StageRecompute {
+  int32_t selective = 0;
+  int32_t full = 0;
+};
+
+// Consecutive layers on one rank. GPT layers count as decoder layers.
+struct Stage {
+  int32_t encoder_layers = 0;
+  int32_t decoder_layers = 0;
+  // The first stage embeds, the last has the LM head and the loss.
+  bool first = false;
+  bool last = false;
+  // True when what it sends onwards is the encoder's activation alone (T5).
+  bool encoder_boundary = false;
+
+  int32_t layers() const { return encoder_layers + decoder_layers; }
+};
+
+// Everything that stays the same for all batches of a job, but the cost profile.
+struct Job {
+  std::string job_id;
+  Architecture architecture = Architecture::kGpt;
+  int64_t hidden = 0;
+  int64_t bytes_per_element = 0;
+  uint32_t max_sequence_length = 0;
+  int32_t replicas = 1;
+  std::vector<Stage> stages;
+  int64_t memory_limit_bytes = 0;
+  bool shard_optimizer_state = false;
+  Policy policy = Policy::kDynamic;
+  LayoutChoice layout = LayoutChoice::kAuto;
+  RecomputeMode recompute = RecomputeMode::kAuto;
+  Effort effort = Effort::kNormal;
+  // 0: searched.
+  int32_t micro_batch_size = 0;
+  int64_t token_cap = 0;
+
+  int32_t pipeline() const { return static_cast<int32_t>(stages.size()); }
+};
+
+}  // namespace penstock::core

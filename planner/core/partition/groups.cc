@@ -1,0 +1,72 @@
+#include "planner/core/partition/groups.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace penstock::core {
+
+std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes) {
+  std::vector<uint32_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
+  return order;
+}
+
+Groups FixedSizeGroups(int samples, int size) {
+  Groups groups;
+  for (int begin = 0; begin < samples; begin += size) {
+    std::vector<uint32_t> group(std::min(size, samples - begin));
+    std::iota(group.begin(), group.end(), begin);
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+Groups BudgetGroups(absl::Span<const double> sizes, double cap) {
+  Groups groups;
+  double used = 0;
+  for (uint32_t sample = 0; sample < sizes.size(); ++sample) {
+    if (groups.empty() || used + sizes[sample] > cap) {
+      groups.emplace_back();
+      used = 0;
+    }
+    groups.back().push_back(sample);
+    used += sizes[sample];
+  }
+  return groups;
+}
+
+Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap) {
+  Groups groups;
+  std::vector<double> used;
+  for (const uint32_t sample : DescendingOrder(sizes)) {
+    size_t group = 0;
+    while (group < groups.size() && used[group] + sizes[sample] > cap) ++group;
+    if (group == groups.size()) {
+      groups.emplace_back();
+      used.push_back(0);
+    }
+    groups[group].push_back(sample);
+    used[group] += sizes[sample];
+  }
+  return groups;
+}
+
+Groups BalancedGroups(absl::Span<const double> sizes, int count) {
+  Groups groups(std::min<size_t>(count, sizes.size()));
+  using Load = std::pair<double, uint32_t>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<Load>> loads;
+  for (uint32_t group = 0; group < groups.size(); ++group) loads.push({0, group});
+  for (const uint32_t sample : DescendingOrder(sizes)) {
+    const auto [load, group] = loads.top();
+    loads.pop();
+    groups[group].push_back(sample);
+    loads.push({load + sizes[sample], group});
+  }
+  return groups;
+}
+
+}  // namespace penstock::core

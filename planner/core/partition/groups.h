@@ -1,0 +1,29 @@
+// Simple ways to cut a batch into micro-batches. All take the size of each sample (tokens or time) and return
+// groups of sample indices; no group is empty.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace penstock::core {
+
+using Groups = std::vector<std::vector<uint32_t>>;
+
+// Consecutive samples, `size` of them in each group but perhaps the last.
+Groups FixedSizeGroups(int samples, int size);
+
+// Consecutive samples until `cap` is reached; a sample larger than `cap` is alone.
+Groups BudgetGroups(absl::Span<const double> sizes, double cap);
+
+// First-fit decreasing: largest sample first, each into the first group that has room (Johnson 1973).
+Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap);
+
+// Largest first, each into the group that is smallest so far (LPT, Graham 1969). At most `count` groups.
+Groups BalancedGroups(absl::Span<const double> sizes, int count);
+
+// Indices of `sizes`, largest first; equal ones in order of index.
+std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes);
+
+}  // namespace penstock::core

@@ -1,0 +1,59 @@
+// The planner: from the lengths of a global batch to a plan that every rank can execute.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+//   PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(batch));
+//   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner->MakePlan(batch));
+//
+// Pure: the same job and batch give the same plan, bit for bit. Nothing blocks. A planner never changes, so
+// any number of threads may use it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/bound/lower_bound.h"
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+class Planner {
+ public:
+  // Validates every field of the job.
+  // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
+  // degree that this version cannot plan). The message names the field.
+  static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job);
+
+  // What can be said about a batch without planning it.
+  // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,
+  // outside of the profile, or too large for the memory of a stage even alone. The message names the sample.
+  absl::Status ValidateBatch(const v1::Batch& batch) const;
+
+  // planning_time_ns is left 0: the core has no clock. plan_version is 1.
+  // Possible errors: those of ValidateBatch; RESOURCE_EXHAUSTED (every sample fits alone, but the
+  // micro-batches that the job asks for do not); INTERNAL (our bug).
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const;
+
+  // See contract/content_hash.h.
+  static std::string ContentHash(const v1::Plan& plan);
+
+  const Job& job() const { return job_; }
+  const CostModel& costs() const { return costs_; }
+
+ private:
+  Planner(v1::JobSpec spec, Job job, Profile profile);
+
+  absl::Status CheckSamples(const Batch& batch) const;
+  absl::Status SampleTooLarge(const Batch& batch, uint32_t sample, int stage) const;
+
+  v1::JobSpec spec_;
+  Job job_;
+  CostModel costs_;
+  LowerBound lower_bound_;
+};
+
+}  // namespace penstock::core

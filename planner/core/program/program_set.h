@@ -1,0 +1,90 @@
+// The programs of all ranks as flat arrays: what planner/core/comm makes and planner/core/simulate runs.
+//
+// Instructions of rank r are instructions[rank_begin[r] .. rank_begin[r + 1]). Ids and deps are positions
+// within the rank's own program; transfers and collectives point at positions in the whole array.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock::core {
+
+enum class Op : uint8_t {
+  kLoad,
+  kForward,
+  kBackward,
+  kSend,
+  kRecv,
+  kWait,
+  kFree,
+  kReduceGradients,
+  kOptimizerStep,
+};
+
+enum class Stream : uint8_t { kCompute, kPrevious, kNext, kCollective };
+inline constexpr int kStreams = 4;
+
+// `part` of SEND and RECV, of WAIT, and of FREE.
+enum TransferPart : uint8_t { kActivationPart = 0, kGradientPart = 1 };
+enum WaitPart : uint8_t {
+  kReceivedActivation = 0,
+  kReceivedGradient = 1,
+  kSentActivation = 2,
+  kSentGradient = 3
+};
+enum FreePart : uint8_t { kOutputActivation = 0, kInputGradient = 1, kLoadedTokens = 2 };
+
+struct Instruction {
+  Op op = Op::kLoad;
+  Stream stream = Stream::kCompute;
+  uint8_t part = 0;
+  int32_t micro_batch = 0;
+  int32_t stage = 0;
+  // SEND and RECV: index into transfers. REDUCE_GRADIENTS and OPTIMIZER_STEP: into collectives. Otherwise -1.
+  int32_t joint = -1;
+  // WAIT: id of the SEND or RECV.
+  int32_t waits_for = 0;
+  // Range in `deps`.
+  int32_t deps_begin = 0;
+  int32_t deps_end = 0;
+  int64_t duration_ns = 0;
+  int64_t acquired_bytes = 0;
+  int64_t released_bytes = 0;
+};
+
+struct Transfer {
+  // Positions in `instructions`.
+  int32_t send = -1;
+  int32_t recv = -1;
+  int32_t from_rank = 0;
+  int32_t to_rank = 0;
+  int64_t bytes = 0;
+  // Counts the transfers from `from_rank` to `to_rank`.
+  int32_t sequence = 0;
+  // Place in the order of all transfers of the replica.
+  int32_t order = 0;
+};
+
+// An operation that all ranks of a group start together.
+struct Collective {
+  int32_t group = 0;
+  int32_t sequence = 0;
+  int64_t bytes = 0;
+  int32_t members = 0;
+};
+
+struct ProgramSet {
+  std::vector<Instruction> instructions;
+  std::vector<int32_t> rank_begin = {0};
+  std::vector<int32_t> deps;
+  std::vector<Transfer> transfers;
+  std::vector<Collective> collectives;
+  // Ranks of each group.
+  std::vector<std::vector<int32_t>> groups;
+  // Of each rank.
+  std::vector<int64_t> static_bytes;
+
+  int ranks() const { return static_cast<int>(rank_begin.size()) - 1; }
+};
+
+}  // namespace penstock::core

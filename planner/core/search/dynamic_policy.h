@@ -1,0 +1,16 @@
+// The dynamic policy: micro-batches by predicted time.
+//
+// Padded: for a range of bounds on the time of one micro-batch, the dynamic programme over samples in order
+// of length. Packed: for a range of numbers of micro-batches, samples balanced over them by time. Each gives
+// a candidate; the best by simulated makespan is refined by local search.
+#pragma once
+
+#include "absl/types/span.h"
+#include "planner/core/search/candidate.h"
+
+namespace penstock::core {
+
+Candidate PlanDynamic(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+                      ReplicaEvaluator* evaluator);
+
+}  // namespace penstock::core

@@ -1,0 +1,179 @@
+// Whole plans, from the job and the batch to the contract's message.
+#include "planner/core/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/core/verify/check_plan.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Plan MakePlan(const v1::JobSpec& job, const v1::Batch& batch) {
+  auto planner = Planner::Create(job);
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  if (!planner.ok()) return {};
+  auto plan = (*planner)->MakePlan(batch);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : v1::Plan();
+}
+
+void ExpectValid(const v1::Batch& batch, const v1::Plan& plan) {
+  for (const Violation& violation : CheckPlan(batch, plan)) {
+    ADD_FAILURE() << "rule " << violation.rule << ", rank " << violation.rank << ", instruction "
+                  << violation.instruction << ": " << violation.message;
+  }
+}
+
+v1::Batch MixedBatch() {
+  return MakeBatch(
+      {{10, 20}, {500, 3}, {0, 40}, {7, 7}, {900, 100}, {30, 1}, {2, 60}, {64, 64}, {1, 1}, {300, 10}});
+}
+
+TEST(PlannerTest, PlansOfEveryPolicyPassTheChecker) {
+  for (const v1::Policy policy :
+       {v1::POLICY_PADDING, v1::POLICY_PACKED, v1::POLICY_TOKEN_BUDGET, v1::POLICY_DYNAMIC}) {
+    for (const auto& [pipeline, data] :
+         {std::pair(1, 1), std::pair(2, 2), std::pair(4, 1), std::pair(4, 2)}) {
+      ExpectValid(MixedBatch(), MakePlan(GptJob(pipeline, data, policy), MixedBatch()));
+      ExpectValid(MixedBatch(), MakePlan(T5Job(pipeline, data, policy), MixedBatch()));
+    }
+  }
+}
+
+TEST(PlannerTest, TheSameJobAndBatchGiveTheSameBytes) {
+  const v1::JobSpec job = GptJob(4, 2, v1::POLICY_DYNAMIC);
+  const v1::Plan first = MakePlan(job, MixedBatch());
+  const v1::Plan second = MakePlan(job, MixedBatch());
+  EXPECT_EQ(first.SerializeAsString(), second.SerializeAsString());
+  EXPECT_EQ(first.content_hash().size(), 32);
+  EXPECT_EQ(first.content_hash(), Planner::ContentHash(first));
+}
+
+TEST(PlannerTest, TheContentHashLeavesPlanningTimeOut) {
+  v1::Plan plan = MakePlan(GptJob(2, 1, v1::POLICY_DYNAMIC), MixedBatch());
+  const std::string hash = plan.content_hash();
+  plan.set_planning_time_ns(5);
+  EXPECT_EQ(Planner::ContentHash(plan), hash);
+  plan.set_iteration(8);
+  EXPECT_NE(Planner::ContentHash(plan), hash);
+}
+
+TEST(PlannerTest, BusyTimeAndBubblesAddUpToTheMakespan) {
+  const v1::Plan plan = MakePlan(GptJob(4, 2, v1::POLICY_DYNAMIC), MixedBatch());
+  for (const v1::RankPrediction& rank : plan.predicted().ranks()) {
+    const v1::Bubble& bubble = rank.bubble();
+    EXPECT_EQ(rank.busy_ns() + bubble.fill_ns() + bubble.drain_ns() + bubble.dependency_ns() +
+                  bubble.transfer_ns() + bubble.imbalance_ns(),
+              plan.predicted().makespan_ns());
+    for (const int64_t part : {bubble.fill_ns(), bubble.drain_ns(), bubble.dependency_ns(),
+                               bubble.transfer_ns(), bubble.imbalance_ns()}) {
+      EXPECT_GE(part, 0);
+    }
+  }
+  EXPECT_LE(plan.lower_bound_ns(), plan.predicted().makespan_ns());
+  EXPECT_GT(plan.lower_bound_ns(), plan.predicted().makespan_ns() / 3);
+}
+
+TEST(PlannerTest, ABatchWithoutSamplesIsRefused) {
+  auto planner = Planner::Create(GptJob(2, 1, v1::POLICY_DYNAMIC));
+  ASSERT_TRUE(planner.ok());
+  const absl::Status status = (*planner)->ValidateBatch(MakeBatch({}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batch.samples"));
+}
+
+TEST(PlannerTest, ASampleWithoutTokensOrAboveTheMaximumIsNamed) {
+  auto planner = Planner::Create(GptJob(2, 1, v1::POLICY_DYNAMIC));
+  ASSERT_TRUE(planner.ok());
+  EXPECT_THAT(std::string((*planner)->ValidateBatch(MakeBatch({{1, 1}, {0, 0}})).message()),
+              HasSubstr("batch.samples[1]: has no tokens"));
+  EXPECT_THAT(std::string((*planner)->ValidateBatch(MakeBatch({{4000, 97}})).message()),
+              HasSubstr("batch.samples[0]: 4097 tokens"));
+}
+
+TEST(PlannerTest, ASampleThatNeverFitsIsNamedWithTheStageAndTheBytes) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_memory_limit_bytes(100'000);
+  auto planner = Planner::Create(job);
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  const absl::Status status = (*planner)->ValidateBatch(MakeBatch({{10, 10}, {1000, 1000}}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("batch.samples[1]: 2000 tokens do not fit on stage 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("limit 100000"));
+}
+
+struct BadJob {
+  const char* name;
+  void (*damage)(v1::JobSpec*);
+  absl::StatusCode code;
+  const char* field;
+};
+
+class PlannerJobTest : public ::testing::TestWithParam<BadJob> {};
+
+TEST_P(PlannerJobTest, AWrongFieldIsNamed) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  GetParam().damage(&job);
+  const auto planner = Planner::Create(job);
+  EXPECT_EQ(planner.status().code(), GetParam().code);
+  EXPECT_THAT(std::string(planner.status().message()), HasSubstr(GetParam().field));
+}
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, PlannerJobTest,
+    ::testing::Values(
+        BadJob{"Id", [](v1::JobSpec* job) { job->set_job_id("a b"); }, kInvalid, "job.job_id"},
+        BadJob{"Layers", [](v1::JobSpec* job) { job->mutable_model()->set_layers(0); }, kInvalid,
+               "job.model.layers"},
+        BadJob{"Dtype", [](v1::JobSpec* job) { job->mutable_model()->clear_dtype(); }, kInvalid,
+               "job.model.dtype"},
+        BadJob{"Architecture", [](v1::JobSpec* job) { job->mutable_model()->clear_architecture(); }, kInvalid,
+               "job.model.architecture"},
+        BadJob{"Pipeline", [](v1::JobSpec* job) { job->mutable_mesh()->set_pipeline(0); }, kInvalid,
+               "job.mesh.pipeline: 0; use at least 1"},
+        BadJob{"DeepPipeline", [](v1::JobSpec* job) { job->mutable_mesh()->set_pipeline(9); }, kInvalid,
+               "9 stages for 8 layers"},
+        BadJob{"Data", [](v1::JobSpec* job) { job->mutable_mesh()->set_data(0); }, kInvalid, "job.mesh.data"},
+        BadJob{"Tensor", [](v1::JobSpec* job) { job->mutable_mesh()->set_tensor(2); }, kUnimplemented,
+               "job.mesh.tensor"},
+        BadJob{"Policy", [](v1::JobSpec* job) { job->mutable_planning()->clear_policy(); }, kInvalid,
+               "job.planning.policy"},
+        BadJob{"Concatenated",
+               [](v1::JobSpec* job) { job->mutable_planning()->set_policy(v1::POLICY_CONCATENATED); },
+               kUnimplemented, "job.planning.policy"},
+        BadJob{"Split", [](v1::JobSpec* job) { job->mutable_planning()->add_layers_per_stage(8); }, kInvalid,
+               "job.planning.layers_per_stage"},
+        BadJob{"SplitSum",
+               [](v1::JobSpec* job) {
+                 job->mutable_planning()->add_layers_per_stage(4);
+                 job->mutable_planning()->add_layers_per_stage(5);
+               },
+               kInvalid, "their sum is 9"},
+        BadJob{"Selective",
+               [](v1::JobSpec* job) { job->mutable_planning()->set_recompute(v1::RECOMPUTE_SELECTIVE); },
+               kInvalid, "job.planning.recompute"},
+        BadJob{"Memory", [](v1::JobSpec* job) { job->mutable_planning()->set_memory_limit_bytes(1000); },
+               kInvalid, "optimizer state of stage 0"},
+        BadJob{"NoMemory", [](v1::JobSpec* job) { job->mutable_planning()->clear_memory_limit_bytes(); },
+               kInvalid, "job.planning.memory_limit_bytes"},
+        BadJob{"Element", [](v1::JobSpec* job) { job->mutable_profile()->set_bytes_per_element(2); },
+               kInvalid, "job.profile.bytes_per_element"},
+        BadJob{"NoHead", [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers()->RemoveLast(); },
+               kInvalid, "job.profile.layers: 'head'"},
+        BadJob{"Bandwidth",
+               [](v1::JobSpec* job) {
+                 job->mutable_profile()->mutable_cluster()->clear_intra_node_bytes_per_second();
+               },
+               kInvalid, "job.profile.cluster.intra_node_bytes_per_second"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace penstock::core
