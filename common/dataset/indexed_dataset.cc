@@ -70,13 +70,14 @@ absl::Status Index::ReadHeader() {
 }
 
 absl::Status Index::CheckSize() const {
-  // Each count is bounded by the size first, so that the products below cannot overflow.
-  if (sequences_ > file_.size() / 12)
+  // Far above any dataset; the products below cannot overflow.
+  constexpr uint64_t kMost = uint64_t{1} << 48;
+  if (sequences_ > kMost)
     return Broken(file_, index_format::kSequencesOffset, absl::StrCat(sequences_, " sequences"),
-                  absl::StrCat("no more than fit in ", file_.size(), " bytes"));
-  if (document_indices_ < 1 || document_indices_ > file_.size() / 8)
+                  absl::StrCat("at most ", kMost));
+  if (document_indices_ < 1 || document_indices_ > kMost)
     return Broken(file_, index_format::kDocumentsOffset, absl::StrCat(document_indices_, " document indices"),
-                  absl::StrCat("at least 1 and no more than fit in ", file_.size(), " bytes"));
+                  absl::StrCat("from 1 to ", kMost));
   const uint64_t expected = DocumentOffset(document_indices_);
   if (file_.size() != expected)
     return Broken(file_, file_.size(), "the end of the file",
@@ -132,6 +133,7 @@ class MappedDataset final : public IndexedDataset {
   MappedDataset(Index index, MappedFile data) : index_(std::move(index)), data_(std::move(data)) {}
 
   size_t size() const override { return index_.documents(); }
+  size_t bytes_per_token() const override { return BytesOf(index_.type()); }
 
   SampleLength Length(size_t sample) const override {
     const int64_t first = index_.FirstSequence(sample);

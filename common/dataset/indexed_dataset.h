@@ -38,6 +38,8 @@ class IndexedDataset {
 
   // Number of samples.
   virtual size_t size() const = 0;
+  // 2 (uint16) or 4 (int32), as stored in the .bin file.
+  virtual size_t bytes_per_token() const = 0;
   // `sample` < size().
   virtual SampleLength Length(size_t sample) const = 0;
   // All tokens of the sample: input, then target. `sample` < size(). Thread-safe.

@@ -152,12 +152,12 @@ TEST_F(IndexedDatasetTest, RefusesAnUnknownDtype) {
 TEST_F(IndexedDatasetTest, RefusesHugeCounts) {
   Index index;
   index.sequences = ~uint64_t{0} / 12;
-  ExpectRefused(index.Bytes(), "18", "1537228672809129301 sequences", "no more than fit");
+  ExpectRefused(index.Bytes(), "18", "1537228672809129301 sequences", "at most 281474976710656");
   index = {};
   index.document_indices = ~uint64_t{0} / 8 + 2;
-  ExpectRefused(index.Bytes(), "26", "2305843009213693953 document indices", "at least 1 and no more");
+  ExpectRefused(index.Bytes(), "26", "2305843009213693953 document indices", "from 1 to 281474976710656");
   index.document_indices = 0;
-  ExpectRefused(index.Bytes(), "26", "0 document indices", "at least 1");
+  ExpectRefused(index.Bytes(), "26", "0 document indices", "from 1");
 }
 
 TEST_F(IndexedDatasetTest, RefusesANegativeLength) {

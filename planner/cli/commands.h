@@ -1,0 +1,14 @@
+// The commands of `penstock`, one file each.
+#pragma once
+
+#include "planner/cli/command_set.h"
+
+namespace penstock::cli {
+
+void AddPlanCommand(CommandSet& commands);
+void AddCompareCommand(CommandSet& commands);
+void AddVerifyCommand(CommandSet& commands);
+// `dataset import`, `dataset info` and `dataset lengths`.
+void AddDatasetCommands(CommandSet& commands);
+
+}  // namespace penstock::cli

@@ -1,0 +1,12 @@
+// `penstock`: the client.
+#include "planner/cli/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace penstock::cli;  // NOLINT(google-build-using-namespace)
+  CommandSet commands;
+  AddPlanCommand(commands);
+  AddCompareCommand(commands);
+  AddVerifyCommand(commands);
+  AddDatasetCommands(commands);
+  return commands.Run(argc, argv);
+}

@@ -1,0 +1,122 @@
+// `penstock plan`: plans one global batch.
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/files/files.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/local_planning.h"
+#include "planner/cli/plan_file.h"
+#include "planner/cli/plan_request.h"
+#include "planner/cli/plan_summary.h"
+#include "planner/cli/text_table.h"
+#include "planner/cli/trace.h"
+#include "planner/client/planner_client.h"
+#include "planner/core/verify/check_plan.h"
+
+namespace penstock::cli {
+namespace {
+
+struct PlanFlags {
+  PlanRequestFlags request;
+  v1::Policy policy = v1::POLICY_DYNAMIC;
+  std::string planner;
+  std::string out;
+  std::string trace;
+  bool json = false;
+};
+
+// Asks a running planner; its plan is checked here as well.
+absl::StatusOr<v1::Plan> PlanRemotely(const std::string& address, const v1::JobSpec& job,
+                                      const v1::Batch& batch) {
+  v1::PlanBatchRequest request;
+  *request.mutable_job() = job;
+  *request.mutable_batch() = batch;
+  PlannerClient client(address);
+  absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+  if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--planner ", address));
+  PENSTOCK_RETURN_IF_ERROR(core::ViolationsToStatus(core::CheckPlan(batch, response->plan())));
+  return std::move(*response->mutable_plan());
+}
+
+absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch) {
+  if (!flags.planner.empty()) return PlanRemotely(flags.planner, job, batch);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  return PlanAndCheck(*planner, batch);
+}
+
+void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
+  const auto line = [](const char* name, const std::string& value) {
+    std::cout << name << std::string(20 - std::string(name).size(), ' ') << value << "\n";
+  };
+  line("policy", summary.policy);
+  line("samples", absl::StrCat(summary.samples, " in ", summary.micro_batches, " micro-batches"));
+  line("makespan", absl::StrCat(Fixed(summary.makespan_ms, 1), " ms"));
+  line("lower bound", absl::StrCat(Fixed(summary.lower_bound_ms, 1), " ms (gap ", Percent(summary.gap), ")"));
+  line("padding efficiency", Percent(summary.padding_efficiency));
+  line("bubble", Percent(summary.bubble));
+  line("peak memory", absl::StrCat(Fixed(summary.peak_memory_mb, 0), " MB"));
+  line("planning", absl::StrCat(Fixed(summary.planning_ms, 1), " ms"));
+  TextTable table({"rank", "stage", "micro-batches", "busy ms", "bubble", "peak MB", "limit MB"});
+  for (int rank = 0; rank < plan.predicted().ranks_size() && rank < plan.programs_size(); ++rank) {
+    const v1::RankPrediction& predicted = plan.predicted().ranks(rank);
+    const v1::Program& program = plan.programs(rank);
+    const double busy_ms = static_cast<double>(predicted.busy_ns()) / 1e6;
+    table.AddRow({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
+                  absl::StrCat(plan.replicas(static_cast<int>(program.replica())).micro_batches_size()),
+                  Fixed(busy_ms, 1), Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
+                  Fixed(static_cast<double>(predicted.peak_memory_bytes()) / 1e6, 0),
+                  Fixed(static_cast<double>(program.memory_limit_bytes()) / 1e6, 0)});
+  }
+  std::cout << "\n" << table.ToString();
+}
+
+absl::Status RunPlan(const PlanFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
+  *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches,
+                            flags.request.ReadBatches(1, job.model().architecture()));
+  v1::PlannedBatch planned;
+  *planned.mutable_batch() = batches.front();
+  absl::StatusOr<v1::Plan> plan = MakePlan(flags, job, batches.front());
+  if (!plan.ok()) return NameFlags(plan.status());
+  *planned.mutable_plan() = *std::move(plan);
+  if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WritePlanFile(flags.out, planned));
+  if (!flags.trace.empty()) {
+    Trace trace;
+    trace.AddPredicted(planned.plan());
+    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.trace, trace.ToJson()));
+  }
+  const PlanSummary summary = Summarize(PolicyName(flags.policy), planned.batch(), planned.plan());
+  if (flags.json)
+    std::cout << DumpJson(ToJson(summary)) << "\n";
+  else
+    PrintText(summary, planned.plan());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddPlanCommand(CommandSet& commands) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = commands.Add({.name = "plan",
+                                    .purpose = "Plans one global batch and shows what it will take",
+                                    .examples = "penstock plan --profile gpt.json --lengths lengths.csv "
+                                                "--rows 0:256 --pp 4 --dp 2 --max-length 8192\n"
+                                                "penstock plan --profile gpt.json --lengths lengths.csv "
+                                                "--rows 0:256 --pp 4 --out plan.json --trace t.json"});
+  flags->request.AddTo(*command);
+  AddPolicyFlag(*command, flags->policy);
+  command->add_option("--planner", flags->planner, "Ask the planner at HOST:PORT instead of planning here");
+  command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");
+  command->add_option("--trace", flags->trace,
+                      "Write a timeline in Chrome's trace format (opens in ui.perfetto.dev)");
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  commands.OnRun(command, [flags] { return RunPlan(*flags); });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,64 @@
+#include "planner/cli/plan_request.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/core/cost/profile_reader.h"
+
+namespace penstock::cli {
+
+void PlanRequestFlags::AddTo(CLI::App& command) {
+  command.add_option("--profile", profile, "Cost profile (JSON)")->required();
+  command.add_option("--lengths", lengths, "CSV with columns input_tokens,target_tokens or tokens")
+      ->required();
+  command.add_option("--rows", rows, "Data rows A:B, that is A to B-1, of the (first) global batch")
+      ->required();
+  command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::PositiveNumber);
+  command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::PositiveNumber);
+  command.add_option("--max-length", limits.max_length,
+                     "Cut samples to this many tokens (encoder-decoder: each side)");
+  command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
+  command.add_option("--max-target", limits.max_target, "Encoder-decoder: cut targets to this many tokens");
+  planning.AddTo(command);
+}
+
+absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(profile));
+  absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(text);
+  if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--profile '", profile, "'"));
+  if (file->model().architecture() != v1::ARCHITECTURE_T5 && (limits.max_input > 0 || limits.max_target > 0))
+    return absl::InvalidArgumentError(
+        "--max-input and --max-target are for encoder-decoder models: use --max-length");
+  v1::JobSpec job;
+  job.set_job_id("plan");
+  *job.mutable_model() = std::move(*file->mutable_model());
+  *job.mutable_profile() = std::move(*file->mutable_profile());
+  job.mutable_mesh()->set_pipeline(pipeline);
+  job.mutable_mesh()->set_data(data);
+  return job;
+}
+
+absl::StatusOr<std::vector<v1::Batch>> PlanRequestFlags::ReadBatches(uint64_t count,
+                                                                     v1::Architecture architecture) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const RowRange first, ParseRows(rows));
+  const uint64_t size = first.size();
+  if (count > (UINT64_MAX - first.last) / size) return absl::InvalidArgumentError("--batches is too large");
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all,
+                            ReadLengths(lengths, {first.first, first.first + count * size}));
+  std::vector<v1::Batch> batches(count);
+  for (uint64_t i = 0; i < all.size(); ++i) {
+    v1::Batch& batch = batches[i / size];
+    batch.set_iteration(i / size);
+    const SampleLength cut = CutToLimits(all[i], architecture, limits);
+    v1::Sample& sample = *batch.add_samples();
+    sample.set_sample_id(first.first + i);
+    sample.set_input_tokens(cut.input);
+    sample.set_target_tokens(cut.target);
+  }
+  return batches;
+}
+
+}  // namespace penstock::cli

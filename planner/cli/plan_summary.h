@@ -1,0 +1,46 @@
+// What a plan promises, in a few numbers, for people and for machines.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::cli {
+
+// One row of `compare --json` (DESIGN section 9).
+struct PlanSummary {
+  std::string policy = {};
+  uint64_t batch = 0;
+  int samples = 0;
+  // Over all replicas.
+  int micro_batches = 0;
+  double planning_ms = 0;
+  double makespan_ms = 0;
+  double lower_bound_ms = 0;
+  // makespan / lower bound - 1.
+  double gap = 0;
+  // Real tokens / computed tokens.
+  double padding_efficiency = 0;
+  // Share of the ranks' time in which they do not compute.
+  double bubble = 0;
+  // Of the fullest rank, millions of bytes.
+  double peak_memory_mb = 0;
+  // False when no plan fits; `reason` says why, and the numbers after planning_ms mean nothing.
+  bool feasible = true;
+  std::string reason = {};
+};
+
+PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan);
+PlanSummary SummarizeInfeasible(const std::string& policy, const v1::Batch& batch, double planning_ms,
+                                const absl::Status& reason);
+
+// Fields in the order above; null where they mean nothing.
+nlohmann::ordered_json ToJson(const PlanSummary& summary);
+
+// Text for stdout, never an exception: bytes that are no UTF-8 are replaced.
+std::string DumpJson(const nlohmann::ordered_json& json);
+
+}  // namespace penstock::cli

@@ -1,0 +1,142 @@
+#include "planner/cli/planning_flags.h"
+
+#include <map>
+
+#include "absl/strings/str_replace.h"
+
+namespace penstock::cli {
+namespace {
+
+template <typename Enum>
+using Names = std::map<std::string, Enum>;
+
+const Names<v1::Policy>& PolicyNames() {
+  static const auto& names = *new Names<v1::Policy>{{"padding", v1::POLICY_PADDING},
+                                                    {"concatenated", v1::POLICY_CONCATENATED},
+                                                    {"packed", v1::POLICY_PACKED},
+                                                    {"token_budget", v1::POLICY_TOKEN_BUDGET},
+                                                    {"dynamic", v1::POLICY_DYNAMIC}};
+  return names;
+}
+
+// A flag that takes one of a few words; its help shows `help`, its errors list the words.
+template <typename Enum>
+CLI::Option* AddChoice(CLI::App& command, const std::string& flag, Enum& value, const Names<Enum>& names,
+                       const std::string& help) {
+  std::string words;
+  for (const auto& [name, choice] : names) words += (words.empty() ? "" : "|") + name;
+  return command
+      .add_option_function<std::string>(
+          flag, [&value, &names](const std::string& name) { value = names.at(name); }, help)
+      ->check(CLI::IsMember(names, CLI::ignore_case))
+      ->option_text(words);
+}
+
+const Names<v1::LayoutChoice>& LayoutNames() {
+  static const auto& names = *new Names<v1::LayoutChoice>{{"padded", v1::LAYOUT_CHOICE_PADDED},
+                                                          {"packed", v1::LAYOUT_CHOICE_PACKED},
+                                                          {"auto", v1::LAYOUT_CHOICE_AUTO}};
+  return names;
+}
+
+const Names<v1::Schedule>& ScheduleNames() {
+  static const auto& names =
+      *new Names<v1::Schedule>{{"auto", v1::SCHEDULE_AUTO}, {"1f1b", v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD}};
+  return names;
+}
+
+const Names<v1::Recompute>& RecomputeNames() {
+  static const auto& names = *new Names<v1::Recompute>{{"auto", v1::RECOMPUTE_AUTO},
+                                                       {"none", v1::RECOMPUTE_NONE},
+                                                       {"selective", v1::RECOMPUTE_SELECTIVE},
+                                                       {"full", v1::RECOMPUTE_FULL}};
+  return names;
+}
+
+const Names<v1::Effort>& EffortNames() {
+  static const auto& names = *new Names<v1::Effort>{
+      {"fast", v1::EFFORT_FAST}, {"normal", v1::EFFORT_NORMAL}, {"thorough", v1::EFFORT_THOROUGH}};
+  return names;
+}
+
+}  // namespace
+
+void PlanningFlags::AddTo(CLI::App& command) {
+  AddChoice(command, "--layout", layout, LayoutNames(),
+            "Layout of the dynamic policy's micro-batches (auto)");
+  AddChoice(command, "--schedule", schedule, ScheduleNames(), "Pipeline schedule (auto: the best one)");
+  AddChoice(command, "--recompute", recompute, RecomputeNames(),
+            "What is recomputed (auto: as little as memory asks for)");
+  AddChoice(command, "--effort", effort, EffortNames(), "Work spent on a plan (normal)");
+  command.add_option("--micro-batch-size", micro_batch_size,
+                     "padding: samples a micro-batch (0: the best is searched)");
+  command.add_option("--token-cap", token_cap,
+                     "packed, token_budget: tokens a micro-batch (0: the best is searched)");
+  command
+      .add_option("--layers-per-stage", layers_per_stage,
+                  "Layers of each stage, e.g. 7,9,9,7 (divided evenly)")
+      ->delimiter(',');
+  command.add_option("--memory-mb", memory_mb, "Memory of one rank, millions of bytes (that of the profile)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("--shard-optimizer-state", shard_optimizer_state,
+                   "Divide optimizer state over replicas (ZeRO stage 1)");
+}
+
+v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
+  v1::PlanningOptions options;
+  options.set_policy(policy);
+  options.set_layout(layout);
+  options.set_schedule(schedule);
+  options.set_recompute(recompute);
+  options.set_effort(effort);
+  options.set_micro_batch_size(micro_batch_size);
+  options.set_token_cap(token_cap);
+  options.mutable_layers_per_stage()->Add(layers_per_stage.begin(), layers_per_stage.end());
+  options.set_memory_limit_bytes(static_cast<int64_t>(memory_mb * 1e6));
+  options.set_shard_optimizer_state(shard_optimizer_state);
+  return options;
+}
+
+void AddPolicyFlag(CLI::App& command, v1::Policy& policy) {
+  AddChoice(command, "--policy", policy, PolicyNames(), "How a batch is cut into micro-batches (dynamic)");
+}
+
+void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--policies",
+          [&policies](const std::vector<std::string>& names) {
+            policies.clear();
+            for (const std::string& name : names) policies.push_back(PolicyNames().at(name));
+          },
+          "Policies, separated by commas (padding,packed,dynamic)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(PolicyNames()));
+}
+
+std::string PolicyName(v1::Policy policy) {
+  for (const auto& [name, value] : PolicyNames())
+    if (value == policy) return name;
+  return "unknown";
+}
+
+absl::Status NameFlags(const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrReplaceAll(status.message(),
+                          {{"job.mesh.pipeline", "--pp"},
+                           {"job.mesh.data", "--dp"},
+                           {"job.planning.policy", "--policy"},
+                           {"job.planning.layout", "--layout"},
+                           {"job.planning.schedule", "--schedule"},
+                           {"job.planning.recompute", "--recompute"},
+                           {"job.planning.effort", "--effort"},
+                           {"job.planning.micro_batch_size", "--micro-batch-size"},
+                           {"job.planning.token_cap", "--token-cap"},
+                           {"job.planning.layers_per_stage", "--layers-per-stage"},
+                           {"job.planning.memory_limit_bytes", "--memory-mb"},
+                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"}}));
+}
+
+}  // namespace penstock::cli

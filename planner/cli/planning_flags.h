@@ -1,0 +1,51 @@
+// Flags that say how iterations are planned; the same for every command that plans.
+//
+//   PlanningFlags flags;
+//   flags.AddTo(*command);
+//   ...
+//   *job.mutable_planning() = flags.ToOptions();
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+struct PlanningFlags {
+  v1::LayoutChoice layout = v1::LAYOUT_CHOICE_AUTO;
+  v1::Schedule schedule = v1::SCHEDULE_AUTO;
+  v1::Recompute recompute = v1::RECOMPUTE_AUTO;
+  v1::Effort effort = v1::EFFORT_NORMAL;
+  uint32_t micro_batch_size = 0;
+  uint32_t token_cap = 0;
+  std::vector<uint32_t> layers_per_stage;
+  // Millions of bytes; 0: the memory that the profile names.
+  double memory_mb = 0;
+  bool shard_optimizer_state = false;
+
+  // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
+  // --memory-mb,
+  // --shard-optimizer-state. This object must outlive the parse.
+  void AddTo(CLI::App& command);
+
+  v1::PlanningOptions ToOptions(v1::Policy policy) const;
+};
+
+// --policy, one value. `policy` must outlive the parse.
+void AddPolicyFlag(CLI::App& command, v1::Policy& policy);
+// --policies, separated by commas.
+void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies);
+
+// "dynamic" for POLICY_DYNAMIC: the word that --policy takes.
+std::string PolicyName(v1::Policy policy);
+
+// The planner's errors name fields of the job; this says the flags that set them: "--pp" for
+// "job.mesh.pipeline".
+absl::Status NameFlags(const absl::Status& status);
+
+}  // namespace penstock::cli

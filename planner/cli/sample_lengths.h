@@ -1,0 +1,42 @@
+// Sample lengths from CSV, and how samples are cut to a maximum length.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/dataset/indexed_dataset.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+// Data rows first, ..., last - 1.
+struct RowRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  uint64_t size() const { return last - first; }
+};
+
+// "0:256". Possible errors: INVALID_ARGUMENT, naming --rows.
+absl::StatusOr<RowRange> ParseRows(const std::string& text);
+
+// Rows of a CSV file, plain or gzip, with a header that names columns `input_tokens` and `target_tokens`, or
+// `tokens` (learnt whole); others are ignored. Possible errors: NOT_FOUND (the file), INVALID_ARGUMENT (names
+// the file and the line), OUT_OF_RANGE (fewer rows).
+absl::StatusOr<std::vector<SampleLength>> ReadLengths(const std::string& path, const RowRange& rows);
+
+// Longest samples; 0 means no limit.
+struct LengthLimits {
+  // Decoder-only: of input and target together. Encoder-decoder: of each that has no limit of its own.
+  uint32_t max_length = 0;
+  uint32_t max_input = 0;
+  uint32_t max_target = 0;
+};
+
+// A decoder-only sample that is too long loses the end of its input first, so that what is learnt stays, and
+// then the end of its target.
+SampleLength CutToLimits(const SampleLength& length, v1::Architecture architecture,
+                         const LengthLimits& limits);
+
+}  // namespace penstock::cli

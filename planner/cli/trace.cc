@@ -1,0 +1,176 @@
+#include "planner/cli/trace.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNanosecondsPerMicrosecond = 1e3;
+
+// The format counts microseconds.
+double Microseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMicrosecond; }
+
+std::string Dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+const char* StreamName(int stream) {
+  static constexpr const char* kNames[] = {"other", "compute", "link to previous stage", "link to next stage",
+                                           "collectives"};
+  return kNames[stream];
+}
+
+int ThreadOf(const v1::Instruction& instruction) {
+  const int stream = instruction.stream();
+  return stream >= v1::STREAM_COMPUTE && stream <= v1::STREAM_COLLECTIVE ? stream : 0;
+}
+
+std::string OpName(v1::Op op) {
+  return v1::Op_IsValid(op) ? v1::Op_Name(op).substr(3) : absl::StrCat("op ", static_cast<int>(op));
+}
+
+bool IsWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
+
+// "FORWARD 3": the op and its micro-batch.
+std::string NameOf(const v1::Instruction& instruction) {
+  if (IsWholeIteration(instruction.op())) return OpName(instruction.op());
+  return absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
+}
+
+const char* CategoryOf(const v1::Instruction& instruction) {
+  if (instruction.has_transfer()) return "transfer";
+  return instruction.has_collective() ? "collective" : "compute";
+}
+
+Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
+  Json arguments = {{"id", instruction.id()}, {"stage", instruction.stage()}};
+  if (!IsWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
+  arguments["iteration"] = plan.iteration();
+  if (instruction.has_transfer()) {
+    const v1::Transfer& transfer = instruction.transfer();
+    arguments["peer"] = transfer.peer();
+    arguments["kind"] = transfer.kind() == v1::TRANSFER_KIND_GRADIENT ? "gradient" : "activation";
+    arguments["shape"] = absl::StrCat("[", absl::StrJoin(transfer.shape(), ", "), "]");
+    arguments["bytes"] = transfer.bytes();
+    arguments["order"] = transfer.order();
+  }
+  if (instruction.has_collective()) arguments["bytes"] = instruction.collective().bytes();
+  if (!instruction.deps().empty()) arguments["deps"] = absl::StrJoin(instruction.deps(), ", ");
+  if (instruction.memory_acquired_bytes() > 0)
+    arguments["memory_acquired_bytes"] = instruction.memory_acquired_bytes();
+  if (instruction.memory_released_bytes() > 0)
+    arguments["memory_released_bytes"] = instruction.memory_released_bytes();
+  arguments["expected_ms"] = static_cast<double>(instruction.expected_duration_ns()) / 1e6;
+  return arguments;
+}
+
+Json Metadata(const char* what, uint32_t rank, int thread, const char* key, const Json& value) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
+}
+
+}  // namespace
+
+void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
+  std::vector<std::vector<InstructionTime>> times(plan.programs_size());
+  for (int rank = 0; rank < plan.programs_size(); ++rank)
+    for (const v1::Instruction& instruction : plan.programs(rank).instructions())
+      times[rank].push_back({instruction.id(), origin_ns + instruction.expected_start_ns(),
+                             instruction.expected_duration_ns()});
+  AddMeasured(plan, times);
+}
+
+void Trace::AddMeasured(const v1::Plan& plan,
+                        const std::vector<std::vector<InstructionTime>>& times_by_rank) {
+  const int ranks = std::min(plan.programs_size(), static_cast<int>(times_by_rank.size()));
+  for (int rank = 0; rank < ranks; ++rank) AddProgram(plan, rank, times_by_rank[rank]);
+}
+
+void Trace::AddProgram(const v1::Plan& plan, int rank, const std::vector<InstructionTime>& times) {
+  const v1::Program& program = plan.programs(rank);
+  AddNames(program);
+  for (const InstructionTime& time : times) {
+    if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
+    const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
+    AddSlice(plan, rank, instruction, time);
+    if (instruction.has_transfer()) AddFlow(plan, rank, instruction, time);
+  }
+  AddMemory(program, times);
+}
+
+void Trace::AddNames(const v1::Program& program) {
+  const uint32_t rank = program.rank();
+  if (named_.size() <= rank) named_.resize(rank + 1, false);
+  if (named_[rank]) return;
+  named_[rank] = true;
+  const std::string name = absl::StrCat("rank ", rank, " (replica ", program.replica(), ", stage ",
+                                        absl::StrJoin(program.stages(), ", "), ")");
+  events_.push_back(Dump(Metadata("process_name", rank, 0, "name", name)));
+  events_.push_back(Dump(Metadata("process_sort_index", rank, 0, "sort_index", rank)));
+  for (int stream = v1::STREAM_COMPUTE; stream <= v1::STREAM_COLLECTIVE; ++stream) {
+    events_.push_back(Dump(Metadata("thread_name", rank, stream, "name", StreamName(stream))));
+    events_.push_back(Dump(Metadata("thread_sort_index", rank, stream, "sort_index", stream)));
+  }
+}
+
+void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+                     const InstructionTime& time) {
+  events_.push_back(Dump({{"ph", "X"},
+                          {"name", NameOf(instruction)},
+                          {"cat", CategoryOf(instruction)},
+                          {"pid", rank},
+                          {"tid", ThreadOf(instruction)},
+                          {"ts", Microseconds(time.start_ns)},
+                          {"dur", Microseconds(time.duration_ns)},
+                          {"args", ArgumentsOf(plan, instruction)}}));
+}
+
+// An arrow begins at the SEND and ends at the RECV: both slices name it by iteration, replica and order.
+void Trace::AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+                    const InstructionTime& time) {
+  const bool begins = instruction.op() == v1::OP_SEND;
+  Json event = {{"ph", begins ? "s" : "f"},
+                {"name", "transfer"},
+                {"cat", "transfer"},
+                {"id", absl::StrCat(plan.iteration(), ".", plan.programs(rank).replica(), ".",
+                                    instruction.transfer().order())},
+                {"pid", rank},
+                {"tid", ThreadOf(instruction)},
+                {"ts", Microseconds(begins ? time.start_ns : time.start_ns + time.duration_ns)}};
+  if (!begins) event["bp"] = "e";
+  events_.push_back(Dump(event));
+}
+
+void Trace::AddMemory(const v1::Program& program, const std::vector<InstructionTime>& times) {
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  for (const InstructionTime& time : times) {
+    if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
+    const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
+    if (instruction.memory_acquired_bytes() > 0)
+      changes.emplace_back(time.start_ns, instruction.memory_acquired_bytes());
+    if (instruction.memory_released_bytes() > 0)
+      changes.emplace_back(time.start_ns + time.duration_ns, -instruction.memory_released_bytes());
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  int64_t bytes = program.static_memory_bytes();
+  for (const auto& [time, change] : changes) {
+    bytes += change;
+    events_.push_back(Dump({{"ph", "C"},
+                            {"name", "memory"},
+                            {"pid", program.rank()},
+                            {"ts", Microseconds(time)},
+                            {"args", {{"MB", static_cast<double>(bytes) / 1e6}}}}));
+  }
+}
+
+std::string Trace::ToJson() const {
+  return absl::StrCat("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", absl::StrJoin(events_, ",\n"),
+                      "\n]}\n");
+}
+
+}  // namespace penstock::cli

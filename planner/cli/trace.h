@@ -1,0 +1,57 @@
+// Traces of iterations, predicted or measured, in Chrome's trace format: opens in Perfetto (ui.perfetto.dev)
+// and in chrome://tracing.
+//
+// One process for each rank, one thread for each stream, a slice for each instruction, an arrow from each
+// SEND to its RECV, and a counter of each rank's memory.
+//
+//   Trace trace;
+//   trace.AddPredicted(plan);                               // what `penstock plan --trace` writes
+//   trace.AddMeasured(plan, times_by_rank);                 // what ranks reported, `penstock up --trace`
+//   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(path, trace.ToJson()));
+//
+// Format: "Trace Event Format", Google, 2016.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::cli {
+
+// When an instruction of a rank ran. Nanoseconds on a clock that all ranks of the trace share.
+struct InstructionTime {
+  // Instruction.id in the rank's program.
+  uint32_t id = 0;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+};
+
+class Trace {
+ public:
+  // The times that the plan expects, from `origin_ns` on.
+  void AddPredicted(const v1::Plan& plan, int64_t origin_ns = 0);
+
+  // `times_by_rank[r]` are those of rank r; ranks and instructions may be missing, ids that the program lacks
+  // are left out.
+  void AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank);
+
+  std::string ToJson() const;
+
+ private:
+  void AddProgram(const v1::Plan& plan, int rank, const std::vector<InstructionTime>& times);
+  void AddNames(const v1::Program& program);
+  void AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+                const InstructionTime& time);
+  void AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+               const InstructionTime& time);
+  void AddMemory(const v1::Program& program, const std::vector<InstructionTime>& times);
+
+  // Finished JSON objects.
+  std::vector<std::string> events_;
+  // Ranks that already have names.
+  std::vector<bool> named_;
+};
+
+}  // namespace penstock::cli

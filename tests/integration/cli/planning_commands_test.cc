@@ -1,0 +1,234 @@
+// `penstock plan`, `compare` and `verify` as a user runs them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/cli/penstock_process.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Json Parse(const std::string& text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  EXPECT_FALSE(json.is_discarded()) << text;
+  return json;
+}
+
+class PlanningCommands : public testing::Test {
+ protected:
+  Ended Plan(const std::vector<std::string>& more) {
+    return penstock_.Run(penstock_.PlanningCommand("plan", more));
+  }
+  Ended Compare(const std::vector<std::string>& more) {
+    return penstock_.Run(penstock_.PlanningCommand("compare", more));
+  }
+  std::string Path(const std::string& name) { return penstock_.folder().Path(name); }
+
+  // Exit code 2, nothing on stdout, and an error that names what is wrong and where help is.
+  void ExpectWrongRequest(const Ended& ended, const std::string& message) {
+    EXPECT_EQ(ended.code, 2) << ended.errors;
+    EXPECT_THAT(ended.output, IsEmpty());
+    EXPECT_THAT(ended.errors, AllOf(HasSubstr(message), HasSubstr("--help")));
+  }
+
+  Penstock penstock_;
+};
+
+constexpr const char* kFields[] = {"policy",
+                                   "batch",
+                                   "samples",
+                                   "micro_batches",
+                                   "planning_ms",
+                                   "makespan_ms",
+                                   "gap",
+                                   "padding_efficiency",
+                                   "bubble",
+                                   "peak_memory_mb",
+                                   "lower_bound_ms",
+                                   "feasible",
+                                   "reason"};
+
+TEST_F(PlanningCommands, PlanPrintsWhatTheIterationWillTake) {
+  const Ended ended = Plan({"--pp", "2", "--dp", "2"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("makespan"), HasSubstr("lower bound"), HasSubstr("peak MB")));
+  EXPECT_THAT(ended.errors, IsEmpty());
+}
+
+TEST_F(PlanningCommands, PlanPrintsJson) {
+  const Ended ended = Plan({"--pp", "2", "--json", "--policy", "packed"});
+  ASSERT_EQ(ended.code, 0) << ended.errors;
+  const Json row = Parse(ended.output);
+  for (const char* field : kFields) EXPECT_TRUE(row.contains(field)) << field;
+  EXPECT_EQ(row.size(), std::size(kFields));
+  EXPECT_EQ(row["policy"], "packed");
+  EXPECT_EQ(row["samples"], 24);
+  EXPECT_EQ(row["feasible"], true);
+  EXPECT_GE(row["makespan_ms"].get<double>(), row["lower_bound_ms"].get<double>());
+}
+
+TEST_F(PlanningCommands, VerifyAcceptsWhatPlanWrote) {
+  ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--out", Path("plan.json")}).code, 0);
+  const Ended ended = penstock_.Run({"verify", Path("plan.json")});
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("valid: all rules hold for 4 ranks and 24 samples"));
+}
+
+TEST_F(PlanningCommands, VerifyNamesTheRuleAndTheInstructionOfADamagedPlan) {
+  ASSERT_EQ(Plan({"--pp", "2", "--out", Path("plan.json")}).code, 0);
+  Json planned = Parse(penstock_.folder().Read("plan.json"));
+  for (Json& instruction : planned["plan"]["programs"][0]["instructions"])
+    if (instruction["op"] == "OP_SEND") instruction["transfer"]["bytes"] = "17";
+  const std::string path = penstock_.folder().Write("damaged.json", planned.dump());
+  const Ended text = penstock_.Run({"verify", path});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_THAT(text.output,
+              AllOf(HasSubstr("rule 2 (transfers): rank 0, instruction"), HasSubstr("its bytes are 17")));
+  const Ended json = penstock_.Run({"verify", path, "--json"});
+  EXPECT_EQ(json.code, 1);
+  const Json violations = Parse(json.output);
+  ASSERT_FALSE(violations.empty());
+  EXPECT_EQ(violations[0]["rule"], 2);
+  EXPECT_EQ(violations[0]["name"], "transfers");
+  EXPECT_EQ(violations[0]["rank"], 0);
+}
+
+TEST_F(PlanningCommands, VerifyRefusesWhatIsNoPlan) {
+  ExpectWrongRequest(penstock_.Run({"verify", Path("absent.json")}), "absent.json");
+  ExpectWrongRequest(penstock_.Run({"verify", penstock_.folder().Write("a.json", "{\"x\": 1}")}),
+                     "is not a plan file");
+  ExpectWrongRequest(penstock_.Run({"verify", penstock_.folder().Write("b.json", "{}")}),
+                     "lacks \"batch\" or \"plan\"");
+}
+
+TEST_F(PlanningCommands, PlanWritesATraceOfAllRanks) {
+  ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--trace", Path("t.json")}).code, 0);
+  const Json events = Parse(penstock_.folder().Read("t.json"))["traceEvents"];
+  int processes = 0, sends = 0, receives = 0;
+  for (const Json& event : events) {
+    processes += event["name"] == "process_name" ? 1 : 0;
+    sends += event["ph"] == "s" ? 1 : 0;
+    receives += event["ph"] == "f" ? 1 : 0;
+  }
+  EXPECT_EQ(processes, 4);
+  EXPECT_GT(sends, 0);
+  EXPECT_EQ(sends, receives);
+}
+
+TEST_F(PlanningCommands, TheSameRequestGivesTheSamePlan) {
+  const auto plan = [&](const std::string& name) {
+    EXPECT_EQ(Plan({"--pp", "2", "--out", Path(name)}).code, 0);
+    Json planned = Parse(penstock_.folder().Read(name));
+    planned["plan"].erase("planning_time_ns");
+    return planned;
+  };
+  EXPECT_EQ(plan("a.json"), plan("b.json"));
+}
+
+TEST_F(PlanningCommands, MaxLengthCutsSamples) {
+  ASSERT_EQ(Plan({"--max-length", "12", "--out", Path("plan.json")}).code, 0);
+  const Json planned = Parse(penstock_.folder().Read("plan.json"));
+  for (const Json& sample : planned["batch"]["samples"])
+    EXPECT_LE(sample.value("input_tokens", 0) + sample.value("target_tokens", 0), 12);
+}
+
+TEST_F(PlanningCommands, CompareShowsMeansOfEachPolicy) {
+  const Ended ended = Compare({"--pp", "2", "--policies", "padding,packed,dynamic", "--batches", "4"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("padding"), HasSubstr("packed"), HasSubstr("dynamic"), HasSubstr("4/4")));
+}
+
+TEST_F(PlanningCommands, ComparePrintsARowForEachPolicyAndBatch) {
+  const Ended ended = Compare({"--policies", "padding,dynamic", "--batches", "2", "--json"});
+  ASSERT_EQ(ended.code, 0) << ended.errors;
+  const Json rows = Parse(ended.output);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["policy"], "padding");
+  EXPECT_EQ(rows[1]["batch"], 1);
+  EXPECT_EQ(rows[2]["policy"], "dynamic");
+  for (const Json& row : rows)
+    for (const char* field : kFields) EXPECT_TRUE(row.contains(field)) << field;
+}
+
+TEST_F(PlanningCommands, CompareSaysWhyABatchHasNoPlan) {
+  const Ended ended =
+      Compare({"--policies", "dynamic", "--recompute", "none", "--memory-mb", "4.5", "--json"});
+  EXPECT_EQ(ended.code, 1) << ended.output;
+  const Json rows = Parse(ended.output);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["feasible"], false);
+  EXPECT_TRUE(rows[0]["makespan_ms"].is_null());
+  EXPECT_FALSE(rows[0]["reason"].get<std::string>().empty());
+}
+
+TEST_F(PlanningCommands, EveryPlanningFlagIsTaken) {
+  const Ended ended =
+      Plan({"--pp", "2", "--policy", "dynamic", "--layout", "packed", "--recompute", "full", "--schedule",
+            "1f1b", "--effort", "fast", "--layers-per-stage", "1,3", "--memory-mb", "90"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_EQ(Plan({"--policy", "padding", "--micro-batch-size", "3"}).code, 0);
+  EXPECT_EQ(Plan({"--policy", "packed", "--token-cap", "96"}).code, 0);
+}
+
+TEST_F(PlanningCommands, WrongFlagsAreNamed) {
+  ExpectWrongRequest(penstock_.Run({"plan"}), "--profile is required");
+  ExpectWrongRequest(Plan({"--policy", "magic"}), "--policy");
+  ExpectWrongRequest(Plan({"--pp", "0"}), "--pp");
+  ExpectWrongRequest(Plan({"--no-such-flag"}), "--no-such-flag");
+  ExpectWrongRequest(Plan({"--max-input", "5"}),
+                     "--max-input and --max-target are for encoder-decoder models");
+  ExpectWrongRequest(Plan({"--pp", "9"}), "--pp: ");
+  ExpectWrongRequest(Plan({"--memory-mb", "1"}),
+                     "limit is 1000000; use more stages or set --shard-optimizer-state");
+  ExpectWrongRequest(Compare({"--batches", "5"}), "has 100: give smaller --rows (or --batches)");
+  ExpectWrongRequest(penstock_.Run({}), "subcommand");
+  ExpectWrongRequest(penstock_.Run({"frobnicate"}), "there is no command or flag 'frobnicate'");
+  ExpectWrongRequest(penstock_.Run({"dataset", "frobnicate"}), "there is no command or flag 'frobnicate'");
+}
+
+TEST_F(PlanningCommands, WrongFilesAreNamed) {
+  const std::string lengths = penstock_.WriteLengths(30), profile = penstock_.WriteProfile();
+  const auto plan = [&](const std::string& p, const std::string& l, const std::string& rows) {
+    return penstock_.Run({"plan", "--profile", p, "--lengths", l, "--rows", rows});
+  };
+  ExpectWrongRequest(plan(Path("absent.json"), lengths, "0:4"), "absent.json");
+  ExpectWrongRequest(plan(penstock_.folder().Write("bad.json", "{"), lengths, "0:4"), "--profile '");
+  ExpectWrongRequest(plan(profile, Path("absent.csv"), "0:4"), "absent.csv");
+  ExpectWrongRequest(plan(profile, lengths, "4:0"), "--rows is '4:0'");
+  ExpectWrongRequest(plan(profile, lengths, "0:31"), "has 30");
+  ExpectWrongRequest(plan(profile, penstock_.folder().Write("bad.csv", "tokens\n0\n"), "0:1"),
+                     "batch.samples[0]");
+}
+
+TEST_F(PlanningCommands, AFileThatCannotBeWrittenFailsTheWork) {
+  const Ended ended = Plan({"--out", "/proc/penstock/plan.json"});
+  EXPECT_NE(ended.code, 0);
+  EXPECT_THAT(ended.errors, HasSubstr("/proc/penstock"));
+}
+
+TEST_F(PlanningCommands, APlannerThatIsNotThereFailsTheWork) {
+  const Ended ended = Plan({"--planner", "127.0.0.1:1"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("--planner 127.0.0.1:1"));
+}
+
+TEST_F(PlanningCommands, HelpIsOnEverythingAndShowsExamples) {
+  for (const char* command : {"plan", "compare", "verify", "dataset"}) {
+    const Ended ended = penstock_.Run({command, "--help"});
+    EXPECT_EQ(ended.code, 0);
+    EXPECT_THAT(ended.output, HasSubstr(std::string("penstock ") + command));
+  }
+  EXPECT_THAT(penstock_.Run({"--help"}).output, AllOf(HasSubstr("compare"), HasSubstr("Exit status")));
+  EXPECT_THAT(penstock_.Run({"--version"}).output, HasSubstr("penstock 0."));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,95 @@
+#include "planner/cli/sample_lengths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/dataset/temporary_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(ParseRows, TakesTwoNumbers) {
+  const auto rows = ParseRows("256:512");
+  ASSERT_TRUE(rows.ok());
+  EXPECT_EQ(rows->first, 256u);
+  EXPECT_EQ(rows->last, 512u);
+}
+
+TEST(ParseRows, NamesTheFlagWhenItIsWrong) {
+  for (const char* text : {"", "5", "5:5", "6:5", "a:b", "-1:5", "1:2:3"}) {
+    const auto rows = ParseRows(text);
+    EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(rows.status().message()), HasSubstr("--rows is '" + std::string(text) + "'"));
+  }
+}
+
+class ReadLengthsTest : public testing::Test {
+ protected:
+  absl::StatusOr<std::vector<SampleLength>> Read(const std::string& text, RowRange rows) {
+    return ReadLengths(folder_.Write("lengths.csv", text), rows);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReadLengthsTest, FindsItsColumnsByName) {
+  const auto lengths = Read("target_tokens,task,input_tokens\n1,\"a, b\",10\r\n2,c,20\n3,d,30\n", {1, 3});
+  ASSERT_TRUE(lengths.ok()) << lengths.status();
+  ASSERT_EQ(lengths->size(), 2u);
+  EXPECT_EQ((*lengths)[0].input, 20u);
+  EXPECT_EQ((*lengths)[0].target, 2u);
+  EXPECT_EQ((*lengths)[1].input, 30u);
+}
+
+TEST_F(ReadLengthsTest, KeepsCommasInQuotesTogether) {
+  const auto lengths = Read("task,tokens\n\"a, b\",7\n", {0, 1});
+  ASSERT_TRUE(lengths.ok()) << lengths.status();
+  EXPECT_EQ((*lengths)[0].target, 7u);
+}
+
+TEST_F(ReadLengthsTest, TakesOneColumnOfTokensAsLearntWhole) {
+  const auto lengths = Read("tokens\n5\n", {0, 1});
+  ASSERT_TRUE(lengths.ok()) << lengths.status();
+  EXPECT_EQ((*lengths)[0].input, 0u);
+  EXPECT_EQ((*lengths)[0].target, 5u);
+}
+
+TEST_F(ReadLengthsTest, NamesFileAndLineOfWhatItCannotRead) {
+  EXPECT_THAT(std::string(Read("tokens\n5\nx\n", {0, 2}).status().message()),
+              AllOf(HasSubstr("lengths.csv', line 3"), HasSubstr("'x'")));
+  EXPECT_THAT(std::string(Read("a,tokens\n5\n", {0, 1}).status().message()),
+              AllOf(HasSubstr("line 2"), HasSubstr("column 2 is missing")));
+  EXPECT_THAT(std::string(Read("length\n5\n", {0, 1}).status().message()),
+              AllOf(HasSubstr("line 1"), HasSubstr("the header needs")));
+  EXPECT_EQ(Read("tokens\n-5\n", {0, 1}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read("", {0, 1}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ReadLengthsTest, SaysHowManyRowsThereAre) {
+  const auto lengths = Read("tokens\n5\n6\n", {0, 3});
+  EXPECT_EQ(lengths.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(lengths.status().message()), HasSubstr("has 2: give smaller --rows"));
+}
+
+TEST(CutToLimits, KeepsWhatIsLearntOfDecoderOnlySamples) {
+  const LengthLimits limits{.max_length = 10};
+  const auto cut = [&](uint32_t input, uint32_t target) {
+    const SampleLength length = CutToLimits({input, target}, v1::ARCHITECTURE_GPT, limits);
+    return std::pair(length.input, length.target);
+  };
+  EXPECT_EQ(cut(4, 5), std::pair(4u, 5u));
+  EXPECT_EQ(cut(8, 5), std::pair(5u, 5u));
+  EXPECT_EQ(cut(8, 12), std::pair(0u, 10u));
+}
+
+TEST(CutToLimits, CutsBothSidesOfEncoderDecoderSamples) {
+  const SampleLength length =
+      CutToLimits({100, 100}, v1::ARCHITECTURE_T5, {.max_length = 20, .max_target = 30});
+  EXPECT_EQ(length.input, 20u);
+  EXPECT_EQ(length.target, 30u);
+}
+
+}  // namespace
+}  // namespace penstock::cli

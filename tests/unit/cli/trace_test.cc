@@ -1,0 +1,102 @@
+#include "planner/cli/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/unit/verify/plan_fixture.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+Json EventsOf(const Trace& trace) {
+  const Json json = Json::parse(trace.ToJson(), nullptr, /*allow_exceptions=*/false);
+  EXPECT_FALSE(json.is_discarded());
+  return json["traceEvents"];
+}
+
+v1::Plan MakePlan() {
+  v1::Plan plan = core::MakeValidPlan({.pipeline = 2, .replicas = 2}).plan();
+  for (v1::Program& program : *plan.mutable_programs())
+    for (v1::Instruction& instruction : *program.mutable_instructions()) {
+      instruction.set_expected_start_ns(1000 * instruction.id());
+      instruction.set_expected_duration_ns(500);
+    }
+  return plan;
+}
+
+int Count(const Json& events, const std::string& phase) {
+  return static_cast<int>(
+      std::count_if(events.begin(), events.end(), [&](const Json& e) { return e["ph"] == phase; }));
+}
+
+TEST(Trace, HasASliceForEveryInstruction) {
+  const v1::Plan plan = MakePlan();
+  Trace trace;
+  trace.AddPredicted(plan, 2'000'000);
+  const Json events = EventsOf(trace);
+  int instructions = 0;
+  for (const v1::Program& program : plan.programs()) instructions += program.instructions_size();
+  EXPECT_EQ(Count(events, "X"), instructions);
+  const auto forward =
+      std::find_if(events.begin(), events.end(), [](const Json& e) { return e["name"] == "FORWARD 1"; });
+  ASSERT_NE(forward, events.end());
+  const uint32_t id = (*forward)["args"]["id"];
+  EXPECT_DOUBLE_EQ((*forward)["ts"], 2000.0 + id);
+  EXPECT_DOUBLE_EQ((*forward)["dur"], 0.5);
+  EXPECT_EQ((*forward)["tid"], static_cast<int>(v1::STREAM_COMPUTE));
+  EXPECT_EQ((*forward)["args"]["micro_batch"], 1);
+}
+
+TEST(Trace, NamesEachRankAndStreamOnce) {
+  const v1::Plan plan = MakePlan();
+  Trace trace;
+  trace.AddPredicted(plan);
+  trace.AddPredicted(plan, 1'000'000);
+  std::map<std::string, int> names;
+  for (const Json& event : EventsOf(trace))
+    if (event["ph"] == "M") ++names[event["name"]];
+  EXPECT_EQ(names["process_name"], 4);
+  EXPECT_EQ(names["thread_name"], 16);
+}
+
+TEST(Trace, ArrowsLeadFromEachSendToItsRecv) {
+  Trace trace;
+  trace.AddPredicted(MakePlan());
+  std::set<std::string> begun, ended;
+  for (const Json& event : EventsOf(trace)) {
+    if (event["ph"] == "s" && !begun.insert(event["id"]).second) ADD_FAILURE() << "two arrows begin: " << event;
+    if (event["ph"] == "f" && !ended.insert(event["id"]).second) ADD_FAILURE() << "two arrows end: " << event;
+  }
+  EXPECT_EQ(begun.size(), 12u);  // two replicas x three micro-batches x two directions
+  EXPECT_EQ(begun, ended);
+}
+
+TEST(Trace, MemoryBeginsAndEndsWithWhatIsAlwaysThere) {
+  Trace trace;
+  trace.AddPredicted(MakePlan());
+  std::map<int, double> last;
+  for (const Json& event : EventsOf(trace))
+    if (event["ph"] == "C") last[event["pid"]] = event["args"]["MB"];
+  ASSERT_EQ(last.size(), 4u);
+  for (const auto& [rank, megabytes] : last) EXPECT_DOUBLE_EQ(megabytes, 0.005) << rank;
+}
+
+TEST(Trace, TakesMeasuredTimesAndLeavesOutWhatThePlanLacks) {
+  Trace trace;
+  trace.AddMeasured(MakePlan(), {{{0, 10'000, 20'000}, {100000, 0, 1}}});
+  const Json events = EventsOf(trace);
+  ASSERT_EQ(Count(events, "X"), 1);
+  for (const Json& event : events) {
+    if (event["ph"] == "X") {
+      EXPECT_DOUBLE_EQ(event["ts"], 10.0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::cli
