@@ -1,7 +1,6 @@
-// A planner in this process, served over gRPC on loopback, with a client; and requests to send it.
+// A planner in this process, served over gRPC on loopback, with a client.
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,52 +10,9 @@
 #include "planner/client/planner_client.h"
 #include "planner/service/engine/fake_batch_planner.h"
 #include "planner/service/main/planner_server.h"
+#include "tests/unit/service/requests.h"
 
 namespace penstock {
-
-// Matches an absl::Status or StatusOr by code and a part of its message.
-MATCHER_P2(Fails, code, part, "") {
-  const absl::Status status = [&] {
-    if constexpr (requires { arg.status(); }) {
-      return arg.status();
-    } else {
-      return arg;
-    }
-  }();
-  *result_listener << status.ToString();
-  return status.code() == code && status.message().find(part) != absl::string_view::npos;
-}
-
-inline v1::JobSpec MakeJob(const std::string& id, uint32_t pipeline = 2, uint32_t data = 1) {
-  v1::JobSpec job;
-  job.set_job_id(id);
-  job.mutable_mesh()->set_pipeline(pipeline);
-  job.mutable_mesh()->set_data(data);
-  job.set_heartbeat_timeout_ms(1000);
-  return job;
-}
-
-inline v1::Batch MakeBatch(uint64_t iteration, uint32_t tokens = 10) {
-  v1::Batch batch;
-  batch.set_iteration(iteration);
-  for (uint32_t i = 0; i < 4; ++i) {
-    v1::Sample* sample = batch.add_samples();
-    sample->set_sample_id(iteration * 4 + i);
-    sample->set_target_tokens(tokens);
-  }
-  return batch;
-}
-
-// Batches of the iterations from .. to - 1.
-inline v1::SubmitBatchesRequest MakeSubmission(const std::string& job_id, uint64_t from, uint64_t to,
-                                               uint32_t tokens = 10) {
-  v1::SubmitBatchesRequest request;
-  request.set_job_id(job_id);
-  for (uint64_t iteration = from; iteration < to; ++iteration) {
-    *request.add_batches() = MakeBatch(iteration, tokens);
-  }
-  return request;
-}
 
 class PlannerFixture : public testing::Test {
  protected:

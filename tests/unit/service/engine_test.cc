@@ -1,0 +1,172 @@
+#include "planner/service/engine/engine.h"
+
+#include <atomic>
+#include <cmath>
+
+#include "tests/unit/service/engine_fixture.h"
+
+namespace penstock {
+namespace {
+
+class EngineTest : public EngineFixture {
+ protected:
+  // Plans a batch and waits for the answer.
+  absl::StatusOr<v1::Plan> PlanBatch(const v1::PlanBatchRequest& request, bool abandoned = false) {
+    Event answered;
+    absl::StatusOr<v1::Plan> answer = absl::UnknownError("not answered");
+    engine_->PlanBatch(
+        request, [=] { return abandoned; },
+        [&](absl::StatusOr<v1::Plan> plan) {
+          answer = std::move(plan);
+          answered.Notify();
+        });
+    EXPECT_TRUE(answered.Await());
+    return answer;
+  }
+
+  static v1::PlanBatchRequest Request(const std::string& job_id, uint32_t tokens = 10) {
+    v1::PlanBatchRequest request;
+    request.set_job_id(job_id);
+    *request.mutable_batch() = MakeBatch(3, tokens);
+    return request;
+  }
+};
+
+TEST_F(EngineTest, RegistersAJobOnce) {
+  EXPECT_EQ(*engine_->RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
+  EXPECT_EQ(*engine_->RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
+  EXPECT_EQ(engine_->Jobs().size(), 1);
+  EXPECT_THAT(engine_->RegisterJob(MakeJob("job", 4)),
+              Fails(absl::StatusCode::kAlreadyExists, "job 'job' exists with another specification"));
+}
+
+TEST_F(EngineTest, TheSameSpecificationMayHoldNaN) {
+  v1::JobSpec spec = MakeJob("job");
+  spec.mutable_profile()->add_layers()->mutable_forward_ms()->add_values(std::nan(""));
+  ASSERT_TRUE(engine_->RegisterJob(spec).ok());
+  EXPECT_TRUE(engine_->RegisterJob(spec).ok());
+}
+
+TEST_F(EngineTest, AJobWhoseIterationsAreAllDoneIsFinishedAtOnce) {
+  v1::JobSpec spec = MakeJob("job");
+  spec.set_first_iteration(10);
+  spec.mutable_training()->set_iterations(10);
+  EXPECT_EQ(*engine_->RegisterJob(spec), v1::JOB_STATE_FINISHED);
+}
+
+TEST_F(EngineTest, AnUnknownJobIsNotFound) {
+  EXPECT_THAT(engine_->FindJob("nobody"), Fails(absl::StatusCode::kNotFound, "nobody"));
+}
+
+TEST_F(EngineTest, AFinishedJobMakesRoomAndARunningOneDoesNot) {
+  Start({.max_jobs = 2});
+  const auto first = Register(MakeJob("first"));
+  Register(MakeJob("second"));
+  EXPECT_THAT(engine_->RegisterJob(MakeJob("third")),
+              Fails(absl::StatusCode::kResourceExhausted, "2 jobs that are not finished"));
+  ASSERT_TRUE(first->Drain().ok());
+  EXPECT_TRUE(engine_->RegisterJob(MakeJob("third")).ok());
+  EXPECT_THAT(engine_->FindJob("first"), Fails(absl::StatusCode::kNotFound, "first"));
+}
+
+TEST_F(EngineTest, PlansOneBatchOfARegisteredJobAndKeepsNothing) {
+  const auto job = Register(MakeJob("job"));
+  EXPECT_EQ(PlanBatch(Request("job"))->iteration(), 3);
+  EXPECT_EQ(job->Status().next_iteration(), 0);
+}
+
+TEST_F(EngineTest, PlansOneBatchOfAJobThatIsNotRegistered) {
+  v1::PlanBatchRequest request = Request("");
+  *request.mutable_job() = MakeJob("what-if", 4);
+  EXPECT_EQ(PlanBatch(request)->programs_size(), 4);
+  EXPECT_TRUE(engine_->Jobs().empty());
+}
+
+TEST_F(EngineTest, PlanBatchSaysWhatIsWrong) {
+  Register(MakeJob("job"));
+  EXPECT_THAT(PlanBatch(Request("nobody")), Fails(absl::StatusCode::kNotFound, "nobody"));
+  EXPECT_THAT(PlanBatch(Request("job", FakeBatchPlanner::kTooLong)),
+              Fails(absl::StatusCode::kInvalidArgument, "batch.samples[0]"));
+  EXPECT_THAT(PlanBatch(Request("job", FakeBatchPlanner::kNoPlan)),
+              Fails(absl::StatusCode::kResourceExhausted, "no plan fits in memory"));
+  EXPECT_THAT(PlanBatch(Request("job", FakeBatchPlanner::kBadPlan)),
+              Fails(absl::StatusCode::kInternal, "rule 2"));
+}
+
+TEST_F(EngineTest, DoesNotPlanWhatTheClientGaveUp) {
+  std::atomic<int> planned = 0;
+  Start({}, [&](const v1::Batch&) { ++planned; });
+  Register(MakeJob("job"));
+  EXPECT_THAT(PlanBatch(Request("job"), /*abandoned=*/true), Fails(absl::StatusCode::kCancelled, "client"));
+  EXPECT_EQ(planned, 0);
+}
+
+TEST_F(EngineTest, PlanBatchIsRefusedWhenTheQueueIsFull) {
+  Event started, go_on;
+  Start({.planning_threads = 1, .queue_capacity = 1}, [&](const v1::Batch&) {
+    started.Notify();
+    go_on.Await();
+  });
+  Register(MakeJob("job"));
+  Event answered;
+  const auto count = [&](const absl::StatusOr<v1::Plan>&) { answered.Notify(); };
+  engine_->PlanBatch(
+      Request("job"), [] { return false; }, count);
+  ASSERT_TRUE(started.Await());
+  engine_->PlanBatch(
+      Request("job"), [] { return false; }, count);
+  EXPECT_EQ(engine_->queue_depth(), 1);
+  EXPECT_THAT(PlanBatch(Request("job")), Fails(absl::StatusCode::kResourceExhausted, "queue is full"));
+  go_on.Notify();
+  go_on.Notify();
+  EXPECT_TRUE(answered.Await());
+  EXPECT_TRUE(answered.Await());
+}
+
+TEST_F(EngineTest, ShutdownAnswersWhoStillWaits) {
+  Event started, go_on;
+  Start({.planning_threads = 1}, [&](const v1::Batch&) {
+    started.Notify();
+    go_on.Await();
+  });
+  Register(MakeJob("job"));
+  engine_->PlanBatch(
+      Request("job"), [] { return false; }, [](const absl::StatusOr<v1::Plan>&) {});
+  ASSERT_TRUE(started.Await());
+  absl::Status second;
+  engine_->PlanBatch(
+      Request("job"), [] { return false; },
+      [&](const absl::StatusOr<v1::Plan>& plan) {
+        second = plan.status();
+        go_on.Notify();
+      });
+  engine_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(second, Fails(absl::StatusCode::kUnavailable, "stops"));
+  EXPECT_THAT(engine_->RegisterJob(MakeJob("late")), Fails(absl::StatusCode::kUnavailable, "stops"));
+}
+
+TEST_F(EngineTest, TellsPlanningTimeAndIterationsToTheObserver) {
+  struct Recorder final : EngineObserver {
+    void OnPlanned(const absl::Status& status, absl::Duration took, const v1::Plan* plan) override {
+      ok += status.ok() && plan != nullptr && took == absl::Milliseconds(5) ? 1 : 0;
+    }
+    void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override {
+      completed += job_id == "job" && summary.planning_time_ns() == 5'000'000 ? 1 : 0;
+    }
+    std::atomic<int> ok = 0;
+    std::atomic<int> completed = 0;
+  } recorder;
+  FakeBatchPlannerFactory planners([&](const v1::Batch&) { clock_.Advance(absl::Milliseconds(5)); });
+  MemoryPlanStore store;
+  PlannerEngine engine({}, {&planners, &checker_, &store, &clock_, &recorder});
+  ASSERT_TRUE(engine.RegisterJob(MakeJob("job", 1)).ok());
+  const auto job = *engine.FindJob("job");
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  ASSERT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
+  ASSERT_TRUE(job->ReportIteration(MakeReport(0, 0)).ok());
+  EXPECT_EQ(recorder.ok, 1);
+  EXPECT_EQ(recorder.completed, 1);
+}
+
+}  // namespace
+}  // namespace penstock

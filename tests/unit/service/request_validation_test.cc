@@ -1,0 +1,122 @@
+#include "planner/service/rpc/request_validation.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "tests/unit/service/requests.h"
+
+namespace penstock {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+absl::Status ValidateJobWith(const std::function<void(v1::JobSpec*)>& change) {
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = MakeJob("job");
+  change(request.mutable_job());
+  return Validate(request);
+}
+
+TEST(RequestValidationTest, AcceptsWellFormedRequests) {
+  EXPECT_TRUE(ValidateJobWith([](v1::JobSpec*) {}).ok());
+  EXPECT_TRUE(Validate(MakeSubmission("a-b_c.9", 5, 8)).ok());
+  EXPECT_TRUE(Validate(MakeRegistration(1)).ok());
+  EXPECT_TRUE(Validate(MakeHeartbeat(0, 1, 1)).ok());
+  EXPECT_TRUE(Validate(MakeReport(0, 1)).ok());
+}
+
+TEST(RequestValidationTest, NamesTheFieldOfAWrongJob) {
+  EXPECT_THAT(Validate(v1::RegisterJobRequest()), Fails(kInvalid, "job is missing"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->clear_job_id(); }),
+              Fails(kInvalid, "job.job_id is empty"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_job_id("a b"); }),
+              Fails(kInvalid, "job.job_id: only letters"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_job_id(std::string(129, 'x')); }),
+              Fails(kInvalid, "129 characters"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_pipeline(0); }),
+              Fails(kInvalid, "job.mesh.pipeline"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_data(0); }),
+              Fails(kInvalid, "job.mesh.data"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_tensor(2); }),
+              Fails(kInvalid, "job.mesh.tensor"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_context(2); }),
+              Fails(kInvalid, "job.mesh.context"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_data(4'000'000'000); }),
+              Fails(kInvalid, "8000000000 ranks"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_look_ahead_window(4097); }),
+              Fails(kInvalid, "job.look_ahead_window is 4097"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_heartbeat_timeout_ms(50); }),
+              Fails(kInvalid, "job.heartbeat_timeout_ms is 50"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) {
+                job->set_first_iteration(11);
+                job->mutable_training()->set_iterations(10);
+              }),
+              Fails(kInvalid, "job.first_iteration is 11"));
+}
+
+TEST(RequestValidationTest, NamesTheSampleOfAWrongBatch) {
+  EXPECT_THAT(Validate(MakeSubmission("job", 0, 0)), Fails(kInvalid, "batches is empty"));
+  auto request = MakeSubmission("job", 0, 3);
+  request.mutable_batches(1)->mutable_samples(2)->set_target_tokens(0);
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[1].samples[2] has no tokens"));
+  request.mutable_batches(1)->mutable_samples(2)->set_target_tokens(static_cast<uint32_t>(-1));
+  EXPECT_THAT(Validate(request),
+              Fails(kInvalid, "batches[1].samples[2].target_tokens is 4294967295: not a length"));
+  request.mutable_batches(1)->mutable_samples(2)->set_target_tokens(1);
+  request.mutable_batches(1)->mutable_samples(2)->set_input_tokens(static_cast<uint32_t>(-5));
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[1].samples[2].input_tokens"));
+  request.mutable_batches(1)->clear_samples();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[1].samples is empty"));
+}
+
+TEST(RequestValidationTest, IterationsMustBeConsecutive) {
+  auto request = MakeSubmission("job", 4, 7);
+  request.mutable_batches(2)->set_iteration(9);
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[2].iteration is 9, expected 6"));
+}
+
+TEST(RequestValidationTest, PlanBatchNeedsAJobAndABatch) {
+  v1::PlanBatchRequest request;
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "neither job_id nor job"));
+  request.set_job_id("job");
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "batch.samples is empty"));
+  *request.mutable_batch() = MakeBatch(0);
+  EXPECT_TRUE(Validate(request).ok());
+  request.mutable_job()->set_job_id("job");
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "job.mesh.pipeline"));
+}
+
+TEST(RequestValidationTest, EveryRequestNamesAJob) {
+  EXPECT_THAT(Validate(v1::StreamProgramsRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::ReportIterationRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::RegisterWorkerRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::HeartbeatRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::GetJobRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::GetIterationRequest()), Fails(kInvalid, "job_id is empty"));
+  EXPECT_THAT(Validate(v1::DrainJobRequest()), Fails(kInvalid, "job_id is empty"));
+}
+
+TEST(RequestValidationTest, AWorkerTellsItsHost) {
+  auto request = MakeRegistration(1);
+  request.clear_host();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "host is empty"));
+  request.set_host(std::string(256, 'h'));
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "host has 256 bytes"));
+}
+
+TEST(RequestValidationTest, TimesAreNotNegative) {
+  auto report = MakeReport(0, 0);
+  report.set_duration_ns(-1);
+  EXPECT_THAT(Validate(report), Fails(kInvalid, "duration_ns is negative"));
+  report = MakeReport(0, 0);
+  report.set_waited_for_program_ns(-1);
+  EXPECT_THAT(Validate(report), Fails(kInvalid, "waited_for_program_ns is negative"));
+  report = MakeReport(0, 0);
+  report.mutable_instructions(1)->set_duration_ns(-1);
+  EXPECT_THAT(Validate(report), Fails(kInvalid, "instructions[1].duration_ns is negative"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,77 @@
+#include "planner/service/engine/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/service/engine/fake_batch_planner.h"
+#include "planner/service/engine/program_message.h"
+#include "tests/unit/service/requests.h"
+
+namespace penstock {
+namespace {
+
+// Two replicas of two stages; each rank computes 3 x 1 ms of a makespan of 6 ms.
+v1::Plan MakePlan() { return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeBatch(7)); }
+
+TEST(SummaryTest, SumsUpWhatTheRanksReported) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
+  reports[1].set_duration_ns(5'000'000);
+  reports[2].set_waited_for_program_ns(70);
+  for (auto& report : reports) report.set_gradient_norm(2.5);
+  reports[0].set_learning_rate(1e-4);
+
+  const v1::IterationSummary summary = Summarize(MakePlan(), reports);
+
+  EXPECT_EQ(summary.iteration(), 7);
+  EXPECT_DOUBLE_EQ(summary.loss(), 4 * 1.5);
+  EXPECT_DOUBLE_EQ(summary.gradient_norm(), 2.5);
+  EXPECT_DOUBLE_EQ(summary.learning_rate(), 1e-4);
+  EXPECT_EQ(summary.measured_ns(), 5'000'000);
+  EXPECT_EQ(summary.predicted_ns(), 6'000'000);
+  EXPECT_EQ(summary.waited_for_program_ns(), 70);
+  EXPECT_EQ(summary.micro_batches(), 2);
+  EXPECT_EQ(summary.real_tokens(), 100);
+  EXPECT_EQ(summary.computed_tokens(), 125);
+  // 4 ranks x 3 ms of computation in 4 x 5 ms measured, 4 x 6 ms predicted.
+  EXPECT_DOUBLE_EQ(summary.bubble(), 1 - 12.0 / 20.0);
+  EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 0.5);
+}
+
+TEST(SummaryTest, TransfersAndWaitsAreBubble) {
+  v1::Plan plan = MakePlan();
+  plan.mutable_programs(0)->mutable_instructions(1)->set_op(v1::OP_WAIT);
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
+  const v1::IterationSummary summary = Summarize(plan, reports);
+  EXPECT_DOUBLE_EQ(summary.bubble(), 1 - 11.0 / 16.0);
+  EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 11.0 / 24.0);
+}
+
+TEST(SummaryTest, ARankThatMeasuredNothingGivesNoBubble) {
+  std::vector<v1::ReportIterationRequest> reports(4);
+  EXPECT_DOUBLE_EQ(Summarize(MakePlan(), reports).bubble(), 0);
+}
+
+TEST(ProgramMessageTest, HoldsAllThatARankNeeds) {
+  v1::Plan plan = MakePlan();
+  plan.add_groups()->add_ranks(3);
+  plan.add_layers_per_stage(12);
+  const v1::Batch batch = MakeBatch(7);
+
+  const v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan, 2);
+
+  EXPECT_EQ(message.iteration(), 7);
+  EXPECT_EQ(message.plan_version(), 1);
+  EXPECT_EQ(message.content_hash(), plan.content_hash());
+  EXPECT_EQ(message.program().rank(), 2);
+  EXPECT_EQ(message.program().instructions_size(), 3);
+  ASSERT_EQ(message.micro_batches_size(), 1);
+  EXPECT_EQ(message.micro_batches(0).samples(0), 1);  // of replica 1
+  EXPECT_EQ(message.samples_size(), 4);
+  EXPECT_EQ(message.loss_tokens(), 99);
+  EXPECT_EQ(message.groups(0).ranks(0), 3);
+  EXPECT_EQ(message.layers_per_stage(0), 12);
+}
+
+}  // namespace
+}  // namespace penstock
