@@ -16,7 +16,7 @@ class BatchPlanner {
  public:
   virtual ~BatchPlanner() = default;
 
-  // Whether the batch can be planned at all, in microseconds. Messages name `samples[j]`.
+  // Whether the batch can be planned at all, in microseconds. Messages name `batch.samples[j]`.
   // Possible errors: INVALID_ARGUMENT (malformed, or a sample that no rank has memory for).
   virtual absl::Status ValidateBatch(const v1::Batch& batch) const = 0;
 
@@ -29,7 +29,8 @@ class BatchPlannerFactory {
  public:
   virtual ~BatchPlannerFactory() = default;
 
-  // Possible errors: INVALID_ARGUMENT (a field of the specification, named). Thread-safe.
+  // Checks the whole specification; a job that has a planner has at least one rank. Thread-safe.
+  // Possible errors: INVALID_ARGUMENT (a field of the specification, named).
   virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const = 0;
 };
 

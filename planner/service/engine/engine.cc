@@ -83,9 +83,7 @@ absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& requ
     PENSTOCK_ASSIGN_OR_RETURN(job, FindJob(request.job_id()));
     planner = &job->planner();
   }
-  if (absl::Status status = planner->ValidateBatch(request.batch()); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("batch.", status.message()));
-  }
+  PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(request.batch()));
   return MakeCheckedPlan(*planner, *dependencies_.checker, request.batch(), *dependencies_.clock,
                          *dependencies_.observer);
 }

@@ -27,7 +27,7 @@ class FakeBatchPlanner final : public BatchPlanner {
     for (int j = 0; j < batch.samples_size(); ++j) {
       if (batch.samples(j).target_tokens() == kTooLong) {
         return absl::InvalidArgumentError(
-            absl::StrCat("samples[", j, "] of ", kTooLong, " tokens does not fit in memory"));
+            absl::StrCat("batch.samples[", j, "] of ", kTooLong, " tokens does not fit in memory"));
       }
     }
     return absl::OkStatus();

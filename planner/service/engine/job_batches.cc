@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/retry_iteration.h"
@@ -10,6 +11,17 @@
 #include "planner/service/engine/job.h"
 
 namespace penstock {
+namespace {
+
+// "batch.samples[3]: ..." of the planner becomes "batches[1].samples[3]: ..." of the request.
+absl::Status NameBatch(const absl::Status& status, int index) {
+  if (status.ok()) return status;
+  absl::string_view message = status.message();
+  const absl::string_view separator = absl::ConsumePrefix(&message, "batch.") ? "." : ": ";
+  return absl::Status(status.code(), absl::StrCat("batches[", index, "]", separator, message));
+}
+
+}  // namespace
 
 absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request) const {
   const uint64_t end = spec_.training().iterations();
@@ -19,10 +31,7 @@ absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request) const
       return absl::InvalidArgumentError(absl::StrCat("batches[", i, "].iteration is ", batch.iteration(),
                                                      ", but training.iterations of the job is ", end));
     }
-    const absl::Status status = planner_->ValidateBatch(batch);
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("batches[", i, "].", status.message()));
-    }
+    PENSTOCK_RETURN_IF_ERROR(NameBatch(planner_->ValidateBatch(batch), i));
   }
   return absl::OkStatus();
 }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/status/status_macros.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 
@@ -25,8 +24,11 @@ class CoreBatchPlanner final : public BatchPlanner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job) const {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
-  return std::make_unique<CoreBatchPlanner>(std::move(planner));
+  absl::StatusOr<std::unique_ptr<core::Planner>> planner = core::Planner::Create(job);
+  // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
+  if (absl::IsUnimplemented(planner.status())) return absl::InvalidArgumentError(planner.status().message());
+  if (!planner.ok()) return planner.status();
+  return std::make_unique<CoreBatchPlanner>(*std::move(planner));
 }
 
 absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan) const {

@@ -7,13 +7,7 @@
 #include "common/files/files.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
-#ifdef PENSTOCK_INTERIM
-#include "planner/service/engine/fake_batch_planner.h"
-#define CorePlannerFactory FakeBatchPlannerFactory
-#define CorePlanChecker FakePlanChecker
-#else
 #include "planner/service/main/core_backend.h"
-#endif
 #include "planner/service/main/flags.h"
 #include "planner/service/main/planner_server.h"
 

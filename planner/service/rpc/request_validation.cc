@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kMaxJobIdBytes = 128;
 constexpr size_t kMaxAddressBytes = 255;
 constexpr uint32_t kMaxWindow = 4096;
-constexpr uint64_t kMaxRanks = 65536;
 constexpr uint32_t kMinHeartbeatTimeoutMs = 100;
 // Longer than any sequence; a negative number written into an unsigned field ends up above it.
 constexpr uint32_t kMaxTokens = std::numeric_limits<int32_t>::max();
@@ -38,21 +37,9 @@ absl::Status ValidateJobId(absl::string_view field, const std::string& id) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateMesh(const v1::Mesh& mesh) {
-  if (mesh.pipeline() == 0) return Invalid("job.mesh.pipeline is 0: it must be at least 1");
-  if (mesh.data() == 0) return Invalid("job.mesh.data is 0: it must be at least 1");
-  if (mesh.tensor() > 1) return Invalid("job.mesh.tensor is ", mesh.tensor(), ": only 0 or 1 is supported");
-  if (mesh.context() > 1)
-    return Invalid("job.mesh.context is ", mesh.context(), ": only 0 or 1 is supported");
-  const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
-  if (ranks > kMaxRanks)
-    return Invalid("job.mesh has ", ranks, " ranks: at most ", kMaxRanks, " are supported");
-  return absl::OkStatus();
-}
-
+// Model, mesh, planning and profile are the planner's to check when the engine makes one.
 absl::Status ValidateJob(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job.job_id", job.job_id()));
-  PENSTOCK_RETURN_IF_ERROR(ValidateMesh(job.mesh()));
   if (job.look_ahead_window() > kMaxWindow) {
     return Invalid("job.look_ahead_window is ", job.look_ahead_window(), ": at most ", kMaxWindow);
   }

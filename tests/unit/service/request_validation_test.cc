@@ -35,16 +35,6 @@ TEST(RequestValidationTest, NamesTheFieldOfAWrongJob) {
               Fails(kInvalid, "job.job_id: only letters"));
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_job_id(std::string(129, 'x')); }),
               Fails(kInvalid, "129 characters"));
-  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_pipeline(0); }),
-              Fails(kInvalid, "job.mesh.pipeline"));
-  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_data(0); }),
-              Fails(kInvalid, "job.mesh.data"));
-  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_tensor(2); }),
-              Fails(kInvalid, "job.mesh.tensor"));
-  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_context(2); }),
-              Fails(kInvalid, "job.mesh.context"));
-  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_mesh()->set_data(4'000'000'000); }),
-              Fails(kInvalid, "8000000000 ranks"));
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_look_ahead_window(4097); }),
               Fails(kInvalid, "job.look_ahead_window is 4097"));
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_heartbeat_timeout_ms(50); }),
@@ -84,8 +74,8 @@ TEST(RequestValidationTest, PlanBatchNeedsAJobAndABatch) {
   EXPECT_THAT(Validate(request), Fails(kInvalid, "batch.samples is empty"));
   *request.mutable_batch() = MakeBatch(0);
   EXPECT_TRUE(Validate(request).ok());
-  request.mutable_job()->set_job_id("job");
-  EXPECT_THAT(Validate(request), Fails(kInvalid, "job.mesh.pipeline"));
+  request.mutable_job();
+  EXPECT_THAT(Validate(request), Fails(kInvalid, "job.job_id is empty"));
 }
 
 TEST(RequestValidationTest, EveryRequestNamesAJob) {
