@@ -10,5 +10,8 @@ void AddCompareCommand(CommandSet& commands);
 void AddVerifyCommand(CommandSet& commands);
 // `dataset import`, `dataset info` and `dataset lengths`.
 void AddDatasetCommands(CommandSet& commands);
+void AddUpCommand(CommandSet& commands);
+// `status`, `jobs` and `workers`.
+void AddStatusCommands(CommandSet& commands);
 
 }  // namespace penstock::cli

@@ -4,9 +4,11 @@
 int main(int argc, char** argv) {
   using namespace penstock::cli;  // NOLINT(google-build-using-namespace)
   CommandSet commands;
+  AddUpCommand(commands);
   AddPlanCommand(commands);
   AddCompareCommand(commands);
   AddVerifyCommand(commands);
   AddDatasetCommands(commands);
+  AddStatusCommands(commands);
   return commands.Run(argc, argv);
 }

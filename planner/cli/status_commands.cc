@@ -1,0 +1,170 @@
+// `penstock status`, `penstock jobs` and `penstock workers`: what a planner is doing.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/text_table.h"
+#include "planner/client/planner_client.h"
+
+namespace penstock::cli {
+namespace {
+
+struct StatusFlags {
+  std::string planner;
+  std::string job;
+  bool json = false;
+};
+
+// "running" for JOB_STATE_RUNNING.
+std::string StateName(v1::JobState state) {
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
+}
+
+absl::StatusOr<v1::ListJobsResponse> ListJobs(const StatusFlags& flags) {
+  PlannerClient client(flags.planner);
+  absl::StatusOr<v1::ListJobsResponse> jobs = client.ListJobs();
+  if (!jobs.ok()) return AnnotateError(jobs.status(), absl::StrCat("--planner ", flags.planner));
+  return jobs;
+}
+
+// The jobs that --job asks for: that one, or all.
+absl::StatusOr<std::vector<v1::JobStatus>> WantedJobs(const StatusFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ListJobsResponse response, ListJobs(flags));
+  std::vector<v1::JobStatus> wanted;
+  for (const v1::JobStatus& job : response.jobs()) {
+    if (flags.job.empty() || job.job_id() == flags.job) wanted.push_back(job);
+  }
+  if (wanted.empty() && !flags.job.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("--job ", flags.job, ": the planner has no such job (see penstock jobs)"));
+  }
+  return wanted;
+}
+
+nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStatus& worker) {
+  return {{"job", job.job_id()},
+          {"rank", worker.rank()},
+          {"host", worker.host()},
+          {"incarnation", worker.incarnation()},
+          {"heartbeat_age_ms", worker.heartbeat_age_ms()},
+          {"last_iteration", worker.last_iteration()}};
+}
+
+nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
+  return {{"job", job.job_id()},
+          {"state", StateName(job.state())},
+          {"failure", job.failure()},
+          {"epoch", job.epoch()},
+          {"submitted", job.next_iteration()},
+          {"planned", job.planned_iteration()},
+          {"completed", job.completed_iteration()},
+          {"workers", job.workers_size()}};
+}
+
+std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
+  TextTable table({"job", "state", "submitted", "planned", "completed", "workers"});
+  for (const v1::JobStatus& job : jobs) {
+    table.AddRow({job.job_id(), StateName(job.state()), absl::StrCat(job.next_iteration()),
+                  absl::StrCat(job.planned_iteration()), absl::StrCat(job.completed_iteration()),
+                  absl::StrCat(job.workers_size())});
+  }
+  return table.ToString();
+}
+
+std::string WorkerTable(const std::vector<v1::JobStatus>& jobs) {
+  TextTable table({"job", "rank", "host", "heartbeat ms ago", "last iteration"});
+  for (const v1::JobStatus& job : jobs) {
+    for (const v1::WorkerStatus& worker : job.workers()) {
+      table.AddRow({job.job_id(), absl::StrCat(worker.rank()), worker.host(),
+                    absl::StrCat(worker.heartbeat_age_ms()), absl::StrCat(worker.last_iteration())});
+    }
+  }
+  return table.ToString();
+}
+
+absl::Status RunJobs(const StatusFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  if (flags.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const v1::JobStatus& job : jobs) rows.push_back(JobJson(job));
+    std::cout << rows.dump() << "\n";
+  } else {
+    std::cout << JobTable(jobs);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunWorkers(const StatusFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  if (flags.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const v1::JobStatus& job : jobs) {
+      for (const v1::WorkerStatus& worker : job.workers()) rows.push_back(WorkerJson(job, worker));
+    }
+    std::cout << rows.dump() << "\n";
+  } else {
+    std::cout << WorkerTable(jobs);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunStatus(const StatusFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  if (flags.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const v1::JobStatus& job : jobs) {
+      nlohmann::ordered_json row = JobJson(job);
+      row["workers"] = nlohmann::ordered_json::array();
+      for (const v1::WorkerStatus& worker : job.workers()) row["workers"].push_back(WorkerJson(job, worker));
+      rows.push_back(row);
+    }
+    std::cout << nlohmann::ordered_json{{"planner", flags.planner}, {"jobs", rows}}.dump() << "\n";
+    return absl::OkStatus();
+  }
+  std::cout << "planner " << flags.planner << " serves " << jobs.size()
+            << (jobs.size() == 1 ? " job\n" : " jobs\n");
+  if (jobs.empty()) return absl::OkStatus();
+  std::cout << "\n" << JobTable(jobs) << "\n" << WorkerTable(jobs);
+  for (const v1::JobStatus& job : jobs) {
+    if (!job.failure().empty()) std::cout << "\n" << job.job_id() << ": " << job.failure() << "\n";
+  }
+  return absl::OkStatus();
+}
+
+void AddOne(CommandSet& commands, const CommandText& text, absl::Status (*run)(const StatusFlags&)) {
+  auto flags = std::make_shared<StatusFlags>();
+  CLI::App* command = commands.Add(text);
+  command->add_option("--planner", flags->planner, "host:port of the planner")->required();
+  command->add_option("--job", flags->job, "Only this job");
+  command->add_flag("--json", flags->json, "Print JSON");
+  commands.OnRun(command, [flags, run] { return run(*flags); });
+}
+
+}  // namespace
+
+void AddStatusCommands(CommandSet& commands) {
+  AddOne(commands,
+         {.name = "status",
+          .purpose = "Shows what a planner is doing: its jobs, their workers and what failed",
+          .examples = "penstock status --planner localhost:7070"},
+         RunStatus);
+  AddOne(commands,
+         {.name = "jobs",
+          .purpose = "Lists the jobs of a planner",
+          .examples = "penstock jobs --planner localhost:7070 --json"},
+         RunJobs);
+  AddOne(commands,
+         {.name = "workers",
+          .purpose = "Lists the workers of a planner's jobs, with the age of their heartbeat",
+          .examples = "penstock workers --planner localhost:7070 --job mix"},
+         RunWorkers);
+}
+
+}  // namespace penstock::cli

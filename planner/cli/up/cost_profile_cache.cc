@@ -1,0 +1,126 @@
+#include "planner/cli/up/cost_profile_cache.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cctype>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "common/files/files.h"
+#include "common/process/child_process.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+namespace {
+
+// Starting LibTorch and finishing the last measurement come on top of the time for measuring.
+constexpr absl::Duration kGrace = absl::Seconds(60);
+
+// "Intel(R) Xeon(R) CPU @ 2.20GHz" -> "intel-r-xeon-r-cpu-2-20ghz": part of a file name.
+std::string Slug(absl::string_view text) {
+  std::string slug;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(c)) {
+      slug.push_back(absl::ascii_tolower(c));
+    } else if (!slug.empty() && slug.back() != '-') {
+      slug.push_back('-');
+    }
+  }
+  return slug;
+}
+
+std::string ProcessorName() {
+  const absl::StatusOr<std::string> info = ReadFile("/proc/cpuinfo");
+  if (!info.ok()) return "unknown-processor";
+  for (const absl::string_view line : absl::StrSplit(*info, '\n')) {
+    if (absl::StartsWith(line, "model name")) return Slug(line.substr(line.find(':') + 2));
+  }
+  return "unknown-processor";
+}
+
+// All that the cost of one layer depends on, readable: users delete a file to have it measured anew.
+std::string CacheName(const MeasureOptions& options) {
+  const v1::ModelSpec& model = options.model;
+  return absl::StrCat("gpt-hidden", model.hidden(), "-heads", model.heads(), "-ffn", model.ffn(), "-vocab",
+                      model.vocab(), "-length", model.max_sequence_length(), "-",
+                      Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers",
+                      options.copies, "-", ProcessorName(), ".json");
+}
+
+absl::StatusOr<v1::ProfileFile> ReadProfileFile(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  v1::ProfileFile file;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &file);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no cost profile: ", parsed.ToString()));
+  }
+  return file;
+}
+
+absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
+  std::string json;
+  const auto printed = google::protobuf::util::MessageToJsonString(model, &json);
+  if (!printed.ok()) return absl::InternalError(printed.ToString());
+  return WriteFileAtomically(path, json);
+}
+
+// Runs `copies` measurements side by side; the first one's result counts, the others are its load.
+absl::Status Measure(const MeasureOptions& options, const std::string& output) {
+  const std::string model_path = absl::StrCat(output, ".model.json");
+  PENSTOCK_RETURN_IF_ERROR(WriteModel(options.model, model_path));
+  const std::string log = absl::StrCat(output, ".log");
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  for (uint32_t copy = 0; copy < options.copies; ++copy) {
+    const std::string target = copy == 0 ? output : absl::StrCat(output, ".load-", copy);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        std::unique_ptr<ChildProcess> child,
+        ChildProcess::Start({.arguments = {options.worker_binary, "profile", "--model-json", model_path,
+                                           "--out", target, "--seconds", absl::StrCat(options.seconds),
+                                           "--threads", absl::StrCat(options.threads)},
+                             .environment = {{"OMP_NUM_THREADS", absl::StrCat(options.threads)}},
+                             .log_path = log}));
+    children.push_back(std::move(child));
+  }
+  const std::optional<ExitStatus> ended = children.front()->WaitFor(absl::Seconds(options.seconds) + kGrace);
+  children.clear();
+  std::error_code ignored;
+  std::filesystem::remove(model_path, ignored);
+  for (uint32_t copy = 1; copy < options.copies; ++copy) {
+    std::filesystem::remove(absl::StrCat(output, ".load-", copy), ignored);
+  }
+  if (!ended.has_value()) return absl::UnavailableError(absl::StrCat("measuring took too long; see ", log));
+  if (!ended->ok())
+    return absl::UnavailableError(absl::StrCat("measuring failed: it ", ended->ToString(), "; see ", log));
+  std::filesystem::remove(log, ignored);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
+  MeasuredProfile measured;
+  measured.path = absl::StrCat(options.cache_dir, "/", CacheName(options));
+  measured.from_cache = std::filesystem::exists(measured.path);
+  if (!measured.from_cache) {
+    std::error_code error;
+    std::filesystem::create_directories(options.cache_dir, error);
+    if (error) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("making folder '", options.cache_dir, "': ", error.message(), "; set PENSTOCK_CACHE"));
+    }
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(Measure(options, measured.path), "measuring a cost profile"));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile(measured.path));
+  return measured;
+}
+
+}  // namespace penstock::cli

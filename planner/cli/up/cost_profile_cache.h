@@ -1,0 +1,38 @@
+// The cost profile of a model on this machine: measured once with the worker, then read from a cache.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+struct MeasureOptions {
+  // The penstock-worker binary.
+  std::string worker_binary;
+  v1::ModelSpec model;
+  // Threads of each worker, and workers of the job on this machine: as many copies measure at the same time,
+  // so that the profile knows how much they slow each other down.
+  uint32_t threads = 1;
+  uint32_t copies = 1;
+  // Time spent on measuring.
+  double seconds = 6;
+  // Folder of cached profiles; made when it is missing.
+  std::string cache_dir;
+};
+
+struct MeasuredProfile {
+  v1::ProfileFile file;
+  // The cached file, for the user to look at.
+  std::string path;
+  bool from_cache = false;
+};
+
+// Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.
+// Possible errors: UNAVAILABLE (the worker could not be started, failed or took far too long; names its log),
+// those of reading and writing the cache.
+absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options);
+
+}  // namespace penstock::cli

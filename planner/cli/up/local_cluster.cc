@@ -1,0 +1,110 @@
+#include "planner/cli/up/local_cluster.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/process/log_tail.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr absl::Duration kStopGrace = absl::Seconds(5);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
+constexpr size_t kShownLogLines = 8;
+
+absl::Status EndedError(const std::string& name, const std::string& log, const std::string& how) {
+  return absl::UnavailableError(
+      absl::StrCat(name, " ", how, "; the end of ", log, ":\n", LogTail(log, kShownLogLines)));
+}
+
+}  // namespace
+
+absl::StatusOr<LocalCluster::Member> LocalCluster::Start(const std::string& name,
+                                                         const std::vector<std::string>& arguments) {
+  Member member{.name = name, .log = absl::StrCat(options_.log_dir, "/", name, ".log"), .process = nullptr};
+  PENSTOCK_ASSIGN_OR_RETURN(member.process,
+                            ChildProcess::Start({.arguments = arguments, .log_path = member.log}));
+  return member;
+}
+
+absl::StatusOr<std::string> LocalCluster::StartPlanner(const std::string& metrics_listen,
+                                                       absl::Duration deadline) {
+  const std::string port_file = absl::StrCat(options_.log_dir, "/planner.ports.json");
+  std::error_code ignored;
+  std::filesystem::remove(port_file, ignored);
+  std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
+                                        "--listen=127.0.0.1:0", absl::StrCat("--port-file=", port_file)};
+  if (!metrics_listen.empty()) arguments.push_back(absl::StrCat("--metrics-listen=", metrics_listen));
+  PENSTOCK_ASSIGN_OR_RETURN(planner_, Start("planner", arguments));
+
+  for (absl::Duration waited; waited < deadline; waited += kPollInterval) {
+    if (const std::optional<ExitStatus> ended = planner_->process->WaitFor(kPollInterval);
+        ended.has_value()) {
+      return EndedError(planner_->name, planner_->log, ended->ToString());
+    }
+    if (!std::filesystem::exists(port_file)) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(port_file));
+    const nlohmann::json ports = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+    if (!ports.is_object() || !ports.contains("planner_port")) {
+      return absl::InternalError(absl::StrCat("'", port_file, "' names no port: ", json));
+    }
+    return absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
+  }
+  return EndedError(planner_->name, planner_->log,
+                    absl::StrCat("did not serve within ", absl::FormatDuration(deadline)));
+}
+
+absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
+  for (uint32_t rank = 0; rank < options.workers; ++rank) {
+    std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-worker"),
+                                          absl::StrCat("--planner=", options.planner_address),
+                                          absl::StrCat("--job=", options.job_id),
+                                          absl::StrCat("--rank=", rank),
+                                          absl::StrCat("--dataset=", options.dataset),
+                                          absl::StrCat("--threads=", options.threads),
+                                          absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
+    if (options.resume) arguments.push_back("--resume");
+    PENSTOCK_ASSIGN_OR_RETURN(Member worker, Start(absl::StrCat("worker-", rank), arguments));
+    workers_.push_back(std::move(worker));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Check() {
+  // Killed by a signal comes first: the others only lost their peer.
+  const Member* failed = nullptr;
+  std::string how;
+  const auto look = [&](const Member& member) {
+    const std::optional<ExitStatus> ended = member.process->Poll();
+    if (!ended.has_value() || ended->ok()) return;
+    if (failed == nullptr || ended->signal != 0) {
+      failed = &member;
+      how = ended->ToString();
+    }
+  };
+  if (planner_.has_value()) look(*planner_);
+  for (const Member& worker : workers_) look(worker);
+  if (failed == nullptr) return absl::OkStatus();
+  return EndedError(failed->name, failed->log, how);
+}
+
+bool LocalCluster::WorkersEnded() {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const Member& worker) { return worker.process->Poll().has_value(); });
+}
+
+void LocalCluster::Stop() {
+  // All at once: each would otherwise spend its grace waiting for a peer that is gone.
+  for (const Member& worker : workers_) worker.process->Signal(SIGTERM);
+  for (const Member& worker : workers_) worker.process->Stop(kStopGrace);
+  if (planner_.has_value()) planner_->process->Stop(kStopGrace);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,41 @@
+#include "planner/cli/up/machine.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+
+absl::StatusOr<std::string> BinaryFolder() {
+  std::error_code error;
+  const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("finding penstock's own folder: ", error.message()));
+  return binary.parent_path().string();
+}
+
+absl::StatusOr<int64_t> AvailableMemoryBytes() {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string info, ReadFile("/proc/meminfo"));
+  for (const absl::string_view line : absl::StrSplit(info, '\n')) {
+    if (!absl::StartsWith(line, "MemAvailable:")) continue;
+    // "MemAvailable:   23456789 kB"
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    int64_t kibibytes = 0;
+    if (words.size() > 1 && absl::SimpleAtoi(words[1], &kibibytes)) return kibibytes * 1024;
+  }
+  return absl::NotFoundError("/proc/meminfo has no MemAvailable: use --memory-mb");
+}
+
+std::string CacheFolder() {
+  if (const char* cache = std::getenv("PENSTOCK_CACHE"); cache != nullptr && *cache != '\0') return cache;
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(home == nullptr ? "/tmp" : home, "/.cache/penstock");
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,137 @@
+#include "planner/cli/up/run_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr double kNanosecondsPerMillisecond = 1e6;
+constexpr double kNanosecondsPerSecond = 1e9;
+
+double PaddingEfficiency(uint64_t real_tokens, uint64_t computed_tokens) {
+  return computed_tokens == 0 ? 0 : static_cast<double>(real_tokens) / static_cast<double>(computed_tokens);
+}
+
+double TokensPerSecond(uint64_t tokens, int64_t nanoseconds) {
+  return nanoseconds <= 0
+             ? 0
+             : static_cast<double>(tokens) * kNanosecondsPerSecond / static_cast<double>(nanoseconds);
+}
+
+// 12345678 -> "12,345,678".
+std::string WithThousands(double value) {
+  std::string digits = absl::StrFormat("%.0f", value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, 1, ',');
+  return digits;
+}
+
+struct Sums {
+  uint64_t real_tokens = 0;
+  uint64_t computed_tokens = 0;
+  int64_t measured_ns = 0;
+  int64_t predicted_ns = 0;
+  int64_t planning_ns = 0;
+  int64_t waited_ns = 0;
+  double bubble = 0;
+  double predicted_bubble = 0;
+  double error = 0;
+};
+
+void Add(const v1::IterationSummary& iteration, Sums& sums) {
+  sums.real_tokens += iteration.real_tokens();
+  sums.computed_tokens += iteration.computed_tokens();
+  sums.measured_ns += iteration.measured_ns();
+  sums.predicted_ns += iteration.predicted_ns();
+  sums.planning_ns += iteration.planning_time_ns();
+  sums.waited_ns = std::max(sums.waited_ns, iteration.waited_for_program_ns());
+  sums.bubble += iteration.bubble();
+  sums.predicted_bubble += iteration.predicted_bubble();
+  if (iteration.measured_ns() > 0) {
+    sums.error += std::abs(static_cast<double>(iteration.measured_ns() - iteration.predicted_ns())) /
+                  static_cast<double>(iteration.measured_ns());
+  }
+}
+
+}  // namespace
+
+std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last) {
+  return absl::StrFormat(
+      "iteration %d/%d  loss %.3f  %s tokens/s  padding efficiency %.0f %%  bubble %.0f %%  planned ahead %d",
+      iteration.iteration(), last, iteration.loss(),
+      WithThousands(TokensPerSecond(iteration.real_tokens(), iteration.measured_ns())),
+      100 * PaddingEfficiency(iteration.real_tokens(), iteration.computed_tokens()), 100 * iteration.bubble(),
+      iteration.planned_ahead());
+}
+
+RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
+  RunSummary summary;
+  if (iterations.empty()) return summary;
+  const size_t skipped = iterations.size() > 1 ? 1 : 0;
+  Sums sums;
+  for (size_t i = skipped; i < iterations.size(); ++i) Add(iterations[i], sums);
+  const double count = static_cast<double>(iterations.size() - skipped);
+  summary.iterations = iterations.size();
+  summary.first_loss = iterations.front().loss();
+  summary.last_loss = iterations.back().loss();
+  summary.tokens_per_second = TokensPerSecond(sums.real_tokens, sums.measured_ns);
+  summary.padding_efficiency = PaddingEfficiency(sums.real_tokens, sums.computed_tokens);
+  summary.bubble = sums.bubble / count;
+  summary.predicted_bubble = sums.predicted_bubble / count;
+  summary.planning_ms = static_cast<double>(sums.planning_ns) / count / kNanosecondsPerMillisecond;
+  summary.planned_iteration_ms = static_cast<double>(sums.predicted_ns) / count / kNanosecondsPerMillisecond;
+  summary.measured_iteration_ms = static_cast<double>(sums.measured_ns) / count / kNanosecondsPerMillisecond;
+  summary.prediction_error = sums.error / count;
+  summary.waited_for_plan_ms = static_cast<double>(sums.waited_ns) / kNanosecondsPerMillisecond;
+  return summary;
+}
+
+std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifacts) {
+  std::string table;
+  const auto row = [&table](const char* name, const std::string& value) {
+    if (!value.empty()) absl::StrAppendFormat(&table, "  %-30s %s\n", name, value);
+  };
+  row("iterations", absl::StrCat(summary.iterations));
+  row("loss, first to last", absl::StrFormat("%.4f -> %.4f", summary.first_loss, summary.last_loss));
+  row("tokens/s", WithThousands(summary.tokens_per_second));
+  row("padding efficiency", absl::StrFormat("%.1f %%", 100 * summary.padding_efficiency));
+  row("bubble, planned / measured",
+      absl::StrFormat("%.1f %% / %.1f %%", 100 * summary.predicted_bubble, 100 * summary.bubble));
+  row("iteration, planned / measured",
+      absl::StrFormat("%.1f ms / %.1f ms", summary.planned_iteration_ms, summary.measured_iteration_ms));
+  row("mean prediction error", absl::StrFormat("%.1f %%", 100 * summary.prediction_error));
+  row("planning an iteration", absl::StrFormat("%.1f ms, ahead of time", summary.planning_ms));
+  row("ranks waited for a plan",
+      absl::StrFormat("%.3f ms (after the first iteration)", summary.waited_for_plan_ms));
+  row("checkpoint", artifacts.checkpoint);
+  row("trace (open in Perfetto)", artifacts.trace);
+  row("run folder", artifacts.run_dir);
+  return table;
+}
+
+std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts) {
+  const nlohmann::ordered_json json = {
+      {"iterations", summary.iterations},
+      {"first_loss", summary.first_loss},
+      {"last_loss", summary.last_loss},
+      {"tokens_per_second", summary.tokens_per_second},
+      {"padding_efficiency", summary.padding_efficiency},
+      {"bubble", summary.bubble},
+      {"predicted_bubble", summary.predicted_bubble},
+      {"planning_ms", summary.planning_ms},
+      {"planned_iteration_ms", summary.planned_iteration_ms},
+      {"measured_iteration_ms", summary.measured_iteration_ms},
+      {"prediction_error", summary.prediction_error},
+      {"waited_for_plan_ms", summary.waited_for_plan_ms},
+      {"checkpoint", artifacts.checkpoint},
+      {"trace", artifacts.trace},
+      {"run_dir", artifacts.run_dir},
+  };
+  return json.dump();
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,51 @@
+// What a run looks like to its user: a line for each iteration, a table at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "penstock/v1/planner_service.pb.h"
+
+namespace penstock::cli {
+
+// "iteration 12/150  loss 4.213  9,120 tokens/s  padding efficiency 97 %  bubble 18 %  planned ahead 15"
+// `last` is the number of the last iteration, for display.
+std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last);
+
+// Figures over the iterations of a run.
+struct RunSummary {
+  uint64_t iterations = 0;
+  double first_loss = 0;
+  double last_loss = 0;
+  // Mean over iterations after the first (which includes warm-up of the machine); of all when there is only
+  // one.
+  double tokens_per_second = 0;
+  double padding_efficiency = 0;
+  double bubble = 0;
+  double predicted_bubble = 0;
+  double planning_ms = 0;
+  double planned_iteration_ms = 0;
+  double measured_iteration_ms = 0;
+  // Mean of |measured - planned| / measured.
+  double prediction_error = 0;
+  // Longest time a rank waited for its program, after the first iteration.
+  double waited_for_plan_ms = 0;
+};
+
+// Possible input: any number of iterations, ascending.
+RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations);
+
+// Where the run left things; empty where there is nothing.
+struct RunArtifacts {
+  std::string run_dir;
+  std::string checkpoint;
+  std::string trace;
+};
+
+// A table of two columns, for people.
+std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifacts);
+// The same for machines: one JSON object.
+std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts);
+
+}  // namespace penstock::cli

@@ -1,0 +1,262 @@
+#include "planner/cli/up/run_up.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/dataset/indexed_dataset.h"
+#include "common/files/files.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/checkpoints.h"
+#include "planner/cli/up/cost_profile_cache.h"
+#include "planner/cli/up/local_cluster.h"
+#include "planner/cli/up/machine.h"
+#include "planner/cli/up/run_folder.h"
+#include "planner/cli/up/run_summary.h"
+#include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/trace_recorder.h"
+#include "planner/cli/up/training_run.h"
+#include "planner/client/planner_client.h"
+#include "planner/core/cost/profile_reader.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr absl::Duration kPlannerStart = absl::Seconds(10);
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+// Workers notice a lost peer within 10 s; then they have said why.
+constexpr absl::Duration kFailureGrace = absl::Seconds(12);
+constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
+// Of the memory that is available, what the ranks may plan with.
+constexpr double kMemoryShare = 0.8;
+
+// One run, from its flags to its summary.
+class UpRun {
+ public:
+  explicit UpRun(UpOptions options) : options_(std::move(options)) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status OpenDataset();
+  absl::Status MakeJob();
+  absl::Status AddProfile();
+  absl::Status StartProcesses();
+  absl::Status Train();
+  // Waits until the workers have said what happened, so that the cause and not its echo is shown.
+  absl::Status Explain(const absl::Status& failure);
+  absl::Status WaitForWorkers();
+  absl::Status Finish();
+
+  void Say(const std::string& text) const;
+  void ShowIteration(const v1::IterationSummary& iteration);
+
+  UpOptions options_;
+  StopSignal stop_;
+  std::string bin_dir_;
+  std::unique_ptr<IndexedDataset> dataset_;
+  v1::JobSpec job_;
+  RunFolder folder_;
+  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<PlannerClient> client_;
+  std::vector<v1::IterationSummary> iterations_;
+  TraceRecorder trace_;
+};
+
+// Text for people goes to stdout, or to stderr where stdout is for machines.
+void UpRun::Say(const std::string& text) const {
+  std::FILE* out = options_.json ? stderr : stdout;
+  std::fputs(absl::StrCat(text, "\n").c_str(), out);
+  std::fflush(out);
+}
+
+absl::Status UpRun::OpenDataset() {
+  PENSTOCK_ASSIGN_OR_RETURN(dataset_, IndexedDataset::Open(options_.dataset));
+  if (dataset_->size() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options_.dataset, "' holds no sample"));
+  }
+  return absl::OkStatus();
+}
+
+uint32_t LargestToken(const IndexedDataset& dataset) {
+  int32_t largest = 0;
+  for (size_t sample = 0; sample < dataset.size(); ++sample) {
+    for (const int32_t token : dataset.Tokens(sample)) largest = std::max(largest, token);
+  }
+  return static_cast<uint32_t>(largest);
+}
+
+std::string DefaultJobId(const std::string& dataset) {
+  std::string id = std::filesystem::path(dataset).filename().string();
+  for (char& c : id) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') c = '-';
+  }
+  return absl::StrCat(id.substr(0, 64), "-",
+                      absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
+}
+
+absl::Status UpRun::MakeJob() {
+  if (options_.job_id.empty()) options_.job_id = DefaultJobId(options_.dataset);
+  if (options_.run_dir.empty()) options_.run_dir = absl::StrCat("penstock-runs/", options_.job_id);
+  const uint32_t vocab = options_.vocab != 0 ? options_.vocab : LargestToken(*dataset_) + 1;
+  PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, vocab));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      folder_,
+      PrepareRunFolder({.path = options_.run_dir, .resume = options_.resume, .fresh = options_.fresh}, job_));
+  job_.set_first_iteration(folder_.first_iteration);
+  if (job_.first_iteration() >= options_.iterations) {
+    return absl::InvalidArgumentError(absl::StrCat("--iterations ", options_.iterations,
+                                                   ": the checkpoint is already at ", job_.first_iteration(),
+                                                   "; ask for more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpRun::AddProfile() {
+  if (!options_.profile.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(options_.profile));
+    const absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(json);
+    if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--profile '", options_.profile, "'"));
+    *job_.mutable_profile() = file->profile();
+  } else {
+    Say(absl::StrCat("cost profile: measured once for this model and machine (about ",
+                     options_.profile_seconds, " s), then cached"));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const MeasuredProfile measured,
+        MeasureOrReadProfile({.worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),
+                              .model = job_.model(),
+                              .threads = ThreadsOfEachWorker(options_),
+                              .copies = WorkerCount(options_),
+                              .seconds = options_.profile_seconds,
+                              .cache_dir = absl::StrCat(CacheFolder(), "/profiles")}));
+    Say(absl::StrCat("cost profile: ", measured.path, measured.from_cache ? " (cached)" : " (new)"));
+    *job_.mutable_profile() = measured.file.profile();
+  }
+  if (job_.planning().memory_limit_bytes() == 0) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t available, AvailableMemoryBytes());
+    job_.mutable_planning()->set_memory_limit_bytes(
+        static_cast<int64_t>(kMemoryShare * static_cast<double>(available)) / WorkerCount(options_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpRun::StartProcesses() {
+  cluster_ =
+      std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = folder_.logs});
+  std::string address = options_.planner_address;
+  if (address.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(address, cluster_->StartPlanner(options_.metrics_listen, kPlannerStart));
+  }
+  client_ = std::make_unique<PlannerClient>(address);
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = job_;
+  PENSTOCK_RETURN_IF_ERROR(client_->RegisterJob(request).status());
+  const uint32_t workers = WorkerCount(options_);
+  Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
+                   options_.pipeline, " stages x ", options_.data, " replicas); logs in ", folder_.logs));
+  return cluster_->StartWorkers({.planner_address = address,
+                                 .job_id = job_.job_id(),
+                                 .workers = workers,
+                                 .threads = ThreadsOfEachWorker(options_),
+                                 .dataset = options_.dataset,
+                                 .checkpoint_dir = folder_.checkpoints,
+                                 .resume = options_.resume});
+}
+
+void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
+  iterations_.push_back(iteration);
+  Say(ProgressLine(iteration, options_.iterations - 1));
+  if (options_.trace.empty()) return;
+  v1::GetIterationRequest request;
+  request.set_job_id(job_.job_id());
+  request.set_iteration(iteration.iteration());
+  // The planner holds recent iterations only; one that is gone is missing in the trace.
+  const absl::StatusOr<v1::GetIterationResponse> measured = client_->GetIteration(request);
+  if (measured.ok()) trace_.Add(*measured);
+}
+
+absl::Status UpRun::Train() {
+  BatchSource source(
+      *dataset_,
+      {.global_batch = options_.global_batch, .max_length = options_.max_length, .seed = options_.seed});
+  TrainingRun run(*client_, job_, source);
+  while (!run.finished()) {
+    const absl::Status step =
+        run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
+    if (!step.ok()) return Explain(step);
+    if (run.finished()) break;
+    if (const absl::Status processes = cluster_->Check(); !processes.ok()) return Explain(processes);
+    if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
+  }
+  return WaitForWorkers();
+}
+
+absl::Status UpRun::Explain(const absl::Status& failure) {
+  const absl::Time deadline = absl::Now() + kFailureGrace;
+  while (!cluster_->WorkersEnded() && absl::Now() < deadline && !stop_.WaitFor(kTick)) {
+  }
+  v1::GetJobRequest request;
+  request.set_job_id(job_.job_id());
+  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, absl::Seconds(2));
+  std::string message(failure.message());
+  if (job.ok() && !job->status().failure().empty()) message = job->status().failure();
+  const absl::Status process = cluster_->Check();
+  if (!process.ok()) absl::StrAppend(&message, "\n", process.message());
+  return absl::Status(failure.code(), message);
+}
+
+absl::Status UpRun::WaitForWorkers() {
+  const absl::Time deadline = absl::Now() + kWorkersEnd;
+  while (!cluster_->WorkersEnded()) {
+    if (absl::Now() > deadline)
+      return absl::DeadlineExceededError("the job is finished, but workers do not end");
+    if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
+  }
+  return cluster_->Check();
+}
+
+absl::Status UpRun::Finish() {
+  RunArtifacts artifacts{.run_dir = options_.run_dir, .checkpoint = "", .trace = options_.trace};
+  if (const auto checkpoint = NewestCheckpoint(folder_.checkpoints); checkpoint.has_value()) {
+    artifacts.checkpoint = checkpoint->path;
+  }
+  if (!options_.trace.empty()) PENSTOCK_RETURN_IF_ERROR(trace_.Write(options_.trace));
+  const RunSummary summary = Summarize(iterations_);
+  std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
+                            : absl::StrCat("\n", SummaryTable(summary, artifacts)))
+                 .c_str(),
+             stdout);
+  return absl::OkStatus();
+}
+
+absl::Status UpRun::Run() {
+  PENSTOCK_ASSIGN_OR_RETURN(bin_dir_, BinaryFolder());
+  PENSTOCK_RETURN_IF_ERROR(OpenDataset());
+  PENSTOCK_RETURN_IF_ERROR(MakeJob());
+  PENSTOCK_RETURN_IF_ERROR(AddProfile());
+  absl::Status status = StartProcesses();
+  if (status.ok()) status = Train();
+  cluster_->Stop();
+  // What was trained before a failure is worth its summary too.
+  if (status.ok() || !iterations_.empty()) status.Update(Finish());
+  return status;
+}
+
+}  // namespace
+
+absl::Status RunUp(UpOptions options) { return UpRun(std::move(options)).Run(); }
+
+}  // namespace penstock::cli

@@ -1,0 +1,25 @@
+// SIGINT and SIGTERM as something to wait for, so that a run ends in order.
+//
+//   StopSignal stop;                                      // before any other thread is started
+//   while (!done) { if (stop.WaitFor(absl::Milliseconds(50))) return absl::CancelledError(...); ... }
+#pragma once
+
+#include "absl/time/time.h"
+#include "common/process/file_descriptor.h"
+
+namespace penstock::cli {
+
+class StopSignal {
+ public:
+  // Blocks both signals in this thread and those that it starts later.
+  StopSignal();
+
+  // True once a signal has come. Blocks until then, or until the time is over.
+  bool WaitFor(absl::Duration timeout);
+
+ private:
+  FileDescriptor descriptor_;
+  bool received_ = false;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,105 @@
+// `penstock up`: flags.
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+
+#include "planner/cli/commands.h"
+#include "planner/cli/up/run_up.h"
+#include "planner/cli/up/up_options.h"
+
+namespace penstock::cli {
+namespace {
+
+const std::map<std::string, v1::DataType>& DataTypes() {
+  static const auto* types = new std::map<std::string, v1::DataType>{{"float64", v1::DATA_TYPE_FLOAT64},
+                                                                     {"float32", v1::DATA_TYPE_FLOAT32},
+                                                                     {"bfloat16", v1::DATA_TYPE_BFLOAT16}};
+  return *types;
+}
+
+void AddRunFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--run-dir", up.run_dir,
+                     "Folder of this run: logs and checkpoints (default: penstock-runs/JOB)");
+  command.add_option("--job-id", up.job_id, "Name of the job (default: the dataset's name and the time)");
+  command.add_flag("--resume", up.resume, "Go on from the newest checkpoint in --run-dir");
+  command.add_flag("--fresh", up.fresh, "Begin anew although --run-dir has checkpoints: they are removed");
+  command.add_option("--planner", up.planner_address, "host:port of a running planner (default: start one)");
+  command.add_option("--metrics-listen", up.metrics_listen,
+                     "host:port for Prometheus metrics of the planner");
+  command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");
+  command.add_option("--trace", up.trace,
+                     "Write the measured iterations in Chrome's trace format to this file");
+  command.add_flag("--json", up.json, "Print the summary as JSON, and progress on stderr");
+}
+
+void AddDataFlags(CLI::App& command, UpOptions& up) {
+  command
+      .add_option("--dataset", up.dataset,
+                  "Token dataset: the path without .idx and .bin (see penstock dataset import)")
+      ->required();
+  command.add_option("--global-batch", up.global_batch, "Samples of an iteration, over all replicas")
+      ->capture_default_str();
+  command.add_option("--max-length", up.max_length, "Longer samples are cut to so many tokens")
+      ->capture_default_str();
+  command.add_option("--iterations", up.iterations, "Iterations of the whole run")->capture_default_str();
+}
+
+void AddPlanFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--pp", up.pipeline, "Pipeline stages")->capture_default_str();
+  command.add_option("--dp", up.data, "Replicas of the pipeline")->capture_default_str();
+  AddPolicyFlag(command, up.policy);
+  up.planning.AddTo(command);
+  command.add_option("--look-ahead", up.look_ahead,
+                     "Iterations planned ahead of the slowest rank (default: 16)");
+  command.add_option("--profile", up.profile,
+                     "Cost profile (default: measured on this machine once, then cached)");
+  command.add_option("--profile-seconds", up.profile_seconds, "Time for measuring a profile")
+      ->capture_default_str();
+}
+
+void AddModelFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--layers", up.layers, "Transformer blocks")->capture_default_str();
+  command.add_option("--hidden", up.hidden, "Width of the model")->capture_default_str();
+  command.add_option("--heads", up.heads, "Attention heads")->capture_default_str();
+  command.add_option("--ffn", up.ffn, "Inner width of the feed-forward layers")->capture_default_str();
+  command.add_option("--vocab", up.vocab,
+                     "Size of the vocabulary (default: the dataset's largest token id + 1)");
+  command.add_option("--dtype", up.dtype, "float64, float32 or bfloat16")
+      ->transform(CLI::CheckedTransformer(DataTypes()))
+      ->default_str("float32");
+}
+
+void AddTrainingFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--seed", up.seed, "Seed of initial values and sample order")->capture_default_str();
+  command.add_option("--lr", up.learning_rate, "Peak learning rate")->capture_default_str();
+  command.add_option("--min-lr", up.minimum_learning_rate, "Learning rate at the end of the cosine")
+      ->capture_default_str();
+  command.add_option("--warmup", up.warmup, "Iterations of linear warm-up")->capture_default_str();
+  command.add_option("--weight-decay", up.weight_decay, "AdamW weight decay")->capture_default_str();
+  command.add_option("--clip-norm", up.clip_norm, "Largest global gradient norm; 0: no clipping")
+      ->capture_default_str();
+  command.add_option("--checkpoint-every", up.checkpoint_every, "Iterations between checkpoints; 0: none")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddUpCommand(CommandSet& commands) {
+  auto up = std::make_shared<UpOptions>();
+  CLI::App* command = commands.Add(
+      {.name = "up",
+       .purpose = "Starts a planner and a worker for each rank on this machine, trains, and shows progress",
+       .examples =
+           "penstock up --pp 2 --dp 2 --dataset data/mix --global-batch 64 --iterations 100\n"
+           "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
+           "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix "
+           "--resume"});
+  AddDataFlags(*command, *up);
+  AddPlanFlags(*command, *up);
+  AddModelFlags(*command, *up);
+  AddTrainingFlags(*command, *up);
+  AddRunFlags(*command, *up);
+  commands.OnRun(command, [up] { return RunUp(*up); });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,78 @@
+#include "planner/cli/up/up_options.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+namespace {
+
+absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
+}
+
+absl::Status CheckSizes(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, 1024));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, options.pipeline, 4096));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
+  if (options.hidden % options.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hidden ", options.hidden, " is no multiple of --heads ", options.heads));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", options.max_length, 1, 1 << 24));
+  return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
+}
+
+void FillModel(const UpOptions& options, uint32_t vocab, v1::ModelSpec& model) {
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_layers(options.layers);
+  model.set_hidden(options.hidden);
+  model.set_heads(options.heads);
+  model.set_ffn(options.ffn);
+  model.set_vocab(vocab);
+  model.set_max_sequence_length(options.max_length);
+}
+
+void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
+  training.set_seed(options.seed);
+  training.mutable_learning_rate()->set_peak(options.learning_rate);
+  training.mutable_learning_rate()->set_minimum(options.minimum_learning_rate);
+  training.mutable_learning_rate()->set_warmup_iterations(options.warmup);
+  training.mutable_learning_rate()->set_decay_iterations(options.iterations);
+  training.set_weight_decay(options.weight_decay);
+  training.set_clip_norm(options.clip_norm);
+  training.set_checkpoint_interval(options.checkpoint_every);
+  training.set_iterations(options.iterations);
+}
+
+}  // namespace
+
+uint32_t WorkerCount(const UpOptions& options) { return options.pipeline * options.data; }
+
+uint32_t ThreadsOfEachWorker(const UpOptions& options) {
+  if (options.threads != 0) return options.threads;
+  return std::max(1U, std::thread::hardware_concurrency() / WorkerCount(options));
+}
+
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab) {
+  PENSTOCK_RETURN_IF_ERROR(CheckSizes(options));
+  v1::JobSpec job;
+  job.set_job_id(options.job_id);
+  FillModel(options, vocab, *job.mutable_model());
+  job.mutable_model()->set_dtype(options.dtype);
+  job.mutable_mesh()->set_pipeline(options.pipeline);
+  job.mutable_mesh()->set_data(options.data);
+  *job.mutable_planning() = options.planning.ToOptions(options.policy);
+  FillTraining(options, *job.mutable_training());
+  job.set_look_ahead_window(options.look_ahead);
+  return job;
+}
+
+}  // namespace penstock::cli
