@@ -158,14 +158,17 @@ int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const Stage
   return bytes;
 }
 
-int64_t CostModel::TransferNs(int64_t bytes, int from_rank, int to_rank) const {
+Link CostModel::LinkBetween(int from_rank, int to_rank) const {
+  const int per_node = profile_.cluster.gpus_per_node;
+  return from_rank / per_node == to_rank / per_node ? Link::kInsideNode : Link::kBetweenNodes;
+}
+
+int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   const Cluster& cluster = profile_.cluster;
-  if (from_rank / cluster.gpus_per_node == to_rank / cluster.gpus_per_node) {
-    return cluster.intra_node_latency_ns +
-           std::llround(static_cast<double>(bytes) / cluster.intra_node_bytes_per_second * 1e9);
-  }
-  return cluster.inter_node_latency_ns +
-         std::llround(static_cast<double>(bytes) / cluster.inter_node_bytes_per_second * 1e9);
+  const bool inside = link == Link::kInsideNode;
+  const double speed = inside ? cluster.intra_node_bytes_per_second : cluster.inter_node_bytes_per_second;
+  const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
+  return latency + std::llround(static_cast<double>(bytes) / speed * 1e9);
 }
 
 int64_t CostModel::AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const {

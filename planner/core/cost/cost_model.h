@@ -38,6 +38,8 @@ struct StageMemory {
   int64_t tokens = 0;
 };
 
+enum class Link : uint8_t { kInsideNode, kBetweenNodes };
+
 class CostModel {
  public:
   CostModel(Profile profile, const Job& job);
@@ -63,7 +65,11 @@ class CostModel {
   int64_t BoundaryElements(int stage, const TokenSums& sums) const;
   int64_t BoundaryBytes(int stage, const TokenSums& sums) const;
 
-  int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const;
+  Link LinkBetween(int from_rank, int to_rank) const;
+  int64_t LinkNs(int64_t bytes, Link link) const;
+  int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
+    return LinkNs(bytes, LinkBetween(from_rank, to_rank));
+  }
   // Ring all-reduce over ranks `first`, `first + stride`, ...: 2 (n-1) steps of bytes / n.
   int64_t AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const;
   int64_t OptimizerNs(int stage) const;

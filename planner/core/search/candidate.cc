@@ -53,7 +53,8 @@ Candidate MakeCandidate(const CostModel& costs, absl::Span<const SampleTokens> t
 }
 
 void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
-  candidate->makespans[replica] = evaluator->Makespan(candidate->table, candidate->replicas[replica]);
+  candidate->makespans[replica] = evaluator->Makespan(candidate->table, candidate->replicas[replica],
+                                                      replica * candidate->table.costs().stages());
   candidate->makespan = *std::max_element(candidate->makespans.begin(), candidate->makespans.end());
 }
 
@@ -66,6 +67,7 @@ void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
 
 void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    const int first_rank = static_cast<int>(replica) * candidate->table.costs().stages();
     std::vector<int>& slots = candidate->replicas[replica];
     std::vector<int> descending = slots;
     std::stable_sort(descending.begin(), descending.end(),
@@ -73,7 +75,7 @@ void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate) {
     const std::vector<int> ascending(descending.rbegin(), descending.rend());
     for (const std::vector<int>& order :
          {descending, ascending, Interleave(descending, true), Interleave(descending, false)}) {
-      const int64_t makespan = evaluator->Makespan(candidate->table, order);
+      const int64_t makespan = evaluator->Makespan(candidate->table, order, first_rank);
       if (makespan >= candidate->makespans[replica]) continue;
       candidate->makespans[replica] = makespan;
       slots = order;

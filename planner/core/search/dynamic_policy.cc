@@ -1,25 +1,32 @@
 #include "planner/core/search/dynamic_policy.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "planner/core/partition/contiguous_partition.h"
 #include "planner/core/partition/sample_order.h"
+#include "planner/core/search/local_search.h"
 
 namespace penstock::core {
 namespace {
 
 // Bounds that the dynamic programme is run for.
 constexpr int kBounds = 24;
+// Caps that first-fit decreasing is run for: 1, 5/4, 6/4, ... of the longest sample.
+constexpr int kCaps = 8;
 // Rows of one rectangle at most, so that the table of windows stays linear in the batch.
 constexpr int kMaxRows = 256;
-
-void Keep(Candidate candidate, std::optional<Candidate>* best) {
-  if (!best->has_value() || candidate.makespan < (*best)->makespan) best->emplace(std::move(candidate));
-}
+// Candidates that are refined. Padded ones gain little by it: a moved sample seldom has the length of its new
+// neighbours.
+constexpr size_t kPackedStarts = 4;
+constexpr size_t kPaddedStarts = 1;
+// Passes that the local search simulates for each sample and stage, by effort.
+constexpr int64_t kFastPasses = 150;
+constexpr int64_t kNormalPasses = 1500;
+constexpr int64_t kThoroughPasses = 30000;
 
 class DynamicPolicy {
  public:
@@ -35,13 +42,42 @@ class DynamicPolicy {
   // Time of a micro-batch on the stage that takes longest; infinite when it does not fit.
   double Work(const TokenSums& sums) const;
   void Try(Groups groups, Layout layout);
+  static void Keep(Candidate candidate, std::vector<Candidate>* starts, size_t most);
+  Candidate Refine();
+  int64_t RefinementBudget() const;
 
   const CostModel& costs_;
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
   ReplicaEvaluator* evaluator_;
-  std::optional<Candidate> best_;
+  // Best first.
+  std::vector<Candidate> packed_;
+  std::vector<Candidate> padded_;
 };
+
+void DynamicPolicy::Keep(Candidate candidate, std::vector<Candidate>* starts, size_t most) {
+  const auto worse = std::find_if(starts->begin(), starts->end(), [&](const Candidate& other) {
+    return candidate.makespan < other.makespan;
+  });
+  starts->insert(worse, std::move(candidate));
+  if (starts->size() > most) starts->pop_back();
+}
+
+// Half of the budget is divided over the starts, the other half goes to the one that became best.
+Candidate DynamicPolicy::Refine() {
+  std::vector<Candidate>& starts = packed_;
+  std::move(padded_.begin(), padded_.end(), std::back_inserter(starts));
+  const int64_t half = RefinementBudget() / 2;
+  const auto count = static_cast<int64_t>(starts.size());
+  size_t best = 0;
+  for (size_t start = 0; start < starts.size(); ++start) {
+    if (starts[start].makespan == kInfeasibleNs) continue;
+    LocalSearch(evaluator_, &starts[start]).Run(half / count);
+    if (starts[start].makespan < starts[best].makespan) best = start;
+  }
+  if (starts[best].makespan != kInfeasibleNs) LocalSearch(evaluator_, &starts[best]).Run(half);
+  return std::move(starts[best]);
+}
 
 double DynamicPolicy::Work(const TokenSums& sums) const {
   LayerCosts layers;
@@ -59,7 +95,11 @@ void DynamicPolicy::Try(Groups groups, Layout layout) {
       MakeCandidate(costs_, tokens_, job_.recompute, std::move(groups), layout, job_.replicas);
   Evaluate(evaluator_, &candidate);
   ChooseInjectionOrder(evaluator_, &candidate);
-  Keep(std::move(candidate), &best_);
+  if (layout == Layout::kPacked) {
+    Keep(std::move(candidate), &packed_, kPackedStarts);
+  } else {
+    Keep(std::move(candidate), &padded_, kPaddedStarts);
+  }
 }
 
 void DynamicPolicy::TryPadded() {
@@ -106,12 +146,31 @@ void DynamicPolicy::TryPacked() {
     last = groups;
     Try(BalancedGroups(work, groups), Layout::kPacked);
   }
+  // What the packed policy would do, by time instead of tokens.
+  const double longest = *std::max_element(work.begin(), work.end());
+  for (int step = 0; step < kCaps; ++step) {
+    Try(FirstFitDecreasing(work, longest * (1.0 + step / 4.0)), Layout::kPacked);
+  }
+}
+
+// Passes to simulate: in proportion to the samples and the stages.
+int64_t DynamicPolicy::RefinementBudget() const {
+  const int64_t unit = static_cast<int64_t>(tokens_.size()) * costs_.stages();
+  switch (job_.effort) {
+    case Effort::kFast:
+      return unit * kFastPasses;
+    case Effort::kNormal:
+      return unit * kNormalPasses;
+    case Effort::kThorough:
+      break;
+  }
+  return unit * kThoroughPasses;
 }
 
 Candidate DynamicPolicy::Run() {
   if (job_.layout != LayoutChoice::kPadded) TryPacked();
   if (job_.layout != LayoutChoice::kPacked) TryPadded();
-  return *std::move(best_);
+  return Refine();
 }
 
 }  // namespace

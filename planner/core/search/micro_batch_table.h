@@ -17,7 +17,7 @@ class MicroBatchTable {
  public:
   // `costs` and `tokens` (the samples of the batch) must outlive the table.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode)
-      : costs_(costs), tokens_(tokens), mode_(mode) {}
+      : costs_(&costs), tokens_(tokens), mode_(mode) {}
 
   // Returns the slot.
   int Add(std::vector<uint32_t> samples, Layout layout);
@@ -38,19 +38,23 @@ class MicroBatchTable {
   // Values of one slot on all stages, at the recompute that the mode starts from.
   const int64_t* forward_ns(int slot) const { return &forward_ns_[at(slot)]; }
   const int64_t* backward_ns(int slot) const { return &backward_ns_[at(slot)]; }
+  // Of the activation that leaves each stage, over a link inside a node and one between nodes; 0 on the last
+  // stage.
+  const int64_t* near_transfer_ns(int slot) const { return &near_transfer_ns_[at(slot)]; }
+  const int64_t* far_transfer_ns(int slot) const { return &far_transfer_ns_[at(slot)]; }
   const StageMemory* memory(int slot) const { return &memory_[at(slot)]; }
   // Bytes held between the passes, and bytes around them, as FitMemory counts them.
   const int64_t* held_bytes(int slot) const { return &held_bytes_[at(slot)]; }
   const int64_t* passing_bytes(int slot) const { return &passing_bytes_[at(slot)]; }
 
-  const CostModel& costs() const { return costs_; }
+  const CostModel& costs() const { return *costs_; }
   absl::Span<const SampleTokens> tokens() const { return tokens_; }
   RecomputeMode mode() const { return mode_; }
 
  private:
-  size_t at(int slot) const { return static_cast<size_t>(slot) * costs_.stages(); }
+  size_t at(int slot) const { return static_cast<size_t>(slot) * costs_->stages(); }
 
-  const CostModel& costs_;
+  const CostModel* costs_;
   absl::Span<const SampleTokens> tokens_;
   RecomputeMode mode_;
   std::vector<std::vector<uint32_t>> samples_;
@@ -61,6 +65,8 @@ class MicroBatchTable {
   std::vector<int64_t> work_ns_;
   std::vector<int64_t> forward_ns_;
   std::vector<int64_t> backward_ns_;
+  std::vector<int64_t> near_transfer_ns_;
+  std::vector<int64_t> far_transfer_ns_;
   std::vector<StageMemory> memory_;
   std::vector<int64_t> held_bytes_;
   std::vector<int64_t> passing_bytes_;

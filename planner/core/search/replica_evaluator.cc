@@ -5,22 +5,25 @@
 #include "planner/core/schedule/one_forward_one_backward.h"
 
 namespace penstock::core {
+namespace {
+
+// Transfers above one in so many of the time of passes: opposite transfers get into each other's way.
+constexpr int64_t kBusyLinkShare = 20;
+
+}  // namespace
 
 void ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank) {
   const int stages = costs_.stages();
   pipeline_.Resize(stages, static_cast<int>(slots.size()));
   for (size_t m = 0; m < slots.size(); ++m) {
-    const int64_t* forward = table.forward_ns(slots[m]);
-    const int64_t* backward = table.backward_ns(slots[m]);
-    const StageMemory* memory = table.memory(slots[m]);
-    const size_t at = m * stages;
-    for (int stage = 0; stage < stages; ++stage) {
-      pipeline_.forward_ns[at + stage] = forward[stage];
-      pipeline_.backward_ns[at + stage] = backward[stage];
-      pipeline_.transfer_ns[at + stage] =
-          stage + 1 == stages
-              ? 0
-              : costs_.TransferNs(memory[stage].output, first_rank + stage, first_rank + stage + 1);
+    std::copy_n(table.forward_ns(slots[m]), stages, &pipeline_.forward_ns[m * stages]);
+    std::copy_n(table.backward_ns(slots[m]), stages, &pipeline_.backward_ns[m * stages]);
+    std::copy_n(table.near_transfer_ns(slots[m]), stages, &pipeline_.transfer_ns[m * stages]);
+  }
+  for (int stage = 0; stage + 1 < stages; ++stage) {
+    if (costs_.LinkBetween(first_rank + stage, first_rank + stage + 1) == Link::kInsideNode) continue;
+    for (size_t m = 0; m < slots.size(); ++m) {
+      pipeline_.transfer_ns[m * stages + stage] = table.far_transfer_ns(slots[m])[stage];
     }
   }
 }
@@ -29,6 +32,14 @@ bool ReplicaEvaluator::FitsAsIs(const MicroBatchTable& table, absl::Span<const i
   const int count = static_cast<int>(slots.size());
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     const int depth = std::min(count, costs_.stages() - stage);
+    // Usually not even the largest micro-batches together come near the limit.
+    int64_t most_held = 0;
+    int64_t most_passing = 0;
+    for (const int slot : slots) {
+      most_held = std::max(most_held, table.held_bytes(slot)[stage]);
+      most_passing = std::max(most_passing, table.passing_bytes(slot)[stage]);
+    }
+    if (depth * most_held + most_passing <= available_[stage]) continue;
     for (int first = 0; first + depth <= count; ++first) {
       int64_t held = 0;
       int64_t passing = 0;
@@ -42,9 +53,21 @@ bool ReplicaEvaluator::FitsAsIs(const MicroBatchTable& table, absl::Span<const i
   return true;
 }
 
+bool ReplicaEvaluator::LinksAreBusy() const {
+  int64_t passes = 0;
+  int64_t transfers = 0;
+  for (size_t i = 0; i < pipeline_.forward_ns.size(); ++i) {
+    passes += pipeline_.forward_ns[i] + pipeline_.backward_ns[i];
+    transfers += 2 * pipeline_.transfer_ns[i];
+  }
+  return transfers > passes / kBusyLinkShare;
+}
+
 int64_t ReplicaEvaluator::Estimate() {
   simulated_ += 4 * static_cast<int64_t>(pipeline_.forward_ns.size());
-  return estimate_.Run(pipeline_, order_);
+  if (!LinksAreBusy()) return estimate_.Run(pipeline_, order_);
+  timeline_.Run(pipeline_, order_);
+  return timeline_.makespan_ns();
 }
 
 int64_t ReplicaEvaluator::TryFit(const MicroBatchTable& table, absl::Span<const int> slots,
@@ -70,11 +93,12 @@ int64_t ReplicaEvaluator::TryFit(const MicroBatchTable& table, absl::Span<const 
   return Estimate();
 }
 
-int64_t ReplicaEvaluator::Makespan(const MicroBatchTable& table, absl::Span<const int> slots) {
+int64_t ReplicaEvaluator::Makespan(const MicroBatchTable& table, absl::Span<const int> slots,
+                                   int first_rank) {
   for (const int slot : slots) {
     if (!table.known(slot)) return kInfeasibleNs;
   }
-  Gather(table, slots, 0);
+  Gather(table, slots, first_rank);
   if (FitsAsIs(table, slots)) {
     MakeOneForwardOneBackward(costs_.stages(), static_cast<int>(slots.size()), &order_);
     return Estimate();

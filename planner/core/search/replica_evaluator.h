@@ -9,6 +9,7 @@
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/schedule/memory_fit.h"
 #include "planner/core/schedule/pipeline_estimate.h"
+#include "planner/core/schedule/pipeline_timeline.h"
 #include "planner/core/search/micro_batch_table.h"
 
 namespace penstock::core {
@@ -25,10 +26,12 @@ class ReplicaEvaluator {
       : costs_(costs), available_(std::move(available_bytes)) {}
 
   // End of the last backward pass; kInfeasibleNs when memory is short or a shape is outside of the profile.
-  // `slots`: in the order in which they enter the pipeline.
-  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int> slots);
+  // `slots`: in the order in which they enter the pipeline. `first_rank`: of the replica, for the speed of
+  // its links.
+  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank);
 
-  // The same, with everything that the programs are made of. Keep what it returned false for from being used.
+  // The same, with everything that the programs are made of.
+  // False, and `pipeline` as it was, when it cannot run.
   bool MakePipeline(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank,
                     ReplicaPipeline* pipeline);
 
@@ -47,10 +50,13 @@ class ReplicaEvaluator {
   // Fits memory one way and returns the estimate.
   int64_t TryFit(const MicroBatchTable& table, absl::Span<const int> slots, bool prefer_waiting, bool serial);
   int64_t Estimate();
+  // Whether the fast estimate would be too far off.
+  bool LinksAreBusy() const;
 
   const CostModel& costs_;
   std::vector<int64_t> available_;
   PipelineEstimate estimate_;
+  PipelineTimeline timeline_;
   PipelineCosts pipeline_;
   PipelineMemory memory_;
   std::vector<StageRecompute> recompute_;

@@ -1,0 +1,157 @@
+// Costs against values worked out by hand.
+#include "planner/core/cost/cost_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/cost/grid_table.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+CostModel ModelOf(const v1::JobSpec& spec) {
+  const Job job = *JobFromProto(spec);
+  return CostModel(*ProfileFromProto(spec.profile(), job.architecture), job);
+}
+
+TokenSums Packed(std::vector<SampleTokens> samples) {
+  TokenSums sums;
+  for (const SampleTokens& sample : samples) AddPacked(sample, &sums);
+  return sums;
+}
+
+Grid ExampleGrid() { return {{1, 2, 4}, {}, {10, 20}}; }
+
+TEST(GridTableTest, APointOfTheGridHasItsOwnValue) {
+  const std::vector<double> table = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(*Interpolate(table, LocateOnGrid(ExampleGrid(), TableAxes::kTarget, PaddedSums(2, 0, 20), false)),
+            4);
+  EXPECT_EQ(*Interpolate(table, LocateOnGrid(ExampleGrid(), TableAxes::kTarget, PaddedSums(4, 0, 20), false)),
+            6);
+}
+
+TEST(GridTableTest, BetweenPointsTheValueIsLinearAlongEachAxis) {
+  const std::vector<double> table = {1, 2, 3, 4, 5, 6};
+  // Rows 3 lie half way from 2 to 4, length 15 half way: mean of 3, 4, 5 and 6.
+  EXPECT_DOUBLE_EQ(
+      *Interpolate(table, LocateOnGrid(ExampleGrid(), TableAxes::kTarget, PaddedSums(3, 0, 15), false)), 4.5);
+}
+
+TEST(GridTableTest, OutsideOrNotProfiledIsNoValue) {
+  const std::vector<double> table = {1, 2, 3, 4, 5, kNan};
+  const auto value = [&](int rows, int length, bool clamp) {
+    return Interpolate(table,
+                       LocateOnGrid(ExampleGrid(), TableAxes::kTarget, PaddedSums(rows, 0, length), clamp));
+  };
+  EXPECT_FALSE(value(5, 10, true).has_value());
+  EXPECT_FALSE(value(1, 21, true).has_value());
+  EXPECT_FALSE(value(4, 15, true).has_value());
+  EXPECT_FALSE(value(1, 9, false).has_value());
+  EXPECT_EQ(*value(1, 9, true), 1);
+  // The corner that was not profiled has no weight here.
+  EXPECT_EQ(*value(4, 10, true), 5);
+}
+
+TEST(GridTableTest, ThreeAxesAreInterpolatedTogether) {
+  const Grid grid = {{1, 3}, {10, 20}, {100, 200}};
+  const std::vector<double> table = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_DOUBLE_EQ(
+      *Interpolate(table, LocateOnGrid(grid, TableAxes::kSourceTarget, PaddedSums(2, 15, 150), false)), 3.5);
+}
+
+TEST(CostModelTest, PackedCostsFollowTheClosedForm) {
+  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
+  LayerCosts layers;
+  ASSERT_TRUE(costs.Layers(Packed({{0, 100, 0}, {0, 200, 0}}), &layers));
+  // 1000 + 10 * 300 + 0.01 * (100^2 + 200^2).
+  EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 4500);
+  EXPECT_DOUBLE_EQ(layers.backward[kDecoder][kKeepInput], 13500);
+  // Four layers; the last stage has the head, 500 + 5 * 300.
+  EXPECT_EQ(costs.ForwardNs(0, layers), 18000);
+  EXPECT_EQ(costs.ForwardNs(1, layers), 20000);
+  EXPECT_EQ(costs.BackwardNs(1, layers, {0, 1}), 13500 + 3 * 9000 + 4000);
+}
+
+TEST(CostModelTest, EfficiencyRaisesTheTimeOfSmallMicroBatches) {
+  LayerTime time;
+  time.fixed_ns = 5;
+  time.target_token_ns = 2;
+  time.half_efficiency_tokens = 50;
+  EXPECT_DOUBLE_EQ(time(Packed({{0, 50, 0}})), 5 + 2 * 50 * 2);
+  EXPECT_DOUBLE_EQ(time(TokenSums()), 5);
+}
+
+TEST(CostModelTest, PaddingCostsWhatTheRectangleCosts) {
+  const CostModel costs = ModelOf(GptJob(1, 1, v1::POLICY_DYNAMIC));
+  LayerCosts layers;
+  ASSERT_TRUE(costs.Layers(PaddedSums(2, 0, 200), &layers));
+  EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 1000 + 10 * 400 + 0.01 * 2 * 200 * 200);
+}
+
+TEST(CostModelTest, ATableWithoutClosedFormRefusesWhatLiesBeyondIt) {
+  v1::JobSpec job = GptJob(1, 1, v1::POLICY_PADDING);
+  v1::Grid* grid = job.mutable_profile()->mutable_grid();
+  for (const uint32_t rows : {1, 2}) grid->add_micro_batch_size(rows);
+  for (const uint32_t length : {10, 20}) grid->add_target_length(length);
+  v1::LayerCost* layer = job.mutable_profile()->mutable_layers(0);
+  layer->clear_forward();
+  for (const double ms : {1, 2, 3, 4}) layer->mutable_forward_ms()->add_values(ms);
+  const CostModel costs = ModelOf(job);
+  LayerCosts layers;
+  ASSERT_TRUE(costs.Layers(PaddedSums(2, 0, 15), &layers));
+  EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 3.5e6);
+  EXPECT_DOUBLE_EQ(layers.backward[kDecoder][kKeepAll], 7e6);
+  EXPECT_FALSE(costs.Layers(PaddedSums(3, 0, 10), &layers));
+  EXPECT_FALSE(costs.Layers(Packed({{0, 10, 0}}), &layers));
+}
+
+TEST(CostModelTest, MemoryCountsLayersBoundariesAndTokens) {
+  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
+  const StageMemory memory = costs.Memory(0, Packed({{0, 100, 0}}));
+  EXPECT_EQ(costs.StoredBytes(0, memory, {}), 4 * 100 * 100);
+  EXPECT_EQ(costs.StoredBytes(0, memory, {0, 3}), 100 * 100 + 3 * 10 * 100);
+  EXPECT_EQ(memory.peak, 5000);
+  EXPECT_EQ(memory.input, 0);
+  // 100 tokens of 4 elements of 4 bytes.
+  EXPECT_EQ(memory.output, 1600);
+  EXPECT_EQ(memory.tokens, 2 * 8 * 100);
+  EXPECT_EQ(costs.Memory(1, Packed({{0, 100, 0}})).tokens, 8 * 100);
+  // Four layers of 1000 bytes and the embedding of 2000, four bytes of state for each.
+  EXPECT_EQ(costs.StaticBytes(0), 4 * (4 * 1000 + 2000));
+}
+
+TEST(CostModelTest, ShardingDividesItsPartOfTheStateByTheReplicas) {
+  v1::JobSpec job = GptJob(2, 4, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_shard_optimizer_state(true);
+  // 2 bytes stay, 2 are divided by 4.
+  EXPECT_EQ(ModelOf(job).StaticBytes(0), 6000 * 5 / 2);
+}
+
+TEST(CostModelTest, BoundariesOfT5CarryTheEncoderOutputToEveryDecoderStage) {
+  const CostModel costs = ModelOf(T5Job(4, 1, v1::POLICY_DYNAMIC));
+  const TokenSums sums = Packed({{30, 7, 0}});
+  EXPECT_EQ(costs.BoundaryBytes(0, sums), 30 * 16);
+  // Between the last encoder layer and the first decoder layer.
+  EXPECT_EQ(costs.BoundaryBytes(1, sums), 30 * 16);
+  EXPECT_EQ(costs.BoundaryBytes(2, sums), 37 * 16);
+}
+
+TEST(CostModelTest, TransfersBetweenNodesUseTheSlowerLink) {
+  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
+  EXPECT_EQ(costs.TransferNs(1000, 2, 3), 100 + 1000);
+  EXPECT_EQ(costs.TransferNs(1000, 3, 4), 500 + 5000);
+  EXPECT_EQ(costs.AllReduceNs(1000, 0, 1, 1), 0);
+  // Two steps of half of the bytes.
+  EXPECT_EQ(costs.AllReduceNs(1000, 0, 1, 2), 2 * (100 + 500));
+}
+
+}  // namespace
+}  // namespace penstock::core
