@@ -69,7 +69,8 @@ TEST(Trace, ArrowsLeadFromEachSendToItsRecv) {
   trace.AddPredicted(MakePlan());
   std::set<std::string> begun, ended;
   for (const Json& event : EventsOf(trace)) {
-    if (event["ph"] == "s" && !begun.insert(event["id"]).second) ADD_FAILURE() << "two arrows begin: " << event;
+    if (event["ph"] == "s" && !begun.insert(event["id"]).second)
+      ADD_FAILURE() << "two arrows begin: " << event;
     if (event["ph"] == "f" && !ended.insert(event["id"]).second) ADD_FAILURE() << "two arrows end: " << event;
   }
   EXPECT_EQ(begun.size(), 12u);  // two replicas x three micro-batches x two directions
