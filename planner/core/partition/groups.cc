@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace penstock::core {
+namespace {
+
+// Of the mean load.
+constexpr double kEndsHeadStart = 0.75;
+
+}  // namespace
 
 std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes) {
   std::vector<uint32_t> order(sizes.size());
@@ -55,17 +61,28 @@ Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap) {
   return groups;
 }
 
-Groups BalancedGroups(absl::Span<const double> sizes, int count) {
+Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends) {
   Groups groups(std::min<size_t>(count, sizes.size()));
   using Load = std::pair<double, uint32_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<Load>> loads;
-  for (uint32_t group = 0; group < groups.size(); ++group) loads.push({0, group});
+  // A group that is to be small starts with a load that it does not have.
+  double head_start = 0;
+  if (small_ends && groups.size() >= 4) {
+    for (const double size : sizes) head_start += size;
+    head_start *= kEndsHeadStart / static_cast<double>(groups.size());
+  }
+  for (uint32_t group = 0; group < groups.size(); ++group) {
+    const bool end = group == 0 || group + 1 == groups.size();
+    loads.push({end ? head_start : 0, group});
+  }
   for (const uint32_t sample : DescendingOrder(sizes)) {
     const auto [load, group] = loads.top();
     loads.pop();
     groups[group].push_back(sample);
     loads.push({load + sizes[sample], group});
   }
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto& group) { return group.empty(); }),
+               groups.end());
   return groups;
 }
 

@@ -21,7 +21,9 @@ Groups BudgetGroups(absl::Span<const double> sizes, double cap);
 Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap);
 
 // Largest first, each into the group that is smallest so far (LPT, Graham 1969). At most `count` groups.
-Groups BalancedGroups(absl::Span<const double> sizes, int count);
+// `small_ends`: the first and the last group get about a quarter of what the others get, because the pipeline
+// fills with the first micro-batch and drains with the last; needs at least four groups to have an effect.
+Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends = false);
 
 // Indices of `sizes`, largest first; equal ones in order of index.
 std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes);

@@ -21,7 +21,7 @@ constexpr int kCaps = 8;
 constexpr int kMaxRows = 256;
 // Candidates that are refined. Padded ones gain little by it: a moved sample seldom has the length of its new
 // neighbours.
-constexpr size_t kPackedStarts = 4;
+constexpr size_t kPackedStarts = 7;
 constexpr size_t kPaddedStarts = 1;
 // Passes that the local search simulates for each sample and stage, by effort.
 constexpr int64_t kFastPasses = 150;
@@ -32,15 +32,20 @@ class DynamicPolicy {
  public:
   DynamicPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                 ReplicaEvaluator* evaluator)
-      : costs_(costs), job_(job), tokens_(tokens), evaluator_(evaluator) {}
+      : costs_(costs), job_(job), tokens_(tokens), evaluator_(evaluator) {
+    FindTokenBytes();
+  }
 
   Candidate Run();
 
  private:
   void TryPadded();
   void TryPacked();
-  // Time of a micro-batch on the stage that takes longest; infinite when it does not fit.
+  // Time of a micro-batch on the stage that takes longest; infinite when it is outside of the profile.
   double Work(const TokenSums& sums) const;
+  void FindTokenBytes();
+  // Whether a micro-batch fits alone, with as much recompute as there may be.
+  bool Fits(const TokenSums& sums) const;
   void Try(Groups groups, Layout layout);
   static void Keep(Candidate candidate, std::vector<Candidate>* starts, size_t most);
   Candidate Refine();
@@ -50,6 +55,9 @@ class DynamicPolicy {
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
   ReplicaEvaluator* evaluator_;
+  // Bytes of a source and a target token on each stage, with as much recompute as there may be.
+  std::vector<double> source_bytes_;
+  std::vector<double> target_bytes_;
   // Best first.
   std::vector<Candidate> packed_;
   std::vector<Candidate> padded_;
@@ -63,20 +71,48 @@ void DynamicPolicy::Keep(Candidate candidate, std::vector<Candidate>* starts, si
   if (starts->size() > most) starts->pop_back();
 }
 
-// Half of the budget is divided over the starts, the other half goes to the one that became best.
+// Successive halving (Jamieson and Talwalkar 2016): every round has the same budget, and the better half goes
+// on.
 Candidate DynamicPolicy::Refine() {
   std::vector<Candidate>& starts = packed_;
   std::move(padded_.begin(), padded_.end(), std::back_inserter(starts));
-  const int64_t half = RefinementBudget() / 2;
-  const auto count = static_cast<int64_t>(starts.size());
-  size_t best = 0;
-  for (size_t start = 0; start < starts.size(); ++start) {
-    if (starts[start].makespan == kInfeasibleNs) continue;
-    LocalSearch(evaluator_, &starts[start]).Run(half / count);
-    if (starts[start].makespan < starts[best].makespan) best = start;
+  const auto better = [](const Candidate& a, const Candidate& b) { return a.makespan < b.makespan; };
+  int rounds = 1;
+  for (size_t left = starts.size(); left > 1; left = (left + 1) / 2) ++rounds;
+  while (true) {
+    const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(starts.size());
+    for (Candidate& start : starts) {
+      if (start.makespan != kInfeasibleNs) LocalSearch(evaluator_, &start).Run(budget);
+    }
+    std::stable_sort(starts.begin(), starts.end(), better);
+    if (starts.size() == 1) return std::move(starts.front());
+    starts.erase(starts.begin() + static_cast<std::ptrdiff_t>((starts.size() + 1) / 2), starts.end());
   }
-  if (starts[best].makespan != kInfeasibleNs) LocalSearch(evaluator_, &starts[best]).Run(half);
-  return std::move(starts[best]);
+}
+
+void DynamicPolicy::FindTokenBytes() {
+  // Bytes are linear in tokens: many tokens give the bytes of one without rounding.
+  constexpr uint32_t kMany = 1 << 20;
+  const RecomputeMode most = job_.recompute == RecomputeMode::kAuto ? RecomputeMode::kFull : job_.recompute;
+  const auto bytes = [&](int stage, const SampleTokens& sample) {
+    TokenSums sums;
+    AddPacked(sample, &sums);
+    const StageMemory memory = costs_.Memory(stage, sums);
+    const StageRecompute recompute = InitialRecompute(costs_.stage(stage), most);
+    return static_cast<double>(HeldBytes(costs_, stage, memory, recompute) + PassingBytes(memory)) / kMany;
+  };
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    source_bytes_.push_back(bytes(stage, {kMany, 0, 0}));
+    target_bytes_.push_back(bytes(stage, {0, kMany, 0}));
+  }
+}
+
+bool DynamicPolicy::Fits(const TokenSums& sums) const {
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    const double bytes = sums.source * source_bytes_[stage] + sums.target * target_bytes_[stage];
+    if (bytes > static_cast<double>(evaluator_->available_bytes()[stage])) return false;
+  }
+  return true;
 }
 
 double DynamicPolicy::Work(const TokenSums& sums) const {
@@ -113,7 +149,11 @@ void DynamicPolicy::TryPadded() {
     longest.target = std::max(longest.target, tokens_[order[last]].target);
     const int rows = last - first + 1;
     if (rows > kMaxRows) return std::numeric_limits<double>::infinity();
-    return Work(PaddedSums(rows, static_cast<int32_t>(longest.source), static_cast<int32_t>(longest.target)));
+    const TokenSums sums =
+        PaddedSums(rows, static_cast<int32_t>(longest.source), static_cast<int32_t>(longest.target));
+    // Whether a sample fits alone has been asked before the search, and exactly.
+    if (rows > 1 && !Fits(sums)) return std::numeric_limits<double>::infinity();
+    return Work(sums);
   };
   double alone = 0;
   for (const uint32_t sample : order) {
@@ -145,7 +185,10 @@ void DynamicPolicy::TryPacked() {
     if (groups == last) continue;
     last = groups;
     Try(BalancedGroups(work, groups), Layout::kPacked);
+    Try(BalancedGroups(work, groups, /*small_ends=*/true), Layout::kPacked);
   }
+  // The last resort where memory is scarce.
+  if (packed_.front().makespan == kInfeasibleNs) Try(FixedSizeGroups(samples, 1), Layout::kPacked);
   // What the packed policy would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
   for (int step = 0; step < kCaps; ++step) {
