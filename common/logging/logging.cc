@@ -5,7 +5,6 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 
 namespace penstock {
@@ -32,13 +31,17 @@ bool NeedsQuotes(const std::string& value) {
   return value.empty() || value.find_first_of(" =\"\\\n\r\t") != std::string::npos;
 }
 
+// As JSON, with bytes that are no UTF-8 replaced.
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string TextLine(const std::string& time, LogLevel level, absl::string_view message,
                      const std::vector<LogField>& fields) {
   std::string line = absl::StrCat(time, " ", Name(level), " ", message);
   for (const LogField& field : fields) {
     const bool quoted = field.is_text() && NeedsQuotes(field.value());
-    absl::StrAppend(&line, " ", field.key(), "=",
-                    quoted ? absl::StrCat("\"", absl::Utf8SafeCEscape(field.value()), "\"") : field.value());
+    absl::StrAppend(&line, " ", field.key(), "=", quoted ? Dump(field.value()) : field.value());
   }
   return line;
 }
@@ -58,7 +61,7 @@ std::string JsonLine(const std::string& time, LogLevel level, absl::string_view 
   line["level"] = Name(level);
   line["message"] = std::string(message);
   for (const LogField& field : fields) line[field.key()] = JsonValue(field);
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return Dump(line);
 }
 
 }  // namespace

@@ -49,16 +49,26 @@ absl::StatusOr<Response> Call(Stub* stub, Method<Request, Response> method, cons
   return response;
 }
 
+// Lets time pass before the next attempt, at most `pause`: less when a connection comes about. (A channel on
+// which nobody waits looks at its connections every 5 s only.)
+void Pause(grpc::Channel* channel, absl::Duration pause) {
+  if (channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+    absl::SleepFor(pause);
+  } else {
+    channel->WaitForConnected(DeadlineIn(pause));
+  }
+}
+
 // For calls that may be repeated.
 template <typename Request, typename Response>
-absl::StatusOr<Response> CallUntil(Stub* stub, Method<Request, Response> method, const Request& request,
-                                   absl::Duration deadline) {
+absl::StatusOr<Response> CallUntil(grpc::Channel* channel, Stub* stub, Method<Request, Response> method,
+                                   const Request& request, absl::Duration deadline) {
   const SystemTime end = DeadlineIn(deadline);
   absl::Duration pause = kFirstPause;
   while (true) {
     auto result = Call(stub, method, request, end);
     if (!absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end) return result;
-    absl::SleepFor(pause);
+    Pause(channel, pause);
     pause = std::min(pause * 2, kLongestPause);
   }
 }
@@ -72,12 +82,12 @@ PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel)
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
                                                                    absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::RegisterJob, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::RegisterJob, request, deadline);
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
     const v1::SubmitBatchesRequest& request, absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::SubmitBatches, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::SubmitBatches, request, deadline);
 }
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
@@ -87,12 +97,12 @@ absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBat
 
 absl::StatusOr<v1::ReportIterationResponse> PlannerClient::ReportIteration(
     const v1::ReportIterationRequest& request, absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::ReportIteration, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::ReportIteration, request, deadline);
 }
 
 absl::StatusOr<v1::RegisterWorkerResponse> PlannerClient::RegisterWorker(
     const v1::RegisterWorkerRequest& request, absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::RegisterWorker, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::RegisterWorker, request, deadline);
 }
 
 absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::HeartbeatRequest& request,
@@ -102,22 +112,22 @@ absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::Heartbe
 
 absl::StatusOr<v1::GetJobResponse> PlannerClient::GetJob(const v1::GetJobRequest& request,
                                                          absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::GetJob, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::GetJob, request, deadline);
 }
 
 absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::ListJobs, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::ListJobs, request, deadline);
 }
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,
                                                                      absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::GetIteration, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::GetIteration, request, deadline);
 }
 
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(stub_.get(), &Stub::DrainJob, request, deadline);
+  return CallUntil(channel_.get(), stub_.get(), &Stub::DrainJob, request, deadline);
 }
 
 std::unique_ptr<ProgramStream> PlannerClient::StreamPrograms(const v1::StreamProgramsRequest& request,

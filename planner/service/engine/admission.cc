@@ -29,26 +29,30 @@ absl::Status Admission::CheckKnown(uint64_t iteration, const std::string& hash) 
   return absl::OkStatus();
 }
 
+absl::Status Admission::Gap(uint64_t first) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("batches[0].iteration is ", first, ", but iteration ", next_, " is expected next: a gap"));
+}
+
+absl::Status Admission::BeyondWindow(uint64_t last, uint64_t limit) const {
+  return WithRetryIteration(
+      absl::ResourceExhaustedError(
+          absl::StrCat("iteration ", last, " is beyond the look-ahead window, which ends before ", limit,
+                       ": retry from iteration ", next_, " when the slowest rank has reported more")),
+      next_);
+}
+
 absl::StatusOr<size_t> Admission::CountKnown(uint64_t first, const std::vector<std::string>& hashes,
                                              uint64_t limit) const {
   if (first < first_) {
     return absl::InvalidArgumentError(
         absl::StrCat("batches[0].iteration is ", first, ", before the job's first_iteration ", first_));
   }
-  if (first > next_) {
-    return absl::FailedPreconditionError(absl::StrCat("batches[0].iteration is ", first, ", but iteration ",
-                                                      next_, " is expected next: a gap"));
-  }
+  const uint64_t last = first + hashes.size() - 1;
+  if (first > next_) return last >= limit ? BeyondWindow(last, limit) : Gap(first);
   const size_t known = std::min<uint64_t>(hashes.size(), next_ - first);
   for (size_t i = 0; i < known; ++i) PENSTOCK_RETURN_IF_ERROR(CheckKnown(first + i, hashes[i]));
-  const uint64_t last = first + hashes.size() - 1;
-  if (known < hashes.size() && last >= limit) {
-    return WithRetryIteration(
-        absl::ResourceExhaustedError(
-            absl::StrCat("iteration ", last, " is beyond the look-ahead window, which ends before ", limit,
-                         ": retry from iteration ", next_, " when the slowest rank has reported more")),
-        next_);
-  }
+  if (known < hashes.size() && last >= limit) return BeyondWindow(last, limit);
   return known;
 }
 

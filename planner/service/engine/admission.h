@@ -39,6 +39,8 @@ class Admission {
 
  private:
   absl::Status CheckKnown(uint64_t iteration, const std::string& hash) const;
+  absl::Status Gap(uint64_t first) const;
+  absl::Status BeyondWindow(uint64_t last, uint64_t limit) const;
 
   const uint64_t first_;
   uint64_t next_;

@@ -21,7 +21,7 @@ class PlannerFixture : public testing::Test {
   void Serve(const PlannerServerOptions& options) {
     client_.reset();
     server_.reset();
-    auto server = PlannerServer::Start(options, &planners_, &checker_);
+    auto server = PlannerServer::Start(options, planners_, checker_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     client_ = std::make_unique<PlannerClient>(address());
@@ -36,16 +36,6 @@ class PlannerFixture : public testing::Test {
     ASSERT_TRUE(response.ok()) << response.status();
   }
 
-  absl::StatusOr<v1::RegisterWorkerResponse> RegisterWorker(const std::string& job_id, uint64_t incarnation,
-                                                            int32_t rank = -1) {
-    v1::RegisterWorkerRequest request;
-    request.set_job_id(job_id);
-    request.set_incarnation(incarnation);
-    request.set_host("127.0.0.1");
-    request.set_rank(rank);
-    return client_->RegisterWorker(request);
-  }
-
   // A stream without worker.
   std::unique_ptr<ProgramStream> Read(const std::string& job_id, uint32_t rank, uint64_t from = 0) {
     v1::StreamProgramsRequest request;
@@ -55,8 +45,15 @@ class PlannerFixture : public testing::Test {
     return client_->StreamPrograms(request, absl::Seconds(20));
   }
 
-  FakeBatchPlannerFactory planners_;
-  FakePlanChecker checker_;
+  // Called before each plan of the fake planner. Set it while nothing is planned.
+  FakeBatchPlanner::Gate gate_;
+  FakeBatchPlannerFactory fake_planners_{[this](const v1::Batch& batch) {
+    if (gate_) gate_(batch);
+  }};
+  FakePlanChecker fake_checker_;
+  // Who plans for the next Serve().
+  const BatchPlannerFactory* planners_ = &fake_planners_;
+  const PlanChecker* checker_ = &fake_checker_;
   std::unique_ptr<PlannerServer> server_;
   std::unique_ptr<PlannerClient> client_;
 };

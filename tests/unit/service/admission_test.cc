@@ -39,6 +39,12 @@ TEST_F(AdmissionTest, AGapIsRefused) {
               Fails(absl::StatusCode::kFailedPrecondition, "iteration 13 is expected next"));
 }
 
+TEST_F(AdmissionTest, AGapThatReachesBeyondTheWindowIsToldWhereToRetryFrom) {
+  const absl::Status status = admission_.CountKnown(160, {"x"}, /*limit=*/26).status();
+  EXPECT_THAT(status, Fails(absl::StatusCode::kResourceExhausted, "iteration 160 is beyond"));
+  EXPECT_THAT(RetryIteration(status), testing::Optional(13));
+}
+
 TEST_F(AdmissionTest, NothingComesBeforeTheFirstIteration) {
   EXPECT_THAT(admission_.CountKnown(9, {"z"}, kNoLimit),
               Fails(absl::StatusCode::kInvalidArgument, "first_iteration 10"));

@@ -1,0 +1,159 @@
+// The real penstock-planner as a process: ports, signals, exit statuses, and clients that see it come and go.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/process/child_process.h"
+#include "planner/client/planner_client.h"
+#include "tests/unit/core/job_builder.h"
+#include "tests/unit/service/requests.h"
+
+namespace penstock {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+class BinaryTest : public testing::Test {
+ protected:
+  BinaryTest() {
+    std::string pattern = testing::TempDir() + "/planner-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~BinaryTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<ChildProcess> Run(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), PENSTOCK_PLANNER);
+    auto child = ChildProcess::Start({.arguments = flags, .log_path = folder_ + "/log"});
+    EXPECT_TRUE(child.ok()) << child.status();
+    return *std::move(child);
+  }
+
+  // Starts a planner and waits until it serves.
+  void Serve(std::vector<std::string> flags = {}) {
+    const std::string port_file = folder_ + "/ports.json";
+    std::filesystem::remove(port_file);
+    flags.insert(flags.end(), {"--port-file", port_file});
+    planner_ = Run(flags);
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
+      ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value()) << *ReadFile(folder_ + "/log");
+    }
+    ports_ = nlohmann::json::parse(*ReadFile(port_file));
+    client_ = std::make_unique<PlannerClient>(absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>()));
+  }
+
+  static v1::RegisterJobRequest JobRequest() {
+    v1::RegisterJobRequest request;
+    *request.mutable_job() = core::GptJob(2, 1, v1::POLICY_DYNAMIC);
+    request.mutable_job()->set_job_id("job");
+    return request;
+  }
+
+  std::unique_ptr<ProgramStream> Stream(uint32_t rank) {
+    v1::StreamProgramsRequest request;
+    request.set_job_id("job");
+    request.set_rank(rank);
+    return client_->StreamPrograms(request, absl::Seconds(20));
+  }
+
+  // A job with three planned iterations, and a stream that has read them and waits for the fourth.
+  std::unique_ptr<ProgramStream> OpenStream() {
+    EXPECT_TRUE(client_->RegisterJob(JobRequest()).ok());
+    EXPECT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 3)).ok());
+    auto stream = Stream(0);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream->Next().ok());
+    return stream;
+  }
+
+  std::string folder_;
+  nlohmann::json ports_;
+  std::unique_ptr<ChildProcess> planner_;
+  std::unique_ptr<PlannerClient> client_;
+};
+
+TEST_F(BinaryTest, SigtermEndsOpenStreamsAndTheProcessWithStatusZero) {
+  Serve();
+  const auto stream = OpenStream();
+  const auto other = Stream(1);
+  planner_->Signal(SIGTERM);
+  EXPECT_THAT(stream->Next(), Fails(StatusCode::kUnavailable, "the planner stops"));
+  const auto end = planner_->WaitFor(absl::Seconds(5));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0) << end->ToString();
+  EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr("planner stopped"));
+}
+
+TEST_F(BinaryTest, SigintEndsItToo) {
+  Serve();
+  planner_->Signal(SIGINT);
+  const auto end = planner_->WaitFor(absl::Seconds(5));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0) << end->ToString();
+}
+
+TEST_F(BinaryTest, AKilledPlannerIsUnavailableToItsClients) {
+  Serve();
+  const auto stream = OpenStream();
+  planner_->Signal(SIGKILL);
+  EXPECT_THAT(stream->Next(), Fails(StatusCode::kUnavailable, ""));
+  EXPECT_THAT(client_->ListJobs({}, absl::Seconds(1)), Fails(StatusCode::kUnavailable, ""));
+}
+
+TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
+  Serve();
+  const int port = ports_["planner_port"];
+  ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
+  absl::Status registered = absl::UnknownError("not called");
+  std::thread caller([&, client = client_.get()] {
+    registered = client->RegisterJob(JobRequest(), absl::Seconds(20)).status();
+  });
+  const auto first_client = std::move(client_);
+  Serve({"--listen", absl::StrCat("127.0.0.1:", port)});
+  caller.join();
+  EXPECT_TRUE(registered.ok()) << registered;
+}
+
+TEST_F(BinaryTest, WritesThePortsThatItServes) {
+  Serve();
+  EXPECT_EQ(ports_.size(), 1);
+  ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
+  Serve({"--metrics-listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"});
+  EXPECT_GT(ports_["metrics_port"].get<int>(), 0);
+  EXPECT_GT(ports_["health_port"].get<int>(), 0);
+}
+
+TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--planning-threads", "0"},
+                                                {"--listen", "nowhere:x"},
+                                                {"--log-format", "xml"}}) {
+    const auto end = Run(flags)->WaitFor(absl::Seconds(10));
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->code, 2) << flags[0];
+    EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr(flags[0]));
+  }
+}
+
+TEST_F(BinaryTest, HelpEndsWithStatusZero) {
+  const auto end = Run({"--help"})->WaitFor(absl::Seconds(10));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0);
+  EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr("--port-file"));
+}
+
+TEST_F(BinaryTest, LogsJsonLinesWhenAskedTo) {
+  Serve({"--log-format", "json"});
+  ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
+  const std::string log = *ReadFile(folder_ + "/log");
+  const auto line = nlohmann::json::parse(log.substr(0, log.find('\n')));
+  EXPECT_EQ(line["message"], "planner serves");
+  EXPECT_EQ(line["planner_port"], ports_["planner_port"]);
+}
+
+}  // namespace
+}  // namespace penstock
