@@ -34,7 +34,8 @@ class Ledger {
     if (acquired > limit_ - in_use_)
       return Fail(instruction, absl::StrCat("it takes ", acquired, " bytes while ", in_use_, " of ", limit_,
                                             " are in use"));
-    int64_t& account = accounts_[{AccountOf(instruction), instruction.stage()}];
+    const auto entry = accounts_.try_emplace({AccountOf(instruction), instruction.stage()}, 0).first;
+    int64_t& account = entry->second;
     in_use_ += acquired;
     account += acquired;
     if (released > account)
@@ -42,12 +43,12 @@ class Ledger {
                                             account, " on this stage"));
     in_use_ -= released;
     account -= released;
+    if (account == 0) accounts_.erase(entry);
     return true;
   }
 
   void Close() {
     for (const auto& [key, bytes] : accounts_) {
-      if (bytes == 0) continue;
       const std::string owner =
           key.first == kWholeIteration ? "the end of the iteration" : absl::StrCat("micro-batch ", key.first);
       report_.AddAt(kMemory, rank_,
@@ -64,6 +65,7 @@ class Ledger {
   const int rank_;
   const int64_t limit_;
   int64_t in_use_;
+  // Bytes by (micro-batch, stage); those that hold nothing are absent.
   std::map<std::pair<int64_t, uint32_t>, int64_t> accounts_;
   Report& report_;
 };

@@ -1,8 +1,8 @@
 // Rule 0: sizes, ranges, ids and keys.
-#include <set>
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "planner/core/verify/rules.h"
 
@@ -114,7 +114,8 @@ bool CheckInstruction(const v1::Plan& plan, int rank, int position, Report& repo
 bool CheckPrograms(const v1::Plan& plan, Report& report) {
   bool sound = true;
   for (int rank = 0; rank < plan.programs_size(); ++rank) {
-    std::set<std::tuple<int, uint32_t, uint32_t, uint32_t>> keys;
+    absl::flat_hash_set<std::tuple<int, uint32_t, uint32_t, uint32_t>> keys;
+    keys.reserve(plan.programs(rank).instructions_size());
     for (int i = 0; i < plan.programs(rank).instructions_size(); ++i) {
       sound &= CheckInstruction(plan, rank, i, report);
       const v1::Instruction& instruction = plan.programs(rank).instructions(i);

@@ -122,12 +122,12 @@ void CheckTransfer(const PlanIndex& index, int replica, uint32_t stage, uint32_t
                    TransferPart part, Report& report) {
   const TransferEnds ends = index.FindTransfer(replica, stage, micro_batch, part);
   if (!index.CrossesRanks(stage)) return;
-  const std::string name =
-      absl::StrCat(part == kActivation ? "activation" : "gradient", " of micro-batch ", micro_batch);
   if (ends.send != nullptr) CheckEnd(index, ends.send_rank, *ends.send, ends.recv_rank, stage, report);
   if (ends.recv != nullptr) CheckEnd(index, ends.recv_rank, *ends.recv, ends.send_rank, stage, report);
   if (ends.send != nullptr && ends.recv != nullptr) return CheckAgreement(ends, report);
   if (ends.send == nullptr && ends.recv == nullptr) {
+    const std::string name =
+        absl::StrCat(part == kActivation ? "activation" : "gradient", " of micro-batch ", micro_batch);
     report.AddAt(kTransfers, ends.send_rank,
                  absl::StrCat("the ", name, " is not sent to rank ", ends.recv_rank));
   } else if (ends.recv == nullptr) {
