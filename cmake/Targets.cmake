@@ -38,13 +38,13 @@ function(penstock_test name)
     endif()
     add_dependencies(core_tests ${name})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENVIRONMENT}")
-  # Labels are set afterwards: gtest_discover_tests takes lists apart and would keep the first alone.
-  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  file(CONFIGURE OUTPUT ${labels_file} CONTENT [[
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # Lists are set afterwards: gtest_discover_tests takes them apart and would keep the first element alone.
+  set(properties_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
+  file(CONFIGURE OUTPUT ${properties_file} CONTENT [[
 if(@name@_TESTS)
-  set_tests_properties(${@name@_TESTS} PROPERTIES LABELS "@ARG_LABELS@")
+  set_tests_properties(${@name@_TESTS} PROPERTIES LABELS "@ARG_LABELS@" ENVIRONMENT "@ARG_ENVIRONMENT@")
 endif()
 ]] @ONLY)
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties_file})
 endfunction()

@@ -1,13 +1,17 @@
 // Point-to-point transfers and collectives of one epoch, over c10d: Gloo on CPU, NCCL on GPU.
 //
+//   PENSTOCK_ASSIGN_OR_RETURN(auto communicator, MakeGlooCommunicator(options));   // blocks until all peers
+//   join PENSTOCK_ASSIGN_OR_RETURN(auto transfer, communicator->Receive(buffer, /*peer=*/0, /*sequence=*/3));
+//   ... compute ...
+//   PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
+//
 // Transfers are started and waited for apart. Calls come from one thread; Abort may come from any.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +21,7 @@
 
 namespace penstock::worker {
 
-// A transfer that was started. Keeps its tensor alive.
+// A transfer that was started. Keeps its tensor alive; must not outlive its communicator.
 class PendingTransfer {
  public:
   virtual ~PendingTransfer() = default;
@@ -30,13 +34,21 @@ class PendingTransfer {
 struct CommunicatorOptions {
   uint32_t rank = 0;
   uint32_t world_size = 1;
+  // Own address, under which the other ranks reach this one.
+  std::string host = "127.0.0.1";
   // "host:port" of the c10d TCPStore (served by rank 0, see StoreServer).
   std::string rendezvous_address;
   // New for each epoch, so that the keys of an old one are never read.
   uint64_t epoch = 0;
-  // Ranks of this rank's pipeline, in stage order, and the groups that reduce gradients.
+  // All groups that this rank is in: its pipeline and those that reduce gradients. Ranks in any order, but
+  // the same in all ranks' options. Two ranks exchange point to point if they share a group. Groups of one
+  // are allowed.
   std::vector<std::vector<uint32_t>> groups;
-  std::chrono::milliseconds timeout{10'000};
+  // How long a peer may take to start its end of a transfer: longer than its longest computation. A peer that
+  // dies is noticed at once, whatever this says; one that hangs is the planner's business (heartbeats).
+  std::chrono::milliseconds timeout{300'000};
+  // How long the others may take to join.
+  std::chrono::milliseconds connect_timeout{10'000};
   at::Device device = at::kCPU;
 };
 
@@ -45,28 +57,41 @@ class Communicator {
   virtual ~Communicator() = default;
 
   // `sequence` counts transfers from one rank to one other within an iteration; both ends give the same.
+  // Several may be under way; those of one pair and direction are started in the same order at both ends. The
+  // tensor of Receive must be contiguous and is overwritten; that of Send must not change before Wait
+  // returns. Possible errors: INVALID_ARGUMENT (a peer outside all groups, a tensor that is not contiguous),
+  // UNAVAILABLE (the peer is gone), CANCELLED (aborted).
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor& tensor, uint32_t peer,
                                                                 uint32_t sequence) = 0;
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
                                                                    uint32_t sequence) = 0;
-  // Sums in place over the ranks of the group; the same bits on all of them and in every run. A group of one
-  // is a no-op.
+  // Sums in place over the ranks of the group; the same bits on all of them and in every run. Blocks (GPU:
+  // makes the current stream wait). `group` is one of the options', in their order; a group of one is a
+  // no-op. All ranks give tensors of the same shapes and types in the same order; they may be of any size,
+  // small ones travel together. Possible errors: INVALID_ARGUMENT (an unknown group), UNAVAILABLE (names the
+  // peer), CANCELLED.
   virtual absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
 
-  // Ends every pending and later call with CANCELLED. Any thread.
+  // Ends every pending and later call with CANCELLED and the reason. Any thread; idempotent. Peers notice
+  // when the communicator is destroyed.
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// The TCPStore of an epoch, served by rank 0 on a free port.
+// The TCPStore of an epoch, served by rank 0 on a free port. Must live until all ranks have made their
+// communicators.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;
   virtual uint16_t port() const = 0;
+  // Possible errors: UNAVAILABLE (no port is free).
   static absl::StatusOr<std::unique_ptr<StoreServer>> Start();
 };
 
+// Both block until all ranks of the groups have joined. Gloo's has the process ignore SIGPIPE, unless it
+// handles it. Possible errors: INVALID_ARGUMENT (names the option), UNAVAILABLE (the store or a rank did not
+// answer within connect_timeout; names the group).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const CommunicatorOptions& options);
-// Built with the `cuda` preset.
+// Possible errors, also: UNIMPLEMENTED (built without PENSTOCK_CUDA).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const CommunicatorOptions& options);
 
 }  // namespace penstock::worker

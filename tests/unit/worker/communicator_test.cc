@@ -1,0 +1,152 @@
+#include "worker/comm/communicator.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/comm_testing.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<PendingTransfer> Started(absl::StatusOr<std::unique_ptr<PendingTransfer>> transfer) {
+  EXPECT_TRUE(transfer.ok()) << transfer.status();
+  return *std::move(transfer);
+}
+
+at::Tensor Message(at::ScalarType type, int64_t sequence, int64_t elements) {
+  return (at::arange(elements) % 97 + sequence).to(type);
+}
+
+TEST(Communicator, DeliversEachMessageToItsReceive) {
+  constexpr int kMessages = 6;
+  const std::vector<at::ScalarType> types = {at::kFloat, at::kDouble, at::kBFloat16};
+  RunRanks(2, [&](uint32_t rank, Communicator& communicator) {
+    std::vector<at::Tensor> received;
+    std::vector<std::unique_ptr<PendingTransfer>> transfers;
+    for (int i = 0; i < kMessages; ++i) {
+      const at::ScalarType type = types[static_cast<size_t>(i) % types.size()];
+      const int64_t elements = i % 2 == 0 ? 3 : 200'000;
+      const auto sequence = static_cast<uint32_t>(i);
+      received.push_back(at::zeros({elements}, type));
+      transfers.push_back(
+          Started(communicator.Send(Message(type, i + 10 * rank, elements), 1 - rank, sequence)));
+      transfers.push_back(Started(communicator.Receive(received.back(), 1 - rank, sequence)));
+    }
+    for (const auto& transfer : transfers) EXPECT_TRUE(transfer->Wait().ok());
+    for (int i = 0; i < kMessages; ++i) {
+      const at::Tensor& tensor = received[static_cast<size_t>(i)];
+      EXPECT_TRUE(tensor.equal(Message(tensor.scalar_type(), i + 10 * (1 - rank), tensor.numel()))) << i;
+    }
+  });
+}
+
+TEST(Communicator, SequenceNumbersMayComeAgain) {
+  RunRanks(2, [](uint32_t rank, Communicator& communicator) {
+    for (int iteration = 0; iteration < 20; ++iteration) {
+      const at::Tensor tensor = at::full({5}, rank == 0 ? iteration : -1, at::kFloat);
+      auto transfer = rank == 0 ? communicator.Send(tensor, 1, 0) : communicator.Receive(tensor, 0, 0);
+      ASSERT_TRUE(Started(std::move(transfer))->Wait().ok());
+      EXPECT_TRUE(tensor.equal(at::full({5}, iteration, at::kFloat)));
+    }
+  });
+}
+
+// What rank r contributes; thirds make sums depend on their order.
+std::vector<at::Tensor> Gradients(uint32_t rank, at::ScalarType type) {
+  std::vector<at::Tensor> tensors;
+  for (const int64_t elements : {1, 7, 1000, 2}) {
+    tensors.push_back(((at::arange(elements, at::kDouble) + 1) / (3 * rank + 3)).to(type).view({1, -1}));
+  }
+  return tensors;
+}
+
+class AllReduce : public ::testing::TestWithParam<at::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Types, AllReduce, ::testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return c10::toString(info.param); });
+
+TEST_P(AllReduce, GivesAllRanksTheSameBitsEachTime) {
+  constexpr uint32_t kRanks = 3;
+  std::vector<std::vector<at::Tensor>> results(kRanks * 2);
+  for (uint32_t run = 0; run < 2; ++run) {
+    RunRanks(kRanks, [&](uint32_t rank, Communicator& communicator) {
+      std::vector<at::Tensor> tensors = Gradients(rank, GetParam());
+      ASSERT_TRUE(communicator.AllReduceSum(tensors, {0, 1, 2}).ok());
+      results[run * kRanks + rank] = tensors;
+    });
+  }
+  const double tolerance = GetParam() == at::kBFloat16 ? 2e-2 : 1e-6;
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    const at::Tensor sum = at::arange(1, results[0][i].numel() + 1, at::kDouble) * (11.0 / 18);
+    EXPECT_TRUE(at::allclose(results[0][i].to(at::kDouble).flatten(), sum, tolerance));
+    for (const auto& result : results) EXPECT_TRUE(result[i].equal(results[0][i]));
+  }
+}
+
+TEST(Communicator, ReducesOverEachGroupOfAMesh) {
+  // Two pipelines of two stages, and the two groups that reduce gradients.
+  RunRanks(4, {{0, 1}, {2, 3}, {0, 2}, {1, 3}}, [](uint32_t rank, Communicator& communicator) {
+    const uint32_t stage = rank % 2;
+    std::vector<at::Tensor> gradient = {at::full({3}, 1 + rank, at::kFloat)};
+    ASSERT_TRUE(communicator.AllReduceSum(gradient, {stage, stage + 2}).ok());
+    EXPECT_TRUE(gradient[0].equal(at::full({3}, 4 + 2 * stage, at::kFloat)));
+    std::vector<at::Tensor> norm = {at::full({}, 1 + rank, at::kDouble)};
+    ASSERT_TRUE(communicator.AllReduceSum(norm, {rank - stage, rank - stage + 1}).ok());
+    EXPECT_EQ(norm[0].item<double>(), rank < 2 ? 3 : 7);
+    const at::Tensor activation = at::full({2}, stage == 0 ? rank : 99, at::kFloat);
+    auto transfer = stage == 0 ? communicator.Send(activation, rank + 1, 0)
+                               : communicator.Receive(activation, rank - 1, 0);
+    ASSERT_TRUE(Started(std::move(transfer))->Wait().ok());
+    EXPECT_EQ(activation[0].item<float>(), static_cast<float>(rank - stage));
+  });
+}
+
+TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
+  CommunicatorOptions options;
+  options.groups = {{0}};
+  auto communicator = MakeGlooCommunicator(options);
+  ASSERT_TRUE(communicator.ok()) << communicator.status();
+  std::vector<at::Tensor> tensors = {at::ones({4})};
+  EXPECT_TRUE((*communicator)->AllReduceSum(tensors, {0}).ok());
+  EXPECT_TRUE(tensors[0].equal(at::ones({4})));
+}
+
+TEST(Communicator, RejectsPeersAndGroupsThatItDoesNotKnow) {
+  RunRanks(2, [](uint32_t, Communicator& communicator) {
+    const auto transfer = communicator.Send(at::ones({1}), 2, 0);
+    EXPECT_EQ(transfer.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(transfer.status().message()), HasSubstr("rank 2"));
+    std::vector<at::Tensor> tensors = {at::ones({1})};
+    EXPECT_EQ(communicator.AllReduceSum(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    const auto strided = communicator.Receive(at::ones({4, 4}).t(), 0, 0);
+    EXPECT_EQ(strided.status().code(), absl::StatusCode::kInvalidArgument);
+  });
+}
+
+TEST(Communicator, NamesTheGroupThatIsWrong) {
+  CommunicatorOptions options;
+  options.world_size = 2;
+  for (const auto& [group, problem] : std::vector<std::pair<std::vector<uint32_t>, std::string>>{
+           {{1}, "lacks this rank"}, {{0, 2}, "world_size is 2"}, {{0, 0}, "twice"}, {{}, "empty"}}) {
+    options.groups = {{0}, group};
+    const auto communicator = MakeGlooCommunicator(options);
+    EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(communicator.status().message()), HasSubstr("groups[1]"));
+    EXPECT_THAT(std::string(communicator.status().message()), HasSubstr(problem));
+  }
+}
+
+TEST(Communicator, RejectsAnAddressWithoutAPort) {
+  CommunicatorOptions options;
+  options.world_size = 2;
+  options.groups = {{0, 1}};
+  for (const std::string address : {"", "localhost", "localhost:", ":80", "localhost:0", "localhost:70000"}) {
+    options.rendezvous_address = address;
+    EXPECT_EQ(MakeGlooCommunicator(options).status().code(), absl::StatusCode::kInvalidArgument) << address;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,20 @@
+// A c10d process group over Gloo: the one file that sees Gloo's headers is behind this one.
+#pragma once
+
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/comm/groups.h"
+#include "worker/comm/store.h"
+
+namespace penstock::worker {
+
+// Connects all ranks of the group with each other; blocks until they have come.
+// Possible errors: UNAVAILABLE (names the group).
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const CommunicatorOptions& options,
+                                                                const StoreClient& store,
+                                                                const RankGroup& group);
+
+}  // namespace penstock::worker

@@ -1,0 +1,48 @@
+#include "worker/comm/groups.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+absl::Status CheckGroup(const CommunicatorOptions& options, size_t index) {
+  RankGroup group = options.groups[index];
+  std::sort(group.begin(), group.end());
+  const auto error = [&](absl::string_view problem) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("groups[", index, "] (ranks ", Describe(options.groups[index]), "): ", problem));
+  };
+  if (group.empty()) return error("is empty");
+  if (group.back() >= options.world_size) return error(absl::StrCat("world_size is ", options.world_size));
+  if (std::adjacent_find(group.begin(), group.end()) != group.end()) return error("has a rank twice");
+  if (!PositionIn(group, options.rank)) return error(absl::StrCat("lacks this rank, ", options.rank));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options) {
+  std::vector<RankGroup> groups;
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, i));
+    if (options.groups[i].size() > 1) groups.push_back(options.groups[i]);
+  }
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+std::optional<int> PositionIn(const RankGroup& group, uint32_t rank) {
+  const auto found = std::find(group.begin(), group.end(), rank);
+  if (found == group.end()) return std::nullopt;
+  return static_cast<int>(std::distance(group.begin(), found));
+}
+
+std::string Describe(const RankGroup& group) { return absl::StrJoin(group, ", "); }
+
+}  // namespace penstock::worker

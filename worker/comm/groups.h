@@ -1,0 +1,27 @@
+// The groups of a communicator's options, checked, and in an order that all ranks share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+
+namespace penstock::worker {
+
+using RankGroup = std::vector<uint32_t>;
+
+// The groups of more than one rank without repetition, sorted, so that ranks which share several groups join
+// them in one order and never wait for each other in a circle. Possible errors: INVALID_ARGUMENT (names the
+// option: a group without this rank, a rank twice or out of range).
+absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options);
+
+// Place of the rank in the group.
+std::optional<int> PositionIn(const RankGroup& group, uint32_t rank);
+
+// "0, 2, 4"
+std::string Describe(const RankGroup& group);
+
+}  // namespace penstock::worker

@@ -1,0 +1,80 @@
+#include "worker/comm/store.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/torch/boundary.h"
+
+namespace penstock::worker {
+namespace {
+
+struct Address {
+  std::string host;
+  uint16_t port = 0;
+};
+
+absl::StatusOr<Address> ParseAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
+      port == 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous_address: '", text, "', expected host:port with a port from 1 to 65535"));
+  }
+  return Address{text.substr(0, colon), static_cast<uint16_t>(port)};
+}
+
+class TcpStoreServer : public StoreServer {
+ public:
+  explicit TcpStoreServer(c10::intrusive_ptr<c10d::TCPStore> store) : store_(std::move(store)) {}
+  uint16_t port() const override { return store_->getPort(); }
+
+ private:
+  c10::intrusive_ptr<c10d::TCPStore> store_;
+};
+
+// Whatever goes wrong with the store is a matter of the network.
+absl::Status StoreError(const absl::Status& status) {
+  return absl::UnavailableError(std::string(status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start() {
+  auto store = CallTorch("serving the rendezvous store", [] {
+    c10d::TCPStoreOptions options;
+    options.port = 0;
+    options.isServer = true;
+    options.waitWorkers = false;
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  });
+  if (!store.ok()) return StoreError(store.status());
+  return std::make_unique<TcpStoreServer>(*std::move(store));
+}
+
+absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.rendezvous_address));
+  auto store =
+      CallTorch(absl::StrCat("connecting to the rendezvous store at ", options.rendezvous_address), [&] {
+        c10d::TCPStoreOptions store_options;
+        store_options.port = address.port;
+        store_options.waitWorkers = false;
+        store_options.timeout = options.connect_timeout;
+        auto tcp = c10::make_intrusive<c10d::TCPStore>(address.host, store_options);
+        return StoreClient(
+            c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("epoch ", options.epoch), std::move(tcp)));
+      });
+  if (!store.ok()) return StoreError(store.status());
+  return store;
+}
+
+StoreClient GroupStore(const StoreClient& store, const std::string& purpose, const RankGroup& group) {
+  return c10::make_intrusive<c10d::PrefixStore>(absl::StrCat(purpose, " ", Describe(group)), store);
+}
+
+}  // namespace penstock::worker

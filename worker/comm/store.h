@@ -1,0 +1,22 @@
+// The rendezvous of an epoch: a client of the c10d TCPStore that rank 0 serves.
+#pragma once
+
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/comm/groups.h"
+
+namespace penstock::worker {
+
+using StoreClient = c10::intrusive_ptr<c10d::Store>;
+
+// Keys of other epochs are out of its sight. Blocks for at most connect_timeout.
+// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE.
+absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options);
+
+// The part of the store in which a group meets; `purpose` keeps several meetings of one group apart.
+StoreClient GroupStore(const StoreClient& store, const std::string& purpose, const RankGroup& group);
+
+}  // namespace penstock::worker
