@@ -26,6 +26,7 @@ constexpr int kMemoryAttempts = 8;
 // Bytes that micro-batches may take on each stage.
 std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
   std::vector<int64_t> available;
+  available.reserve(costs.stages());
   for (int stage = 0; stage < costs.stages(); ++stage) {
     available.push_back(job.memory_limit_bytes - costs.StaticBytes(stage));
   }

@@ -47,8 +47,9 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer) {
   if (!layer.has_forward() && layer.forward_ms().values().empty()) {
     return Wrong(field, "has neither a closed form (forward) nor a table (forward_ms)");
   }
-  if (layer.backward_ratio_none() == 0 && layer.backward_none_ms().values().empty()) {
-    return Wrong(field, "has neither backward_ratio_none nor a table backward_none_ms");
+  if (layer.backward_ratio_none() == 0) {
+    return Wrong(absl::StrCat(field, ".backward_ratio_none"),
+                 "0; set it even beside a table: it serves where the table has no value");
   }
   return absl::OkStatus();
 }

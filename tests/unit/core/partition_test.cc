@@ -36,6 +36,16 @@ TEST(GroupsTest, BalancedGroupsGiveTheNextLargestToTheSmallest) {
   EXPECT_THAT(BalancedGroups(std::vector<double>{5, 4}, 4), ElementsAre(ElementsAre(0), ElementsAre(1)));
 }
 
+TEST(GroupsTest, SmallEndsGetAboutAQuarterOfTheOthers) {
+  const Groups groups = BalancedGroups(std::vector<double>(64, 1.0), 8, /*small_ends=*/true);
+  // 64 samples of size 1 on eight groups, two of them with a head start of 6.
+  for (const auto& group : {groups.front(), groups.back()}) {
+    EXPECT_GE(group.size(), 3);
+    EXPECT_LE(group.size(), 4);
+  }
+  for (size_t i = 1; i + 1 < groups.size(); ++i) EXPECT_GE(groups[i].size(), 9);
+}
+
 TEST(SampleOrderTest, SourceFirstThenTargetThenIndex) {
   EXPECT_THAT(OrderByLength(std::vector<SampleTokens>{{2, 1, 1}, {1, 9, 9}, {1, 3, 3}, {1, 3, 3}}),
               ElementsAre(2, 3, 1, 0));

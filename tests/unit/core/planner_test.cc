@@ -168,6 +168,10 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "job.profile.bytes_per_element"},
         BadJob{"NoHead", [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers()->RemoveLast(); },
                kInvalid, "job.profile.layers: 'head'"},
+        BadJob{
+            "BackwardRatio",
+            [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers(0)->clear_backward_ratio_none(); },
+            kInvalid, "job.profile.layers[0].backward_ratio_none"},
         BadJob{"Bandwidth",
                [](v1::JobSpec* job) {
                  job->mutable_profile()->mutable_cluster()->clear_intra_node_bytes_per_second();

@@ -34,6 +34,7 @@ void RandomPlanning(Random* random, v1::PlanningOptions* planning) {
   if (random->Chance(20)) planning->set_recompute(v1::RECOMPUTE_FULL);
   if (random->Chance(20)) planning->set_micro_batch_size(random->Range(1, 5));
   if (random->Chance(20)) planning->set_token_cap(random->Range(1, 4000));
+  planning->set_effort(random->Chance(50) ? v1::EFFORT_FAST : v1::EFFORT_NORMAL);
   planning->set_shard_optimizer_state(random->Chance(30));
   // From far too little to plenty.
   if (random->Chance(60)) planning->set_memory_limit_bytes(int64_t{1000} << random->Range(4, 14));
@@ -75,7 +76,7 @@ v1::Batch RandomBatch(Random* random) {
 
 class PropertyTest : public ::testing::TestWithParam<int> {};
 
-constexpr int kJobsPerCase = 50;
+constexpr int kJobsPerCase = 40;
 
 TEST_P(PropertyTest, EveryPlanOfARandomJobIsValidAndSound) {
   int planned = 0;
