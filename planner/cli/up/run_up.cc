@@ -51,6 +51,7 @@ class UpRun {
   absl::Status Run();
 
  private:
+  absl::Status FindBinaries();
   absl::Status OpenDataset();
   absl::Status MakeJob();
   absl::Status AddProfile();
@@ -81,6 +82,15 @@ void UpRun::Say(const std::string& text) const {
   std::FILE* out = options_.json ? stderr : stdout;
   std::fputs(absl::StrCat(text, "\n").c_str(), out);
   std::fflush(out);
+}
+
+absl::Status UpRun::FindBinaries() {
+  PENSTOCK_ASSIGN_OR_RETURN(bin_dir_, BinaryFolder());
+  for (const char* name : {"penstock-planner", "penstock-worker"}) {
+    if (std::filesystem::exists(absl::StrCat(bin_dir_, "/", name))) continue;
+    return absl::UnavailableError(absl::StrCat(name, " is not in ", bin_dir_, ", beside penstock: build it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status UpRun::OpenDataset() {
@@ -243,7 +253,7 @@ absl::Status UpRun::Finish() {
 }
 
 absl::Status UpRun::Run() {
-  PENSTOCK_ASSIGN_OR_RETURN(bin_dir_, BinaryFolder());
+  PENSTOCK_RETURN_IF_ERROR(FindBinaries());
   PENSTOCK_RETURN_IF_ERROR(OpenDataset());
   PENSTOCK_RETURN_IF_ERROR(MakeJob());
   PENSTOCK_RETURN_IF_ERROR(AddProfile());

@@ -94,6 +94,8 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix "
            "--resume"});
+  // A later flag wins, so that scripts with flags of their own can pass on their user's.
+  command->option_defaults()->take_last();
   AddDataFlags(*command, *up);
   AddPlanFlags(*command, *up);
   AddModelFlags(*command, *up);
