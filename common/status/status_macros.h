@@ -22,6 +22,8 @@
 #define PENSTOCK_STATUS_CONCAT_INNER(a, b) a##b
 #define PENSTOCK_STATUS_CONCAT(a, b) PENSTOCK_STATUS_CONCAT_INNER(a, b)
 
+// A declaration cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define PENSTOCK_ASSIGN_OR_RETURN(declaration, expression)                                           \
   PENSTOCK_ASSIGN_OR_RETURN_INNER(PENSTOCK_STATUS_CONCAT(penstock_statusor_, __LINE__), declaration, \
                                   expression)
@@ -30,3 +32,4 @@
   auto result = (expression);                                            \
   if (!result.ok()) return std::move(result).status();                   \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -15,7 +15,7 @@ namespace penstock::cli {
 struct BatchSourceOptions {
   // Samples of one iteration, over all replicas.
   uint32_t global_batch = 0;
-  // Longer samples are cut to their first `max_length` tokens (input, then target).
+  // Longer samples are cut as CutToLimits does (planner/cli/sample_lengths.h).
   uint32_t max_length = 0;
   uint64_t seed = 0;
 };

@@ -44,12 +44,12 @@ TEST(BatchSourceTest, ConsecutiveBatchesWalkTheDataset) {
   for (uint64_t id = 0; id < 5; ++id) EXPECT_EQ(seen.count(id), 2) << "sample " << id;
 }
 
-TEST(BatchSourceTest, LongSamplesKeepTheirFirstTokens) {
+TEST(BatchSourceTest, LongSamplesAreCutAndKeepTheirTarget) {
   BatchSource source(Dataset(), {.global_batch = 5, .max_length = 20, .seed = 1});
   const v1::Batch batch = source.Make(0);
   for (const v1::Sample& sample : batch.samples()) {
     const SampleLength whole = Dataset().Length(sample.sample_id());
-    EXPECT_EQ(sample.input_tokens(), std::min(whole.input, 20U));
+    EXPECT_EQ(sample.target_tokens(), std::min(whole.target, 20U));
     EXPECT_EQ(sample.input_tokens() + sample.target_tokens(), std::min(whole.input + whole.target, 20U));
   }
 }
