@@ -20,7 +20,7 @@ struct LearningRateConfig {
 
 struct TrainingConfig {
   uint64_t seed = 0;
-  LearningRateConfig learning_rate;
+  LearningRateConfig learning_rate = {};
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
@@ -39,7 +39,7 @@ struct JobConfig {
   // Ranks of one pipeline, and replicas of it. Rank = replica * pipeline + position.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
-  TrainingConfig training;
+  TrainingConfig training = {};
   // The first iteration of this run.
   uint64_t first_iteration = 0;
 

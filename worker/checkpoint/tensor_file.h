@@ -1,0 +1,55 @@
+// Named tensors in one file, in the safetensors format (huggingface/safetensors: 8 bytes of header length, a
+// JSON header with type, shape and offsets of each tensor, then their data).
+//
+//   PENSTOCK_RETURN_IF_ERROR(WriteTensorFile(path, {{"layers.0.ffn.up.weight", tensor}}));
+//   PENSTOCK_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(path));
+//   PENSTOCK_RETURN_IF_ERROR(file.Read("layers.0.ffn.up.weight", tensor));
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace penstock::worker {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor value;
+};
+
+// Writes aside, flushes to disk and renames. float64, float32, bfloat16 and int64, on any device.
+// Possible errors: those of WriteFileAtomically; INVALID_ARGUMENT (another type).
+absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors);
+
+class TensorFile {
+ public:
+  // Reads the header. Possible errors: NOT_FOUND, INVALID_ARGUMENT (broken or truncated: names file and
+  // cause).
+  static absl::StatusOr<TensorFile> Open(const std::string& path);
+
+  bool Contains(const std::string& name) const { return entries_.contains(name); }
+  // Copies the tensor `name` into `destination`, which has its type and shape.
+  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
+  absl::Status Read(const std::string& name, const at::Tensor& destination) const;
+
+ private:
+  struct Entry {
+    std::string type;
+    std::vector<int64_t> shape;
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  std::string path_;
+  std::string contents_;
+  size_t data_begin_ = 0;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,15 @@
+// The learning rate of an iteration. Without LibTorch.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/program/job.h"
+
+namespace penstock::worker {
+
+// Iterations count from 0. Warm-up: peak * (iteration + 1) / warmup_iterations, so that no iteration has rate
+// 0. Then a cosine from `peak` at warmup_iterations to `minimum` at decay_iterations (Loshchilov and Hutter,
+// "SGDR", section 3), and `minimum` after that. Without decay_iterations (0) the rate stays at `peak`.
+double LearningRateAt(const LearningRateConfig& config, uint64_t iteration);
+
+}  // namespace penstock::worker
