@@ -21,9 +21,7 @@ class HostTimer : public InstructionTimer {
     measured_.back().duration_ns = SinceStart() - measured_.back().start_ns;
   }
 
-  absl::StatusOr<std::vector<MeasuredInstruction>> Finish() override {
-    return std::exchange(measured_, {});
-  }
+  absl::StatusOr<std::vector<MeasuredInstruction>> Finish() override { return std::exchange(measured_, {}); }
 
  private:
   int64_t SinceStart() const {

@@ -1,5 +1,5 @@
-// When each instruction of an iteration began and how long it took. The executor tells of every instruction; what
-// it is measured with depends on the device.
+// When each instruction of an iteration began and how long it took. The executor tells of every instruction;
+// what it is measured with depends on the device.
 #pragma once
 
 #include <cstdint>

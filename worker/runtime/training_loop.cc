@@ -35,7 +35,6 @@ IterationReport MakeReport(uint64_t iteration, absl::Time started, absl::Duratio
 }  // namespace
 
 absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& parts) {
-  const uint64_t last = control.registration().job.training.iterations;
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(const NextProgram next, control.Next());
     if (next.finished) break;
@@ -44,7 +43,6 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
     PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, started, next.waited, std::move(result))));
     PENSTOCK_RETURN_IF_ERROR(parts.after_iteration(iteration));
-    if (last > 0 && iteration + 1 >= last) break;
   }
   return control.FlushReports(kFlushTimeout);
 }

@@ -16,8 +16,8 @@ struct TrainingLoopParts {
   std::function<absl::Status(uint64_t iteration)> after_iteration;
 };
 
-// Blocks until the job is finished and all reports have arrived. `control` has been asked for programs
-// (StartPrograms). Possible errors: those of `control` and of the parts.
+// Blocks until the job is finished, which it is when every rank has reported its last iteration. `control`
+// has been asked for programs (StartPrograms). Possible errors: those of `control` and of the parts.
 absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& parts);
 
 }  // namespace penstock::worker

@@ -1,0 +1,147 @@
+#include "tests/system/harness/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/process/log_tail.h"
+#include "common/status/retry_iteration.h"
+
+namespace penstock::testing {
+namespace {
+
+constexpr size_t kLogLines = 12;
+// How often a condition that no process can signal is looked at.
+constexpr absl::Duration kTick = absl::Milliseconds(10);
+
+std::string Binary(const std::string& name) { return absl::StrCat(PENSTOCK_BINARY_DIR, "/", name); }
+
+// One thread each; and no AMX, which some virtual machines announce and do not keep.
+const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
+    {"OMP_NUM_THREADS", "1"}, {"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}};
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "penstock-system-XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
+}
+
+void Cluster::StartPlanner() {
+  const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
+  absl::StatusOr<std::unique_ptr<ChildProcess>> started =
+      ChildProcess::Start({.arguments = {Binary("penstock-planner"), "--listen=127.0.0.1:0",
+                                         absl::StrCat("--port-file=", port_file)},
+                           .log_path = folder_.Path("planner.log")});
+  ASSERT_TRUE(started.ok()) << started.status();
+  planner_ = *std::move(started);
+  const absl::Time deadline = absl::Now() + kDeadline;
+  while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
+    ASSERT_FALSE(planner_->WaitFor(kTick).has_value()) << PlannerLog();
+  }
+  const absl::StatusOr<std::string> ports = ReadFile(port_file);
+  ASSERT_TRUE(ports.ok()) << ports.status();
+  address_ = absl::StrCat("127.0.0.1:", nlohmann::json::parse(*ports)["planner_port"].get<int>());
+  client_ = std::make_unique<PlannerClient>(address_);
+}
+
+void Cluster::Register(const v1::JobSpec& job) {
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = job;
+  const absl::Status status = client_->RegisterJob(request).status();
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void Cluster::Submit(const std::string& job_id, const std::vector<v1::Batch>& batches) {
+  const absl::Time deadline = absl::Now() + kDeadline;
+  for (size_t next = 0; next < batches.size();) {
+    v1::SubmitBatchesRequest request;
+    request.set_job_id(job_id);
+    *request.add_batches() = batches[next];
+    const absl::Status status = client_->SubmitBatches(request).status();
+    if (status.ok()) {
+      ++next;
+      continue;
+    }
+    ASSERT_TRUE(absl::IsResourceExhausted(status) && absl::Now() < deadline) << status << "\n"
+                                                                             << PlannerLog();
+    planner_->WaitFor(kTick);
+  }
+}
+
+void Cluster::StartWorkers(const v1::JobSpec& job, const WorkerSettings& settings) {
+  workers_.clear();
+  const uint32_t ranks = job.mesh().pipeline() * job.mesh().data();
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    std::vector<std::string> arguments = {
+        Binary("penstock-worker"), "--planner", address_,        "--job", job.job_id(), "--rank",
+        absl::StrCat(rank),        "--dataset", settings.dataset};
+    if (!settings.checkpoint_dir.empty()) {
+      arguments.insert(arguments.end(), {"--checkpoint-dir", settings.checkpoint_dir});
+    }
+    if (settings.resume) arguments.push_back("--resume");
+    if (!settings.gradients_dir.empty()) {
+      arguments.insert(arguments.end(), {"--dump-gradients", settings.gradients_dir});
+    }
+    absl::StatusOr<std::unique_ptr<ChildProcess>> worker = ChildProcess::Start(
+        {.arguments = arguments, .environment = kWorkerEnvironment, .log_path = WorkerLogPath(rank)});
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    workers_.push_back(*std::move(worker));
+  }
+}
+
+void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  const absl::Time deadline = absl::Now() + kDeadline;
+  for (;;) {
+    const absl::StatusOr<v1::GetJobResponse> answer = client_->GetJob(request);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    if (answer->status().completed_iteration() >= iterations) return;
+    ASSERT_LT(absl::Now(), deadline) << answer->status().DebugString() << WorkerLog(0);
+    ASSERT_NE(answer->status().state(), v1::JOB_STATE_FAILED) << answer->status().failure();
+    planner_->WaitFor(kTick);
+  }
+}
+
+ExitStatus Cluster::ExpectEnd(uint32_t rank, absl::Duration timeout) {
+  const std::optional<ExitStatus> ended = workers_[rank]->WaitFor(timeout);
+  EXPECT_TRUE(ended.has_value()) << "rank " << rank << " still runs\n" << WorkerLog(rank);
+  return ended.value_or(ExitStatus());
+}
+
+void Cluster::ExpectAllFinish() {
+  const absl::Time deadline = absl::Now() + kDeadline;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    const ExitStatus ended = ExpectEnd(rank, std::max(deadline - absl::Now(), absl::Seconds(1)));
+    EXPECT_TRUE(ended.ok()) << "rank " << rank << " " << ended.ToString() << "\n" << WorkerLog(rank);
+  }
+}
+
+std::string Cluster::WorkerLogPath(uint32_t rank) const {
+  return folder_.Path(absl::StrCat("worker-", rank, ".log"));
+}
+
+std::string Cluster::WorkerLog(uint32_t rank) const { return LogTail(WorkerLogPath(rank), kLogLines); }
+
+std::string Cluster::PlannerLog() const { return LogTail(folder_.Path("planner.log"), kLogLines); }
+
+std::vector<v1::IterationSummary> Cluster::Summaries(const std::string& job_id) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  const absl::StatusOr<v1::GetJobResponse> answer = client_->GetJob(request);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  if (!answer.ok()) return {};
+  return {answer->iterations().begin(), answer->iterations().end()};
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,93 @@
+// A planner and workers as real processes on free loopback ports, for system tests. Every wait has a
+// deadline, and what still runs when the cluster goes out of scope is killed.
+//
+//   Cluster cluster;
+//   cluster.StartPlanner();
+//   cluster.Register(job);
+//   cluster.Submit(job, batches);
+//   cluster.StartWorkers(job, {.dataset = prefix});
+//   cluster.ExpectAllFinish();
+//
+// Failures are reported through GoogleTest, with the ends of the logs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/process/child_process.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "planner/client/planner_client.h"
+
+namespace penstock::testing {
+
+// A folder of the test's own, removed with it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  // Absolute.
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+struct WorkerSettings {
+  std::string dataset = {};
+  std::string checkpoint_dir = {};
+  bool resume = false;
+  std::string gradients_dir = {};
+};
+
+class Cluster {
+ public:
+  static constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+  void StartPlanner();
+  PlannerClient& client() { return *client_; }
+  ChildProcess& planner() { return *planner_; }
+
+  void Register(const v1::JobSpec& job);
+  // Hands over all batches, waiting for room in the look-ahead window.
+  void Submit(const std::string& job_id, const std::vector<v1::Batch>& batches);
+
+  // One for each rank of the job's mesh, which replace those of an earlier call.
+  void StartWorkers(const v1::JobSpec& job, const WorkerSettings& settings);
+  ChildProcess& worker(uint32_t rank) { return *workers_[rank]; }
+  size_t size() const { return workers_.size(); }
+
+  // Blocks until the job has completed `iterations` iterations.
+  void WaitForIterations(const std::string& job_id, uint64_t iterations);
+  // Blocks until all workers have ended, and expects status 0.
+  void ExpectAllFinish();
+  // The end of a worker within the time; a failure when it still runs.
+  ExitStatus ExpectEnd(uint32_t rank, absl::Duration timeout);
+
+  std::string WorkerLog(uint32_t rank) const;
+  std::string PlannerLog() const;
+  // Summaries of the completed iterations.
+  std::vector<v1::IterationSummary> Summaries(const std::string& job_id);
+
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  std::string WorkerLogPath(uint32_t rank) const;
+
+  // First, so that it is removed after the processes have ended.
+  TemporaryFolder folder_;
+  std::unique_ptr<ChildProcess> planner_;
+  std::unique_ptr<PlannerClient> client_;
+  std::string address_;
+  std::vector<std::unique_ptr<ChildProcess>> workers_;
+  int generation_ = 0;
+};
+
+}  // namespace penstock::testing

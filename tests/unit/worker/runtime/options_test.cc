@@ -1,0 +1,63 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "worker/runtime/worker_options.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+CommandLine Parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "penstock-worker");
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  return ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
+}
+
+TEST(WorkerOptions, AreReadFromTheCommandLine) {
+  const CommandLine command = Parse(
+      {"--planner", "h:1", "--job=j", "--dataset", "d", "--rank", "3", "--checkpoint-dir", "c", "--resume"});
+  ASSERT_FALSE(command.exit_status.has_value());
+  EXPECT_EQ(command.run.planner, "h:1");
+  EXPECT_EQ(command.run.rank, 3u);
+  EXPECT_TRUE(command.run.resume);
+  EXPECT_EQ(command.run.threads, 1u);
+  EXPECT_FALSE(command.profile.has_value());
+}
+
+TEST(WorkerOptions, HelpEndsWithStatusZero) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}).exit_status, 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("--planner"));
+}
+
+TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--job=j", "--dataset=d"}, "--planner"},
+      {{"--planner=h:1", "--dataset=d"}, "--job"},
+      {{"--planner=h:1", "--job=j"}, "--dataset"},
+      {{"--planner=h:1", "--job=j", "--dataset=d", "--resume"}, "--checkpoint-dir"},
+      {{"--planner=h:1", "--job=j", "--dataset=d", "--device=tpu"}, "--device"},
+      {{"--planner=h:1", "--job=j", "--dataset=d", "--threads=0"}, "--threads"},
+      {{"profile", "--out=o"}, "--model-json"},
+  };
+  for (const auto& [arguments, flag] : cases) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Parse(arguments).exit_status, 2) << flag;
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(flag));
+  }
+}
+
+TEST(WorkerOptions, ProfilingNeedsNoPlanner) {
+  const CommandLine command = Parse({"profile", "--model-json", "m", "--out", "o", "--seconds", "2.5"});
+  ASSERT_FALSE(command.exit_status.has_value());
+  ASSERT_TRUE(command.profile.has_value());
+  EXPECT_EQ(command.profile->seconds, 2.5);
+}
+
+}  // namespace
+}  // namespace penstock::worker

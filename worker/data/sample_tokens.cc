@@ -1,0 +1,27 @@
+#include "worker/data/sample_tokens.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace penstock::worker {
+
+absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset, uint64_t sample,
+                                                  uint32_t input_tokens, uint32_t target_tokens) {
+  if (sample >= dataset.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("sample ", sample, " is not in the dataset of ",
+                                                   dataset.size(),
+                                                   " samples: planner and worker must use the same dataset"));
+  }
+  const SampleLength length = dataset.Length(sample);
+  if (input_tokens > length.input || target_tokens > length.target) {
+    return absl::InvalidArgumentError(absl::StrCat("sample ", sample, " is planned with ", input_tokens,
+                                                   " + ", target_tokens, " tokens, but the dataset has ",
+                                                   length.input, " + ", length.target,
+                                                   ": planner and worker must use the same dataset"));
+  }
+  std::vector<int32_t> tokens = dataset.Tokens(sample);
+  tokens.erase(tokens.begin() + input_tokens, tokens.begin() + length.input);
+  tokens.resize(size_t{input_tokens} + target_tokens);
+  return tokens;
+}
+
+}  // namespace penstock::worker

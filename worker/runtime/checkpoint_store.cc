@@ -1,0 +1,120 @@
+#include "worker/runtime/checkpoint_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "iteration-";
+constexpr std::string_view kPartial = ".partial";
+constexpr const char* kManifest = "manifest.json";
+
+std::string FinalPath(const std::string& directory, uint64_t next_iteration) {
+  return (fs::path(directory) / absl::StrCat("iteration-", next_iteration)).string();
+}
+
+std::string PartialPath(const std::string& directory, uint64_t next_iteration) {
+  return FinalPath(directory, next_iteration) + std::string(kPartial);
+}
+
+absl::Status FolderError(const std::string& path, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat("'", path, "': ", error.message()));
+}
+
+// Iterations of the folders that have a final name and a manifest, descending.
+std::vector<uint64_t> CompleteIterations(const std::string& directory) {
+  std::vector<uint64_t> iterations;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    uint64_t iteration = 0;
+    if (name.rfind(kPrefix, 0) == 0 && absl::SimpleAtoi(name.substr(kPrefix.size()), &iteration) &&
+        fs::exists(entry.path() / kManifest, error)) {
+      iterations.push_back(iteration);
+    }
+  }
+  std::ranges::sort(iterations, std::ranges::greater());
+  return iterations;
+}
+
+absl::StatusOr<uint32_t> RanksOfManifest(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.contains("ranks") || !manifest["ranks"].is_number_unsigned()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' is no manifest of a checkpoint: expected an object with \"ranks\""));
+  }
+  return manifest["ranks"].get<uint32_t>();
+}
+
+std::string ManifestOf(uint64_t next_iteration, const JobConfig& job) {
+  const nlohmann::ordered_json manifest = {{"format", 1},
+                                           {"job", job.job_id},
+                                           {"next_iteration", next_iteration},
+                                           {"ranks", job.world_size()},
+                                           {"pipeline", job.pipeline},
+                                           {"data", job.replicas}};
+  return manifest.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::string RankFile(const std::string& path, uint32_t rank) {
+  return (fs::path(path) / absl::StrCat("rank-", rank, ".safetensors")).string();
+}
+
+absl::StatusOr<std::optional<CompleteCheckpoint>> FindNewestCheckpoint(const std::string& directory) {
+  const std::vector<uint64_t> iterations = CompleteIterations(directory);
+  if (iterations.empty()) return std::nullopt;
+  CompleteCheckpoint newest = {.path = FinalPath(directory, iterations.front()),
+                               .next_iteration = iterations.front()};
+  PENSTOCK_ASSIGN_OR_RETURN(newest.ranks, RanksOfManifest((fs::path(newest.path) / kManifest).string()));
+  return newest;
+}
+
+absl::StatusOr<std::string> MakePartialCheckpoint(const std::string& directory, uint64_t next_iteration) {
+  const std::string path = PartialPath(directory, next_iteration);
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return FolderError(path, error);
+  return path;
+}
+
+absl::Status CompleteCheckpointFolder(const std::string& directory, uint64_t next_iteration,
+                                      const JobConfig& job, size_t keep) {
+  const std::string partial = PartialPath(directory, next_iteration);
+  const std::string complete = FinalPath(directory, next_iteration);
+  PENSTOCK_RETURN_IF_ERROR(
+      WriteFileAtomically((fs::path(partial) / kManifest).string(), ManifestOf(next_iteration, job)));
+  std::error_code error;
+  fs::remove_all(complete, error);
+  fs::rename(partial, complete, error);
+  if (error) return FolderError(complete, error);
+  const std::vector<uint64_t> iterations = CompleteIterations(directory);
+  for (size_t i = keep; i < iterations.size(); ++i)
+    fs::remove_all(FinalPath(directory, iterations[i]), error);
+  return absl::OkStatus();
+}
+
+void RemovePartialCheckpoints(const std::string& directory) {
+  std::error_code error;
+  std::vector<fs::path> partial;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().extension() == kPartial) partial.push_back(entry.path());
+  }
+  for (const fs::path& path : partial) fs::remove_all(path, error);
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,45 @@
+#include "worker/runtime/executor.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/program/describe.h"
+#include "worker/runtime/iteration.h"
+
+namespace penstock::worker {
+namespace {
+
+// The program must be for the stages that this worker built.
+absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
+  for (uint32_t stage : program.stages) {
+    if (parts.stages.contains(stage)) continue;
+    return absl::InternalError(
+        absl::StrCat("the program works for stage ", stage, ", which is not on this rank"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(CheckStages(program, parts_));
+  const std::string where = absl::StrCat("iteration ", program.iteration);
+  const auto start = std::chrono::steady_clock::now();
+  Iteration iteration(parts_, program);
+  parts_.timer->StartIteration();
+  for (const Instruction& instruction : program.instructions) {
+    parts_.timer->Begin(instruction);
+    const absl::Status status = iteration.Execute(instruction);
+    parts_.timer->End(instruction);
+    if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
+  }
+  IterationResult result;
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.Finish(result), where));
+  PENSTOCK_ASSIGN_OR_RETURN(result.instructions, parts_.timer->Finish());
+  result.duration_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace penstock::worker

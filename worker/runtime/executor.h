@@ -1,0 +1,60 @@
+// Executes programs: one instruction after the other, in the order of the program. It knows instructions, not
+// schedules.
+//
+//   Executor executor({.job = &job, .dataset = dataset.get(), .stages = stages, ...});
+//   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, executor.Run(program));
+//
+// Buffers live by (kind, stage, micro-batch) from the instruction that makes them to the FREE, or the FORWARD
+// or BACKWARD, that uses them up.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/dataset/indexed_dataset.h"
+#include "worker/agent/control_plane.h"
+#include "worker/comm/communicator.h"
+#include "worker/model/stage.h"
+#include "worker/optimizer/adamw.h"
+#include "worker/program/job.h"
+#include "worker/program/program.h"
+#include "worker/runtime/instruction_timer.h"
+#include "worker/runtime/iteration_result.h"
+
+namespace penstock::worker {
+
+// What an executor works with. All pointers must outlive it.
+struct ExecutorParts {
+  const JobConfig* job = nullptr;
+  const IndexedDataset* dataset = nullptr;
+  // The stages of this rank, by their number in the pipeline.
+  std::map<uint32_t, GptStage*> stages = {};
+  AdamW* optimizer = nullptr;
+  Communicator* communicator = nullptr;
+  InstructionTimer* timer = nullptr;
+  at::Device device = at::kCPU;
+  // Called with the iteration when all gradients are reduced and not yet clipped. May be empty.
+  std::function<absl::Status(uint64_t iteration)> gradients_ready = {};
+};
+
+class Executor {
+ public:
+  explicit Executor(ExecutorParts parts) : parts_(std::move(parts)) {}
+
+  // Runs one iteration. Not thread-safe. After an error the executor must not be used again.
+  // Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone), INVALID_ARGUMENT
+  // (samples that the dataset does not have, shapes that do not fit), RESOURCE_EXHAUSTED (memory), INTERNAL.
+  // The message names iteration, instruction and peer.
+  absl::StatusOr<IterationResult> Run(const Program& program);
+
+ private:
+  const ExecutorParts parts_;
+};
+
+}  // namespace penstock::worker

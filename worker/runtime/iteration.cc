@@ -1,0 +1,194 @@
+#include "worker/runtime/iteration.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "worker/data/sample_tokens.h"
+#include "worker/model/token_batch.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+BufferKey KeyOf(const Instruction& instruction) { return {instruction.stage, instruction.micro_batch}; }
+
+absl::Status CheckShape(const at::Tensor& tensor, const Transfer& transfer) {
+  if (tensor.sizes() == at::IntArrayRef(transfer.shape) &&
+      tensor.scalar_type() == ToScalarType(transfer.dtype)) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("the plan sends [", absl::StrJoin(transfer.shape, ", "),
+                                          "], but the stage made [", absl::StrJoin(tensor.sizes(), ", "),
+                                          "] of ", c10::toString(tensor.scalar_type())));
+}
+
+}  // namespace
+
+Iteration::Iteration(const ExecutorParts& parts, const Program& program)
+    : parts_(parts), program_(program), pending_(program.instructions.size()) {}
+
+absl::Status Iteration::Execute(const Instruction& instruction) {
+  for (uint32_t dep : instruction.deps) PENSTOCK_RETURN_IF_ERROR(Await(dep));
+  switch (instruction.op) {
+    case Op::kLoad:
+      return Load(instruction);
+    case Op::kForward:
+      return Forward(instruction);
+    case Op::kBackward:
+      return Backward(instruction);
+    case Op::kSend:
+      return Send(instruction);
+    case Op::kRecv:
+      return Receive(instruction);
+    case Op::kWait:
+      return Await(instruction.transfer);
+    case Op::kFree:
+      return Free(instruction);
+    case Op::kReduceGradients:
+      return ReduceGradients(instruction);
+    case Op::kOptimizerStep:
+      return StepOptimizer(instruction);
+  }
+  return absl::InternalError("unknown op");
+}
+
+absl::Status Iteration::Await(uint32_t id) {
+  if (pending_[id] == nullptr) return absl::OkStatus();
+  const std::unique_ptr<PendingTransfer> transfer = std::move(pending_[id]);
+  return transfer->Wait();
+}
+
+absl::Status Iteration::Load(const Instruction& instruction) {
+  const MicroBatch& shape = program_.micro_batches[instruction.micro_batch];
+  std::vector<std::vector<int32_t>> tokens;
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        tokens.emplace_back(),
+        SampleTokens(*parts_.dataset, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i]));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch,
+                            MakeTokenBatch(shape, tokens, parts_.job->model.vocab, parts_.device));
+  return tokens_.Put(KeyOf(instruction), std::move(batch));
+}
+
+absl::StatusOr<at::Tensor> Iteration::TakeReceived(BufferMap<Received>& buffers, const BufferKey& key) {
+  PENSTOCK_ASSIGN_OR_RETURN(Received received, buffers.Take(key));
+  PENSTOCK_RETURN_IF_ERROR(Await(received.transfer));
+  return std::move(received.buffer);
+}
+
+absl::StatusOr<at::Tensor> Iteration::InputOf(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  if (IsFirst(key.stage)) return at::Tensor();
+  if (!parts_.stages.contains(key.stage - 1)) return TakeReceived(received_activations_, key);
+  return outputs_.Get({key.stage - 1, key.micro_batch});
+}
+
+absl::StatusOr<at::Tensor> Iteration::OutputGradientOf(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  if (IsLast(key.stage)) return at::Tensor();
+  if (!parts_.stages.contains(key.stage + 1)) return TakeReceived(received_gradients_, key);
+  return input_gradients_.Get({key.stage + 1, key.micro_batch});
+}
+
+absl::Status Iteration::Forward(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  const MicroBatch& shape = program_.micro_batches[key.micro_batch];
+  TokenBatch tokens;
+  if (IsFirst(key.stage) || IsLast(key.stage)) {
+    PENSTOCK_ASSIGN_OR_RETURN(tokens, tokens_.Get(key));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      StageForward forward,
+      parts_.stages.at(key.stage)->Forward(shape, tokens, input, shape.full_recompute_layers[key.stage],
+                                           static_cast<double>(program_.loss_tokens)));
+  if (IsLast(key.stage)) losses_.push_back(forward.output);
+  PENSTOCK_RETURN_IF_ERROR(outputs_.Put(key, std::exchange(forward.output, at::Tensor())));
+  return forwards_.Put(key, std::move(forward));
+}
+
+absl::Status Iteration::Backward(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor output_gradient, OutputGradientOf(instruction));
+  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
+                            parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient));
+  return input_gradients_.Put(key, std::move(input_gradient));
+}
+
+absl::Status Iteration::Send(const Instruction& instruction) {
+  const Transfer& transfer = program_.transfers[instruction.transfer];
+  const auto& buffers = transfer.kind == TransferKind::kActivation ? outputs_ : input_gradients_;
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor tensor, buffers.Get(KeyOf(instruction)));
+  PENSTOCK_RETURN_IF_ERROR(CheckShape(tensor, transfer));
+  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
+                            parts_.communicator->Send(tensor, transfer.peer, transfer.sequence));
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::Receive(const Instruction& instruction) {
+  const Transfer& transfer = program_.transfers[instruction.transfer];
+  const auto options = at::TensorOptions(ToScalarType(transfer.dtype)).device(parts_.device);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      at::Tensor buffer, CallTorch("a receive buffer", [&] { return at::empty(transfer.shape, options); }));
+  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
+                            parts_.communicator->Receive(buffer, transfer.peer, transfer.sequence));
+  auto& buffers = transfer.kind == TransferKind::kActivation ? received_activations_ : received_gradients_;
+  return buffers.Put(KeyOf(instruction), {std::move(buffer), instruction.id});
+}
+
+absl::Status Iteration::Free(const Instruction& instruction) {
+  switch (static_cast<FreePart>(instruction.part)) {
+    case FreePart::kOutputActivation:
+      return outputs_.Free(KeyOf(instruction));
+    case FreePart::kInputGradient:
+      return input_gradients_.Free(KeyOf(instruction));
+    case FreePart::kLoadedTokens:
+      return tokens_.Free(KeyOf(instruction));
+  }
+  return absl::InternalError("unknown part");
+}
+
+absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
+  std::vector<at::Tensor> gradients;
+  for (const NamedParameter& parameter : parts_.stages.at(instruction.stage)->parameters()) {
+    gradients.push_back(parameter.gradient);
+  }
+  return parts_.communicator->AllReduceSum(gradients, program_.groups[instruction.group]);
+}
+
+absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
+  if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, parts_.optimizer->SumOfSquaredGradients());
+  std::vector<at::Tensor> sums = {squares};
+  PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(sums, program_.groups[instruction.group]));
+  PENSTOCK_ASSIGN_OR_RETURN(const double sum,
+                            CallTorch("the gradient norm", [&] { return sums.front().item<double>(); }));
+  gradient_norm_ = std::sqrt(sum);
+  const double clip = parts_.job->training.clip_norm;
+  const double scale = clip > 0 && gradient_norm_ > clip ? clip / gradient_norm_ : 1.0;
+  learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
+  PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
+  for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::Finish(IterationResult& result) {
+  for (uint32_t id = 0; id < pending_.size(); ++id) PENSTOCK_RETURN_IF_ERROR(Await(id));
+  for (const at::Tensor& loss : losses_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const double value, CallTorch("the loss", [&] { return loss.item<double>(); }));
+    result.loss += value;
+  }
+  result.gradient_norm = gradient_norm_;
+  result.learning_rate = learning_rate_;
+  return absl::OkStatus();
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,77 @@
+// The state of one iteration on one rank, and what each kind of instruction does to it. Used by the executor
+// only.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/model/stage.h"
+#include "worker/program/program.h"
+#include "worker/runtime/buffer_map.h"
+#include "worker/runtime/executor.h"
+
+namespace penstock::worker {
+
+class Iteration {
+ public:
+  // Both must outlive this object.
+  Iteration(const ExecutorParts& parts, const Program& program);
+
+  // What must have ended before the instruction (its deps), then the instruction.
+  absl::Status Execute(const Instruction& instruction);
+  // Waits for what is still under way, then fills in loss, norm and learning rate.
+  absl::Status Finish(IterationResult& result);
+
+ private:
+  // A buffer and the id of the RECV that fills it.
+  struct Received {
+    at::Tensor buffer;
+    uint32_t transfer = 0;
+  };
+
+  absl::Status Load(const Instruction& instruction);
+  absl::Status Forward(const Instruction& instruction);
+  absl::Status Backward(const Instruction& instruction);
+  absl::Status Send(const Instruction& instruction);
+  absl::Status Receive(const Instruction& instruction);
+  absl::Status Free(const Instruction& instruction);
+  absl::Status ReduceGradients(const Instruction& instruction);
+  absl::Status StepOptimizer(const Instruction& instruction);
+
+  // Waits for the transfer that the instruction `id` started; nothing to do where it is none or has ended.
+  absl::Status Await(uint32_t id);
+  // The buffer of a transfer that has ended.
+  absl::StatusOr<at::Tensor> TakeReceived(BufferMap<Received>& buffers, const BufferKey& key);
+  // The buffer that the stage got from its neighbour: over a transfer, or from the stage beside it on this
+  // rank.
+  absl::StatusOr<at::Tensor> InputOf(const Instruction& instruction);
+  absl::StatusOr<at::Tensor> OutputGradientOf(const Instruction& instruction);
+
+  bool IsFirst(uint32_t stage) const { return stage == 0; }
+  bool IsLast(uint32_t stage) const { return stage + 1 == program_.layers_per_stage.size(); }
+
+  const ExecutorParts& parts_;
+  const Program& program_;
+
+  BufferMap<TokenBatch> tokens_{"loaded tokens"};
+  BufferMap<Received> received_activations_{"received activation"};
+  BufferMap<Received> received_gradients_{"received gradient"};
+  BufferMap<at::Tensor> outputs_{"output activation"};
+  BufferMap<at::Tensor> input_gradients_{"input gradient"};
+  // Between FORWARD and BACKWARD.
+  BufferMap<StageForward> forwards_{"forward pass"};
+  // By id of the SEND or RECV; null once it has ended.
+  std::vector<std::unique_ptr<PendingTransfer>> pending_;
+  std::vector<at::Tensor> losses_;
+  double gradient_norm_ = 0;
+  double learning_rate_ = 0;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,37 @@
+// penstock-worker: one rank of a job.
+
+#include <cstdlib>
+
+#include "common/logging/logging.h"
+#include "worker/runtime/shutdown.h"
+#include "worker/runtime/worker_options.h"
+#include "worker/runtime/worker_process.h"
+
+namespace penstock::worker {
+namespace {
+
+// A worker that was told to end has this long to do so by itself. With the planner's time to notice a lost
+// rank, every rank ends within 10 s of the cause.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(4);
+
+int Run(int argc, char** argv) {
+  const CommandLine command = ParseCommandLine(argc, argv);
+  if (command.exit_status.has_value()) return *command.exit_status;
+  // c10d's store looks up the name of every address it connects to. A name server that does not answer must not hold up the
+  // start; what the user has set stays.
+  setenv("RES_OPTIONS", "timeout:1 attempts:1", /*overwrite=*/0);
+  Shutdown::BlockSignals();
+  Shutdown shutdown(kShutdownGrace);
+  const absl::Status status = RunWorker(command.run, shutdown);
+  if (status.ok()) {
+    LogInfo("finished", {{"job", command.run.job_id}});
+    return 0;
+  }
+  LogError("the worker ends before the job is finished", {{"reason", status.ToString()}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace penstock::worker
+
+int main(int argc, char** argv) { return penstock::worker::Run(argc, argv); }

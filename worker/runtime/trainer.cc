@@ -1,0 +1,138 @@
+#include "worker/runtime/trainer.h"
+
+#include <ATen/ops/ones.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging/logging.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/runtime/mesh_groups.h"
+#include "worker/torch/boundary.h"
+
+namespace penstock::worker {
+namespace {
+
+// Complete checkpoints that are kept.
+constexpr size_t kKeptCheckpoints = 2;
+
+StageRange RangeOf(const Program& program, uint32_t stage) {
+  StageRange range = {.first_layer = 0,
+                      .layers = program.layers_per_stage[stage],
+                      .first = stage == 0,
+                      .last = stage + 1 == program.layers_per_stage.size()};
+  for (uint32_t i = 0; i < stage; ++i) range.first_layer += program.layers_per_stage[i];
+  return range;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(MakeHostTimer()) {}
+
+uint64_t Trainer::first_iteration() const {
+  return parts_.checkpoint.has_value() ? parts_.checkpoint->next_iteration : job().first_iteration;
+}
+
+absl::Status Trainer::Build(const Program& program) {
+  ExecutorParts executor = {.job = &job(),
+                            .dataset = parts_.dataset,
+                            .communicator = parts_.communicator,
+                            .timer = timer_.get(),
+                            .device = parts_.device};
+  for (uint32_t number : program.stages) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        std::unique_ptr<GptStage> stage,
+        GptStage::Create(job().model, RangeOf(program, number), job().training.seed, parts_.device));
+    const std::vector<NamedParameter>& parameters = stage->parameters();
+    parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+    executor.stages[number] = stage.get();
+    stages_[number] = std::move(stage);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, parameters_));
+  executor.optimizer = optimizer_.get();
+  if (!parts_.gradients_dir.empty()) {
+    executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
+  }
+  executor_ = std::make_unique<Executor>(std::move(executor));
+  if (parts_.checkpoint.has_value()) PENSTOCK_RETURN_IF_ERROR(Restore());
+  if (!parts_.checkpoint_dir.empty() && parts_.registration->rank == 0) {
+    RemovePartialCheckpoints(parts_.checkpoint_dir);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
+  if (executor_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
+  return executor_->Run(program);
+}
+
+absl::Status Trainer::Barrier() {
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor one, CallTorch("a barrier", [&] {
+                              return at::ones({1}, at::TensorOptions(at::kFloat).device(parts_.device));
+                            }));
+  std::vector<at::Tensor> tensors = {one};
+  return parts_.communicator->AllReduceSum(tensors, WorldGroup(job()));
+}
+
+absl::Status Trainer::AfterIteration(uint64_t iteration) {
+  const uint64_t interval = job().training.checkpoint_interval;
+  if (interval == 0 || parts_.checkpoint_dir.empty() || (iteration + 1) % interval != 0)
+    return absl::OkStatus();
+  return AnnotateError(WriteCheckpoint(iteration + 1),
+                       absl::StrCat("the checkpoint after iteration ", iteration));
+}
+
+std::vector<NamedTensor> Trainer::State() const {
+  std::vector<NamedTensor> tensors = optimizer_->State();
+  for (const NamedParameter& parameter : parameters_) tensors.push_back({parameter.name, parameter.value});
+  return tensors;
+}
+
+absl::Status Trainer::WriteCheckpoint(uint64_t next_iteration) {
+  const std::string& directory = parts_.checkpoint_dir;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string partial, MakePartialCheckpoint(directory, next_iteration));
+  PENSTOCK_RETURN_IF_ERROR(WriteTensorFile(RankFile(partial, parts_.registration->rank), State()));
+  PENSTOCK_RETURN_IF_ERROR(Barrier());
+  if (parts_.registration->rank != 0) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CompleteCheckpointFolder(directory, next_iteration, job(), kKeptCheckpoints));
+  LogInfo("checkpoint written", {{"directory", directory}, {"next_iteration", next_iteration}});
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Restore() {
+  const CompleteCheckpoint& checkpoint = *parts_.checkpoint;
+  // Tensors have the same names however the model is split, so any file may hold them; this rank's own comes
+  // first.
+  std::vector<NamedTensor> missing = State();
+  for (uint32_t i = 0; i < checkpoint.ranks && !missing.empty(); ++i) {
+    const uint32_t rank = (parts_.registration->rank + i) % checkpoint.ranks;
+    PENSTOCK_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(RankFile(checkpoint.path, rank)));
+    std::vector<NamedTensor> elsewhere;
+    for (const NamedTensor& tensor : missing) {
+      if (!file.Contains(tensor.name)) {
+        elsewhere.push_back(tensor);
+        continue;
+      }
+      PENSTOCK_RETURN_IF_ERROR(file.Read(tensor.name, tensor.value));
+    }
+    missing = std::move(elsewhere);
+  }
+  if (!missing.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the checkpoint '", checkpoint.path, "' has no '",
+                                                   missing.front().name, "': it is of another model"));
+  }
+  LogInfo("continuing from a checkpoint",
+          {{"checkpoint", checkpoint.path}, {"next_iteration", checkpoint.next_iteration}});
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::DumpGradients(uint64_t iteration) {
+  std::vector<NamedTensor> gradients;
+  for (const NamedParameter& parameter : parameters_)
+    gradients.push_back({parameter.name, parameter.gradient});
+  const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
+  return WriteTensorFile(RankFile(folder, parts_.registration->rank), gradients);
+}
+
+}  // namespace penstock::worker
