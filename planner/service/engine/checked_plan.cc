@@ -29,7 +29,7 @@ absl::StatusOr<v1::Plan> MakeCheckedPlan(const BatchPlanner& planner, const Plan
   const absl::Status status = MakeAndCheck(planner, checker, batch, &plan);
   const absl::Duration took = clock.Now() - start;
   plan.set_planning_time_ns(absl::ToInt64Nanoseconds(took));
-  observer.OnPlanned(status, took, status.ok() ? &plan : nullptr);
+  observer.OnPlanned(status, took);
   if (!status.ok()) return status;
   return plan;
 }

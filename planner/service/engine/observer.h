@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "penstock/v1/plan.pb.h"
 #include "penstock/v1/planner_service.pb.h"
 
 namespace penstock {
@@ -15,15 +14,15 @@ class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
 
-  // A plan was made and checked, or was not: `plan` is null then.
-  virtual void OnPlanned(const absl::Status& status, absl::Duration took, const v1::Plan* plan) = 0;
+  // A plan was made and checked, or was not.
+  virtual void OnPlanned(const absl::Status& status, absl::Duration took) = 0;
   // All ranks have reported an iteration.
   virtual void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) = 0;
 };
 
 class NullObserver final : public EngineObserver {
  public:
-  void OnPlanned(const absl::Status&, absl::Duration, const v1::Plan*) override {}
+  void OnPlanned(const absl::Status&, absl::Duration) override {}
   void OnIterationCompleted(const std::string&, const v1::IterationSummary&) override {}
 };
 

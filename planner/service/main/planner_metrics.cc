@@ -111,7 +111,7 @@ PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
                                                  "Time that the slowest rank waited for its program.")),
       rpcs_(registry->AddCounter("penstock_rpcs_total", "Calls that ended, by method and code.")) {}
 
-void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took, const v1::Plan*) {
+void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) {
   plans_.Increment({{"result", GrpcCodeName(static_cast<grpc::StatusCode>(status.code()))}});
   planning_seconds_.Observe({}, absl::ToDoubleSeconds(took));
 }

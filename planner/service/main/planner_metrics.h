@@ -20,7 +20,7 @@ class PlannerMetrics final : public EngineObserver {
   // `registry` is not owned and must outlive this.
   explicit PlannerMetrics(MetricsRegistry* registry);
 
-  void OnPlanned(const absl::Status& status, absl::Duration took, const v1::Plan* plan) override;
+  void OnPlanned(const absl::Status& status, absl::Duration took) override;
   void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override;
   void OnRpc(const char* method, grpc::StatusCode code);
 
