@@ -1,6 +1,6 @@
 # LibTorch as imported targets of our own: the find module of a CUDA wheel fails where no CUDA toolkit is.
 #
-#   penstock::libtorch   tensors, autograd and c10d on CPU
+#   penstock::libtorch   tensors, autograd and c10d on CPU; with PENSTOCK_CUDA also CUDA and c10d over NCCL
 #
 # LIBTORCH_DIR, a CMake or environment variable, names a folder with include/ and lib/; by default it is what deploy/setup unpacked.
 set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "LibTorch 2.11: the folder with include/ and lib/")
@@ -25,3 +25,14 @@ target_link_libraries(penstock_libtorch INTERFACE ${LIBTORCH_DIR}/lib/libtorch_c
 target_link_options(penstock_libtorch INTERFACE
   -Wl,-rpath,${LIBTORCH_DIR}/lib -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)
 target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_GLOO)
+
+# A machine without a GPU, and without the libraries that libtorch_cuda.so needs, can compile and link the CUDA parts.
+if(PENSTOCK_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+  target_include_directories(penstock_libtorch SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
+  target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_NCCL PENSTOCK_CUDA)
+  # --no-as-needed: kernels register themselves when libtorch_cuda.so is loaded; no symbol of it need be used.
+  target_link_libraries(penstock_libtorch INTERFACE -Wl,--no-as-needed ${LIBTORCH_DIR}/lib/libtorch_cuda.so
+    ${LIBTORCH_DIR}/lib/libc10_cuda.so -Wl,--as-needed)
+endif()

@@ -1,0 +1,65 @@
+#include "worker/comm/grouped_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "worker/comm/buckets.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr int64_t kBucketBytes = int64_t{32} << 20;
+
+}  // namespace
+
+std::string Describe(Direction direction, uint32_t peer) {
+  return absl::StrCat(direction == Direction::kSend ? "sending to rank " : "receiving from rank ", peer);
+}
+
+GroupedCommunicator::GroupedCommunicator(uint32_t rank, std::vector<RankGroup> groups)
+    : rank_(rank), groups_(std::move(groups)) {}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Send(const at::Tensor& tensor,
+                                                                           uint32_t peer, uint32_t sequence) {
+  return Exchange(Direction::kSend, tensor, peer, sequence);
+}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Receive(const at::Tensor& tensor,
+                                                                              uint32_t peer,
+                                                                              uint32_t sequence) {
+  return Exchange(Direction::kReceive, tensor, peer, sequence);
+}
+
+// Both ends know the same shared groups in the same order, so they choose the same one.
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Exchange(Direction direction,
+                                                                               const at::Tensor& tensor,
+                                                                               uint32_t peer,
+                                                                               uint32_t sequence) {
+  if (!tensor.defined() || !tensor.is_contiguous()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(direction, peer), ": the tensor must be defined and contiguous"));
+  }
+  for (const RankGroup& group : groups_) {
+    if (peer != rank_ && PositionIn(group, peer)) return Start(direction, group, peer, tensor, sequence);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(direction, peer), ": rank ", rank_, " shares no group with it"));
+}
+
+absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  PENSTOCK_RETURN_IF_ERROR(cancellation_->status());
+  if (group.size() == 1 && group[0] == rank_) return absl::OkStatus();
+  if (std::find(groups_.begin(), groups_.end(), group) == groups_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("all-reduce over ranks ", Describe(group), ": not a group of the options"));
+  }
+  return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) { return Reduce(flat, group); });
+}
+
+void GroupedCommunicator::Abort(const std::string& reason) {
+  if (cancellation_->Cancel(reason)) AbortGroups();
+}
+
+}  // namespace penstock::worker

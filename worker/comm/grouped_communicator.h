@@ -1,0 +1,57 @@
+// What Gloo and NCCL have in common: checks, finding the group of a transfer, buckets and abort.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/cancellation.h"
+#include "worker/comm/communicator.h"
+#include "worker/comm/groups.h"
+
+namespace penstock::worker {
+
+enum class Direction : uint8_t { kSend, kReceive };
+
+class GroupedCommunicator : public Communicator {
+ public:
+  // `groups`: those that were joined (GroupsToJoin).
+  GroupedCommunicator(uint32_t rank, std::vector<RankGroup> groups);
+
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor& tensor, uint32_t peer,
+                                                        uint32_t sequence) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
+                                                           uint32_t sequence) override;
+  absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  void Abort(const std::string& reason) override;
+
+ protected:
+  uint32_t rank() const { return rank_; }
+  const std::shared_ptr<Cancellation>& cancellation() const { return cancellation_; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> Exchange(Direction direction, const at::Tensor& tensor,
+                                                            uint32_t peer, uint32_t sequence);
+
+  // `group` holds both this rank and `peer`; `tensor` is contiguous.
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
+                                                                 uint32_t peer, const at::Tensor& tensor,
+                                                                 uint32_t sequence) = 0;
+  // `flat`: one dimension, contiguous.
+  virtual absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) = 0;
+  // Called once, after the cancellation, from any thread.
+  virtual void AbortGroups() {}
+
+  const uint32_t rank_;
+  const std::vector<RankGroup> groups_;
+  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
+};
+
+// "sending to rank 3", "receiving from rank 3"
+std::string Describe(Direction direction, uint32_t peer);
+
+}  // namespace penstock::worker
