@@ -5,12 +5,14 @@
 //   queue.Close(absl::UnavailableError("the planner is gone"));   // both sides return this from now on
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/sync/sync.h"
 
 namespace penstock::worker {
@@ -31,11 +33,18 @@ class ClosableQueue {
     return absl::OkStatus();
   }
 
-  // Blocks while the queue is empty. Possible errors: the status given to Close, even when values are left.
-  absl::StatusOr<T> Pop() {
+  // Blocks while the queue is empty. `waited`, when given, is how long that was: exactly 0 when a value was
+  // there. Possible errors: the status given to Close, even when values are left.
+  absl::StatusOr<T> Pop(absl::Duration* waited = nullptr) {
     MutexLock lock(&mutex_);
-    while (closed_.ok() && values_.empty()) changed_.Wait(&mutex_);
+    absl::Duration empty = absl::ZeroDuration();
+    if (closed_.ok() && values_.empty()) {
+      const auto started = std::chrono::steady_clock::now();
+      while (closed_.ok() && values_.empty()) changed_.Wait(&mutex_);
+      empty = absl::FromChrono(std::chrono::steady_clock::now() - started);
+    }
     if (!closed_.ok()) return closed_;
+    if (waited != nullptr) *waited = empty;
     T value = std::move(values_.front());
     values_.pop_front();
     changed_.SignalAll();

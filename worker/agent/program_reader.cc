@@ -1,6 +1,5 @@
 #include "worker/agent/program_reader.h"
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -36,9 +35,9 @@ void ProgramReader::Join() {
 }
 
 absl::StatusOr<NextProgram> ProgramReader::Next() {
-  const auto started = std::chrono::steady_clock::now();
-  PENSTOCK_ASSIGN_OR_RETURN(NextProgram next, queue_.Pop());
-  next.waited = absl::FromChrono(std::chrono::steady_clock::now() - started);
+  absl::Duration waited;
+  PENSTOCK_ASSIGN_OR_RETURN(NextProgram next, queue_.Pop(&waited));
+  next.waited = waited;
   return next;
 }
 
