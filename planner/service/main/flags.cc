@@ -22,6 +22,7 @@ struct Texts {
 template <typename Value>
 CLI::IsMember OneOf(const std::map<std::string, Value>& names) {
   std::vector<std::string> allowed;
+  allowed.reserve(names.size());
   for (const auto& [name, value] : names) allowed.push_back(name);
   return CLI::IsMember(allowed);
 }

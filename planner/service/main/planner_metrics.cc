@@ -34,6 +34,7 @@ std::vector<GaugeSample> JobsByState(const PlannerEngine& engine) {
   }
   for (const auto& job : engine.Jobs()) ++counts[StateName(job->State())];
   std::vector<GaugeSample> samples;
+  samples.reserve(counts.size());
   for (const auto& [state, count] : counts)
     samples.push_back({{{"state", state}}, static_cast<double>(count)});
   return samples;

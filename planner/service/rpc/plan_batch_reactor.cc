@@ -28,9 +28,10 @@ bool PlanBatchReactor::ended() const {
 
 void PlanBatchReactor::End(absl::StatusOr<v1::Plan> plan) {
   if (!TakeEnd()) return;
-  if (plan.ok()) *response_->mutable_plan() = *std::move(plan);
-  code_ = static_cast<grpc::StatusCode>(plan.status().code());
-  Finish(ToGrpcStatus(plan.status()));
+  const absl::Status status = plan.status();
+  if (status.ok()) *response_->mutable_plan() = *std::move(plan);
+  code_ = static_cast<grpc::StatusCode>(status.code());
+  Finish(ToGrpcStatus(status));
 }
 
 void PlanBatchReactor::OnCancel() {

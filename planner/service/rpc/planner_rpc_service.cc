@@ -19,8 +19,9 @@ using ProgramStream = PullStream<v1::StreamProgramsResponse>;
 // Moves a result into gRPC's response; its error otherwise.
 template <typename Response>
 absl::Status Take(absl::StatusOr<Response> result, Response* response) {
-  if (result.ok()) *response = *std::move(result);
-  return result.status();
+  if (!result.ok()) return result.status();
+  *response = *std::move(result);
+  return absl::OkStatus();
 }
 
 ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
