@@ -78,37 +78,56 @@ void Cluster::Submit(const std::string& job_id, const std::vector<v1::Batch>& ba
   }
 }
 
+std::unique_ptr<ChildProcess> Cluster::StartWorker(const v1::JobSpec& job, uint32_t rank,
+                                                   const WorkerSettings& settings,
+                                                   const std::string& log_path) {
+  std::vector<std::string> arguments = {
+      Binary("penstock-worker"), "--planner", address_,        "--job", job.job_id(), "--rank",
+      absl::StrCat(rank),        "--dataset", settings.dataset};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
+  };
+  add("--checkpoint-dir", settings.checkpoint_dir);
+  add("--dump-gradients", settings.gradients_dir);
+  if (settings.resume) arguments.push_back("--resume");
+  absl::StatusOr<std::unique_ptr<ChildProcess>> worker =
+      ChildProcess::Start({.arguments = arguments, .environment = kWorkerEnvironment, .log_path = log_path});
+  EXPECT_TRUE(worker.ok()) << worker.status();
+  return worker.ok() ? *std::move(worker) : nullptr;
+}
+
 void Cluster::StartWorkers(const v1::JobSpec& job, const WorkerSettings& settings) {
   workers_.clear();
   const uint32_t ranks = job.mesh().pipeline() * job.mesh().data();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    std::vector<std::string> arguments = {
-        Binary("penstock-worker"), "--planner", address_,        "--job", job.job_id(), "--rank",
-        absl::StrCat(rank),        "--dataset", settings.dataset};
-    if (!settings.checkpoint_dir.empty()) {
-      arguments.insert(arguments.end(), {"--checkpoint-dir", settings.checkpoint_dir});
-    }
-    if (settings.resume) arguments.push_back("--resume");
-    if (!settings.gradients_dir.empty()) {
-      arguments.insert(arguments.end(), {"--dump-gradients", settings.gradients_dir});
-    }
-    absl::StatusOr<std::unique_ptr<ChildProcess>> worker = ChildProcess::Start(
-        {.arguments = arguments, .environment = kWorkerEnvironment, .log_path = WorkerLogPath(rank)});
-    ASSERT_TRUE(worker.ok()) << worker.status();
-    workers_.push_back(*std::move(worker));
+    workers_.push_back(StartWorker(job, rank, settings, WorkerLogPath(rank)));
+    ASSERT_NE(workers_.back(), nullptr);
+  }
+}
+
+v1::JobStatus Cluster::StatusOf(const std::string& job_id) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  const absl::StatusOr<v1::GetJobResponse> answer = client_->GetJob(request);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.ok() ? answer->status() : v1::JobStatus();
+}
+
+void Cluster::WaitUntilRunning(const std::string& job_id) {
+  const absl::Time deadline = absl::Now() + kDeadline;
+  while (StatusOf(job_id).state() != v1::JOB_STATE_RUNNING) {
+    ASSERT_LT(absl::Now(), deadline) << PlannerLog();
+    planner_->WaitFor(kTick);
   }
 }
 
 void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations) {
-  v1::GetJobRequest request;
-  request.set_job_id(job_id);
   const absl::Time deadline = absl::Now() + kDeadline;
   for (;;) {
-    const absl::StatusOr<v1::GetJobResponse> answer = client_->GetJob(request);
-    ASSERT_TRUE(answer.ok()) << answer.status();
-    if (answer->status().completed_iteration() >= iterations) return;
-    ASSERT_LT(absl::Now(), deadline) << answer->status().DebugString() << WorkerLog(0);
-    ASSERT_NE(answer->status().state(), v1::JOB_STATE_FAILED) << answer->status().failure();
+    const v1::JobStatus status = StatusOf(job_id);
+    if (status.completed_iteration() >= iterations) return;
+    ASSERT_LT(absl::Now(), deadline) << status.DebugString() << WorkerLog(0);
+    ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure();
     planner_->WaitFor(kTick);
   }
 }

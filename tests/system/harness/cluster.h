@@ -61,9 +61,14 @@ class Cluster {
 
   // One for each rank of the job's mesh, which replace those of an earlier call.
   void StartWorkers(const v1::JobSpec& job, const WorkerSettings& settings);
+  // One more, which the caller owns; null after a test failure.
+  std::unique_ptr<ChildProcess> StartWorker(const v1::JobSpec& job, uint32_t rank,
+                                            const WorkerSettings& settings, const std::string& log_path);
   ChildProcess& worker(uint32_t rank) { return *workers_[rank]; }
   size_t size() const { return workers_.size(); }
 
+  // Blocks until all workers of the job are there.
+  void WaitUntilRunning(const std::string& job_id);
   // Blocks until the job has completed `iterations` iterations.
   void WaitForIterations(const std::string& job_id, uint64_t iterations);
   // Blocks until all workers have ended, and expects status 0.
@@ -79,6 +84,7 @@ class Cluster {
   const TemporaryFolder& folder() const { return folder_; }
 
  private:
+  v1::JobStatus StatusOf(const std::string& job_id);
   std::string WorkerLogPath(uint32_t rank) const;
 
   // First, so that it is removed after the processes have ended.
