@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +51,38 @@ absl::Status Append(const NamedTensor& tensor, nlohmann::ordered_json& header, s
   });
 }
 
+// What the header says of one tensor.
+struct Located {
+  std::string type;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> offsets;
+};
+
+std::optional<std::vector<int64_t>> Counts(const nlohmann::json& entry, const char* key) {
+  const auto found = entry.find(key);
+  if (found == entry.end() || !found->is_array()) return std::nullopt;
+  std::vector<int64_t> counts;
+  for (const nlohmann::json& count : *found) {
+    if (!count.is_number_unsigned()) return std::nullopt;
+    counts.push_back(count.get<int64_t>());
+  }
+  return counts;
+}
+
+// Nothing where a field is missing or of a wrong kind, or the data is not within `data_size` bytes.
+std::optional<Located> Locate(const nlohmann::json& entry, size_t data_size) {
+  if (!entry.is_object()) return std::nullopt;
+  const auto type = entry.find("dtype");
+  auto shape = Counts(entry, "shape");
+  auto offsets = Counts(entry, "data_offsets");
+  if (type == entry.end() || !type->is_string() || !shape || !offsets || offsets->size() != 2)
+    return std::nullopt;
+  const int64_t begin = (*offsets)[0];
+  const int64_t end = (*offsets)[1];
+  if (begin < 0 || begin > end || end > static_cast<int64_t>(data_size)) return std::nullopt;
+  return Located{type->get<std::string>(), *std::move(shape), *std::move(offsets)};
+}
+
 }  // namespace
 
 absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors) {
@@ -79,15 +112,15 @@ absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat("'", path, "': the header is broken"));
   const size_t data_size = file.contents_.size() - file.data_begin_;
   for (const auto& [name, entry] : header.items()) {
-    Entry parsed = {entry.value("dtype", ""), entry.value("shape", std::vector<int64_t>()), 0, 0};
-    const auto offsets = entry.value("data_offsets", std::vector<size_t>());
-    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", path, "': tensor '", name, "' is outside the file"));
+    if (name == "__metadata__") continue;  // free text, of other writers
+    std::optional<Located> located = Locate(entry, data_size);
+    if (!located) {
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "': the entry of tensor '", name,
+                                                     "' is broken or points beyond the file's end"));
     }
-    parsed.begin = offsets[0];
-    parsed.end = offsets[1];
-    file.entries_[name] = std::move(parsed);
+    file.entries_[name] = {std::move(located->type), std::move(located->shape),
+                           static_cast<size_t>(located->offsets[0]),
+                           static_cast<size_t>(located->offsets[1])};
   }
   return file;
 }

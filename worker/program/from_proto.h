@@ -12,6 +12,10 @@
 
 namespace penstock::worker {
 
+// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (another
+// architecture). The message names the field.
+absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model);
+
 // Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (an architecture or a
 // degree of the mesh that this worker does not have). The message names the field.
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job);

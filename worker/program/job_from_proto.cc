@@ -13,6 +13,27 @@ absl::Status RequirePositive(uint32_t value, absl::string_view field) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is 0: it must be positive"));
 }
 
+double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
+
+TrainingConfig TrainingFromProto(const v1::TrainingSpec& training) {
+  const TrainingConfig defaults;
+  const v1::LearningRate& rate = training.learning_rate();
+  return {.seed = training.seed(),
+          .learning_rate = {.peak = rate.peak(),
+                            .minimum = rate.minimum(),
+                            .warmup_iterations = rate.warmup_iterations(),
+                            .decay_iterations = rate.decay_iterations()},
+          .beta1 = ValueOr(training.beta1(), defaults.beta1),
+          .beta2 = ValueOr(training.beta2(), defaults.beta2),
+          .epsilon = ValueOr(training.epsilon(), defaults.epsilon),
+          .weight_decay = training.weight_decay(),
+          .clip_norm = training.clip_norm(),
+          .checkpoint_interval = training.checkpoint_interval(),
+          .iterations = training.iterations()};
+}
+
+}  // namespace
+
 absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
   if (model.architecture() != v1::ARCHITECTURE_GPT) {
     return absl::UnimplementedError(absl::StrCat("model.architecture is ",
@@ -40,27 +61,6 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
                      .max_sequence_length = model.max_sequence_length(),
                      .dtype = dtype};
 }
-
-double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
-
-TrainingConfig TrainingFromProto(const v1::TrainingSpec& training) {
-  const TrainingConfig defaults;
-  const v1::LearningRate& rate = training.learning_rate();
-  return {.seed = training.seed(),
-          .learning_rate = {.peak = rate.peak(),
-                            .minimum = rate.minimum(),
-                            .warmup_iterations = rate.warmup_iterations(),
-                            .decay_iterations = rate.decay_iterations()},
-          .beta1 = ValueOr(training.beta1(), defaults.beta1),
-          .beta2 = ValueOr(training.beta2(), defaults.beta2),
-          .epsilon = ValueOr(training.epsilon(), defaults.epsilon),
-          .weight_decay = training.weight_decay(),
-          .clip_norm = training.clip_norm(),
-          .checkpoint_interval = training.checkpoint_interval(),
-          .iterations = training.iterations()};
-}
-
-}  // namespace
 
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();

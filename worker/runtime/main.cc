@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/logging/logging.h"
+#include "worker/runtime/profile_command.h"
 #include "worker/runtime/shutdown.h"
 #include "worker/runtime/worker_options.h"
 #include "worker/runtime/worker_process.h"
@@ -14,12 +15,20 @@ namespace {
 // rank, every rank ends within 10 s of the cause.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(4);
 
+int Profile(const ProfileOptions& options) {
+  const absl::Status status = RunProfile(options);
+  if (status.ok()) return 0;
+  LogError("no profile was measured", {{"reason", status.ToString()}});
+  return 1;
+}
+
 int Run(int argc, char** argv) {
   const CommandLine command = ParseCommandLine(argc, argv);
   if (command.exit_status.has_value()) return *command.exit_status;
-  // c10d's store looks up the name of every address it connects to. A name server that does not answer must not hold up the
-  // start; what the user has set stays.
+  // c10d's store looks up the name of every address it connects to. A name server that does not answer must
+  // not hold up the start; what the user has set stays.
   setenv("RES_OPTIONS", "timeout:1 attempts:1", /*overwrite=*/0);
+  if (command.profile.has_value()) return Profile(*command.profile);
   Shutdown::BlockSignals();
   Shutdown shutdown(kShutdownGrace);
   const absl::Status status = RunWorker(command.run, shutdown);

@@ -1,0 +1,98 @@
+#include "worker/checkpoint/tensor_file.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/files/files.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TensorFileTest : public ::testing::Test {
+ protected:
+  const std::string path_ = ::testing::TempDir() + "/tensor_file_test/" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors";
+
+  std::string Written(const std::vector<NamedTensor>& tensors) {
+    const absl::Status status = WriteTensorFile(path_, tensors);
+    EXPECT_TRUE(status.ok()) << status;
+    return *ReadFile(path_);
+  }
+
+  void ExpectRefused(const std::string& contents, const std::string& cause) {
+    ASSERT_TRUE(WriteFileAtomically(path_, contents).ok());
+    const auto file = TensorFile::Open(path_);
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << cause;
+    EXPECT_THAT(std::string(file.status().message()), HasSubstr(path_)) << cause;
+  }
+
+  // A file with this header and `data` bytes behind it.
+  static std::string WithHeader(const std::string& header, size_t data) {
+    const uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(data, '\0');
+  }
+};
+
+TEST_F(TensorFileTest, GivesBackEveryTypeBitForBit) {
+  const at::Tensor values = at::linspace(-3, 3, 7, at::kDouble);
+  std::vector<NamedTensor> tensors = {{"strided", at::arange(12, at::kFloat).view({3, 4}).t()},
+                                      {"scalar", values[2]}};
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16, at::kLong}) {
+    tensors.push_back({std::string(c10::toString(type)), values.to(type)});
+  }
+  Written(tensors);
+  const auto file = TensorFile::Open(path_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const NamedTensor& tensor : tensors) {
+    at::Tensor read = at::zeros_like(tensor.value);
+    ASSERT_TRUE(file->Read(tensor.name, read).ok()) << tensor.name;
+    EXPECT_TRUE(read.equal(tensor.value)) << tensor.name;
+  }
+}
+
+TEST_F(TensorFileTest, RefusesEveryTruncation) {
+  const std::string contents = Written({{"w", at::ones({3})}, {"b", at::ones({5}, at::kDouble)}});
+  for (size_t size = 0; size < contents.size(); ++size) {
+    ExpectRefused(contents.substr(0, size), std::to_string(size) + " bytes");
+  }
+}
+
+TEST_F(TensorFileTest, RefusesAHeaderThatIsNoHeader) {
+  for (const std::string header :
+       {"[]", "{", "3", R"({"w": 3})", R"({"w": {"dtype": 3, "shape": [1], "data_offsets": [0, 4]}})",
+        R"({"w": {"dtype": "F32", "shape": "x", "data_offsets": [0, 4]}})",
+        R"({"w": {"dtype": "F32", "shape": [1]}})",
+        R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})",
+        R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": ["a", 4]}})",
+        R"({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}})"}) {
+    ExpectRefused(WithHeader(header, 8), header);
+  }
+}
+
+TEST_F(TensorFileTest, NamesATensorThatIsMissingOrDifferent) {
+  Written({{"w", at::ones({3})}});
+  const auto file = TensorFile::Open(path_);
+  EXPECT_EQ(file->Read("v", at::zeros({3})).code(), absl::StatusCode::kNotFound);
+  for (const at::Tensor& other : {at::zeros({4}), at::zeros({1, 3}), at::zeros({3}, at::kDouble)}) {
+    const absl::Status status = file->Read("w", other);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'w'"));
+  }
+}
+
+TEST_F(TensorFileTest, NamesAFileThatIsMissing) {
+  const auto file = TensorFile::Open(path_);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr(path_));
+}
+
+TEST_F(TensorFileTest, RefusesToWriteATypeItCannotName) {
+  EXPECT_EQ(WriteTensorFile(path_, {{"w", at::ones({1}, at::kBool)}}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,117 @@
+#include "worker/profile/fit.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace penstock::worker {
+namespace {
+
+constexpr int kColumns = 3;  // fixed, token, square
+constexpr double kLargestHalfEfficiency = 4096;
+// A sum of squared relative errors below which a fit is exact but for rounding.
+constexpr double kExact = 1e-16;
+
+using Row = std::array<double, kColumns>;
+
+// The unknowns' factors at a point, divided by the measured time: the sum should be 1.
+Row FactorsAt(const CostPoint& point, double half_efficiency) {
+  const double slow = 1 + half_efficiency / point.tokens;
+  return {1 / point.ns, point.tokens * slow / point.ns, point.squares * slow / point.ns};
+}
+
+double SquaredError(const std::vector<Row>& rows, const Row& solution) {
+  double sum = 0;
+  for (const Row& row : rows) {
+    double error = -1;
+    for (int i = 0; i < kColumns; ++i) error += row[i] * solution[i];
+    sum += error * error;
+  }
+  return sum;
+}
+
+// Normal equations of the columns in `mask`, scaled to a unit diagonal; the other unknowns are 0.
+struct NormalEquations {
+  std::array<Row, kColumns> matrix = {};
+  Row right = {};
+  Row scale = {};
+};
+
+NormalEquations BuildNormalEquations(const std::vector<Row>& rows) {
+  NormalEquations equations;
+  for (int i = 0; i < kColumns; ++i) {
+    for (const Row& row : rows) equations.scale[i] += row[i] * row[i];
+    equations.scale[i] = std::sqrt(equations.scale[i]);
+  }
+  for (int i = 0; i < kColumns; ++i) {
+    if (equations.scale[i] == 0) continue;
+    for (const Row& row : rows) {
+      equations.right[i] += row[i] / equations.scale[i];
+      for (int j = 0; j < kColumns; ++j) {
+        if (equations.scale[j] > 0)
+          equations.matrix[i][j] += row[i] / equations.scale[i] * row[j] / equations.scale[j];
+      }
+    }
+  }
+  return equations;
+}
+
+// Gauss-Jordan over the columns in `mask`; nothing when they are (nearly) dependent or a coefficient is
+// negative.
+std::optional<Row> SolveSubset(NormalEquations equations, unsigned mask) {
+  constexpr double kDependent = 1e-9;
+  const auto used = [mask](int i) { return (mask >> i & 1U) != 0; };
+  for (int pivot = 0; pivot < kColumns; ++pivot) {
+    if (!used(pivot)) continue;
+    const double diagonal = equations.matrix[pivot][pivot];
+    if (equations.scale[pivot] == 0 || diagonal < kDependent) return std::nullopt;
+    for (int i = 0; i < kColumns; ++i) {
+      if (!used(i) || i == pivot) continue;
+      const double factor = equations.matrix[i][pivot] / diagonal;
+      for (int j = 0; j < kColumns; ++j) equations.matrix[i][j] -= factor * equations.matrix[pivot][j];
+      equations.right[i] -= factor * equations.right[pivot];
+    }
+  }
+  Row solution = {};
+  for (int i = 0; i < kColumns; ++i) {
+    if (!used(i)) continue;
+    solution[i] = equations.right[i] / equations.matrix[i][i] / equations.scale[i];
+    if (solution[i] < 0) return std::nullopt;
+  }
+  return solution;
+}
+
+// The best non-negative solution is an unconstrained one over some subset of the columns (Lawson and Hanson,
+// "Solving least squares problems", 1974, chapter 23); there are seven.
+std::pair<Row, double> SolveNonNegative(const std::vector<Row>& rows) {
+  const NormalEquations equations = BuildNormalEquations(rows);
+  std::pair<Row, double> best = {{}, std::numeric_limits<double>::infinity()};
+  for (unsigned mask = 1; mask < 1U << kColumns; ++mask) {
+    const std::optional<Row> solution = SolveSubset(equations, mask);
+    if (!solution) continue;
+    const double error = SquaredError(rows, *solution);
+    if (error < best.second) best = {*solution, error};
+  }
+  return best;
+}
+
+}  // namespace
+
+MeasuredTime FitTime(const std::vector<CostPoint>& points) {
+  MeasuredTime best;
+  double best_error = std::numeric_limits<double>::infinity();
+  for (double half = 0; half <= kLargestHalfEfficiency; half = half == 0 ? 1 : half * 2) {
+    std::vector<Row> rows;
+    for (const CostPoint& point : points) rows.push_back(FactorsAt(point, half));
+    const auto [solution, error] = SolveNonNegative(rows);
+    // A little better is not enough: without the term the form is simpler.
+    if (!(error < 0.98 * best_error - kExact)) continue;
+    best_error = error;
+    best = {solution[0], solution[1], solution[2], half};
+  }
+  return best;
+}
+
+}  // namespace penstock::worker

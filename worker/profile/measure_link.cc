@@ -1,0 +1,70 @@
+#include "worker/profile/measure_link.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "worker/comm/communicator.h"
+
+namespace penstock::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kLargeBytes = int64_t{8} << 20;
+constexpr int kRounds = 8;
+
+CommunicatorOptions RankOptions(uint32_t rank, uint16_t port) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = 2;
+  options.rendezvous_address = absl::StrCat("127.0.0.1:", port);
+  options.groups = {{0, 1}};
+  options.timeout = std::chrono::milliseconds(10'000);
+  return options;
+}
+
+absl::Status Move(Communicator& communicator, const at::Tensor& tensor, bool send, uint32_t peer) {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      auto transfer, send ? communicator.Send(tensor, peer, 0) : communicator.Receive(tensor, peer, 0));
+  return transfer->Wait();
+}
+
+// Back and forth, `kRounds` times; the shortest way there and back, halved, nanoseconds.
+absl::StatusOr<double> PingPong(Communicator& communicator, uint32_t rank, int64_t bytes) {
+  const at::Tensor tensor = at::zeros({bytes}, at::kByte);
+  double shortest = 1e18;
+  for (int round = 0; round < kRounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    PENSTOCK_RETURN_IF_ERROR(Move(communicator, tensor, rank == 0, 1 - rank));
+    PENSTOCK_RETURN_IF_ERROR(Move(communicator, tensor, rank == 1, 1 - rank));
+    shortest = std::min(shortest, std::chrono::duration<double, std::nano>(Clock::now() - start).count() / 2);
+  }
+  return shortest;
+}
+
+absl::StatusOr<MeasuredLink> MeasureAs(uint32_t rank, uint16_t port) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, port)));
+  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, PingPong(*communicator, rank, 1));
+  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, PingPong(*communicator, rank, kLargeBytes));
+  const double transfer_ns = std::max(large_ns - small_ns, 1.0);
+  return MeasuredLink{static_cast<double>(kLargeBytes) / transfer_ns * 1e9, static_cast<int64_t>(small_ns)};
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredLink> MeasureLoopbackLink() {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start());
+  std::thread other([port = store->port()] { MeasureAs(1, port).status().IgnoreError(); });
+  absl::StatusOr<MeasuredLink> link = MeasureAs(0, store->port());
+  other.join();
+  return link;
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,94 @@
+#include "worker/profile/profile_file.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+// Input gradients are one of the two products of each weight.
+constexpr double kBackwardInputShare = 0.5;
+// All ranks that this machine can have talk over the measured link.
+constexpr uint32_t kRanksOnThisMachine = 1024;
+
+v1::LayerTime ToProto(const MeasuredTime& time) {
+  v1::LayerTime proto;
+  proto.set_fixed_ns(time.fixed_ns);
+  proto.set_target_token_ns(time.token_ns);
+  proto.set_target_square_ns(time.square_ns);
+  proto.set_half_efficiency_tokens(time.half_efficiency_tokens);
+  return proto;
+}
+
+v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
+  v1::LayerCost proto;
+  proto.set_name(name);
+  proto.set_parameter_bytes(layer.parameter_bytes);
+  *proto.mutable_forward() = ToProto(layer.forward);
+  proto.set_backward_ratio_none(layer.backward_ratio_none);
+  proto.set_backward_ratio_full(layer.backward_ratio_full);
+  proto.set_backward_input_share(kBackwardInputShare);
+  proto.mutable_stored_none()->set_target_token_bytes(layer.bytes.stored_none);
+  proto.mutable_stored_full()->set_target_token_bytes(layer.bytes.stored_full);
+  proto.mutable_peak()->set_target_token_bytes(layer.bytes.peak);
+  return proto;
+}
+
+uint32_t BytesPerElement(v1::DataType type) {
+  if (type == v1::DATA_TYPE_FLOAT64) return 8;
+  return type == v1::DATA_TYPE_BFLOAT16 ? 2 : 4;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::ModelSpec> ReadModelSpec(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  v1::ModelSpec model;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &model);
+  if (parsed.ok()) return model;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", path, "' is no penstock.v1.ModelSpec: ", std::string(parsed.message())));
+}
+
+v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& model) {
+  v1::CostProfile proto;
+  proto.set_name("measured");
+  proto.set_version(1);
+  *proto.add_layers() = ToProto("layer", profile.layer);
+  *proto.add_layers() = ToProto("head", profile.head);
+  proto.set_embedding_parameter_bytes(profile.embedding_parameter_bytes);
+  *proto.mutable_embedding_forward() = ToProto(profile.embedding_forward);
+  proto.set_state_bytes_per_parameter_byte(profile.state_bytes_per_parameter_byte);
+  proto.set_sharded_state_bytes_per_parameter_byte(profile.sharded_state_bytes_per_parameter_byte);
+  proto.set_optimizer_ns_per_parameter_byte(profile.optimizer_ns_per_parameter_byte);
+  v1::Cluster& cluster = *proto.mutable_cluster();
+  cluster.set_memory_bytes(profile.memory_bytes);
+  cluster.set_intra_node_bytes_per_second(profile.link.bytes_per_second);
+  cluster.set_inter_node_bytes_per_second(profile.link.bytes_per_second);
+  cluster.set_intra_node_latency_ns(profile.link.latency_ns);
+  cluster.set_inter_node_latency_ns(profile.link.latency_ns);
+  cluster.set_gpus_per_node(kRanksOnThisMachine);
+  proto.set_bytes_per_element(BytesPerElement(model.dtype()));
+  proto.set_comment(
+      "measured by penstock-worker profile: medians, closed form fitted by relative least squares");
+  return proto;
+}
+
+absl::Status WriteProfileFile(const v1::ModelSpec& model, const v1::CostProfile& profile,
+                              const std::string& path) {
+  v1::ProfileFile file;
+  *file.mutable_model() = model;
+  *file.mutable_profile() = profile;
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string json;
+  const auto printed = google::protobuf::util::MessageToJsonString(file, &json, options);
+  if (!printed.ok())
+    return absl::InternalError(absl::StrCat("the profile: ", std::string(printed.message())));
+  return WriteFileAtomically(path, json);
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,20 @@
+#include "worker/runtime/profile_command.h"
+
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/profile/measure.h"
+#include "worker/profile/profile_file.h"
+#include "worker/program/from_proto.h"
+
+namespace penstock::worker {
+
+absl::Status RunProfile(const ProfileOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
+  const absl::StatusOr<ModelConfig> config = ModelFromProto(model);
+  if (!config.ok()) return AnnotateError(config.status(), options.model_json);
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured,
+                            MeasureProfile(*config, options.seconds, static_cast<int>(options.threads)));
+  return WriteProfileFile(model, ToProto(measured, model), options.out);
+}
+
+}  // namespace penstock::worker
