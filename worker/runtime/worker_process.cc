@@ -79,7 +79,9 @@ absl::Status Train(PlannerAgent& agent, Trainer& trainer) {
 absl::Status Conclude(const absl::Status& status, PlannerAgent& agent, const Shutdown& shutdown) {
   if (status.ok() || shutdown.signalled()) {
     agent.Leave();
-    return status.ok() ? status : shutdown.reason();
+    if (!status.ok()) return shutdown.reason();
+    LogInfo("the job is finished", {{"rank", agent.registration().rank}});
+    return status;
   }
   if (!shutdown.reason().ok()) return shutdown.reason();
   return agent.ReportFailure(status);
