@@ -1,0 +1,85 @@
+#include "worker/runtime/shutdown.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <future>
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLongGrace = absl::Seconds(60);
+
+// Waits for the one call of a handler.
+class Probe {
+ public:
+  Shutdown::Handler handler() {
+    return [this](const absl::Status& why) { promise_.set_value(why); };
+  }
+  absl::Status Wait() {
+    std::future<absl::Status> future = promise_.get_future();
+    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) return absl::OkStatus();
+    return future.get();
+  }
+
+ private:
+  std::promise<absl::Status> promise_;
+};
+
+TEST(Shutdown, ARequestCallsTheHandlersWithTheFirstReason) {
+  Probe probe;
+  Shutdown shutdown(kLongGrace);
+  shutdown.AddHandler(probe.handler());
+  EXPECT_TRUE(shutdown.reason().ok());
+  shutdown.Request(absl::UnavailableError("rank 2 was lost"));
+  shutdown.Request(absl::UnavailableError("something later"));
+  EXPECT_EQ(probe.Wait(), absl::UnavailableError("rank 2 was lost"));
+  EXPECT_EQ(shutdown.reason(), absl::UnavailableError("rank 2 was lost"));
+  EXPECT_FALSE(shutdown.signalled());
+}
+
+TEST(Shutdown, AHandlerAddedAfterTheRequestIsCalledToo) {
+  Probe probe;
+  Shutdown shutdown(kLongGrace);
+  shutdown.Request(absl::UnavailableError("gone"));
+  shutdown.AddHandler(probe.handler());
+  EXPECT_FALSE(probe.Wait().ok());
+}
+
+TEST(Shutdown, ASignalIsARequest) {
+  Shutdown::BlockSignals();
+  Probe probe;
+  Shutdown shutdown(kLongGrace);
+  shutdown.AddHandler(probe.handler());
+  kill(getpid(), SIGTERM);
+  EXPECT_THAT(std::string(probe.Wait().message()), HasSubstr("SIGTERM"));
+  EXPECT_TRUE(shutdown.signalled());
+}
+
+TEST(Shutdown, NoHandlerRunsAfterDisarm) {
+  bool called = false;
+  Shutdown shutdown(kLongGrace);
+  shutdown.Disarm();
+  shutdown.AddHandler([&](const absl::Status&) { called = true; });
+  shutdown.Request(absl::UnavailableError("gone"));
+  shutdown.Disarm();
+  EXPECT_FALSE(called);
+}
+
+TEST(ShutdownDeathTest, AWorkerThatDoesNotEndInTimeIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Shutdown shutdown(absl::Milliseconds(20));
+        shutdown.Request(absl::UnavailableError("rank 2 was lost"));
+        for (;;) pause();
+      },
+      ::testing::ExitedWithCode(1), "rank 2 was lost");
+}
+
+}  // namespace
+}  // namespace penstock::worker
