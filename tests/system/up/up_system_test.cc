@@ -1,0 +1,212 @@
+// `penstock up` as a user runs it: real planner, real workers, real text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/process/child_process.h"
+#include "tests/unit/dataset/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kRunDeadline = absl::Seconds(240);
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
+
+// The real data set where it lies beside the repository, else the repository's own text.
+std::vector<std::string> TrainingText() {
+  const std::string source = PENSTOCK_SOURCE_DIR;
+  const std::string real = absl::StrCat(source, "/../shared/data/tokens/multitask_tokens.jsonl.gz");
+  if (std::filesystem::exists(real)) return {real};
+  return {absl::StrCat(source, "/docs"), absl::StrCat(source, "/proto"), absl::StrCat(source, "/common")};
+}
+
+// A running `penstock`, with its output in files.
+class PenstockRun {
+ public:
+  PenstockRun(const TemporaryFolder& folder, const std::string& name, std::vector<std::string> arguments)
+      : output_(folder.Path(name + ".out")), errors_(folder.Path(name + ".err")) {
+    arguments.insert(arguments.begin(), PENSTOCK_BINARY);
+    auto started = ChildProcess::Start({.arguments = std::move(arguments),
+                                        // A cache of its own: no profile of another test or user.
+                                        .environment = {{"PENSTOCK_CACHE", folder.Path("cache")}},
+                                        .log_path = errors_,
+                                        .output_path = output_});
+    EXPECT_TRUE(started.ok()) << started.status();
+    if (started.ok()) process_ = *std::move(started);
+  }
+
+  int Wait() {
+    const std::optional<ExitStatus> ended = process_->WaitFor(kRunDeadline);
+    EXPECT_TRUE(ended.has_value()) << "still running after " << kRunDeadline << "\n" << errors();
+    return ended.has_value() ? ended->code : -1;
+  }
+
+  // Blocks until stdout or stderr holds the text.
+  void WaitForText(const std::string& text) {
+    const absl::Time deadline = absl::Now() + kRunDeadline;
+    while (absl::Now() < deadline) {
+      if (absl::StrContains(output() + errors(), text)) return;
+      if (process_->WaitFor(kPoll).has_value()) break;
+    }
+    ASSERT_THAT(output() + errors(), HasSubstr(text));
+  }
+
+  ChildProcess& process() { return *process_; }
+  std::string output() const { return ReadFile(output_).value_or(""); }
+  std::string errors() const { return ReadFile(errors_).value_or(""); }
+
+ private:
+  std::string output_;
+  std::string errors_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+class UpTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::string> arguments = {"dataset", "import", "--out", Dataset()};
+    for (const std::string& text : TrainingText()) arguments.push_back(text);
+    PenstockRun import(folder_, "import", arguments);
+    ASSERT_EQ(import.Wait(), 0) << import.errors();
+  }
+
+  std::string Dataset() const { return folder_.Path("text"); }
+  std::string RunDir() const { return folder_.Path("run"); }
+
+  // 2 stages x 2 replicas of a tiny model.
+  std::vector<std::string> UpArguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "up", "--pp",         "2",     "--dp",    "2",    "--dataset", Dataset(), "--global-batch",
+        "16", "--hidden",     "32",    "--heads", "2",    "--ffn",     "64",      "--layers",
+        "2",  "--max-length", "256",   "--lr",    "1e-2", "--warmup",  "2",       "--profile-seconds",
+        "1",  "--run-dir",    RunDir()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  TemporaryFolder folder_;
+};
+
+// The pids of the worker processes of a run, by the run's folder on their command line.
+std::vector<pid_t> WorkersOf(const std::string& run_dir) {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::string command = ReadFile(entry.path().string() + "/cmdline").value_or("");
+    if (absl::StrContains(command, "penstock-worker") && absl::StrContains(command, run_dir))
+      pids.push_back(pid);
+  }
+  return pids;
+}
+
+TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
+  const std::string trace = folder_.Path("trace.json");
+  PenstockRun up(folder_, "up",
+                 UpArguments({"--iterations", "20", "--json", "--trace", trace, "--checkpoint-every", "10"}));
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  const auto summary = nlohmann::json::parse(up.output());
+  EXPECT_EQ(summary["iterations"], 20);
+  EXPECT_LT(summary["last_loss"].get<double>(), summary["first_loss"].get<double>() - 0.5) << up.errors();
+  EXPECT_EQ(summary["waited_for_plan_ms"].get<double>(), 0) << up.errors();
+  EXPECT_GT(summary["prediction_error"].get<double>(), 0);
+  EXPECT_TRUE(std::filesystem::exists(summary["checkpoint"].get<std::string>()));
+  EXPECT_THAT(up.errors(), HasSubstr("iteration 19/19"));
+
+  const auto events = nlohmann::json::parse(*ReadFile(trace))["traceEvents"];
+  size_t flows_started = 0;
+  size_t flows_ended = 0;
+  for (const auto& event : events) {
+    flows_started += event["ph"] == "s" ? 1 : 0;
+    flows_ended += event["ph"] == "f" ? 1 : 0;
+  }
+  EXPECT_GT(flows_started, 20);
+  EXPECT_EQ(flows_started, flows_ended);
+}
+
+// "iteration 7/19  loss 3.512 ..." -> the part with the loss, for each iteration.
+std::vector<std::string> Losses(const std::string& progress) {
+  std::vector<std::string> losses;
+  for (const absl::string_view line : absl::StrSplit(progress, '\n')) {
+    if (!absl::StartsWith(line, "iteration ")) continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, "  ");
+    losses.push_back(absl::StrCat(words[0], " ", words[1]));
+  }
+  return losses;
+}
+
+TEST_F(UpTest, ResumesWithTheLossesOfAnUninterruptedRun) {
+  PenstockRun whole(folder_, "whole", UpArguments({"--iterations", "8", "--run-dir", folder_.Path("whole")}));
+  ASSERT_EQ(whole.Wait(), 0) << whole.errors();
+  // The cosine ends where the whole run ends, so the first part is stopped, not shortened.
+  PenstockRun first(folder_, "first", UpArguments({"--iterations", "8", "--checkpoint-every", "4"}));
+  first.WaitForText("iteration 4/7");
+  first.process().Signal(SIGTERM);
+  first.Wait();
+  PenstockRun second(folder_, "second",
+                     UpArguments({"--iterations", "8", "--checkpoint-every", "4", "--resume"}));
+  const int code = second.Wait();
+  if (code == 2) {
+    EXPECT_THAT(second.errors(), HasSubstr("already at 8"));  // it was done before the signal came
+    return;
+  }
+  ASSERT_EQ(code, 0) << second.errors();
+  const std::vector<std::string> expected = Losses(whole.output());
+  ASSERT_EQ(expected.size(), 8);
+  EXPECT_EQ(Losses(second.output()), std::vector<std::string>(expected.begin() + 4, expected.end()));
+}
+
+TEST_F(UpTest, AKilledWorkerEndsTheRunAndIsNamed) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
+  up.WaitForText("iteration 3/");
+  const std::vector<pid_t> workers = WorkersOf(RunDir());
+  ASSERT_EQ(workers.size(), 4);
+  kill(workers.front(), SIGKILL);
+  const absl::Time killed = absl::Now();
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(30));
+  EXPECT_THAT(up.errors(), testing::ContainsRegex("rank [0-3]")) << up.errors();
+  EXPECT_THAT(up.errors(), HasSubstr("killed by signal 9")) << up.errors();
+  EXPECT_TRUE(WorkersOf(RunDir()).empty());
+}
+
+TEST_F(UpTest, ASignalEndsTheRunAndLeavesNoProcess) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
+  up.WaitForText("iteration 2/");
+  up.process().Signal(SIGINT);
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_THAT(up.errors(), HasSubstr("stopped by a signal"));
+  EXPECT_THAT(up.output(), HasSubstr("run folder")) << "the summary of what was trained";
+  EXPECT_TRUE(WorkersOf(RunDir()).empty());
+}
+
+TEST_F(UpTest, WrongRequestsNameTheFlag) {
+  PenstockRun missing(folder_, "missing", {"up", "--dataset", folder_.Path("nothing")});
+  EXPECT_EQ(missing.Wait(), 2);
+  EXPECT_THAT(missing.errors(), HasSubstr("nothing.idx"));
+  PenstockRun heads(folder_, "heads", UpArguments({"--heads", "5"}));
+  EXPECT_EQ(heads.Wait(), 2);
+  EXPECT_THAT(heads.errors(), HasSubstr("--heads 5"));
+  PenstockRun resume(folder_, "resume", UpArguments({"--resume"}));
+  EXPECT_EQ(resume.Wait(), 2);
+  EXPECT_THAT(resume.errors(), HasSubstr("--resume: no checkpoint"));
+}
+
+}  // namespace
+}  // namespace penstock
