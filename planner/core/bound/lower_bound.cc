@@ -60,6 +60,7 @@ LowerBound::LayerBound LowerBound::BoundLayer(const CostModel& costs, LayerKind 
   LayerBound bound;
   if (!layer.present) return bound;
   bound.form = layer.forward;
+  bound.loss_tokens_only = layer.loss_tokens_only;
   bound.forward_scale = 1;
   if (!layer.has_closed_form) {
     // One nanosecond a token, scaled by the table.
@@ -102,7 +103,10 @@ double LowerBound::StagesNs(int first, int last, Pass pass, const TokenSums& sum
       if (counts[kind] == 0) continue;
       const LayerBound& layer = layers_[kind];
       const double scale = pass == Pass::kForward ? layer.forward_scale : layer.backward_scale;
-      time += counts[kind] * scale * (Overhead(layer.form, each) + Linear(layer.form, sums));
+      const double once = layer.loss_tokens_only ? Overhead(layer.form, LossPositions(each)) +
+                                                       Linear(layer.form, LossPositions(sums))
+                                                 : Overhead(layer.form, each) + Linear(layer.form, sums);
+      time += counts[kind] * scale * once;
     }
     const LayerTime& embedding = costs_.profile().embedding_forward;
     if (stage.first) time += Overhead(embedding, each) + Linear(embedding, sums);
@@ -130,6 +134,7 @@ int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
   for (const SampleTokens& sample : samples) {
     least.source = std::min(least.source, sample.source);
     least.target = std::min(least.target, sample.target);
+    least.loss = std::min(least.loss, sample.loss);
   }
   TokenSums each;
   AddPacked(least, &each);
@@ -145,8 +150,10 @@ int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
   }
   // The share of one replica, if all had the same.
   const double share = 1.0 / std::min<double>(replicas_, static_cast<double>(samples.size()));
-  for (double* sum : {&all.source, &all.target, &all.source_square, &all.target_square, &all.cross})
+  for (double* sum :
+       {&all.source, &all.target, &all.source_square, &all.target_square, &all.cross, &all.loss}) {
     *sum *= share;
+  }
 
   double bound = longest_path;
   for (int stage = 0; stage < stages; ++stage) {

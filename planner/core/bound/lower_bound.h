@@ -29,6 +29,7 @@ class LowerBound {
   // A layer from below: scale * form(...), without the parts of the form that only raise it.
   struct LayerBound {
     LayerTime form;
+    bool loss_tokens_only = false;
     double forward_scale = 0;
     double backward_scale = 0;
   };

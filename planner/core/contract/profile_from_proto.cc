@@ -104,6 +104,7 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
     result.backward_ratio[kKeepInput] = result.backward_ratio[kKeepAll] + 1;
   }
   result.backward_input_share = layer.backward_input_share();
+  result.loss_tokens_only = layer.loss_tokens_only();
   result.stored = {LayerBytesFromProto(layer.stored_none()), LayerBytesFromProto(layer.stored_selective()),
                    LayerBytesFromProto(layer.stored_full())};
   result.peak = LayerBytesFromProto(layer.peak());
@@ -116,6 +117,9 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
   for (int level = 0; level < kRecomputeLevels; ++level) {
     PENSTOCK_ASSIGN_OR_RETURN(result.backward_table_ns[level],
                               Nanoseconds(absl::StrCat(field, ".backward_ms"), *tables[level], size));
+  }
+  if (result.loss_tokens_only && (layer.name() != "head" || !result.forward_table_ns.empty())) {
+    return Wrong(absl::StrCat(field, ".loss_tokens_only"), "is for a head with a closed form and no tables");
   }
   result.has_selective = layer.has_stored_selective() && (result.backward_ratio[kKeepSelective] > 0 ||
                                                           !result.backward_table_ns[kKeepSelective].empty());

@@ -78,7 +78,7 @@ bool CostModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* c
     }
   }
   if (!layer.has_closed_form) return false;
-  costs->forward[kind] = layer.forward(sums);
+  costs->forward[kind] = layer.forward(layer.loss_tokens_only ? LossPositions(sums) : sums);
   for (int level = 0; level < kRecomputeLevels; ++level) {
     backward[level] = costs->forward[kind] * layer.backward_ratio[level];
   }

@@ -40,6 +40,8 @@ struct LayerProfile {
   // By RecomputeLevel, in units of the forward pass.
   std::array<double, kRecomputeLevels> backward_ratio = {};
   double backward_input_share = 0;
+  // Runs at the positions that the loss counts (LossPositions), not at every token.
+  bool loss_tokens_only = false;
   std::array<LayerBytes, kRecomputeLevels> stored = {};
   LayerBytes peak;
   // Whether the level kKeepSelective was profiled.

@@ -21,10 +21,21 @@ struct TokenSums {
   double source_square = 0;
   double target_square = 0;
   double cross = 0;
+  // Positions that the loss counts.
+  double loss = 0;
 };
 
-// A rectangle of `rows` samples of the given lengths.
-inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length) {
+// What a head that runs at loss positions only computes.
+inline TokenSums LossPositions(const TokenSums& sums) {
+  TokenSums positions;
+  positions.rows = sums.rows;
+  positions.target = sums.loss;
+  positions.loss = sums.loss;
+  return positions;
+}
+
+// A rectangle of `rows` samples of the given lengths, `loss` of whose positions the loss counts.
+inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length, double loss = 0) {
   TokenSums sums;
   sums.layout = Layout::kPadded;
   sums.rows = rows;
@@ -35,6 +46,7 @@ inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_
   sums.source_square = sums.source * source_length;
   sums.target_square = sums.target * target_length;
   sums.cross = sums.target * source_length;
+  sums.loss = loss;
   return sums;
 }
 
@@ -48,6 +60,7 @@ inline void AddPacked(const SampleTokens& sample, TokenSums* sums) {
   sums->source_square += source * source;
   sums->target_square += target * target;
   sums->cross += source * target;
+  sums->loss += sample.loss;
 }
 
 // Sums of the given samples (indices into `tokens`) in a layout.
@@ -56,12 +69,14 @@ inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
   if (layout == Layout::kPadded) {
     uint32_t source = 0;
     uint32_t target = 0;
+    double loss = 0;
     for (uint32_t sample : samples) {
       if (tokens[sample].source > source) source = tokens[sample].source;
       if (tokens[sample].target > target) target = tokens[sample].target;
+      loss += tokens[sample].loss;
     }
     return PaddedSums(static_cast<int32_t>(samples.size()), static_cast<int32_t>(source),
-                      static_cast<int32_t>(target));
+                      static_cast<int32_t>(target), loss);
   }
   TokenSums sums;
   for (uint32_t sample : samples) AddPacked(tokens[sample], &sums);

@@ -141,16 +141,18 @@ void DynamicPolicy::Try(Groups groups, Layout layout) {
 void DynamicPolicy::TryPadded() {
   const std::vector<uint32_t> order = OrderByLength(tokens_);
   const int samples = static_cast<int>(order.size());
-  // Windows only grow: their longest source and target are kept along the way.
+  // Windows only grow: their longest source and target, and the sum of their loss positions, are kept along
+  // the way.
   SampleTokens longest;
   const auto window = [&](int first, int last) {
     if (last == first) longest = SampleTokens();
     longest.source = std::max(longest.source, tokens_[order[last]].source);
     longest.target = std::max(longest.target, tokens_[order[last]].target);
+    longest.loss += tokens_[order[last]].loss;
     const int rows = last - first + 1;
     if (rows > kMaxRows) return std::numeric_limits<double>::infinity();
-    const TokenSums sums =
-        PaddedSums(rows, static_cast<int32_t>(longest.source), static_cast<int32_t>(longest.target));
+    const TokenSums sums = PaddedSums(rows, static_cast<int32_t>(longest.source),
+                                      static_cast<int32_t>(longest.target), longest.loss);
     // Whether a sample fits alone has been asked before the search, and exactly.
     if (rows > 1 && !Fits(sums)) return std::numeric_limits<double>::infinity();
     return Work(sums);

@@ -96,6 +96,27 @@ TEST(CostModelTest, PaddingCostsWhatTheRectangleCosts) {
   EXPECT_DOUBLE_EQ(layers.forward[kDecoder], 1000 + 10 * 400 + 0.01 * 2 * 200 * 200);
 }
 
+TEST(CostModelTest, AHeadAtLossPositionsCostsWhatTheLossCounts) {
+  v1::JobSpec job = GptJob(1, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_layers(1)->set_loss_tokens_only(true);
+  const CostModel costs = ModelOf(job);
+  const std::vector<SampleTokens> samples = {{0, 100, 7}, {0, 300, 20}};
+  const std::vector<uint32_t> both = {0, 1};
+  for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+    LayerCosts layers;
+    ASSERT_TRUE(costs.Layers(SumsOf(both, samples, layout), &layers));
+    EXPECT_DOUBLE_EQ(layers.forward[kHead], 500 + 5 * 27);
+  }
+}
+
+TEST(CostModelTest, OnlyAHeadMayRunAtLossPositions) {
+  v1::JobSpec job = GptJob(1, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_layers(0)->set_loss_tokens_only(true);
+  const auto profile = ProfileFromProto(job.profile(), Architecture::kGpt);
+  EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(profile.status().message()), testing::HasSubstr("layers[0].loss_tokens_only"));
+}
+
 TEST(CostModelTest, ATableWithoutClosedFormRefusesWhatLiesBeyondIt) {
   v1::JobSpec job = GptJob(1, 1, v1::POLICY_PADDING);
   v1::Grid* grid = job.mutable_profile()->mutable_grid();

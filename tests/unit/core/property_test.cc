@@ -48,6 +48,10 @@ v1::JobSpec RandomJob(Random* random) {
   const uint32_t data = random->Range(1, 4);
   v1::JobSpec job = random->Chance(50) ? GptJob(pipeline, data, policy) : T5Job(pipeline, data, policy);
   RandomPlanning(random, job.mutable_planning());
+  if (random->Chance(30)) {
+    auto& layers = *job.mutable_profile()->mutable_layers();
+    for (v1::LayerCost& layer : layers) layer.set_loss_tokens_only(layer.name() == "head");
+  }
   v1::Cluster* cluster = job.mutable_profile()->mutable_cluster();
   cluster->set_gpus_per_node(random->Range(1, 8));
   // Links from ones that hide to ones that take longer than the passes.
