@@ -28,6 +28,9 @@ int Run(int argc, char** argv) {
   // c10d's store looks up the name of every address it connects to. A name server that does not answer must
   // not hold up the start; what the user has set stays.
   setenv("RES_OPTIONS", "timeout:1 attempts:1", /*overwrite=*/0);
+  // Virtual machines that announce AMX but lose its tile state end bfloat16 products of oneDNN with SIGILL.
+  // On CPU a worker is for trying things out: the next best instructions do, unless the user says otherwise.
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
   if (command.profile.has_value()) return Profile(*command.profile);
   Shutdown::BlockSignals();
   Shutdown shutdown(kShutdownGrace);

@@ -97,9 +97,9 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
   for (uint32_t copy = 1; copy < options.copies; ++copy) {
     std::filesystem::remove(absl::StrCat(output, ".load-", copy), ignored);
   }
-  if (!ended.has_value()) return absl::UnavailableError(absl::StrCat("measuring took too long; see ", log));
+  if (!ended.has_value()) return absl::UnavailableError(absl::StrCat("the worker took too long; see ", log));
   if (!ended->ok())
-    return absl::UnavailableError(absl::StrCat("measuring failed: it ", ended->ToString(), "; see ", log));
+    return absl::UnavailableError(absl::StrCat("the worker ", ended->ToString(), "; see ", log));
   std::filesystem::remove(log, ignored);
   return absl::OkStatus();
 }
