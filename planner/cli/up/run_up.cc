@@ -62,7 +62,10 @@ class UpRun {
   absl::Status WaitForWorkers();
   absl::Status Finish();
 
+  std::FILE* TextOutput() const { return options_.json ? stderr : stdout; }
   void Say(const std::string& text) const;
+  // One line that is written over on a terminal; a line of its own elsewhere.
+  void SayProgress(const std::string& line);
   void ShowIteration(const v1::IterationSummary& iteration);
 
   UpOptions options_;
@@ -79,9 +82,14 @@ class UpRun {
 
 // Text for people goes to stdout, or to stderr where stdout is for machines.
 void UpRun::Say(const std::string& text) const {
-  std::FILE* out = options_.json ? stderr : stdout;
-  std::fputs(absl::StrCat(text, "\n").c_str(), out);
-  std::fflush(out);
+  std::fputs(absl::StrCat(text, "\n").c_str(), TextOutput());
+  std::fflush(TextOutput());
+}
+
+void UpRun::SayProgress(const std::string& line) {
+  if (isatty(fileno(TextOutput())) == 0) return Say(line);
+  std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), TextOutput());
+  std::fflush(TextOutput());
 }
 
 absl::Status UpRun::FindBinaries() {
@@ -188,7 +196,7 @@ absl::Status UpRun::StartProcesses() {
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   iterations_.push_back(iteration);
-  Say(ProgressLine(iteration, options_.iterations - 1));
+  SayProgress(ProgressLine(iteration, options_.iterations - 1));
   if (options_.trace.empty()) return;
   v1::GetIterationRequest request;
   request.set_job_id(job_.job_id());
@@ -244,6 +252,7 @@ absl::Status UpRun::Finish() {
     artifacts.checkpoint = checkpoint->path;
   }
   if (!options_.trace.empty()) PENSTOCK_RETURN_IF_ERROR(trace_.Write(options_.trace));
+  if (isatty(fileno(TextOutput())) != 0) Say("");  // below the progress line
   const RunSummary summary = Summarize(iterations_);
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
