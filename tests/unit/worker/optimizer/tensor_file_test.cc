@@ -75,6 +75,7 @@ TEST_F(TensorFileTest, RefusesAHeaderThatIsNoHeader) {
 TEST_F(TensorFileTest, NamesATensorThatIsMissingOrDifferent) {
   Written({{"w", at::ones({3})}});
   const auto file = TensorFile::Open(path_);
+  EXPECT_FALSE(file->Contains("v"));
   EXPECT_EQ(file->Read("v", at::zeros({3})).code(), absl::StatusCode::kNotFound);
   for (const at::Tensor& other : {at::zeros({4}), at::zeros({1, 3}), at::zeros({3}, at::kDouble)}) {
     const absl::Status status = file->Read("w", other);
