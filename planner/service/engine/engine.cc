@@ -17,19 +17,18 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 
-// A finished job is forgotten when a new one needs its place.
+// A job that is over is forgotten when a new one needs its place.
 absl::Status PlannerEngine::MakeRoomLocked() {
   if (jobs_.size() < options_.max_jobs) return absl::OkStatus();
-  const auto finished = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second->State() == v1::JOB_STATE_FINISHED;
-  });
-  if (finished == jobs_.end()) {
+  const auto over =
+      std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->IsOver(); });
+  if (over == jobs_.end()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the planner has ", jobs_.size(),
                      " jobs that are not finished, its limit: drain one, or raise --max-jobs"));
   }
-  PENSTOCK_RETURN_IF_ERROR(dependencies_.store->RemoveJob(finished->first));
-  jobs_.erase(finished);
+  PENSTOCK_RETURN_IF_ERROR(dependencies_.store->RemoveJob(over->first));
+  jobs_.erase(over);
   return absl::OkStatus();
 }
 
@@ -88,9 +87,15 @@ absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& requ
                          *dependencies_.observer);
 }
 
+bool PlannerEngine::stopped() const {
+  MutexLock lock(&mutex_);
+  return stopped_;
+}
+
 void PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::function<bool()> abandoned,
                               PlanDone done) {
   if (!pool_.TryReserve(1)) {
+    if (stopped()) return done(absl::UnavailableError("the planner stops; try again"));
     return done(absl::ResourceExhaustedError("the planning queue is full: try again in a moment"));
   }
   // The caller's request may go before its turn comes.

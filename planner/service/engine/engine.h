@@ -28,7 +28,7 @@ struct EngineOptions {
   int planning_threads = 1;
   // Batches that wait for a planning thread, over all jobs.
   size_t queue_capacity = 1024;
-  // A finished job makes room for a new one.
+  // A job that is finished, or failed for good, makes room for a new one.
   size_t max_jobs = 64;
 };
 
@@ -56,8 +56,8 @@ class PlannerEngine {
   std::vector<std::shared_ptr<Job>> Jobs() const;
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
-  // full or the job unknown, else by a thread of the pool. A request that is `abandoned` when its turn comes
-  // is not computed.
+  // full or the planner stops, else by a thread of the pool. A request that is `abandoned` when its turn
+  // comes is not computed.
   using PlanDone = std::function<void(absl::StatusOr<v1::Plan>)>;
   void PlanBatch(const v1::PlanBatchRequest& request, std::function<bool()> abandoned, PlanDone done);
 
@@ -73,6 +73,7 @@ class PlannerEngine {
 
  private:
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request) const;
+  bool stopped() const;
   absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const EngineOptions options_;

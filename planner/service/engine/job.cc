@@ -45,6 +45,11 @@ v1::JobState Job::State() const {
   return StateLocked();
 }
 
+bool Job::IsOver() const {
+  MutexLock lock(&mutex_);
+  return finished_ || !planning_failure_.empty();
+}
+
 v1::JobState Job::StateLocked() const {
   if (finished_) return v1::JOB_STATE_FINISHED;
   if (!FailureLocked().empty()) return v1::JOB_STATE_FAILED;

@@ -61,6 +61,8 @@ class Job : public std::enable_shared_from_this<Job> {
                                                  WakeList::Wake wake);
 
   v1::JobState State() const;
+  // Finished, or a batch of it cannot be planned: nothing that anyone does brings it back.
+  bool IsOver() const;
   v1::JobStatus Status() const;
   v1::GetJobResponse Get(uint64_t from_iteration) const;
   absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration) const;

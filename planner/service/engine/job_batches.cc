@@ -58,6 +58,11 @@ absl::StatusOr<std::vector<BatchPtr>> Job::AdmitLocked(const v1::SubmitBatchesRe
   PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission_.CountKnown(request.batches(0).iteration(), hashes,
                                                                       progress_.completed() + window_));
   const size_t count = hashes.size() - known;
+  if (count > services_.pool->capacity()) {
+    return absl::InvalidArgumentError(absl::StrCat("batches has ", count,
+                                                   " new batches, but the planning queue", " holds ",
+                                                   services_.pool->capacity(), ": submit fewer at once"));
+  }
   if (!services_.pool->TryReserve(count)) {
     return WithRetryIteration(
         absl::ResourceExhaustedError(absl::StrCat("the planning queue is full: retry from iteration ",

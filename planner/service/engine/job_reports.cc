@@ -1,5 +1,6 @@
 // Job: what its ranks measured.
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
@@ -10,13 +11,21 @@
 namespace penstock {
 namespace {
 
+// Each at most once: reports are held in memory, and summed up.
 absl::Status CheckInstructions(const v1::ReportIterationRequest& report, const v1::Program& program) {
+  std::vector<bool> seen(program.instructions_size());
   for (int i = 0; i < report.instructions_size(); ++i) {
-    if (report.instructions(i).id() >= static_cast<uint32_t>(program.instructions_size())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "instructions[", i, "].id is ", report.instructions(i).id(), ", but the program of rank ",
-          report.rank(), " has ", program.instructions_size(), " instructions"));
+    const uint32_t id = report.instructions(i).id();
+    if (id >= seen.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("instructions[", i, "].id is ", id,
+                                                     ", but the program of rank ", report.rank(), " has ",
+                                                     program.instructions_size(), " instructions"));
     }
+    if (seen[id]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("instructions[", i, "].id is ", id, ", which the report has already"));
+    }
+    seen[id] = true;
   }
   return absl::OkStatus();
 }

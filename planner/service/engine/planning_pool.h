@@ -38,6 +38,8 @@ class PlanningPool {
   // Fills one reserved place. First come, first served.
   void Run(Task task);
 
+  // More than that are never reserved at once.
+  size_t capacity() const { return capacity_; }
   // Tasks that wait.
   size_t depth() const;
 

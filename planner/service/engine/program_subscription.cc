@@ -57,7 +57,12 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
       return absl::OutOfRangeError(absl::StrCat("from_iteration: iteration ", iteration,
                                                 " is no longer held, the first is ", first_held_));
     }
-    if (!planned_.Contains(iteration)) return ProgramSubscription::Pending{};
+    if (!planned_.Contains(iteration)) {
+      // Nothing more will come: a job that was drained may be finished and still find that a batch has no
+      // plan.
+      if (!planning_failure_.empty()) return absl::FailedPreconditionError(planning_failure_);
+      return ProgramSubscription::Pending{};
+    }
     batch = services_.store->GetBatch(spec_.job_id(), iteration);
     plan = services_.store->GetPlan(spec_.job_id(), iteration);
     if (batch.ok() && plan.ok() && request.incarnation() != 0) progress_.Sent(request.rank(), iteration);

@@ -20,27 +20,29 @@ bool IsCompute(v1::Op op) {
   }
 }
 
-int64_t PredictedComputeNs(const v1::Plan& plan) {
-  int64_t sum = 0;
+// Sums are floating point: whatever a rank reports, they do not overflow.
+double PredictedComputeNs(const v1::Plan& plan) {
+  double sum = 0;
   for (const v1::Program& program : plan.programs()) {
     for (const v1::Instruction& instruction : program.instructions()) {
-      if (IsCompute(instruction.op())) sum += instruction.expected_duration_ns();
+      if (IsCompute(instruction.op())) sum += static_cast<double>(instruction.expected_duration_ns());
     }
   }
   return sum;
 }
 
-int64_t MeasuredComputeNs(const v1::Program& program, const v1::ReportIterationRequest& report) {
-  int64_t sum = 0;
+double MeasuredComputeNs(const v1::Program& program, const v1::ReportIterationRequest& report) {
+  double sum = 0;
   for (const v1::MeasuredInstruction& measured : report.instructions()) {
-    if (IsCompute(program.instructions(measured.id()).op())) sum += measured.duration_ns();
+    if (IsCompute(program.instructions(measured.id()).op()))
+      sum += static_cast<double>(measured.duration_ns());
   }
   return sum;
 }
 
-double Bubble(int64_t compute_ns, int ranks, int64_t total_ns) {
+double Bubble(double compute_ns, int ranks, int64_t total_ns) {
   if (total_ns <= 0) return 0;
-  return 1.0 - static_cast<double>(compute_ns) / (static_cast<double>(ranks) * total_ns);
+  return 1.0 - compute_ns / (static_cast<double>(ranks) * static_cast<double>(total_ns));
 }
 
 }  // namespace
@@ -55,7 +57,7 @@ v1::IterationSummary Summarize(const v1::Plan& plan, const std::vector<v1::Repor
   for (const v1::Replica& replica : plan.replicas()) {
     summary.set_micro_batches(summary.micro_batches() + replica.micro_batches_size());
   }
-  int64_t compute_ns = 0;
+  double compute_ns = 0;
   for (const v1::ReportIterationRequest& report : reports) {
     compute_ns += MeasuredComputeNs(plan.programs(report.rank()), report);
     summary.set_loss(summary.loss() + report.loss());

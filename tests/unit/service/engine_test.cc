@@ -69,6 +69,21 @@ TEST_F(EngineTest, AFinishedJobMakesRoomAndARunningOneDoesNot) {
   EXPECT_THAT(engine_->FindJob("first"), Fails(absl::StatusCode::kNotFound, "first"));
 }
 
+TEST_F(EngineTest, AJobThatCannotBePlannedMakesRoom) {
+  Start({.max_jobs = 1});
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kNoPlan)).ok());
+  ASSERT_FALSE(Reader(job, StreamRequest(0)).End().ok());
+  EXPECT_TRUE(engine_->RegisterJob(MakeJob("next")).ok());
+  EXPECT_THAT(engine_->FindJob("job"), Fails(absl::StatusCode::kNotFound, "job"));
+}
+
+TEST_F(EngineTest, AStoppedPlannerIsUnavailableForPlanBatch) {
+  Register(MakeJob("job"));
+  engine_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(PlanBatch(Request("job")), Fails(absl::StatusCode::kUnavailable, "stops"));
+}
+
 TEST_F(EngineTest, PlansOneBatchOfARegisteredJobAndKeepsNothing) {
   const auto job = Register(MakeJob("job"));
   EXPECT_EQ(PlanBatch(Request("job"))->iteration(), 3);

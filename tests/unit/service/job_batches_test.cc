@@ -82,14 +82,22 @@ TEST_F(JobBatchesTest, AFullQueueNamesTheIterationToRetryFrom) {
   Event go_on;
   Start({.planning_threads = 1, .queue_capacity = 2}, [&](const v1::Batch&) { go_on.Await(); });
   const auto job = Register(MakeJob("job"));
-  const absl::Status refused = job->SubmitBatches(MakeSubmission("job", 0, 3)).status();
-  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "queue is full"));
-  EXPECT_THAT(RetryIteration(refused), testing::Optional(0));
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  const absl::Status refused = job->SubmitBatches(MakeSubmission("job", 2, 4)).status();
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "queue is full"));
+  EXPECT_THAT(RetryIteration(refused), testing::Optional(2));
   for (int i = 0; i < 2; ++i) go_on.Notify();
   Reader reader(job, StreamRequest(0));
   EXPECT_TRUE(reader.Next().has_value());
   EXPECT_TRUE(reader.Next().has_value());
+}
+
+TEST_F(JobBatchesTest, MoreBatchesThanTheQueueEverHoldsAreNotToBeTriedAgain) {
+  Start({.queue_capacity = 2});
+  const auto job = Register(MakeJob("job"));
+  EXPECT_THAT(job->SubmitBatches(MakeSubmission("job", 0, 3)),
+              Fails(absl::StatusCode::kInvalidArgument, "batches has 3 new batches"));
+  EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
 }
 
 TEST_F(JobBatchesTest, RefusesIterationsBeyondTheEndOfTheTraining) {
@@ -181,6 +189,18 @@ TEST_F(JobBatchesTest, ADrainedJobWithoutWorkersDeliversWhatItTookAndEnds) {
   EXPECT_TRUE(reader.End().ok());
   EXPECT_THAT(job->SubmitBatches(MakeSubmission("job", 3, 4)),
               Fails(absl::StatusCode::kFailedPrecondition, "finished"));
+}
+
+TEST_F(JobBatchesTest, ReadersOfADrainedJobLearnThatABatchCannotBePlanned) {
+  Event go_on;
+  Start({}, [&](const v1::Batch&) { go_on.Await(); });
+  const auto job = Register(MakeJob("job"));
+  Reader reader(job, StreamRequest(0));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kNoPlan)).ok());
+  EXPECT_EQ(*job->Drain(), v1::JOB_STATE_FINISHED);
+  EXPECT_TRUE(reader.IsPending());
+  go_on.Notify();
+  EXPECT_THAT(reader.End(), Fails(absl::StatusCode::kFailedPrecondition, "iteration 0 cannot be planned"));
 }
 
 TEST_F(JobBatchesTest, TheEndOfThePlannerEndsStreamsAndRefusesBatches) {

@@ -116,6 +116,9 @@ TEST_F(JobWorkersTest, RefusesWrongReports) {
   EXPECT_THAT(job->ReportIteration(MakeReport(0, 0)), Fails(absl::StatusCode::kAborted, "stale"));
   EXPECT_THAT(job->ReportIteration(MakeReport(5, 0)), Fails(absl::StatusCode::kInvalidArgument, "rank is 5"));
   auto report = MakeReport(0, 0, 101, 1);
+  report.mutable_instructions(2)->set_id(0);
+  EXPECT_THAT(job->ReportIteration(report), Fails(absl::StatusCode::kInvalidArgument,
+                                                  "instructions[2].id is 0, which the report has already"));
   report.mutable_instructions(1)->set_id(3);
   EXPECT_THAT(job->ReportIteration(report),
               Fails(absl::StatusCode::kInvalidArgument, "instructions[1].id is 3"));

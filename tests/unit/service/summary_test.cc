@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "planner/service/engine/fake_batch_planner.h"
 #include "planner/service/engine/program_message.h"
 #include "tests/unit/service/requests.h"
@@ -45,6 +47,17 @@ TEST(SummaryTest, TransfersAndWaitsAreBubble) {
   const v1::IterationSummary summary = Summarize(plan, reports);
   EXPECT_DOUBLE_EQ(summary.bubble(), 1 - 11.0 / 16.0);
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 11.0 / 24.0);
+}
+
+TEST(SummaryTest, TimesBeyondAllReasonDoNotOverflow) {
+  constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    v1::ReportIterationRequest& report = reports.emplace_back(MakeReport(rank, 7));
+    report.set_duration_ns(kForever);
+    for (auto& instruction : *report.mutable_instructions()) instruction.set_duration_ns(kForever);
+  }
+  EXPECT_DOUBLE_EQ(Summarize(MakePlan(), reports).bubble(), 1 - 3);
 }
 
 TEST(SummaryTest, ARankThatMeasuredNothingGivesNoBubble) {
