@@ -1,4 +1,12 @@
 // Every error of planner_service.proto, over gRPC and with the real planner core, by its exact code.
+#include <google/protobuf/unknown_field_set.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <limits>
+
+#include "absl/time/clock.h"
+#include "common/grpc/channel.h"
+#include "common/grpc/status_conversion.h"
 #include "common/status/retry_iteration.h"
 #include "planner/service/main/core_backend.h"
 #include "tests/integration/service/fake_worker.h"
@@ -9,6 +17,20 @@ namespace penstock {
 namespace {
 
 using absl::StatusCode;
+using google::protobuf::UnknownFieldSet;
+
+// SubmitBatchesRequest of one sample, whose field holds the varint of a negative number: ten bytes, as a
+// client that takes lengths for int64 writes them.
+std::string SubmissionOf(int sample_field, int64_t value) {
+  UnknownFieldSet sample, batch, request;
+  sample.AddVarint(sample_field, static_cast<uint64_t>(value));
+  sample.SerializeToString(batch.AddLengthDelimited(v1::Batch::kSamplesFieldNumber));
+  batch.SerializeToString(request.AddLengthDelimited(v1::SubmitBatchesRequest::kBatchesFieldNumber));
+  request.AddLengthDelimited(v1::SubmitBatchesRequest::kJobIdFieldNumber, "job");
+  std::string bytes;
+  request.SerializeToString(&bytes);
+  return bytes;
+}
 
 class ContractTest : public PlannerFixture {
  protected:
@@ -48,6 +70,39 @@ class ContractTest : public PlannerFixture {
     return client_->StreamPrograms(request, absl::Seconds(20))->Next().status();
   }
 
+  // Calls a method with bytes that no generated class would write.
+  absl::Status CallRaw(const std::string& method, const std::string& request) {
+    grpc::GenericStub stub(CreateClientChannel(address()));
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+    const grpc::Slice slice(request);
+    const auto call = stub.PrepareUnaryCall(&context, "/penstock.v1.PlannerService/" + method,
+                                            grpc::ByteBuffer(&slice, 1), &queue);
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    void* tag = nullptr;
+    bool ok = false;
+    call->StartCall();
+    call->Finish(&response, &status, &tag);
+    queue.Next(&tag, &ok);
+    return FromGrpcStatus(status);
+  }
+
+  // Fails the job's epoch through a worker that reports an error.
+  void FailEpoch() {
+    ASSERT_TRUE(client_->RegisterWorker(MakeRegistration(1, 0)).ok());
+    auto failure = MakeHeartbeat(0, 1, 1);
+    failure.set_failure("out of memory");
+    ASSERT_TRUE(client_->Heartbeat(failure).ok());
+  }
+
+  absl::StatusOr<v1::DrainJobResponse> Drain() {
+    v1::DrainJobRequest request;
+    request.set_job_id("job");
+    return client_->DrainJob(request);
+  }
+
   CorePlannerFactory core_planners_;
   CorePlanChecker core_checker_;
 };
@@ -85,6 +140,17 @@ TEST_F(ContractTest, SubmitBatchesRefusesMalformedBatches) {
   EXPECT_TRUE(SubmitSample(20).ok());
 }
 
+TEST_F(ContractTest, SubmitBatchesRefusesNegativeLengthsOnTheWire) {
+  for (const int64_t length : {int64_t{-1}, int64_t{-7}, int64_t{std::numeric_limits<int32_t>::min()}}) {
+    EXPECT_THAT(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, length)),
+                Fails(StatusCode::kInvalidArgument, "batches[0].samples[0].target_tokens"));
+    EXPECT_THAT(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kInputTokensFieldNumber, length)),
+                Fails(StatusCode::kInvalidArgument, "batches[0].samples[0].input_tokens"));
+  }
+  // The same bytes with a length are taken.
+  EXPECT_TRUE(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, 7)).ok());
+}
+
 TEST_F(ContractTest, SubmitBatchesRefusesASampleThatDoesNotFitInMemory) {
   EXPECT_THAT(SubmitSample(2000),
               Fails(StatusCode::kInvalidArgument, "batches[1].samples[3]: 2000 tokens do not fit on stage"));
@@ -106,6 +172,51 @@ TEST_F(ContractTest, SubmitBatchesBeyondTheWindowNamesTheIterationToRetryFrom) {
     EXPECT_THAT(RetryIteration(status), testing::Optional(16));
   }
   EXPECT_THAT(Submit(0, 160), Fails(StatusCode::kResourceExhausted, "iteration 159 is beyond"));
+}
+
+TEST_F(ContractTest, AFailedJobTakesNoBatchesAndIsNotDrained) {
+  FailEpoch();
+  EXPECT_THAT(Submit(0, 1), Fails(StatusCode::kFailedPrecondition, "out of memory"));
+  EXPECT_THAT(Drain(), Fails(StatusCode::kFailedPrecondition, "out of memory"));
+}
+
+TEST_F(ContractTest, ADrainingJobTakesNoBatches) {
+  ASSERT_TRUE(Submit(0, 1).ok());
+  ASSERT_TRUE(client_->RegisterWorker(MakeRegistration(1)).ok());
+  EXPECT_EQ(Drain()->state(), v1::JOB_STATE_DRAINING);
+  EXPECT_EQ(Drain()->state(), v1::JOB_STATE_DRAINING);
+  EXPECT_THAT(Submit(1, 2), Fails(StatusCode::kFailedPrecondition, "drains"));
+}
+
+TEST_F(ContractTest, ABatchThatNoPlanFitsInMemoryEndsItsCallOrItsJob) {
+  v1::JobSpec job = Spec();
+  job.set_job_id("wide");
+  job.mutable_planning()->set_policy(v1::POLICY_PADDING);
+  job.mutable_planning()->set_micro_batch_size(4);
+  ASSERT_TRUE(RegisterJob(job).ok());
+  v1::PlanBatchRequest request;
+  request.set_job_id("wide");
+  *request.mutable_batch() = MakeBatch(0, 400);
+  EXPECT_THAT(client_->PlanBatch(request), Fails(StatusCode::kResourceExhausted, "memory"));
+  // Accepted, for each sample fits alone; the plan that is not found fails the job.
+  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("wide", 0, 1, 400)).ok());
+  EXPECT_THAT(Read("wide", 0)->Next(),
+              Fails(StatusCode::kFailedPrecondition, "iteration 0 cannot be planned"));
+  v1::RegisterWorkerRequest worker = MakeRegistration(1);
+  worker.set_job_id("wide");
+  EXPECT_THAT(client_->RegisterWorker(worker),
+              Fails(StatusCode::kFailedPrecondition, "iteration 0 cannot be planned"));
+}
+
+TEST_F(ContractTest, RegisterWorkerBeforeWhatIsHeld) {
+  const auto stream = Read("job", 0);
+  for (uint64_t i = 0; i < 70; ++i) {
+    ASSERT_TRUE(Submit(i, i + 1).ok());
+    ASSERT_TRUE(stream->Next().ok());
+    for (const uint32_t rank : {0, 1}) ASSERT_TRUE(client_->ReportIteration(MakeReport(rank, i)).ok());
+  }
+  EXPECT_THAT(client_->RegisterWorker(MakeRegistration(1, 0, 5)),
+              Fails(StatusCode::kFailedPrecondition, "iteration 5 is no longer held, the first is 6"));
 }
 
 TEST_F(ContractTest, PlanBatch) {

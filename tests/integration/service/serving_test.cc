@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
+#include "common/status/retry_iteration.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/integration/service/planner_fixture.h"
 #include "tests/unit/service/event.h"
@@ -139,6 +140,28 @@ TEST_F(ServingTest, PlanBatchEndsWithTheClientsDeadline) {
   EXPECT_THAT(PlanBatch(absl::Milliseconds(300)), Fails(StatusCode::kDeadlineExceeded, ""));
   for (int i = 0; i < 3; ++i) go_on.Notify();
   EXPECT_TRUE(PlanBatch(absl::Seconds(10)).ok());
+}
+
+TEST_F(ServingTest, AFullQueueRefusesBatchesAndPlans) {
+  Event started, go_on;
+  gate_ = [&](const v1::Batch&) {
+    started.Notify();
+    go_on.Await();
+  };
+  Serve({.engine = {.queue_capacity = 1}});
+  Register(MakeJob("job", 1));
+  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  ASSERT_TRUE(started.Await());
+  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 1, 2)).ok());
+  const absl::Status refused = client_->SubmitBatches(MakeSubmission("job", 2, 3)).status();
+  EXPECT_THAT(refused, Fails(StatusCode::kResourceExhausted, "the planning queue is full"));
+  EXPECT_THAT(RetryIteration(refused), testing::Optional(2));
+  EXPECT_THAT(PlanBatch(absl::Seconds(10)), Fails(StatusCode::kResourceExhausted, "queue is full"));
+  EXPECT_THAT(client_->SubmitBatches(MakeSubmission("job", 2, 4)),
+              Fails(StatusCode::kInvalidArgument, "submit fewer at once"));
+  for (int i = 0; i < 2; ++i) go_on.Notify();
+  const auto stream = Read("job", 0);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(stream->Next().ok());
 }
 
 TEST_F(ServingTest, OtherCallsAreAnsweredWhileThePoolIsBusy) {
