@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/dataset/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 

@@ -1,6 +1,5 @@
 // The real penstock-planner as a process: ports, signals, exit statuses, and clients that see it come and go.
 #include <signal.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "common/files/files.h"
 #include "common/process/child_process.h"
 #include "planner/client/planner_client.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
 
@@ -21,28 +21,22 @@ using testing::HasSubstr;
 
 class BinaryTest : public testing::Test {
  protected:
-  BinaryTest() {
-    std::string pattern = testing::TempDir() + "/planner-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~BinaryTest() override { std::filesystem::remove_all(folder_); }
-
   std::unique_ptr<ChildProcess> Run(std::vector<std::string> flags) {
     flags.insert(flags.begin(), PENSTOCK_PLANNER);
-    auto child = ChildProcess::Start({.arguments = flags, .log_path = folder_ + "/log"});
+    auto child = ChildProcess::Start({.arguments = flags, .log_path = folder_.Path("log")});
     EXPECT_TRUE(child.ok()) << child.status();
     return *std::move(child);
   }
 
   // Starts a planner and waits until it serves.
   void Serve(std::vector<std::string> flags = {}) {
-    const std::string port_file = folder_ + "/ports.json";
+    const std::string port_file = folder_.Path("ports.json");
     std::filesystem::remove(port_file);
     flags.insert(flags.end(), {"--port-file", port_file});
     planner_ = Run(flags);
     const absl::Time deadline = absl::Now() + absl::Seconds(20);
     while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
-      ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value()) << *ReadFile(folder_ + "/log");
+      ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value()) << folder_.Read("log");
     }
     ports_ = nlohmann::json::parse(*ReadFile(port_file));
     client_ = std::make_unique<PlannerClient>(absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>()));
@@ -71,7 +65,7 @@ class BinaryTest : public testing::Test {
     return stream;
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   nlohmann::json ports_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
@@ -86,7 +80,7 @@ TEST_F(BinaryTest, SigtermEndsOpenStreamsAndTheProcessWithStatusZero) {
   const auto end = planner_->WaitFor(absl::Seconds(5));
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->code, 0) << end->ToString();
-  EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr("planner stopped"));
+  EXPECT_THAT(folder_.Read("log"), HasSubstr("planner stopped"));
 }
 
 TEST_F(BinaryTest, SigintEndsItToo) {
@@ -135,7 +129,7 @@ TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
     const auto end = Run(flags)->WaitFor(absl::Seconds(10));
     ASSERT_TRUE(end.has_value());
     EXPECT_EQ(end->code, 2) << flags[0];
-    EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr(flags[0]));
+    EXPECT_THAT(folder_.Read("log"), HasSubstr(flags[0]));
   }
 }
 
@@ -143,13 +137,13 @@ TEST_F(BinaryTest, HelpEndsWithStatusZero) {
   const auto end = Run({"--help"})->WaitFor(absl::Seconds(10));
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->code, 0);
-  EXPECT_THAT(*ReadFile(folder_ + "/log"), HasSubstr("--port-file"));
+  EXPECT_THAT(folder_.Read("log"), HasSubstr("--port-file"));
 }
 
 TEST_F(BinaryTest, LogsJsonLinesWhenAskedTo) {
   Serve({"--log-format", "json"});
   ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
-  const std::string log = *ReadFile(folder_ + "/log");
+  const std::string log = folder_.Read("log");
   const auto line = nlohmann::json::parse(log.substr(0, log.find('\n')));
   EXPECT_EQ(line["message"], "planner serves");
   EXPECT_EQ(line["planner_port"], ports_["planner_port"]);

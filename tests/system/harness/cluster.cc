@@ -26,16 +26,6 @@ const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "penstock-system-XXXXXX").string();
-  path_ = mkdtemp(pattern.data());
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
-
 void Cluster::StartPlanner() {
   const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
   absl::StatusOr<std::unique_ptr<ChildProcess>> started =

@@ -22,23 +22,9 @@
 #include "common/process/child_process.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/client/planner_client.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock::testing {
-
-// A folder of the test's own, removed with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  // Absolute.
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 struct WorkerSettings {
   std::string dataset = {};

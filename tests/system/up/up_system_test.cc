@@ -18,7 +18,7 @@
 #include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/process/child_process.h"
-#include "tests/unit/dataset/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {

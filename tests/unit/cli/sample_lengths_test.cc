@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/dataset/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "common/dataset/indexed_dataset.h"
-#include "tests/unit/dataset/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {

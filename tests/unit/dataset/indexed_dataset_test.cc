@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "tests/unit/dataset/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {

@@ -8,31 +8,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "common/process/log_tail.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A folder of the test's own, removed with it.
 class ChildProcessTest : public ::testing::Test {
  protected:
-  ChildProcessTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "penstock-process-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~ChildProcessTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-
-  static std::string Read(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
+  std::string Path(const std::string& name) const { return folder_.Path(name); }
 
   std::unique_ptr<ChildProcess> Shell(const std::string& script, ChildOptions options = {}) {
     options.arguments = {"sh", "-c", script};
@@ -46,12 +33,12 @@ class ChildProcessTest : public ::testing::Test {
     const std::string fifo = Path("ready");
     EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
     auto child = Shell(set_up + "; echo ready > '" + fifo + "'; " + then);
-    EXPECT_EQ(Read(fifo), "ready\n");
+    EXPECT_EQ(folder_.Read("ready"), "ready\n");
     std::filesystem::remove(fifo);
     return child;
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(ChildProcessTest, ReportsTheExitCode) {
@@ -75,24 +62,24 @@ TEST_F(ChildProcessTest, GivesUpWaitingWhenTheTimeIsOver) {
 
 TEST_F(ChildProcessTest, WritesBothOutputsToTheLog) {
   ASSERT_TRUE(Shell("echo one; echo two >&2", {.log_path = Path("log")})->WaitFor(absl::Seconds(20))->ok());
-  EXPECT_EQ(Read(Path("log")), "one\ntwo\n");
+  EXPECT_EQ(folder_.Read("log"), "one\ntwo\n");
 }
 
 TEST_F(ChildProcessTest, SeparatesTheOutputWhenAskedTo) {
   ASSERT_TRUE(Shell("echo one; echo two >&2", {.log_path = Path("log"), .output_path = Path("out")})
                   ->WaitFor(absl::Seconds(20))
                   ->ok());
-  EXPECT_EQ(Read(Path("out")), "one\n");
-  EXPECT_EQ(Read(Path("log")), "two\n");
+  EXPECT_EQ(folder_.Read("out"), "one\n");
+  EXPECT_EQ(folder_.Read("log"), "two\n");
 }
 
 TEST_F(ChildProcessTest, SetsEnvironmentAndWorkingDirectory) {
   ASSERT_TRUE(Shell("echo $PENSTOCK_TEST; pwd", {.environment = {{"PENSTOCK_TEST", "value"}},
                                                  .log_path = Path("log"),
-                                                 .working_directory = folder_})
+                                                 .working_directory = folder_.path()})
                   ->WaitFor(absl::Seconds(20))
                   ->ok());
-  EXPECT_EQ(Read(Path("log")), "value\n" + folder_ + "\n");
+  EXPECT_EQ(folder_.Read("log"), "value\n" + folder_.path() + "\n");
 }
 
 TEST_F(ChildProcessTest, ChildReadsNothingFromStandardInput) {

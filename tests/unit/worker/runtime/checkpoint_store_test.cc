@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temporary_folder.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -15,12 +17,6 @@ using ::testing::UnorderedElementsAre;
 
 class CheckpointStoreTest : public ::testing::Test {
  protected:
-  CheckpointStoreTest() {
-    std::string pattern = (fs::temp_directory_path() / "penstock-checkpoints-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~CheckpointStoreTest() override { fs::remove_all(folder_); }
-
   void Write(uint64_t iteration) {
     const auto path = MakePartialCheckpoint(folder_, iteration);
     ASSERT_TRUE(path.ok()) << path.status();
@@ -35,7 +31,8 @@ class CheckpointStoreTest : public ::testing::Test {
     return names;
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   const JobConfig job_ = {.job_id = "job", .model = {}, .pipeline = 2, .replicas = 2};
 };
 

@@ -1,4 +1,7 @@
-// A folder of a test, removed with its scope.
+// A folder of a test's own, removed with its scope.
+//
+//   TemporaryFolder folder;
+//   const std::string lengths = folder.Write("lengths.csv", "tokens\n7\n");
 #pragma once
 
 #include <cstdlib>
@@ -23,6 +26,8 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  // Absolute.
+  std::string path() const { return path_.string(); }
   std::string Path(const std::string& name) const { return (path_ / name).string(); }
 
   // Writes a file, with its folders, and returns its path.
