@@ -48,6 +48,7 @@ std::vector<std::string> MergedEnvironment(const std::vector<std::pair<std::stri
   }
   for (const auto& [name, value] : added) merged[name] = value;
   std::vector<std::string> result;
+  result.reserve(merged.size());
   for (const auto& [name, value] : merged) result.push_back(absl::StrCat(name, "=", value));
   return result;
 }
