@@ -6,11 +6,13 @@
 # BASE must be Debian 12: packages and LibTorch are those that deploy/setup installs there.
 ARG BASE=debian:12
 
-# --- The planner and the client, without LibTorch ---
-FROM ${BASE} AS planner-build
+FROM ${BASE} AS build
 WORKDIR /penstock
 COPY deploy/setup deploy/setup
 RUN deploy/setup planner
+
+# --- The planner and the client, without LibTorch ---
+FROM build AS planner-build
 COPY . .
 RUN cmake --preset planner && cmake --build build/planner --target penstock-planner penstock
 
@@ -25,9 +27,10 @@ ENTRYPOINT ["penstock-planner"]
 CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071"]
 
 # --- The worker, on CPU ---
-FROM planner-build AS worker-build
+FROM build AS worker-build
 ENV PENSTOCK_CACHE=/opt/penstock
 RUN deploy/setup worker
+COPY . .
 RUN cmake --preset quickstart && cmake --build build/quickstart --target penstock-worker
 # Only what a CPU worker loads: libtorch_cuda.so alone is larger than all of it.
 RUN cd /opt/penstock/libtorch-2.11.0 && mkdir -p /runtime/torch/lib /runtime/nvidia/cu13/lib \

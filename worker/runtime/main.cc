@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/logging/logging.h"
+#include "common/process/stop_signals.h"
 #include "worker/runtime/profile_command.h"
 #include "worker/runtime/shutdown.h"
 #include "worker/runtime/worker_options.h"
@@ -32,7 +33,7 @@ int Run(int argc, char** argv) {
   // On CPU a worker is for trying things out: the next best instructions do, unless the user says otherwise.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
   if (command.profile.has_value()) return Profile(*command.profile);
-  Shutdown::BlockSignals();
+  BlockStopSignals();
   Shutdown shutdown(kShutdownGrace);
   const absl::Status status = RunWorker(command.run, shutdown);
   if (status.ok()) {

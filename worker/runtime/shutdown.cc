@@ -12,33 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/logging/logging.h"
+#include "common/process/stop_signals.h"
 
 namespace penstock::worker {
-namespace {
-
-sigset_t HandledSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  return signals;
-}
-
-int OpenSignals() {
-  const sigset_t signals = HandledSignals();
-  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-}  // namespace
-
-void Shutdown::BlockSignals() {
-  const sigset_t signals = HandledSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
 Shutdown::Shutdown(absl::Duration grace)
     : grace_(grace),
-      signals_(OpenSignals()),
+      signals_(OpenStopSignals()),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 

@@ -4,7 +4,7 @@
 // (which abort the transfers) on a thread of its own; when the worker has still not ended after the grace
 // time, the process exits at once.
 //
-//   Shutdown::BlockSignals();                  // first thing in main, before any thread
+//   BlockStopSignals();                        // first thing in main, before any thread
 //   Shutdown shutdown(absl::Seconds(8));
 //   shutdown.AddHandler([&](const absl::Status& why) { communicator->Abort(why.ToString()); });
 //   ... train ...
@@ -26,9 +26,6 @@ class Shutdown {
  public:
   // Called once, on a thread of this object.
   using Handler = std::function<void(const absl::Status& why)>;
-
-  // Blocks SIGTERM and SIGINT in the calling thread and in those that it starts later.
-  static void BlockSignals();
 
   // After a request the process has `grace` to call Disarm; then it exits with status 1.
   explicit Shutdown(absl::Duration grace);

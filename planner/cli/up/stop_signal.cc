@@ -1,24 +1,15 @@
 #include "planner/cli/up/stop_signal.h"
 
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
+
+#include "common/process/stop_signals.h"
 
 namespace penstock::cli {
-namespace {
 
-int OpenSignalDescriptor() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+StopSignal::StopSignal() {
+  BlockStopSignals();
+  descriptor_ = OpenStopSignals();
 }
-
-}  // namespace
-
-StopSignal::StopSignal() : descriptor_(OpenSignalDescriptor()) {}
 
 bool StopSignal::WaitFor(absl::Duration timeout) {
   if (received_) return true;

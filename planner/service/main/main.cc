@@ -1,11 +1,11 @@
 // penstock-planner: serves plans until SIGTERM or SIGINT, then ends in good order with status 0.
-#include <pthread.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
 
 #include "common/files/files.h"
 #include "common/logging/logging.h"
+#include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/flags.h"
@@ -14,17 +14,8 @@
 namespace penstock {
 namespace {
 
-// Blocked before the first thread starts, so that only sigwait sees them.
-sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
-int WaitForSignal(const sigset_t& signals) {
+int WaitForStopSignal() {
+  const sigset_t signals = StopSignals();
   int signal = 0;
   while (sigwait(&signals, &signal) != 0) {
   }
@@ -41,7 +32,7 @@ std::string PortsAsJson(const BoundPorts& ports) {
 }
 
 absl::Status Serve(const PlannerFlags& flags) {
-  const sigset_t stop_signals = BlockStopSignals();
+  BlockStopSignals();
   const CorePlannerFactory planners;
   const CorePlanChecker checker;
   PENSTOCK_ASSIGN_OR_RETURN(const auto server, PlannerServer::Start(flags.server, &planners, &checker));
@@ -53,7 +44,7 @@ absl::Status Serve(const PlannerFlags& flags) {
   if (!flags.port_file.empty()) {
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
   }
-  LogInfo("planner stops", {{"signal", WaitForSignal(stop_signals)}});
+  LogInfo("planner stops", {{"signal", WaitForStopSignal()}});
   server->Stop();
   LogInfo("planner stopped");
   return absl::OkStatus();

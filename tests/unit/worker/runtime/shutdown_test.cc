@@ -7,6 +7,8 @@
 
 #include <future>
 
+#include "common/process/stop_signals.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -51,7 +53,7 @@ TEST(Shutdown, AHandlerAddedAfterTheRequestIsCalledToo) {
 }
 
 TEST(Shutdown, ASignalIsARequest) {
-  Shutdown::BlockSignals();
+  BlockStopSignals();
   Probe probe;
   Shutdown shutdown(kLongGrace);
   shutdown.AddHandler(probe.handler());
