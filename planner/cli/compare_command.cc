@@ -127,7 +127,7 @@ void AddCompareCommand(CommandSet& commands) {
   command
       ->add_option("--batches", flags->batches,
                    "Global batches: rows A:B, then the next B-A rows, and so on (1)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1U, 1U << 20));
   command->add_flag("--json", flags->json, "Print an array with one object for each policy and batch");
   commands.OnRun(command, [flags] { return RunCompare(*flags); });
 }

@@ -178,7 +178,7 @@ void AddImport(CommandSet& commands, CLI::App* parent) {
                       "Text: shortest section, bytes (64)");
   command
       ->add_option("--max-section", flags->options.sections.max_bytes, "Text: longest section, bytes (2048)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1U, 1U << 20));
   command->add_flag("--json", flags->json, "Print one JSON object");
   commands.OnRun(command, [flags] { return RunImport(*flags); });
 }

@@ -16,8 +16,8 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
       ->required();
   command.add_option("--rows", rows, "Data rows A:B, that is A to B-1, of the (first) global batch")
       ->required();
-  command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::PositiveNumber);
-  command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::PositiveNumber);
+  command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--max-length", limits.max_length,
                      "Cut samples to this many tokens (encoder-decoder: each side)");
   command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");

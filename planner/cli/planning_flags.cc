@@ -1,14 +1,10 @@
 #include "planner/cli/planning_flags.h"
 
-#include <map>
-
 #include "absl/strings/str_replace.h"
+#include "planner/cli/choice_flag.h"
 
 namespace penstock::cli {
 namespace {
-
-template <typename Enum>
-using Names = std::map<std::string, Enum>;
 
 const Names<v1::Policy>& PolicyNames() {
   static const auto& names = *new Names<v1::Policy>{{"padding", v1::POLICY_PADDING},
@@ -17,19 +13,6 @@ const Names<v1::Policy>& PolicyNames() {
                                                     {"token_budget", v1::POLICY_TOKEN_BUDGET},
                                                     {"dynamic", v1::POLICY_DYNAMIC}};
   return names;
-}
-
-// A flag that takes one of a few words; its help shows `help`, its errors list the words.
-template <typename Enum>
-CLI::Option* AddChoice(CLI::App& command, const std::string& flag, Enum& value, const Names<Enum>& names,
-                       const std::string& help) {
-  std::string words;
-  for (const auto& [name, choice] : names) words += (words.empty() ? "" : "|") + name;
-  return command
-      .add_option_function<std::string>(
-          flag, [&value, &names](const std::string& name) { value = names.at(name); }, help)
-      ->check(CLI::IsMember(names, CLI::ignore_case))
-      ->option_text(words);
 }
 
 const Names<v1::LayoutChoice>& LayoutNames() {

@@ -73,6 +73,13 @@ Json Metadata(const char* what, uint32_t rank, int thread, const char* key, cons
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
 }
 
+// A WAIT for data that comes in.
+bool IsArrival(const v1::Program& program, const v1::Instruction& instruction) {
+  return instruction.op() == v1::OP_WAIT &&
+         instruction.transfer_id() < static_cast<uint32_t>(program.instructions_size()) &&
+         program.instructions(static_cast<int>(instruction.transfer_id())).op() == v1::OP_RECV;
+}
+
 }  // namespace
 
 void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
@@ -97,7 +104,8 @@ void Trace::AddProgram(const v1::Plan& plan, int rank, const std::vector<Instruc
     if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
     const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
     AddSlice(plan, rank, instruction, time);
-    if (instruction.has_transfer()) AddFlow(plan, rank, instruction, time);
+    if (instruction.op() == v1::OP_SEND || IsArrival(program, instruction))
+      AddFlow(plan, rank, instruction, time);
   }
   AddMemory(program, times);
 }
@@ -129,15 +137,18 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
                           {"args", ArgumentsOf(plan, instruction)}}));
 }
 
-// An arrow begins at the SEND and ends at the RECV: both slices name it by iteration, replica and order.
+// An arrow begins at the SEND and ends at the WAIT for the data: a RECV may be posted long before. Both
+// slices name it by iteration, replica and order.
 void Trace::AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
                     const InstructionTime& time) {
   const bool begins = instruction.op() == v1::OP_SEND;
+  const v1::Instruction& started = plan.programs(rank).instructions(
+      static_cast<int>(begins ? instruction.id() : instruction.transfer_id()));
   Json event = {{"ph", begins ? "s" : "f"},
                 {"name", "transfer"},
                 {"cat", "transfer"},
                 {"id", absl::StrCat(plan.iteration(), ".", plan.programs(rank).replica(), ".",
-                                    instruction.transfer().order())},
+                                    started.transfer().order())},
                 {"pid", rank},
                 {"tid", ThreadOf(instruction)},
                 {"ts", Microseconds(begins ? time.start_ns : time.start_ns + time.duration_ns)}};

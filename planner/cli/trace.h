@@ -2,7 +2,7 @@
 // and in chrome://tracing.
 //
 // One process for each rank, one thread for each stream, a slice for each instruction, an arrow from each
-// SEND to its RECV, and a counter of each rank's memory.
+// SEND to the WAIT for its data, and a counter of each rank's memory.
 //
 //   Trace trace;
 //   trace.AddPredicted(plan);                               // what `penstock plan --trace` writes

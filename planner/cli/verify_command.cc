@@ -7,6 +7,7 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock::cli {
@@ -25,9 +26,20 @@ nlohmann::ordered_json ToJson(const core::Violation& violation) {
           {"message", violation.message}};
 }
 
+// What the rules cannot see, such as an edited prediction. A plan from elsewhere may come without a hash.
+void CheckHash(const v1::Plan& plan, std::vector<core::Violation>* violations) {
+  if (plan.content_hash().empty() || plan.content_hash() == core::Planner::ContentHash(plan)) return;
+  violations->push_back(
+      {.rule = 0,
+       .rank = -1,
+       .instruction = -1,
+       .message = "content_hash is not that of the plan: it was changed after it was made"});
+}
+
 absl::Status RunVerify(const VerifyFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::PlannedBatch planned, ReadPlanFile(flags.path));
-  const std::vector<core::Violation> violations = core::CheckPlan(planned.batch(), planned.plan());
+  std::vector<core::Violation> violations = core::CheckPlan(planned.batch(), planned.plan());
+  CheckHash(planned.plan(), &violations);
   if (flags.json) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const core::Violation& violation : violations) json.push_back(ToJson(violation));

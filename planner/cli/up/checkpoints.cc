@@ -16,6 +16,7 @@ std::optional<CheckpointFolder> NewestCheckpoint(const std::string& checkpoint_d
     absl::string_view number = name;
     uint64_t iteration = 0;
     if (!absl::ConsumePrefix(&number, "iteration-") || !absl::SimpleAtoi(number, &iteration)) continue;
+    if (!std::filesystem::exists(entry.path() / "manifest.json", ignored)) continue;
     if (!newest.has_value() || iteration > newest->next_iteration) {
       newest = CheckpointFolder{.path = entry.path().string(), .next_iteration = iteration};
     }

@@ -13,8 +13,8 @@ struct CheckpointFolder {
   uint64_t next_iteration = 0;
 };
 
-// The newest complete checkpoint ("iteration-N") below `checkpoint_dir`, if there is one. Workers rename a
-// checkpoint to that name only when all ranks have written their part.
+// The newest complete checkpoint ("iteration-N", with a manifest) below `checkpoint_dir`, if there is one.
+// Workers rename a checkpoint to that name only when all ranks have written their part.
 std::optional<CheckpointFolder> NewestCheckpoint(const std::string& checkpoint_dir);
 
 }  // namespace penstock::cli

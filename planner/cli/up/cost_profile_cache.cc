@@ -5,6 +5,7 @@
 #include <cctype>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/process/child_process.h"
+#include "common/process/log_tail.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -24,6 +27,8 @@ namespace {
 
 // Starting LibTorch and finishing the last measurement come on top of the time for measuring.
 constexpr absl::Duration kGrace = absl::Seconds(60);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr size_t kShownLogLines = 4;
 
 // "Intel(R) Xeon(R) CPU @ 2.20GHz" -> "intel-r-xeon-r-cpu-2-20ghz": part of a file name.
 std::string Slug(absl::string_view text) {
@@ -73,6 +78,15 @@ absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
   return WriteFileAtomically(path, json);
 }
 
+absl::StatusOr<ExitStatus> WaitForEnd(ChildProcess& child, const MeasureOptions& options) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(options.seconds) + kGrace;
+  while (absl::Now() < deadline) {
+    if (const std::optional<ExitStatus> ended = child.Poll(); ended.has_value()) return *ended;
+    if (options.stopped(kPollInterval)) return absl::CancelledError("stopped by a signal");
+  }
+  return absl::UnavailableError("the worker took too long");
+}
+
 // Runs `copies` measurements side by side; the first one's result counts, the others are its load.
 absl::Status Measure(const MeasureOptions& options, const std::string& output) {
   const std::string model_path = absl::StrCat(output, ".model.json");
@@ -90,16 +104,18 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
                              .log_path = log}));
     children.push_back(std::move(child));
   }
-  const std::optional<ExitStatus> ended = children.front()->WaitFor(absl::Seconds(options.seconds) + kGrace);
+  const absl::StatusOr<ExitStatus> ended = WaitForEnd(*children.front(), options);
   children.clear();
   std::error_code ignored;
   std::filesystem::remove(model_path, ignored);
   for (uint32_t copy = 1; copy < options.copies; ++copy) {
     std::filesystem::remove(absl::StrCat(output, ".load-", copy), ignored);
   }
-  if (!ended.has_value()) return absl::UnavailableError(absl::StrCat("the worker took too long; see ", log));
-  if (!ended->ok())
-    return absl::UnavailableError(absl::StrCat("the worker ", ended->ToString(), "; see ", log));
+  if (!ended.ok()) return ended.status();
+  if (!ended->ok()) {
+    return absl::UnavailableError(absl::StrCat("the worker ", ended->ToString(), "; the end of ", log, ":\n",
+                                               LogTail(log, kShownLogLines)));
+  }
   std::filesystem::remove(log, ignored);
   return absl::OkStatus();
 }
@@ -109,8 +125,8 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
   MeasuredProfile measured;
   measured.path = absl::StrCat(options.cache_dir, "/", CacheName(options));
-  measured.from_cache = std::filesystem::exists(measured.path);
-  if (!measured.from_cache) {
+  if (!std::filesystem::exists(measured.path)) {
+    options.on_start();
     std::error_code error;
     std::filesystem::create_directories(options.cache_dir, error);
     if (error) {

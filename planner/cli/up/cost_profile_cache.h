@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "penstock/v1/job.pb.h"
 
 namespace penstock::cli {
@@ -21,18 +23,21 @@ struct MeasureOptions {
   double seconds = 6;
   // Folder of cached profiles; made when it is missing.
   std::string cache_dir;
+  // Called when it has to be measured, before that begins.
+  std::function<void()> on_start;
+  // Waits at most so long for a request to stop; true when there is one.
+  std::function<bool(absl::Duration)> stopped;
 };
 
 struct MeasuredProfile {
   v1::ProfileFile file;
   // The cached file, for the user to look at.
   std::string path;
-  bool from_cache = false;
 };
 
 // Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.
-// Possible errors: UNAVAILABLE (the worker could not be started, failed or took far too long; names its log),
-// those of reading and writing the cache.
+// Possible errors: CANCELLED (stopped), UNAVAILABLE (the worker could not be started, failed or took far too
+// long; names its log), those of reading and writing the cache.
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options);
 
 }  // namespace penstock::cli

@@ -1,11 +1,14 @@
 #include "planner/cli/up/run_folder.h"
 
+#include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/message_differencer.h>
+#include <sys/file.h>
 
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -69,12 +72,28 @@ absl::Status MakeFolder(const std::string& path) {
       absl::StrCat("--run-dir: making folder '", path, "': ", error.message()));
 }
 
+// A lock that goes away with the process, whatever its end.
+absl::StatusOr<FileDescriptor> Lock(const std::string& path) {
+  PENSTOCK_RETURN_IF_ERROR(MakeFolder(path));
+  const std::string file = absl::StrCat(path, "/lock");
+  FileDescriptor lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.get() < 0)
+    return absl::PermissionDeniedError(absl::StrCat("--run-dir: cannot write '", file, "'"));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::AlreadyExistsError(absl::StrCat("--run-dir '", path, "' is in use by another run"));
+  }
+  return lock;
+}
+
 }  // namespace
 
 absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const v1::JobSpec& job) {
+  PENSTOCK_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(options.path));
   RunFolder folder{.path = options.path,
                    .logs = absl::StrCat(options.path, "/logs"),
-                   .checkpoints = absl::StrCat(options.path, "/checkpoints")};
+                   .checkpoints = absl::StrCat(options.path, "/checkpoints"),
+                   .first_iteration = 0,
+                   .lock = std::move(lock)};
   const std::optional<CheckpointFolder> newest = NewestCheckpoint(folder.checkpoints);
   if (options.resume) {
     if (!newest.has_value()) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/process/file_descriptor.h"
 #include "penstock/v1/job.pb.h"
 
 namespace penstock::cli {
@@ -20,6 +21,8 @@ struct RunFolder {
   std::string checkpoints;
   // Where training goes on: 0, or that of the newest checkpoint.
   uint64_t first_iteration = 0;
+  // Held as long as the run lives: nobody else runs in this folder.
+  FileDescriptor lock;
 };
 
 struct RunFolderOptions {
@@ -30,8 +33,8 @@ struct RunFolderOptions {
 
 // Makes the folder, or finds the checkpoint to resume from, and writes run.json. With `resume`, model, data
 // and seed must be those that the run was started with; mesh, policy and the number of iterations may change.
-// Possible errors: ALREADY_EXISTS (checkpoints are there: --resume or --fresh), NOT_FOUND (nothing to
-// resume), INVALID_ARGUMENT (another model: names the field), those of the file system.
+// Possible errors: ALREADY_EXISTS (another run uses it; checkpoints are there: --resume or --fresh),
+// NOT_FOUND (nothing to resume), INVALID_ARGUMENT (another model: names the field), those of the file system.
 absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const v1::JobSpec& job);
 
 }  // namespace penstock::cli

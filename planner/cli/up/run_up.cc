@@ -54,6 +54,7 @@ class UpRun {
   absl::Status FindBinaries();
   absl::Status OpenDataset();
   absl::Status MakeJob();
+  absl::Status CheckTracePath();
   absl::Status AddProfile();
   absl::Status StartProcesses();
   absl::Status Train();
@@ -129,7 +130,12 @@ std::string DefaultJobId(const std::string& dataset) {
 absl::Status UpRun::MakeJob() {
   if (options_.job_id.empty()) options_.job_id = DefaultJobId(options_.dataset);
   if (options_.run_dir.empty()) options_.run_dir = absl::StrCat("penstock-runs/", options_.job_id);
-  const uint32_t vocab = options_.vocab != 0 ? options_.vocab : LargestToken(*dataset_) + 1;
+  const uint32_t least_vocab = LargestToken(*dataset_) + 1;
+  const uint32_t vocab = options_.vocab != 0 ? options_.vocab : least_vocab;
+  if (vocab < least_vocab) {
+    return absl::InvalidArgumentError(absl::StrCat("--vocab ", vocab, ": the dataset has token ",
+                                                   least_vocab - 1, "; use ", least_vocab, " or more"));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, vocab));
   PENSTOCK_ASSIGN_OR_RETURN(
       folder_,
@@ -143,6 +149,12 @@ absl::Status UpRun::MakeJob() {
   return absl::OkStatus();
 }
 
+// Better now than after the training.
+absl::Status UpRun::CheckTracePath() {
+  if (options_.trace.empty()) return absl::OkStatus();
+  return AnnotateError(trace_.Write(options_.trace), "--trace");
+}
+
 absl::Status UpRun::AddProfile() {
   if (!options_.profile.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(options_.profile));
@@ -150,17 +162,17 @@ absl::Status UpRun::AddProfile() {
     if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--profile '", options_.profile, "'"));
     *job_.mutable_profile() = file->profile();
   } else {
-    Say(absl::StrCat("cost profile: measured once for this model and machine (about ",
-                     options_.profile_seconds, " s), then cached"));
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const MeasuredProfile measured,
-        MeasureOrReadProfile({.worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),
-                              .model = job_.model(),
-                              .threads = ThreadsOfEachWorker(options_),
-                              .copies = WorkerCount(options_),
-                              .seconds = options_.profile_seconds,
-                              .cache_dir = absl::StrCat(CacheFolder(), "/profiles")}));
-    Say(absl::StrCat("cost profile: ", measured.path, measured.from_cache ? " (cached)" : " (new)"));
+    const MeasureOptions measure = {
+        .worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),
+        .model = job_.model(),
+        .threads = ThreadsOfEachWorker(options_),
+        .copies = WorkerCount(options_),
+        .seconds = options_.profile_seconds,
+        .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
+        .on_start = [this] { Say("cost profile: measuring this model on this machine, once"); },
+        .stopped = [this](absl::Duration timeout) { return stop_.WaitFor(timeout); }};
+    PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureOrReadProfile(measure));
+    Say(absl::StrCat("cost profile: ", measured.path, " (remove it to measure anew)"));
     *job_.mutable_profile() = measured.file.profile();
   }
   if (job_.planning().memory_limit_bytes() == 0) {
@@ -181,7 +193,8 @@ absl::Status UpRun::StartProcesses() {
   client_ = std::make_unique<PlannerClient>(address);
   v1::RegisterJobRequest request;
   *request.mutable_job() = job_;
-  PENSTOCK_RETURN_IF_ERROR(client_->RegisterJob(request).status());
+  PENSTOCK_RETURN_IF_ERROR(
+      AnnotateError(client_->RegisterJob(request).status(), absl::StrCat("planner ", address)));
   const uint32_t workers = WorkerCount(options_);
   Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
                    options_.pipeline, " stages x ", options_.data, " replicas); logs in ", folder_.logs));
@@ -251,20 +264,20 @@ absl::Status UpRun::Finish() {
   if (const auto checkpoint = NewestCheckpoint(folder_.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;
   }
-  if (!options_.trace.empty()) PENSTOCK_RETURN_IF_ERROR(trace_.Write(options_.trace));
   if (isatty(fileno(TextOutput())) != 0) Say("");  // below the progress line
   const RunSummary summary = Summarize(iterations_);
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
                  .c_str(),
              stdout);
-  return absl::OkStatus();
+  return options_.trace.empty() ? absl::OkStatus() : AnnotateError(trace_.Write(options_.trace), "--trace");
 }
 
 absl::Status UpRun::Run() {
   PENSTOCK_RETURN_IF_ERROR(FindBinaries());
   PENSTOCK_RETURN_IF_ERROR(OpenDataset());
   PENSTOCK_RETURN_IF_ERROR(MakeJob());
+  PENSTOCK_RETURN_IF_ERROR(CheckTracePath());
   PENSTOCK_RETURN_IF_ERROR(AddProfile());
   absl::Status status = StartProcesses();
   if (status.ok()) status = Train();

@@ -1,8 +1,8 @@
 // `penstock up`: flags.
 #include <CLI/CLI.hpp>
-#include <map>
 #include <memory>
 
+#include "planner/cli/choice_flag.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/up/run_up.h"
 #include "planner/cli/up/up_options.h"
@@ -10,10 +10,10 @@
 namespace penstock::cli {
 namespace {
 
-const std::map<std::string, v1::DataType>& DataTypes() {
-  static const auto* types = new std::map<std::string, v1::DataType>{{"float64", v1::DATA_TYPE_FLOAT64},
-                                                                     {"float32", v1::DATA_TYPE_FLOAT32},
-                                                                     {"bfloat16", v1::DATA_TYPE_BFLOAT16}};
+const Names<v1::DataType>& DataTypes() {
+  static const auto* types = new Names<v1::DataType>{{"float64", v1::DATA_TYPE_FLOAT64},
+                                                     {"float32", v1::DATA_TYPE_FLOAT32},
+                                                     {"bfloat16", v1::DATA_TYPE_BFLOAT16}};
   return *types;
 }
 
@@ -64,9 +64,7 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--ffn", up.ffn, "Inner width of the feed-forward layers")->capture_default_str();
   command.add_option("--vocab", up.vocab,
                      "Size of the vocabulary (default: the dataset's largest token id + 1)");
-  command.add_option("--dtype", up.dtype, "float64, float32 or bfloat16")
-      ->transform(CLI::CheckedTransformer(DataTypes()))
-      ->default_str("float32");
+  AddChoice(command, "--dtype", up.dtype, DataTypes(), "Number format of model and activations (float32)");
 }
 
 void AddTrainingFlags(CLI::App& command, UpOptions& up) {

@@ -14,10 +14,29 @@ absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, 
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
 }
 
+absl::Status CheckNumber(absl::string_view flag, double value, double least, double most) {
+  if (value >= least && value <= most) return absl::OkStatus();  // NaN is not
+  return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
+}
+
+absl::Status CheckTraining(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckNumber("--lr", options.learning_rate, 0, 1e3));
+  PENSTOCK_RETURN_IF_ERROR(CheckNumber("--min-lr", options.minimum_learning_rate, 0, 1e3));
+  PENSTOCK_RETURN_IF_ERROR(CheckNumber("--weight-decay", options.weight_decay, 0, 1e3));
+  PENSTOCK_RETURN_IF_ERROR(CheckNumber("--clip-norm", options.clip_norm, 0, 1e9));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--threads", options.threads, 0, 4096));
+  return CheckNumber("--profile-seconds", options.profile_seconds, 0.1, 3600);
+}
+
 absl::Status CheckSizes(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, 1024));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, options.pipeline, 4096));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, 1, 4096));
+  if (options.layers < options.pipeline) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pp ", options.pipeline, " with --layers ", options.layers,
+                     ": a stage needs a layer; use fewer stages or more layers"));
+  }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
   if (options.hidden % options.heads != 0) {
@@ -26,7 +45,7 @@ absl::Status CheckSizes(const UpOptions& options) {
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", options.max_length, 1, 1 << 24));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", options.max_length, 2, 1 << 24));
   return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
 }
 
@@ -63,6 +82,7 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
 
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab) {
   PENSTOCK_RETURN_IF_ERROR(CheckSizes(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckTraining(options));
   v1::JobSpec job;
   job.set_job_id(options.job_id);
   FillModel(options, vocab, *job.mutable_model());

@@ -100,6 +100,15 @@ TEST_F(PlanningCommands, VerifyNamesTheRuleAndTheInstructionOfADamagedPlan) {
   EXPECT_EQ(violations[0]["rank"], 0);
 }
 
+TEST_F(PlanningCommands, VerifyNoticesAnEditedPrediction) {
+  ASSERT_EQ(Plan({"--pp", "2", "--out", Path("plan.json")}).code, 0);
+  Json planned = Parse(penstock_.folder().Read("plan.json"));
+  planned["plan"]["predicted"]["makespan_ns"] = "17";
+  const Ended ended = penstock_.Run({"verify", penstock_.folder().Write("edited.json", planned.dump())});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("content_hash"));
+}
+
 TEST_F(PlanningCommands, VerifyRefusesWhatIsNoPlan) {
   ExpectWrongRequest(penstock_.Run({"verify", Path("absent.json")}), "absent.json");
   ExpectWrongRequest(penstock_.Run({"verify", penstock_.folder().Write("a.json", "{\"x\": 1}")}),

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,6 +27,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr absl::Duration kRunDeadline = absl::Seconds(240);
+// Ranks are placed by the wall clock that each reads when it starts an iteration, microseconds.
+constexpr double kClockError = 5000;
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
 // The real data set where it lies beside the repository, else the repository's own text.
@@ -130,14 +133,18 @@ TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
   EXPECT_THAT(up.errors(), HasSubstr("iteration 19/19"));
 
   const auto events = nlohmann::json::parse(*ReadFile(trace))["traceEvents"];
-  size_t flows_started = 0;
-  size_t flows_ended = 0;
+  std::map<std::string, double> sent;
+  std::map<std::string, double> arrived;
   for (const auto& event : events) {
-    flows_started += event["ph"] == "s" ? 1 : 0;
-    flows_ended += event["ph"] == "f" ? 1 : 0;
+    if (event["ph"] == "s") sent[event["id"]] = event["ts"];
+    if (event["ph"] == "f") arrived[event["id"]] = event["ts"];
   }
-  EXPECT_GT(flows_started, 20);
-  EXPECT_EQ(flows_started, flows_ended);
+  EXPECT_GT(sent.size(), 20);
+  EXPECT_EQ(sent.size(), arrived.size());
+  for (const auto& [id, time] : sent) {
+    ASSERT_TRUE(arrived.contains(id)) << id;
+    EXPECT_GT(arrived[id], time - kClockError) << "arrow " << id << " goes back in time";
+  }
 }
 
 // "iteration 7/19  loss 3.512 ..." -> the part with the loss, for each iteration.
@@ -196,6 +203,26 @@ TEST_F(UpTest, ASignalEndsTheRunAndLeavesNoProcess) {
   EXPECT_TRUE(WorkersOf(RunDir()).empty());
 }
 
+TEST_F(UpTest, ASignalEndsTheMeasuringOfAProfile) {
+  PenstockRun up(folder_, "up", UpArguments({"--profile-seconds", "60"}));
+  up.WaitForText("measuring this model");
+  const absl::Time signalled = absl::Now();
+  up.process().Signal(SIGINT);
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_LT(absl::Now() - signalled, absl::Seconds(10));
+  EXPECT_THAT(up.errors(), HasSubstr("stopped by a signal"));
+}
+
+TEST_F(UpTest, AFolderInUseIsRefused) {
+  PenstockRun first(folder_, "first", UpArguments({"--iterations", "100000"}));
+  first.WaitForText("iteration 1/");
+  PenstockRun second(folder_, "second", UpArguments({"--iterations", "2", "--fresh"}));
+  EXPECT_EQ(second.Wait(), 2);
+  EXPECT_THAT(second.errors(), HasSubstr("in use by another run"));
+  first.process().Signal(SIGTERM);
+  first.Wait();
+}
+
 TEST_F(UpTest, WrongRequestsNameTheFlag) {
   PenstockRun missing(folder_, "missing", {"up", "--dataset", folder_.Path("nothing")});
   EXPECT_EQ(missing.Wait(), 2);
@@ -203,6 +230,16 @@ TEST_F(UpTest, WrongRequestsNameTheFlag) {
   PenstockRun heads(folder_, "heads", UpArguments({"--heads", "5"}));
   EXPECT_EQ(heads.Wait(), 2);
   EXPECT_THAT(heads.errors(), HasSubstr("--heads 5"));
+  const std::vector<std::vector<std::string>> wrong = {{"--vocab", "5"},
+                                                       {"--max-length", "1"},
+                                                       {"--lr", "nan"},
+                                                       {"--pp", "3"},
+                                                       {"--trace", "/proc/no/trace.json"}};
+  for (const std::vector<std::string>& flags : wrong) {
+    PenstockRun run(folder_, "wrong" + flags[0], UpArguments(flags));
+    EXPECT_NE(run.Wait(), 0);
+    EXPECT_THAT(run.errors(), HasSubstr(flags[0]));
+  }
   PenstockRun resume(folder_, "resume", UpArguments({"--resume"}));
   EXPECT_EQ(resume.Wait(), 2);
   EXPECT_THAT(resume.errors(), HasSubstr("--resume: no checkpoint"));
