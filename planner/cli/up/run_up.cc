@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -60,6 +61,7 @@ class UpRun {
   absl::Status Train();
   // Waits until the workers have said what happened, so that the cause and not its echo is shown.
   absl::Status Explain(const absl::Status& failure);
+  absl::Status CheckLoss() const;
   absl::Status WaitForWorkers();
   absl::Status Finish();
 
@@ -228,11 +230,19 @@ absl::Status UpRun::Train() {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
+    PENSTOCK_RETURN_IF_ERROR(CheckLoss());
     if (run.finished()) break;
     if (const absl::Status processes = cluster_->Check(); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
   }
   return WaitForWorkers();
+}
+
+// A model that is lost stays lost.
+absl::Status UpRun::CheckLoss() const {
+  if (iterations_.empty() || std::isfinite(iterations_.back().loss())) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("the loss of iteration ", iterations_.back().iteration(),
+                                         " is not a number: try a lower --lr or a longer --warmup"));
 }
 
 absl::Status UpRun::Explain(const absl::Status& failure) {
@@ -284,7 +294,10 @@ absl::Status UpRun::Run() {
   cluster_->Stop();
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !iterations_.empty()) status.Update(Finish());
-  return status;
+  if (status.ok() || !NewestCheckpoint(folder_.checkpoints).has_value()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "\nThe same command with --resume and --run-dir ",
+                                   options_.run_dir, " goes on from the last checkpoint."));
 }
 
 }  // namespace

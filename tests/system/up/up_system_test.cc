@@ -165,7 +165,9 @@ TEST_F(UpTest, ResumesWithTheLossesOfAnUninterruptedRun) {
   PenstockRun first(folder_, "first", UpArguments({"--iterations", "8", "--checkpoint-every", "4"}));
   first.WaitForText("iteration 4/7");
   first.process().Signal(SIGTERM);
-  first.Wait();
+  if (first.Wait() != 0) {
+    EXPECT_THAT(first.errors(), HasSubstr("--resume"));
+  }
   PenstockRun second(folder_, "second",
                      UpArguments({"--iterations", "8", "--checkpoint-every", "4", "--resume"}));
   const int code = second.Wait();
@@ -211,6 +213,12 @@ TEST_F(UpTest, ASignalEndsTheMeasuringOfAProfile) {
   EXPECT_EQ(up.Wait(), 1);
   EXPECT_LT(absl::Now() - signalled, absl::Seconds(10));
   EXPECT_THAT(up.errors(), HasSubstr("stopped by a signal"));
+}
+
+TEST_F(UpTest, ALossThatIsNoNumberEndsTheRun) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--lr", "1000", "--clip-norm", "0"}));
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_THAT(up.errors(), HasSubstr("is not a number: try a lower --lr"));
 }
 
 TEST_F(UpTest, AFolderInUseIsRefused) {
