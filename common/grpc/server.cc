@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/grpc/limits.h"
 
 namespace penstock {
@@ -34,9 +36,21 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
 }
 
+// gRPC takes a port modulo 65536.
+bool PortInRange(absl::string_view address) {
+  int port = 0;
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return true;
+  return port >= 0 && port <= 65535;
+}
+
 }  // namespace
 
 absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
+  if (!PortInRange(options.listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on '", options.listen, "': a port is 0 to 65535"));
+  }
   if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetLimits(&builder);

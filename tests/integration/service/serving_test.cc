@@ -233,6 +233,11 @@ TEST_F(ServingTest, ReflectionIsServedOnlyWhenAskedFor) {
   EXPECT_EQ(CallReflection(), grpc::StatusCode::OK);
 }
 
+TEST_F(ServingTest, APortBeyondTheRangeIsRefusedAndNotWrappedAround) {
+  const auto server = PlannerServer::Start({.listen = "127.0.0.1:99999"}, planners_, checker_);
+  EXPECT_THAT(server, Fails(StatusCode::kInvalidArgument, "a port is 0 to 65535"));
+}
+
 TEST_F(ServingTest, AnAddressThatIsTakenIsRefusedWithTheFlag) {
   const auto second = PlannerServer::Start({.listen = address()}, planners_, checker_);
   EXPECT_THAT(second, Fails(StatusCode::kInvalidArgument, "--listen: cannot listen on"));
