@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/program/describe.h"
@@ -28,6 +29,8 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   const std::string where = absl::StrCat("iteration ", program.iteration);
   const auto start = std::chrono::steady_clock::now();
   Iteration iteration(parts_, program);
+  IterationResult result;
+  result.started_unix_ns = absl::GetCurrentTimeNanos();
   parts_.timer->StartIteration();
   for (const Instruction& instruction : program.instructions) {
     parts_.timer->Begin(instruction);
@@ -35,7 +38,6 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
     parts_.timer->End(instruction);
     if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
   }
-  IterationResult result;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.Finish(result), where));
   PENSTOCK_ASSIGN_OR_RETURN(result.instructions, parts_.timer->Finish());
   result.duration_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();

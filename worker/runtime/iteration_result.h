@@ -14,6 +14,8 @@ struct IterationResult {
   // Global, before clipping.
   double gradient_norm = 0;
   double learning_rate = 0;
+  // Wall clock when the first instruction began; instruction times count from here.
+  int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;
   std::vector<MeasuredInstruction> instructions = {};
 };

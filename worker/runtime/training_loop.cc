@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::worker {
@@ -19,13 +19,12 @@ int64_t PeakResidentBytes() {
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
 }
 
-IterationReport MakeReport(uint64_t iteration, absl::Time started, absl::Duration waited,
-                           IterationResult result) {
+IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationResult result) {
   return {.iteration = iteration,
           .instructions = std::move(result.instructions),
           .duration_ns = result.duration_ns,
           .waited_for_program_ns = absl::ToInt64Nanoseconds(waited),
-          .started_unix_ns = absl::ToUnixNanos(started),
+          .started_unix_ns = result.started_unix_ns,
           .loss = result.loss,
           .gradient_norm = result.gradient_norm,
           .learning_rate = result.learning_rate,
@@ -39,9 +38,8 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     PENSTOCK_ASSIGN_OR_RETURN(const NextProgram next, control.Next());
     if (next.finished) break;
     const uint64_t iteration = next.program.iteration;
-    const absl::Time started = absl::Now();
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
-    PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, started, next.waited, std::move(result))));
+    PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, next.waited, std::move(result))));
     PENSTOCK_RETURN_IF_ERROR(parts.after_iteration(iteration));
   }
   return control.FlushReports(kFlushTimeout);
