@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/dataset/import.h"
 #include "common/dataset/indexed_dataset.h"
+#include "common/dataset/largest_token.h"
 #include "common/dataset/length_statistics.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
@@ -70,8 +71,8 @@ DatasetInfo Scan(const IndexedDataset& dataset) {
     info.samples_with_input += length.input > 0 ? 1 : 0;
     info.input_tokens += length.input;
     info.target_tokens += length.target;
-    for (int32_t token : dataset.Tokens(i)) info.largest_token = std::max(info.largest_token, token);
   }
+  info.largest_token = LargestToken(dataset);
   return info;
 }
 

@@ -3,10 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/core/cost/profile_reader.h"
+#include "planner/cli/profile_file.h"
 
 namespace penstock::cli {
 
@@ -26,16 +24,14 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
 }
 
 absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(profile));
-  absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(text);
-  if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--profile '", profile, "'"));
-  if (file->model().architecture() != v1::ARCHITECTURE_T5 && (limits.max_input > 0 || limits.max_target > 0))
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile file, ReadProfileFile("--profile", profile));
+  if (file.model().architecture() != v1::ARCHITECTURE_T5 && (limits.max_input > 0 || limits.max_target > 0))
     return absl::InvalidArgumentError(
         "--max-input and --max-target are for encoder-decoder models: use --max-length");
   v1::JobSpec job;
   job.set_job_id("plan");
-  *job.mutable_model() = std::move(*file->mutable_model());
-  *job.mutable_profile() = std::move(*file->mutable_profile());
+  *job.mutable_model() = std::move(*file.mutable_model());
+  *job.mutable_profile() = std::move(*file.mutable_profile());
   job.mutable_mesh()->set_pipeline(pipeline);
   job.mutable_mesh()->set_data(data);
   return job;

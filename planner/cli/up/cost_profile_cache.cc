@@ -2,7 +2,6 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "common/process/log_tail.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/profile_file.h"
 
 namespace penstock::cli {
 namespace {
@@ -59,16 +59,6 @@ std::string CacheName(const MeasureOptions& options) {
                       model.vocab(), "-length", model.max_sequence_length(), "-",
                       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers",
                       options.copies, "-", ProcessorName(), ".json");
-}
-
-absl::StatusOr<v1::ProfileFile> ReadProfileFile(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
-  v1::ProfileFile file;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &file);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is no cost profile: ", parsed.ToString()));
-  }
-  return file;
 }
 
 absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
@@ -135,7 +125,7 @@ absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& optio
     }
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(Measure(options, measured.path), "measuring a cost profile"));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile(measured.path));
+  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile("cached profile", measured.path));
   return measured;
 }
 

@@ -17,9 +17,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/dataset/indexed_dataset.h"
-#include "common/files/files.h"
+#include "common/dataset/largest_token.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/profile_file.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/cost_profile_cache.h"
@@ -31,7 +32,6 @@
 #include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/client/planner_client.h"
-#include "planner/core/cost/profile_reader.h"
 
 namespace penstock::cli {
 namespace {
@@ -112,14 +112,6 @@ absl::Status UpRun::OpenDataset() {
   return absl::OkStatus();
 }
 
-uint32_t LargestToken(const IndexedDataset& dataset) {
-  int32_t largest = 0;
-  for (size_t sample = 0; sample < dataset.size(); ++sample) {
-    for (const int32_t token : dataset.Tokens(sample)) largest = std::max(largest, token);
-  }
-  return static_cast<uint32_t>(largest);
-}
-
 std::string DefaultJobId(const std::string& dataset) {
   std::string id = std::filesystem::path(dataset).filename().string();
   for (char& c : id) {
@@ -132,7 +124,7 @@ std::string DefaultJobId(const std::string& dataset) {
 absl::Status UpRun::MakeJob() {
   if (options_.job_id.empty()) options_.job_id = DefaultJobId(options_.dataset);
   if (options_.run_dir.empty()) options_.run_dir = absl::StrCat("penstock-runs/", options_.job_id);
-  const uint32_t least_vocab = LargestToken(*dataset_) + 1;
+  const uint32_t least_vocab = static_cast<uint32_t>(LargestToken(*dataset_)) + 1;
   const uint32_t vocab = options_.vocab != 0 ? options_.vocab : least_vocab;
   if (vocab < least_vocab) {
     return absl::InvalidArgumentError(absl::StrCat("--vocab ", vocab, ": the dataset has token ",
@@ -159,10 +151,8 @@ absl::Status UpRun::CheckTracePath() {
 
 absl::Status UpRun::AddProfile() {
   if (!options_.profile.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(options_.profile));
-    const absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(json);
-    if (!file.ok()) return AnnotateError(file.status(), absl::StrCat("--profile '", options_.profile, "'"));
-    *job_.mutable_profile() = file->profile();
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("--profile", options_.profile));
+    *job_.mutable_profile() = file.profile();
   } else {
     const MeasureOptions measure = {
         .worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),

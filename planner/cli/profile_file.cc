@@ -1,0 +1,18 @@
+#include "planner/cli/profile_file.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/core/cost/profile_reader.h"
+
+namespace penstock::cli {
+
+absl::StatusOr<v1::ProfileFile> ReadProfileFile(absl::string_view what, const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  absl::StatusOr<v1::ProfileFile> file = core::ParseProfile(json);
+  if (!file.ok()) return AnnotateError(file.status(), absl::StrCat(what, " '", path, "'"));
+  return file;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,17 @@
+// Cost profiles as files.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+// Either kind of file that ParseProfile reads (planner/core/cost/profile_reader.h). `what` stands before the
+// path in the message about a file that is no profile: the flag that names it, say. Possible errors: those of
+// ReadFile and ParseProfile.
+absl::StatusOr<v1::ProfileFile> ReadProfileFile(absl::string_view what, const std::string& path);
+
+}  // namespace penstock::cli
