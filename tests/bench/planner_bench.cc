@@ -134,6 +134,8 @@ CostModel EightStages() {
   job.stages.resize(8);
   job.stages.front().first = true;
   job.stages.back().last = true;
+  job.pipeline = 8;
+  job.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
   core::Profile profile;
   profile.cluster.intra_node_bytes_per_second = 1e9;
   profile.cluster.gpus_per_node = 8;

@@ -1,6 +1,7 @@
 #include "planner/core/contract/job_from_proto.h"
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -93,9 +94,11 @@ absl::StatusOr<std::vector<uint32_t>> LayersPerStage(const v1::JobSpec& job) {
     for (uint32_t stage = 0; stage < total % pipeline; ++stage) ++layers[stage];
     return layers;
   }
-  if (static_cast<uint32_t>(given.size()) != pipeline) {
+  const bool placed = !job.planning().rank_of_stage().empty();
+  if (!placed && static_cast<uint32_t>(given.size()) != pipeline) {
     return Wrong("job.planning.layers_per_stage",
-                 absl::StrCat(given.size(), " numbers for ", pipeline, " stages"));
+                 absl::StrCat(given.size(), " numbers for ", pipeline,
+                              " stages; set job.planning.rank_of_stage for several stages a rank"));
   }
   uint64_t sum = 0;
   for (const uint32_t layers : given) {
@@ -107,6 +110,35 @@ absl::StatusOr<std::vector<uint32_t>> LayersPerStage(const v1::JobSpec& job) {
                  absl::StrCat("their sum is ", sum, ", the model has ", total));
   }
   return std::vector<uint32_t>(given.begin(), given.end());
+}
+
+// The given placement, or one stage a rank. Every rank has a stage.
+absl::StatusOr<std::vector<int32_t>> RankOfStage(const v1::JobSpec& job, size_t stages) {
+  const uint32_t pipeline = job.mesh().pipeline();
+  const auto& given = job.planning().rank_of_stage();
+  std::vector<int32_t> ranks(stages);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (given.empty()) return ranks;
+  constexpr char kField[] = "job.planning.rank_of_stage";
+  if (job.planning().layers_per_stage().empty()) {
+    return Wrong(kField, "needs job.planning.layers_per_stage");
+  }
+  if (static_cast<size_t>(given.size()) != stages) {
+    return Wrong(kField, absl::StrCat(given.size(), " ranks for ", stages, " stages"));
+  }
+  std::vector<char> used(pipeline, 0);
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const uint32_t rank = given[static_cast<int>(stage)];
+    if (rank >= pipeline) {
+      return Wrong(kField, absl::StrCat("stage ", stage, " is on rank ", rank, " of ", pipeline));
+    }
+    ranks[stage] = static_cast<int32_t>(rank);
+    used[rank] = 1;
+  }
+  for (uint32_t rank = 0; rank < pipeline; ++rank) {
+    if (used[rank] == 0) return Wrong(kField, absl::StrCat("rank ", rank, " has no stage"));
+  }
+  return ranks;
 }
 
 // Encoder layers first. A boundary carries the decoder's activation once a decoder layer lies before it.
@@ -184,7 +216,26 @@ absl::Status ReadChoices(const v1::PlanningOptions& options, Job* job) {
     default:
       return Wrong("job.planning.recompute", "is unknown");
   }
-  if (!v1::Schedule_IsValid(options.schedule())) return Wrong("job.planning.schedule", "is unknown");
+  switch (options.schedule()) {
+    case v1::SCHEDULE_UNSPECIFIED:
+    case v1::SCHEDULE_AUTO:
+      job->schedule = ScheduleFamily::kAuto;
+      break;
+    case v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD:
+      job->schedule = ScheduleFamily::kOneForwardOneBackward;
+      break;
+    case v1::SCHEDULE_READY_FIRST:
+      job->schedule = ScheduleFamily::kReadyFirst;
+      break;
+    case v1::SCHEDULE_SPLIT_BACKWARD:
+      job->schedule = ScheduleFamily::kSplitBackward;
+      break;
+    case v1::SCHEDULE_INTERLEAVED:
+      job->schedule = ScheduleFamily::kInterleaved;
+      break;
+    default:
+      return Wrong("job.planning.schedule", "is unknown");
+  }
   switch (options.effort()) {
     case v1::EFFORT_FAST:
       job->effort = Effort::kFast;
@@ -256,6 +307,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.replicas = static_cast<int32_t>(spec.mesh().data());
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(spec));
   job.stages = MakeStages(layers, spec.model().encoder_layers());
+  job.pipeline = static_cast<int32_t>(spec.mesh().pipeline());
+  PENSTOCK_ASSIGN_OR_RETURN(job.rank_of_stage, RankOfStage(spec, job.stages.size()));
   PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));
   job.shard_optimizer_state = spec.planning().shard_optimizer_state();

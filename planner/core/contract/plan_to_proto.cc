@@ -133,7 +133,7 @@ void Converter::AddMicroBatch(const MicroBatch& micro_batch, v1::Replica* replic
 }
 
 void Converter::AddProgram(int rank) {
-  const int pipeline = parts_.job.pipeline();
+  const int pipeline = parts_.job.pipeline;
   v1::Program* program = plan_.add_programs();
   program->set_rank(static_cast<uint32_t>(rank));
   program->set_replica(static_cast<uint32_t>(rank / pipeline));
@@ -185,7 +185,7 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
   result->set_bytes(static_cast<uint64_t>(transfer.bytes));
   result->set_sequence(static_cast<uint32_t>(transfer.sequence));
   result->set_order(static_cast<uint32_t>(transfer.order));
-  const int pipeline = parts_.job.pipeline();
+  const int pipeline = parts_.job.pipeline;
   // The stage whose output it is, or the gradient of that.
   const int stage = std::min(transfer.from_rank, transfer.to_rank) % pipeline;
   AddShape(parts_.assignment[rank / pipeline][instruction.micro_batch], stage, result);
@@ -212,7 +212,7 @@ void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer*
 void Converter::AddPrediction() {
   v1::Prediction* prediction = plan_.mutable_predicted();
   prediction->set_makespan_ns(parts_.simulator.makespan_ns());
-  const std::vector<RankTime> times = ExplainTime(parts_.programs, parts_.simulator, parts_.job.pipeline());
+  const std::vector<RankTime> times = ExplainTime(parts_.programs, parts_.simulator, parts_.job.pipeline);
   const std::vector<RankMemory> memory = AccountMemory(parts_.programs);
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
     v1::RankPrediction* proto = prediction->add_ranks();

@@ -39,6 +39,8 @@ LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompute) {
 CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
       stages_(job.stages),
+      ranks_(job.pipeline),
+      rank_of_stage_(job.rank_of_stage),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element) {
   double state = profile_.state_bytes_per_parameter_byte;
@@ -116,6 +118,16 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   return std::llround(time);
 }
 
+int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
+  const Stage& layers = stages_[stage];
+  const int counts[2] = {layers.encoder_layers, layers.decoder_layers};
+  double time = 0;
+  for (int kind = 0; kind < 2; ++kind) {
+    time += counts[kind] * costs.backward[kind][kKeepAll] * (1 - profile_.layers[kind].backward_input_share);
+  }
+  return std::llround(time);
+}
+
 int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
   double tokens = sums.source;
   if (!stages_[stage].encoder_boundary) tokens += sums.target;
@@ -154,6 +166,18 @@ int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const Stage
     for (int level = 0; level < kRecomputeLevels; ++level) {
       bytes += levels.counts[kind][level] * memory.stored_layer[kind][level];
     }
+  }
+  return bytes;
+}
+
+int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
+  return StoredBytes(stage, memory, StageRecompute());
+}
+
+int64_t CostModel::RankStaticBytes(int rank) const {
+  int64_t bytes = 0;
+  for (int stage = 0; stage < stages(); ++stage) {
+    if (rank_of_stage_[stage] == rank) bytes += static_bytes_[stage];
   }
   return bytes;
 }

@@ -46,6 +46,10 @@ class CostModel {
 
   int stages() const { return static_cast<int>(stages_.size()); }
   const Stage& stage(int index) const { return stages_[index]; }
+  // Ranks of one pipeline, and a stage's position among them.
+  int ranks() const { return ranks_; }
+  int rank_of(int stage) const { return rank_of_stage_[stage]; }
+  const std::vector<int32_t>& rank_of_stage() const { return rank_of_stage_; }
   const Profile& profile() const { return profile_; }
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
@@ -54,11 +58,20 @@ class CostModel {
   int64_t ForwardNs(int stage, const LayerCosts& costs) const;
   int64_t BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
 
+  // The part of BackwardNs that BACKWARD_WEIGHT takes when it is run apart; the same for every recompute. The
+  // head's is never apart: it would have to keep the gradient of the logits, which is larger than all else.
+  int64_t WeightNs(int stage, const LayerCosts& costs) const;
+
   StageMemory Memory(int stage, const TokenSums& sums) const;
   // Kept by all layers of the stage.
   int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
-  // Weights, gradients and optimizer state.
+  // Kept between BACKWARD_INPUT and BACKWARD_WEIGHT: input and output gradient of every linear layer. Counted
+  // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
+  // each token and element of the width).
+  int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
+  // Weights, gradients and optimizer state, of one stage and of all stages of a rank.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
+  int64_t RankStaticBytes(int rank) const;
   // Parameters of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return parameter_bytes_[stage]; }
   // Activation that leaves the stage for the next; elements and bytes.
@@ -81,6 +94,8 @@ class CostModel {
 
   Profile profile_;
   std::vector<Stage> stages_;
+  int ranks_;
+  std::vector<int32_t> rank_of_stage_;
   int64_t hidden_;
   int64_t bytes_per_element_;
   std::vector<int64_t> parameter_bytes_;

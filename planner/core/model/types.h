@@ -17,6 +17,14 @@ enum class Policy : uint8_t { kPadding, kPacked, kTokenBudget, kDynamic };
 enum class LayoutChoice : uint8_t { kPadded, kPacked, kAuto };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kFull, kAuto };
 enum class Effort : uint8_t { kFast, kNormal, kThorough };
+// kAuto: the best that the job's stages allow. kInterleaved differs from kReadyFirst by its stages alone.
+enum class ScheduleFamily : uint8_t {
+  kAuto,
+  kOneForwardOneBackward,
+  kReadyFirst,
+  kSplitBackward,
+  kInterleaved
+};
 
 // What a layer keeps of its forward pass; indexes cost tables.
 enum RecomputeLevel : int { kKeepAll = 0, kKeepSelective = 1, kKeepInput = 2, kRecomputeLevels = 3 };
@@ -42,7 +50,7 @@ struct StageRecompute {
   int32_t full = 0;
 };
 
-// Consecutive layers on one rank. GPT layers count as decoder layers.
+// Consecutive layers on one rank; a rank may have several. GPT layers count as decoder layers.
 struct Stage {
   int32_t encoder_layers = 0;
   int32_t decoder_layers = 0;
@@ -64,17 +72,19 @@ struct Job {
   uint32_t max_sequence_length = 0;
   int32_t replicas = 1;
   std::vector<Stage> stages;
+  // Ranks of one pipeline, and for each stage its position among them.
+  int32_t pipeline = 0;
+  std::vector<int32_t> rank_of_stage;
   int64_t memory_limit_bytes = 0;
   bool shard_optimizer_state = false;
   Policy policy = Policy::kDynamic;
   LayoutChoice layout = LayoutChoice::kAuto;
+  ScheduleFamily schedule = ScheduleFamily::kAuto;
   RecomputeMode recompute = RecomputeMode::kAuto;
   Effort effort = Effort::kNormal;
   // 0: searched.
   int32_t micro_batch_size = 0;
   int64_t token_cap = 0;
-
-  int32_t pipeline() const { return static_cast<int32_t>(stages.size()); }
 };
 
 }  // namespace penstock::core
