@@ -3,171 +3,235 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 namespace penstock::core {
 namespace {
 
-// The form without efficiency and fixed time.
-double Linear(const LayerTime& form, const TokenSums& sums) {
-  return form.target_token_ns * sums.target + form.target_square_ns * sums.target_square +
-         form.cross_ns * sums.cross + form.source_token_ns * sums.source +
-         form.source_square_ns * sums.source_square;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Weights of work against memory that SteadyStateNs tries.
+constexpr int kWeights = 32;
+
+// Passes and transfers are rounded to nanoseconds, the bytes of a layer to bytes: by this much at most for
+// each stage.
+constexpr double kRounding = 4;
+
+void AddTo(LayerVector* sum, const LayerVector& value) {
+  for (size_t i = 0; i < value.size(); ++i) (*sum)[i] += value[i];
 }
 
-// What a micro-batch pays once, whatever its size.
-double Overhead(const LayerTime& form, const TokenSums& each) {
-  double overhead = form.fixed_ns;
-  if (each.target > 0) overhead += form.target_token_ns * form.half_efficiency_tokens;
-  if (each.source > 0) overhead += form.source_token_ns * form.half_efficiency_tokens;
-  return overhead;
+void LowerTo(LayerVector* least, const LayerVector& value) {
+  for (size_t i = 0; i < value.size(); ++i) (*least)[i] = std::min((*least)[i], value[i]);
 }
 
-// Smallest quotient of a table and a form over the points of the grid. Between the points the interpolated
-// table is not below the interpolated form, which is not below the form: its terms are linear along each
-// axis, or convex.
-double SmallestRatio(const Grid& grid, TableAxes axes, const std::vector<double>& table,
-                     const LayerTime& form) {
-  static const std::vector<double>& none = *new std::vector<double>{0};
-  double ratio = std::numeric_limits<double>::infinity();
-  size_t index = 0;
-  for (const double rows : grid.rows) {
-    for (const double source : axes == TableAxes::kTarget ? none : grid.source_length) {
-      for (const double target : axes == TableAxes::kSource ? none : grid.target_length) {
-        const TokenSums sums = PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
-                                          static_cast<int32_t>(target));
-        const double value = table[index++];
-        if (!std::isnan(value)) ratio = std::min(ratio, value / form(sums));
-      }
-    }
-  }
-  return ratio;
+TokenSums SumsOfOne(const SampleTokens& sample) {
+  TokenSums sums;
+  AddPacked(sample, &sums);
+  return sums;
 }
 
-std::vector<RecomputeLevel> AllowedLevels(LayerKind kind, RecomputeMode mode, bool has_selective) {
-  if (kind == kHead || mode == RecomputeMode::kNone) return {kKeepAll};
-  if (mode == RecomputeMode::kSelective) return {kKeepSelective};
-  if (mode == RecomputeMode::kFull) return {kKeepInput};
-  if (has_selective) return {kKeepAll, kKeepSelective, kKeepInput};
-  return {kKeepAll, kKeepInput};
+double TransferNs(const TransferBound& transfer, const TokenSums& sums) {
+  return transfer.latency_ns + transfer.ns(sums);
+}
+
+double LargestPeak(const RankBound& rank, const TokenSums& sums) {
+  double peak = 0;
+  for (const PerToken& bytes : rank.peak) peak = std::max(peak, bytes(sums));
+  return peak;
+}
+
+// The smallest quotient of two linear functions of tokens, where the second is not 0.
+double SmallestQuotient(const PerToken& a, const PerToken& b) {
+  double quotient = kInfinity;
+  if (b.source > 0) quotient = std::min(quotient, a.source / b.source);
+  if (b.target > 0) quotient = std::min(quotient, a.target / b.target);
+  return quotient;
 }
 
 }  // namespace
 
-LowerBound::LayerBound LowerBound::BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode) {
-  const LayerProfile& layer = costs.profile().layers[kind];
-  const Grid& grid = costs.profile().grid;
-  LayerBound bound;
-  if (!layer.present) return bound;
-  bound.form = layer.forward;
-  bound.loss_tokens_only = layer.loss_tokens_only;
-  bound.forward_scale = 1;
-  if (!layer.has_closed_form) {
-    // One nanosecond a token, scaled by the table.
-    bound.form = LayerTime();
-    (layer.axes == TableAxes::kSource ? bound.form.source_token_ns : bound.form.target_token_ns) = 1;
-    bound.forward_scale = std::numeric_limits<double>::infinity();
-  }
-  if (!layer.forward_table_ns.empty()) {
-    bound.forward_scale =
-        std::min(bound.forward_scale, SmallestRatio(grid, layer.axes, layer.forward_table_ns, bound.form));
-  }
-  bound.backward_scale = std::numeric_limits<double>::infinity();
-  for (const RecomputeLevel level : AllowedLevels(kind, mode, layer.has_selective)) {
-    const std::vector<double>& table = layer.backward_table_ns[level];
-    if (!table.empty()) {
-      bound.backward_scale =
-          std::min(bound.backward_scale, SmallestRatio(grid, layer.axes, table, bound.form));
-    }
-    if (layer.backward_ratio[level] > 0) {
-      bound.backward_scale =
-          std::min(bound.backward_scale, layer.backward_ratio[level] * bound.forward_scale);
-    }
-  }
-  return bound;
-}
+LowerBound::LowerBound(const CostModel& costs, const Job& job)
+    : replicas_(job.replicas), pipeline_(costs, job) {}
 
-LowerBound::LowerBound(const CostModel& costs, const Job& job) : costs_(costs), replicas_(job.replicas) {
-  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
-    layers_[kind] = BoundLayer(costs, kind, job.recompute);
-  }
-}
-
-double LowerBound::StagesNs(int first, int last, Pass pass, const TokenSums& sums,
-                            const TokenSums& each) const {
-  double time = 0;
-  for (int index = first; index < last; ++index) {
-    const Stage& stage = costs_.stage(index);
-    const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
-    for (int kind = 0; kind < kLayerKinds; ++kind) {
-      if (counts[kind] == 0) continue;
-      const LayerBound& layer = layers_[kind];
-      const double scale = pass == Pass::kForward ? layer.forward_scale : layer.backward_scale;
-      const double once = layer.loss_tokens_only ? Overhead(layer.form, LossPositions(each)) +
-                                                       Linear(layer.form, LossPositions(sums))
-                                                 : Overhead(layer.form, each) + Linear(layer.form, sums);
-      time += counts[kind] * scale * once;
-    }
-    const LayerTime& embedding = costs_.profile().embedding_forward;
-    if (stage.first) time += Overhead(embedding, each) + Linear(embedding, sums);
-  }
-  return time;
-}
-
-double LowerBound::TransfersNs(int stages, const TokenSums& sums) const {
-  double time = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    int64_t fastest = std::numeric_limits<int64_t>::max();
-    for (int replica = 0; replica < replicas_; ++replica) {
-      const int rank = replica * costs_.stages() + stage;
-      fastest = std::min(fastest, costs_.TransferNs(costs_.BoundaryBytes(stage, sums), rank, rank + 1));
-    }
-    time += 2.0 * static_cast<double>(fastest);
-  }
-  return time;
-}
-
-int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
-  if (samples.empty()) return 0;
-  const int stages = costs_.stages();
+LowerBound::BatchSums LowerBound::Sum(absl::Span<const SampleTokens> samples) const {
+  BatchSums batch;
+  batch.samples = static_cast<double>(samples.size());
   SampleTokens least = samples[0];
+  batch.least.fill(kInfinity);
   for (const SampleTokens& sample : samples) {
     least.source = std::min(least.source, sample.source);
     least.target = std::min(least.target, sample.target);
     least.loss = std::min(least.loss, sample.loss);
+    AddPacked(sample, &batch.all);
+    const TokenSums one = SumsOfOne(sample);
+    LayerVector alone = pipeline_.Linear(one);
+    AddTo(&alone, pipeline_.Overhead(one));
+    LowerTo(&batch.least, alone);
   }
-  TokenSums each;
-  AddPacked(least, &each);
-  TokenSums all;
-  double longest_path = 0;
-  for (const SampleTokens& sample : samples) {
-    AddPacked(sample, &all);
-    TokenSums one;
-    AddPacked(sample, &one);
-    longest_path = std::max(longest_path, StagesNs(0, stages, Pass::kForward, one, each) +
-                                              StagesNs(0, stages, Pass::kBackward, one, each) +
-                                              TransfersNs(stages - 1, one));
-  }
-  // The share of one replica, if all had the same.
-  const double share = 1.0 / std::min<double>(replicas_, static_cast<double>(samples.size()));
-  for (double* sum :
-       {&all.source, &all.target, &all.source_square, &all.target_square, &all.cross, &all.loss}) {
-    *sum *= share;
-  }
+  batch.least_tokens = SumsOfOne(least);
+  batch.linear = pipeline_.Linear(batch.all);
+  batch.overhead = pipeline_.Overhead(batch.least_tokens);
+  return batch;
+}
 
-  double bound = longest_path;
-  for (int stage = 0; stage < stages; ++stage) {
-    const double work = StagesNs(stage, stage + 1, Pass::kForward, all, each) +
-                        StagesNs(stage, stage + 1, Pass::kBackward, all, each);
-    const double fill_and_drain = StagesNs(0, stage, Pass::kForward, each, each) +
-                                  StagesNs(0, stage, Pass::kBackward, each, each) + TransfersNs(stage, each);
-    bound = std::max(bound, work + fill_and_drain);
+double LowerBound::ChainNs(int first, int last, BoundPass pass, const BatchSums& batch) const {
+  double time = 0;
+  for (int stage = first; stage < last; ++stage) {
+    const StageBound& bound = pipeline_.stages[stage];
+    time += Dot(bound.pass(pass), batch.least) + TransferNs(bound.transfer, batch.least_tokens);
   }
-  // Times are rounded once for each pass: by at most half a nanosecond.
-  bound -= static_cast<double>(samples.size()) + 2.0 * stages;
-  const int64_t end =
-      costs_.AllReduceNs(costs_.ParameterBytes(0), 0, stages, replicas_) + costs_.OptimizerNs(0);
-  return std::max<int64_t>(0, static_cast<int64_t>(bound)) + end;
+  return time;
+}
+
+double LowerBound::RecomputeNs(const TokenSums& sums) const {
+  double time = 0;
+  for (const RankBound& rank : pipeline_.ranks) {
+    const double above = rank.kept(sums) + LargestPeak(rank, sums) - rank.available_bytes;
+    if (above > 0 && std::isfinite(rank.price_ns_per_byte)) time += rank.price_ns_per_byte * above;
+  }
+  return time;
+}
+
+double LowerBound::PathNs(const SampleTokens& sample) const {
+  const TokenSums sums = SumsOfOne(sample);
+  LayerVector alone = pipeline_.Linear(sums);
+  AddTo(&alone, pipeline_.Overhead(sums));
+  const BoundPass backward = pipeline_.split ? BoundPass::kInput : BoundPass::kWhole;
+  double forward = 0;
+  for (const StageBound& stage : pipeline_.stages) {
+    forward += Dot(stage.pass(BoundPass::kForward), alone) + TransferNs(stage.transfer, sums);
+  }
+  // Ends on any stage, with the weight gradient that is left there and the reduction of its gradients.
+  double back = 0;
+  double longest = 0;
+  for (size_t stage = pipeline_.stages.size(); stage-- > 0;) {
+    const StageBound& bound = pipeline_.stages[stage];
+    back += TransferNs(bound.transfer, sums) + Dot(bound.pass(backward), alone);
+    const double weight = pipeline_.split ? Dot(bound.pass(BoundPass::kWeight), alone) : 0;
+    const double recompute = stage == 0 ? RecomputeNs(sums) : 0;
+    longest = std::max(longest, back + weight + recompute + bound.all_reduce_ns);
+  }
+  return forward + longest;
+}
+
+double LowerBound::TailNs(const RankBound& rank, bool inputs, const BatchSums& batch) const {
+  if (pipeline_.split && !inputs) {
+    double reduce = kInfinity;
+    for (const int stage : rank.stages) reduce = std::min(reduce, pipeline_.stages[stage].all_reduce_ns);
+    return reduce;
+  }
+  const int first = rank.stages.front();
+  double tail = 0;
+  for (int stage = 0; stage <= first; ++stage) {
+    const StageBound& bound = pipeline_.stages[stage];
+    double time = ChainNs(stage, first, inputs ? BoundPass::kInput : BoundPass::kWhole, batch);
+    if (inputs) time += Dot(bound.pass(BoundPass::kWeight), batch.least);
+    tail = std::max(tail, time + bound.all_reduce_ns);
+  }
+  return tail;
+}
+
+double LowerBound::MicroBatchesNs(const RankBound& rank, const LayerVector& work,
+                                  const BatchSums& batch) const {
+  const double overhead = Dot(work, batch.overhead);
+  const double peak = LargestPeak(rank, batch.all);
+  // Rounding may only make the sums smaller.
+  const double rounding = batch.samples * kRounding * static_cast<double>(rank.stages.size());
+  const double kept = std::max(0.0, rank.kept(batch.all) + peak - rounding);
+  const double least_kept = std::max(0.0, rank.least_kept(batch.all) + peak - rounding);
+  const double available = rank.available_bytes;
+  if (available <= 0) return batch.replicas * overhead;
+  const double fewest = std::max(batch.replicas, std::ceil(least_kept / available));
+  const auto time = [&](double count) {
+    const double above = kept - count * available;
+    if (above <= 0 || !std::isfinite(rank.price_ns_per_byte)) return count * overhead;
+    return count * overhead + rank.price_ns_per_byte * above;
+  };
+  // Convex in the count: least at the ends of its two pieces.
+  double least = time(fewest);
+  for (const double count : {std::floor(kept / available), std::ceil(kept / available)}) {
+    if (count > fewest) least = std::min(least, time(count));
+  }
+  return least;
+}
+
+double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work,
+                                 const BatchSums& batch) const {
+  // A micro-batch is on the rank at least while it goes through its last stage, the stages after that, and
+  // back.
+  const int last = rank.stages.back();
+  const StageBound& own = pipeline_.stages[last];
+  LayerVector held = own.pass(BoundPass::kForward);
+  AddTo(&held, own.pass(BoundPass::kWhole));
+  TransferBound transfers;
+  for (size_t stage = last; stage < pipeline_.stages.size(); ++stage) {
+    const StageBound& bound = pipeline_.stages[stage];
+    transfers.latency_ns += 2 * bound.transfer.latency_ns;
+    transfers.ns.source += 2 * bound.transfer.ns.source;
+    transfers.ns.target += 2 * bound.transfer.ns.target;
+    if (static_cast<int>(stage) == last) continue;
+    AddTo(&held, bound.pass(BoundPass::kForward));
+    AddTo(&held, bound.pass(pipeline_.split ? BoundPass::kInput : BoundPass::kWhole));
+  }
+  PerToken rate = transfers.ns;
+  for (int kind = 0; kind < kLayerKinds; ++kind) {
+    const PerToken layer = pipeline_.layers[kind].Rate();
+    rate.source += held[kind] * layer.source;
+    rate.target += held[kind] * layer.target;
+  }
+  const double per_byte = SmallestQuotient(rate, rank.kept);
+  const double linear = Dot(work, batch.linear);
+  if (!std::isfinite(per_byte) || rank.available_bytes <= 0) return linear / batch.replicas;
+  const double once = Dot(held, batch.overhead) + transfers.latency_ns;
+  const double overhead = Dot(work, batch.overhead);
+  const double rounding = batch.samples * kRounding * static_cast<double>(rank.stages.size());
+  const double kept = std::max(0.0, rank.kept(batch.all) - rounding);
+  const double least_share = std::min(1.0, SmallestQuotient(rank.least_kept, rank.kept));
+  double longest = 0;
+  for (int step = 0; step <= kWeights; ++step) {
+    const double weight = static_cast<double>(step) / kWeights;
+    const double held_weight = (1 - weight) / rank.available_bytes;
+    double least = kInfinity;
+    for (const double share : {1.0, least_share}) {
+      double time =
+          held_weight * share * once + 2 * std::sqrt(weight * overhead * held_weight * share * per_byte);
+      if (share < 1) time += weight * rank.price_ns_per_byte * (1 - share);
+      least = std::min(least, time);
+    }
+    longest = std::max(longest, weight * linear + least * kept);
+  }
+  return longest / batch.replicas;
+}
+
+double LowerBound::RankNs(const RankBound& rank, const BatchSums& batch) const {
+  LayerVector all = {};
+  LayerVector until_inputs = {};
+  for (const int stage : rank.stages) {
+    const StageBound& bound = pipeline_.stages[stage];
+    AddTo(&all, bound.pass(BoundPass::kForward));
+    AddTo(&all, bound.pass(BoundPass::kWhole));
+    AddTo(&until_inputs, bound.pass(BoundPass::kForward));
+    AddTo(&until_inputs, bound.pass(BoundPass::kInput));
+  }
+  const auto share = [&](const LayerVector& work) {
+    return (Dot(work, batch.linear) + MicroBatchesNs(rank, work, batch)) / batch.replicas;
+  };
+  const double fill = ChainNs(0, rank.stages.front(), BoundPass::kForward, batch);
+  double time = std::max(share(all), SteadyStateNs(rank, all, batch)) + TailNs(rank, false, batch);
+  if (pipeline_.split) time = std::max(time, share(until_inputs) + TailNs(rank, true, batch));
+  const double rounding = kRounding * static_cast<double>(rank.stages.size()) * batch.samples;
+  return fill + time - rounding / batch.replicas;
+}
+
+int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
+  if (samples.empty()) return 0;
+  BatchSums batch = Sum(samples);
+  batch.replicas = std::min(static_cast<double>(replicas_), batch.samples);
+  double bound = 0;
+  for (const SampleTokens& sample : samples) bound = std::max(bound, PathNs(sample));
+  for (const RankBound& rank : pipeline_.ranks) bound = std::max(bound, RankNs(rank, batch));
+  bound -= kRounding * static_cast<double>(pipeline_.stages.size());
+  return static_cast<int64_t>(std::max(0.0, bound) + pipeline_.optimizer_ns);
 }
 
 }  // namespace penstock::core

@@ -1,18 +1,23 @@
 // A time that no plan for a batch can beat: how far a plan is from the best is known without knowing the
 // best.
 //
-// For every stage: its share of the work of all samples (without the overheads that larger micro-batches
-// amortise), behind the shortest possible fill and before the shortest possible drain; and the way of the
-// longest sample through all stages and back. Each holds for any partition, layout and order, because time
-// grows with tokens: a micro-batch takes at least the sum of what its samples take without overheads, plus
-// one overhead.
-//
-// For schedules with an unsplit backward pass. Recompute counts as none, or as what the job forces.
+// The largest of
+//   - for every rank: its share of the work of all samples, with an overhead for each of the micro-batches
+//   that
+//     memory asks for at least or the recompute that saves them, behind the shortest fill and before the
+//     shortest drain;
+//   - for every rank: the same work against the memory that micro-batches hold while they are in the
+//   pipeline;
+//   - the way of the longest sample through all stages and back.
+// Each holds for any partition, layout, order, schedule and recompute that the job allows, because time and
+// memory grow with tokens. docs/planning.md, "Lower bound", has the proofs.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/bound/pipeline_bound.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 
@@ -22,28 +27,41 @@ class LowerBound {
  public:
   LowerBound(const CostModel& costs, const Job& job);
 
-  // Nanoseconds, to the end of the optimizer step.
+  // Nanoseconds, to the end of the optimizer step. Linear in samples and stages.
   int64_t operator()(absl::Span<const SampleTokens> samples) const;
 
  private:
-  // A layer from below: scale * form(...), without the parts of the form that only raise it.
-  struct LayerBound {
-    LayerTime form;
-    bool loss_tokens_only = false;
-    double forward_scale = 0;
-    double backward_scale = 0;
+  // What is known of a batch.
+  struct BatchSums {
+    double samples = 0;
+    // Replicas that have work.
+    double replicas = 0;
+    TokenSums all;
+    LayerVector linear = {};
+    // What every micro-batch pays once.
+    LayerVector overhead = {};
+    // No micro-batch is faster, or has fewer tokens.
+    LayerVector least = {};
+    TokenSums least_tokens;
   };
-  enum class Pass : uint8_t { kForward, kBackward };
 
-  static LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode);
-  // Time of all layers of the stages [first, last) from below, for micro-batches with these sums; `each` has
-  // what every single one of them at least computes, and overheads are counted once.
-  double StagesNs(int first, int last, Pass pass, const TokenSums& sums, const TokenSums& each) const;
-  double TransfersNs(int stages, const TokenSums& sums) const;
+  BatchSums Sum(absl::Span<const SampleTokens> samples) const;
+  // Time of stages [first, last) for one micro-batch, with transfers between them and to `last`.
+  double ChainNs(int first, int last, BoundPass pass, const BatchSums& batch) const;
+  double PathNs(const SampleTokens& sample) const;
+  double RankNs(const RankBound& rank, const BatchSums& batch) const;
+  // From the end of the rank's last pass of any kind, or (`inputs`) of its last input gradient, to the end of
+  // the last reduction of gradients.
+  double TailNs(const RankBound& rank, bool inputs, const BatchSums& batch) const;
+  // Of all micro-batches of all replicas on a rank: overheads of the passes `work` and recompute, where each
+  // micro-batch must fit in memory.
+  double MicroBatchesNs(const RankBound& rank, const LayerVector& work, const BatchSums& batch) const;
+  // Of one replica on average: work and recompute, where all that is in the pipeline must fit in memory.
+  double SteadyStateNs(const RankBound& rank, const LayerVector& work, const BatchSums& batch) const;
+  double RecomputeNs(const TokenSums& sums) const;
 
-  const CostModel& costs_;
   int replicas_;
-  LayerBound layers_[kLayerKinds];
+  PipelineBound pipeline_;
 };
 
 }  // namespace penstock::core

@@ -1,0 +1,187 @@
+#include "planner/core/bound/layer_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace penstock::core {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What a time may be at one point of the grid.
+struct Range {
+  double low = kInfinity;
+  double high = -kInfinity;
+
+  void Add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+// Levels that the backward pass of a layer may have, the one without which nothing is kept less first.
+std::vector<RecomputeLevel> AllowedLevels(LayerKind kind, RecomputeMode mode, bool has_selective) {
+  if (kind == kHead || mode == RecomputeMode::kNone) return {kKeepAll};
+  if (mode == RecomputeMode::kSelective) return {kKeepSelective};
+  if (mode == RecomputeMode::kFull) return {kKeepInput};
+  if (has_selective) return {kKeepAll, kKeepSelective, kKeepInput};
+  return {kKeepAll, kKeepInput};
+}
+
+// Walks over all that a layer's costs can be made of: the points of its tables, and its closed form.
+class LayerWalk {
+ public:
+  LayerWalk(const Profile& profile, LayerKind kind, const LayerTime& form)
+      : grid_(profile.grid), layer_(profile.layers[kind]), form_(form) {
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const std::vector<double>& table = layer_.backward_table_ns[level];
+      may_miss_[level] =
+          table.empty() || std::any_of(table.begin(), table.end(), [](double v) { return std::isnan(v); });
+    }
+  }
+
+  // Smallest quotient of `value`(forward, ranges of backward by level) and the form. Between the points of a
+  // grid the interpolated table is not below the interpolated form, which is not below the form: its terms
+  // are linear along each axis, or convex.
+  template <typename Value>
+  double SmallestRatio(Value value) const {
+    double ratio = kInfinity;
+    if (layer_.has_closed_form) ratio = value(1.0, Backward(1.0, 0, /*closed=*/true));
+    static const std::vector<double>& none = *new std::vector<double>{0};
+    const bool has_source = layer_.axes != TableAxes::kTarget;
+    const bool has_target = layer_.axes != TableAxes::kSource;
+    if (layer_.forward_table_ns.empty()) return ratio;
+    size_t index = 0;
+    for (const double rows : grid_.rows) {
+      for (const double source : has_source ? grid_.source_length : none) {
+        for (const double target : has_target ? grid_.target_length : none) {
+          const double forward = layer_.forward_table_ns[index];
+          const TokenSums sums = PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
+                                            static_cast<int32_t>(target));
+          if (!std::isnan(forward)) {
+            ratio = std::min(ratio, value(forward, Backward(forward, index, false)) / form_(sums));
+          }
+          ++index;
+        }
+      }
+    }
+    return ratio;
+  }
+
+ private:
+  using Ranges = std::array<Range, kRecomputeLevels>;
+
+  Ranges Backward(double forward, size_t index, bool closed) const {
+    Ranges ranges;
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      if (closed || may_miss_[level]) ranges[level].Add(forward * layer_.backward_ratio[level]);
+      if (closed || layer_.backward_table_ns[level].empty()) continue;
+      const double measured = layer_.backward_table_ns[level][index];
+      if (!std::isnan(measured)) ranges[level].Add(measured);
+    }
+    return ranges;
+  }
+
+  const Grid& grid_;
+  const LayerProfile& layer_;
+  const LayerTime& form_;
+  // A backward table has no value somewhere, so that the ratio may stand in anywhere.
+  std::array<bool, kRecomputeLevels> may_miss_ = {};
+};
+
+PerToken Rates(const LayerBytes& bytes) { return {bytes.source_token_bytes, bytes.target_token_bytes}; }
+
+// Backward time of a level above that without recompute for each byte that it saves, from below.
+double PriceOfLevel(const LayerWalk& walk, const LayerBound& bound, RecomputeLevel level,
+                    const PerToken& kept) {
+  const double extra = walk.SmallestRatio([&](double /*forward*/, const auto& backward) {
+    return backward[level].low - backward[kKeepAll].high;
+  });
+  double price = kInfinity;
+  const PerToken rate = bound.Rate();
+  const double sides[2][2] = {{rate.source, bound.kept.source - kept.source},
+                              {rate.target, bound.kept.target - kept.target}};
+  for (const auto& [time, saved] : sides) {
+    if (saved > 0) price = std::min(price, std::max(0.0, extra) * time / saved);
+  }
+  return price;
+}
+
+void BoundMemory(const LayerProfile& layer, const std::vector<RecomputeLevel>& levels, const LayerWalk& walk,
+                 LayerBound* bound) {
+  bound->peak = Rates(layer.peak);
+  bound->kept = Rates(layer.stored[levels.front()]);
+  bound->least_kept = bound->kept;
+  bound->price_ns_per_byte = kInfinity;
+  for (const RecomputeLevel level : levels) {
+    if (level == levels.front()) continue;
+    const PerToken kept = Rates(layer.stored[level]);
+    bound->least_kept.source = std::min(bound->least_kept.source, kept.source);
+    bound->least_kept.target = std::min(bound->least_kept.target, kept.target);
+    bound->price_ns_per_byte = std::min(bound->price_ns_per_byte, PriceOfLevel(walk, *bound, level, kept));
+  }
+}
+
+}  // namespace
+
+double LinearNs(const LayerTime& form, const TokenSums& sums) {
+  return form.target_token_ns * sums.target + form.target_square_ns * sums.target_square +
+         form.cross_ns * sums.cross + form.source_token_ns * sums.source +
+         form.source_square_ns * sums.source_square;
+}
+
+double OverheadNs(const LayerTime& form, const TokenSums& each) {
+  double overhead = form.fixed_ns;
+  if (each.target > 0) overhead += form.target_token_ns * form.half_efficiency_tokens;
+  if (each.source > 0) overhead += form.source_token_ns * form.half_efficiency_tokens;
+  return overhead;
+}
+
+double LayerBound::Linear(const TokenSums& sums) const {
+  return LinearNs(form, loss_tokens_only ? LossPositions(sums) : sums);
+}
+
+double LayerBound::Overhead(const TokenSums& each) const {
+  return OverheadNs(form, loss_tokens_only ? LossPositions(each) : each);
+}
+
+PerToken LayerBound::Rate() const {
+  if (loss_tokens_only) return {};
+  return {form.source_token_ns, form.target_token_ns};
+}
+
+LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode) {
+  const LayerProfile& layer = profile.layers[kind];
+  LayerBound bound;
+  bound.present = layer.present;
+  if (!layer.present) return bound;
+  bound.loss_tokens_only = layer.loss_tokens_only;
+  if (layer.has_closed_form) {
+    bound.form = layer.forward;
+  } else {
+    (layer.axes == TableAxes::kSource ? bound.form.source_token_ns : bound.form.target_token_ns) = 1;
+  }
+  const std::vector<RecomputeLevel> levels = AllowedLevels(kind, mode, layer.has_selective);
+  const LayerWalk walk(profile, kind, bound.form);
+  const double weight_share = kind == kHead ? 0 : 1 - layer.backward_input_share;
+  const auto least = [&](double kept_out) {
+    return [&levels, kept_out](double /*forward*/, const auto& backward) {
+      double low = kInfinity;
+      for (const RecomputeLevel level : levels) low = std::min(low, backward[level].low);
+      return low - kept_out * backward[kKeepAll].high;
+    };
+  };
+  const auto scale = [&](BoundPass pass) -> double& { return bound.scale[static_cast<int>(pass)]; };
+  scale(BoundPass::kForward) = walk.SmallestRatio([](double forward, const auto&) { return forward; });
+  scale(BoundPass::kWhole) = walk.SmallestRatio(least(0));
+  scale(BoundPass::kInput) = walk.SmallestRatio(least(weight_share));
+  scale(BoundPass::kWeight) =
+      walk.SmallestRatio([&](double, const auto& backward) { return weight_share * backward[kKeepAll].low; });
+  for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
+  BoundMemory(layer, levels, walk, &bound);
+  return bound;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,64 @@
+// One layer of each kind from below: what it takes for any micro-batch, in any layout, at any recompute that
+// a job allows.
+//
+// The time of a layer is at least scale * (overhead + linear part), where the overhead is paid once for each
+// micro-batch and the linear part is a sum over its samples. So bounds of many micro-batches add up without
+// knowing how samples are grouped. docs/planning.md, "Lower bound", has the proofs.
+#pragma once
+
+#include <array>
+
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+// Nanoseconds of one layer of each kind and of the embedding, before scaling: a point, or the coefficients of
+// a sum over layers.
+using LayerVector = std::array<double, kLayerKinds + 1>;
+inline constexpr int kEmbedding = kLayerKinds;
+
+inline double Dot(const LayerVector& a, const LayerVector& b) {
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+}
+
+// Passes as the bound tells them apart. kInput and kWeight are the two parts of kWhole.
+enum class BoundPass : int { kForward, kWhole, kInput, kWeight };
+inline constexpr int kBoundPasses = 4;
+
+// A value for each side of a sample.
+struct PerToken {
+  double source = 0;
+  double target = 0;
+
+  double operator()(const TokenSums& sums) const { return source * sums.source + target * sums.target; }
+};
+
+struct LayerBound {
+  bool present = false;
+  bool loss_tokens_only = false;
+  // Shape of the time: a closed form, or one nanosecond a token where the profile has tables alone.
+  LayerTime form;
+  // By BoundPass.
+  std::array<double, kBoundPasses> scale = {};
+  // Bytes kept at the level that costs least time, and at the level that keeps least.
+  PerToken kept;
+  PerToken least_kept;
+  PerToken peak;
+  // Least backward time for each byte that recompute saves; infinite when nothing can be saved.
+  double price_ns_per_byte = 0;
+
+  // The sum over samples, and what a micro-batch pays once if it has tokens on each side of `each`.
+  double Linear(const TokenSums& sums) const;
+  double Overhead(const TokenSums& each) const;
+  // What Linear() at least grows by with a token.
+  PerToken Rate() const;
+};
+
+// The same for the embedding, which has no scale.
+double LinearNs(const LayerTime& form, const TokenSums& sums);
+double OverheadNs(const LayerTime& form, const TokenSums& each);
+
+LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode);
+
+}  // namespace penstock::core

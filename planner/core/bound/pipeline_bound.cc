@@ -1,0 +1,106 @@
+#include "planner/core/bound/pipeline_bound.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace penstock::core {
+namespace {
+
+StageBound BoundStage(const CostModel& costs, const Job& job,
+                      const std::array<LayerBound, kLayerKinds>& layers, int index) {
+  const Stage& stage = costs.stage(index);
+  const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
+  StageBound bound;
+  for (int pass = 0; pass < kBoundPasses; ++pass) {
+    for (int kind = 0; kind < kLayerKinds; ++kind) {
+      if (counts[kind] > 0) bound.passes[pass][kind] = counts[kind] * layers[kind].scale[pass];
+    }
+    // Embedding runs the same time both ways; its gradient is never put off.
+    if (stage.first && pass != static_cast<int>(BoundPass::kWeight)) bound.passes[pass][kEmbedding] = 1;
+  }
+  bound.all_reduce_ns = static_cast<double>(
+      costs.AllReduceNs(costs.ParameterBytes(index), costs.rank_of(index), costs.ranks(), job.replicas));
+  return bound;
+}
+
+TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
+  const int from = costs.rank_of(stage);
+  const int to = costs.rank_of(stage + 1);
+  TransferBound bound;
+  if (from == to) return bound;
+  bound.latency_ns = std::numeric_limits<double>::infinity();
+  double speed = 0;
+  for (int replica = 0; replica < job.replicas; ++replica) {
+    const int first_rank = replica * costs.ranks();
+    const bool inside = costs.LinkBetween(first_rank + from, first_rank + to) == Link::kInsideNode;
+    const Cluster& cluster = costs.profile().cluster;
+    const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
+    bound.latency_ns = std::min(bound.latency_ns, static_cast<double>(latency));
+    speed =
+        std::max(speed, inside ? cluster.intra_node_bytes_per_second : cluster.inter_node_bytes_per_second);
+  }
+  const double token_ns = static_cast<double>(job.hidden * job.bytes_per_element) / speed * 1e9;
+  bound.ns.source = token_ns;
+  if (!costs.stage(stage).encoder_boundary) bound.ns.target = token_ns;
+  return bound;
+}
+
+void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
+  sum->source += layers * bytes.source;
+  sum->target += layers * bytes.target;
+}
+
+RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<LayerBound, kLayerKinds>& layers,
+                    int rank) {
+  RankBound bound;
+  bound.available_bytes = static_cast<double>(job.memory_limit_bytes - costs.RankStaticBytes(rank));
+  bound.price_ns_per_byte = std::numeric_limits<double>::infinity();
+  for (int index = 0; index < costs.stages(); ++index) {
+    if (costs.rank_of(index) != rank) continue;
+    bound.stages.push_back(index);
+    const Stage& stage = costs.stage(index);
+    const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
+    bound.peak = {};
+    for (int kind = 0; kind < kLayerKinds; ++kind) {
+      if (counts[kind] == 0) continue;
+      bound.peak[kind] = layers[kind].peak;
+      if (kind == kHead) continue;
+      AddBytes(counts[kind], layers[kind].kept, &bound.kept);
+      AddBytes(counts[kind], layers[kind].least_kept, &bound.least_kept);
+      bound.price_ns_per_byte = std::min(bound.price_ns_per_byte, layers[kind].price_ns_per_byte);
+    }
+  }
+  return bound;
+}
+
+}  // namespace
+
+PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
+    : embedding(costs.profile().embedding_forward),
+      split(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward) {
+  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    layers[kind] = BoundLayer(costs.profile(), kind, job.recompute);
+  }
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    stages.push_back(BoundStage(costs, job, layers, stage));
+    if (stage + 1 < costs.stages()) stages.back().transfer = BoundTransfer(costs, job, stage);
+  }
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    ranks.push_back(BoundRank(costs, job, layers, rank));
+    double optimizer = 0;
+    for (const int stage : ranks.back().stages) optimizer += static_cast<double>(costs.OptimizerNs(stage));
+    optimizer_ns = std::max(optimizer_ns, optimizer);
+  }
+}
+
+LayerVector PipelineBound::Linear(const TokenSums& sums) const {
+  return {layers[kEncoder].Linear(sums), layers[kDecoder].Linear(sums), layers[kHead].Linear(sums),
+          LinearNs(embedding, sums)};
+}
+
+LayerVector PipelineBound::Overhead(const TokenSums& each) const {
+  return {layers[kEncoder].Overhead(each), layers[kDecoder].Overhead(each), layers[kHead].Overhead(each),
+          OverheadNs(embedding, each)};
+}
+
+}  // namespace penstock::core
