@@ -112,15 +112,32 @@ class MicroBatchCheck {
   }
 
   void CheckConcatenated() {
-    Lengths sum;
-    for (const Lengths& lengths : lengths_) {
-      sum.source += lengths.source;
-      sum.target += lengths.target;
-    }
-    if (sum.source > uint64_t{micro_batch_.rows()} * micro_batch_.source_length() ||
-        sum.target > uint64_t{micro_batch_.rows()} * micro_batch_.target_length())
-      Fail(absl::StrCat("its ", micro_batch_.rows(), " rows do not hold all tokens of its samples"));
+    CheckRows();
     Expect("computed_tokens", micro_batch_.computed_tokens(), Rectangle());
+  }
+
+  // Every row holds at least one sample, and holds its samples whole.
+  void CheckRows() {
+    const auto& ends = micro_batch_.row_samples();
+    const auto samples = static_cast<uint32_t>(lengths_.size());
+    if (ends.size() != static_cast<int64_t>(micro_batch_.rows()) + 1 || ends[0] != 0 ||
+        ends[ends.size() - 1] != samples || !std::is_sorted(ends.begin(), ends.end())) {
+      return Fail(absl::StrCat("row_samples are not 0 and the cumulative numbers of samples of its ",
+                               micro_batch_.rows(), " rows"));
+    }
+    for (int row = 0; row + 1 < ends.size(); ++row) CheckRow(row, ends[row], ends[row + 1]);
+  }
+
+  void CheckRow(int row, uint32_t begin, uint32_t end) {
+    if (begin == end) return Fail(absl::StrCat("row ", row, " has no sample"));
+    Lengths sum;
+    for (uint32_t sample = begin; sample < end; ++sample) {
+      sum.source += lengths_[sample].source;
+      sum.target += lengths_[sample].target;
+    }
+    if (sum.source > micro_batch_.source_length() || sum.target > micro_batch_.target_length())
+      Fail(absl::StrCat("row ", row, " has ", sum.source, " and ", sum.target, " tokens, its lengths are ",
+                        micro_batch_.source_length(), " and ", micro_batch_.target_length()));
   }
 
   const v1::MicroBatch& micro_batch_;

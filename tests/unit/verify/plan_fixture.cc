@@ -99,9 +99,27 @@ class Builder {
       return;
     }
     micro_batch.set_rows(micro_batch.samples_size());
+    if (options_.layout == v1::LAYOUT_CONCATENATED) {
+      longest_source = longest_target = 0;
+      SetRows(micro_batch, source_ends, target_ends, &longest_source, &longest_target);
+    }
     micro_batch.set_source_length(longest_source);
     micro_batch.set_target_length(longest_target);
     micro_batch.set_computed_tokens(uint64_t{micro_batch.rows()} * (longest_source + longest_target));
+  }
+
+  // Two samples a row; as long as the longest row.
+  static void SetRows(v1::MicroBatch& micro_batch, const std::vector<uint32_t>& source_ends,
+                      const std::vector<uint32_t>& target_ends, uint32_t* source, uint32_t* target) {
+    micro_batch.add_row_samples(0);
+    const uint32_t samples = micro_batch.samples_size();
+    for (uint32_t first = 0; first < samples; first += 2) {
+      const uint32_t end = std::min(first + 2, samples);
+      micro_batch.add_row_samples(end);
+      *source = std::max(*source, source_ends[end] - source_ends[first]);
+      *target = std::max(*target, target_ends[end] - target_ends[first]);
+    }
+    micro_batch.set_rows(micro_batch.row_samples_size() - 1);
   }
 
   // Groups of the stages first, then those of the pipelines.

@@ -50,6 +50,13 @@ class PlantedDamageInPackedPlan : public PlantedDamage {
   PlantedDamageInPackedPlan() : PlantedDamage({.layout = v1::LAYOUT_PACKED}) {}
 };
 
+// Two samples in the first row, one in the second.
+class PlantedDamageInConcatenatedPlan : public PlantedDamage {
+ protected:
+  PlantedDamageInConcatenatedPlan()
+      : PlantedDamage({.samples_per_micro_batch = 3, .layout = v1::LAYOUT_CONCATENATED}) {}
+};
+
 class PlantedDamageInSplitBackward : public PlantedDamage {
  protected:
   PlantedDamageInSplitBackward() : PlantedDamage({.split_backward = true}) {}
@@ -487,6 +494,32 @@ TEST_F(PlantedDamage, SampleCut) {
 TEST_F(PlantedDamage, WrongRows) {
   micro_batch(0, 1).set_rows(3);
   ExpectViolation(7, "replica 0, micro-batch 1: rows is 3");
+}
+
+TEST_F(PlantedDamageInConcatenatedPlan, RowTooShort) {
+  micro_batch(0, 1).set_target_length(micro_batch(0, 1).target_length() - 1);
+  ExpectViolation(7, "replica 0, micro-batch 1: row 0 has 0 and");
+}
+
+TEST_F(PlantedDamageInConcatenatedPlan, RowWithoutSamples) {
+  micro_batch(0, 1).set_row_samples(1, 3);
+  ExpectViolation(7, "replica 0, micro-batch 1: row 1 has no sample");
+}
+
+TEST_F(PlantedDamageInConcatenatedPlan, SampleInNoRow) {
+  micro_batch(0, 1).set_row_samples(2, 2);
+  ExpectViolation(7, "replica 0, micro-batch 1: row_samples are not");
+}
+
+TEST_F(PlantedDamageInConcatenatedPlan, RowsThatAreNotListed) {
+  micro_batch(0, 1).set_rows(3);
+  ExpectViolation(7, "replica 0, micro-batch 1: row_samples are not");
+  ExpectViolation(7, "computed_tokens");
+}
+
+TEST_F(PlantedDamageInConcatenatedPlan, RowsInDisorder) {
+  micro_batch(0, 1).set_row_samples(1, 7);
+  ExpectViolation(7, "replica 0, micro-batch 1: row_samples are not");
 }
 
 TEST_F(PlantedDamage, UnknownLayout) {

@@ -38,16 +38,21 @@ TEST_P(ValidPlans, Pass) {
                .split_backward = split});
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, ValidPlans,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2),
-                                          testing::Values(1, 5),
-                                          testing::Values(v1::LAYOUT_PADDED, v1::LAYOUT_PACKED),
-                                          testing::Values(v1::ARCHITECTURE_GPT, v1::ARCHITECTURE_T5),
-                                          testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, ValidPlans,
+    testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2), testing::Values(1, 5),
+                     testing::Values(v1::LAYOUT_PADDED, v1::LAYOUT_PACKED, v1::LAYOUT_CONCATENATED),
+                     testing::Values(v1::ARCHITECTURE_GPT, v1::ARCHITECTURE_T5), testing::Bool()));
 
 TEST(ValidPlansWithSeveralStagesOnARank, Pass) {
   ExpectValid({.pipeline = 2, .stages_per_rank = 2});
   ExpectValid({.pipeline = 1, .stages_per_rank = 4});
+}
+
+TEST(ValidPlansWithConcatenatedRows, Pass) {
+  for (const v1::Architecture architecture : {v1::ARCHITECTURE_GPT, v1::ARCHITECTURE_T5})
+    ExpectValid(
+        {.samples_per_micro_batch = 5, .layout = v1::LAYOUT_CONCATENATED, .architecture = architecture});
 }
 
 TEST(ValidPlansOfSmallBatches, MayLeaveAReplicaEmptyWhenSamplesAreTooFew) {
