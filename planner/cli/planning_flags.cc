@@ -52,9 +52,10 @@ void PlanningFlags::AddTo(CLI::App& command) {
             "What is recomputed (auto: as little as memory asks for)");
   AddChoice(command, "--effort", effort, EffortNames(), "Work spent on a plan (normal)");
   command.add_option("--micro-batch-size", micro_batch_size,
-                     "padding: samples a micro-batch (0: the best is searched)");
-  command.add_option("--token-cap", token_cap,
-                     "packed, token_budget: tokens a micro-batch (0: the best is searched)");
+                     "padding: samples a micro-batch; concatenated: rows (0: the best is searched)");
+  command.add_option(
+      "--token-cap", token_cap,
+      "packed, token_budget: tokens a micro-batch; concatenated: tokens a row (0: the best is searched)");
   command
       .add_option("--layers-per-stage", layers_per_stage,
                   "Layers of each stage, e.g. 7,9,9,7 (divided evenly)")

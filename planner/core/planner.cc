@@ -76,6 +76,7 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
       MicroBatch micro_batch;
       micro_batch.samples = candidate.table.samples(slots[m]);
       micro_batch.layout = candidate.table.layout(slots[m]);
+      micro_batch.row = candidate.table.row(slots[m]);
       const auto recompute = pipelines[replica].recompute.begin() + static_cast<std::ptrdiff_t>(m * stages);
       micro_batch.recompute.assign(recompute, recompute + stages);
       assignment[replica].push_back(std::move(micro_batch));
@@ -130,7 +131,7 @@ absl::Status Planner::SampleTooLarge(const Batch& batch, uint32_t sample, int st
 absl::Status Planner::CheckSamples(const Batch& batch) const {
   const ReplicaEvaluator evaluator(costs_, AvailableBytes(job_, costs_));
   MicroBatchTable table(costs_, batch.samples, job_.recompute);
-  const bool padded = job_.policy == Policy::kPadding ||
+  const bool padded = job_.policy == Policy::kPadding || job_.policy == Policy::kConcatenated ||
                       (job_.policy == Policy::kDynamic && job_.layout == LayoutChoice::kPadded);
   const int slot = table.Add({}, padded ? Layout::kPadded : Layout::kPacked);
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {

@@ -19,6 +19,15 @@ absl::Status CheckNumber(absl::string_view flag, double value, double least, dou
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
 }
 
+// The planner has more policies than the workers have layouts.
+absl::Status CheckPolicy(const UpOptions& options) {
+  if (options.policy != v1::POLICY_CONCATENATED) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--policy concatenated: the workers cannot run attention across samples; it is there for `penstock "
+      "plan` "
+      "and `penstock compare`. Use dynamic, packed, token_budget or padding");
+}
+
 absl::Status CheckTraining(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--lr", options.learning_rate, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--min-lr", options.minimum_learning_rate, 0, 1e3));
@@ -82,6 +91,7 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
 
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab) {
   PENSTOCK_RETURN_IF_ERROR(CheckSizes(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckPolicy(options));
   PENSTOCK_RETURN_IF_ERROR(CheckTraining(options));
   v1::JobSpec job;
   job.set_job_id(options.job_id);

@@ -176,10 +176,11 @@ absl::Status ReadPolicy(const v1::PlanningOptions& options, Job* job) {
       job->policy = Policy::kDynamic;
       return absl::OkStatus();
     case v1::POLICY_CONCATENATED:
-      return absl::UnimplementedError(
-          "job.planning.policy: 'concatenated' is not supported yet; use 'packed'");
+      job->policy = Policy::kConcatenated;
+      return absl::OkStatus();
     default:
-      return Wrong("job.planning.policy", "is not set; use padding, packed, token_budget or dynamic");
+      return Wrong("job.planning.policy",
+                   "is not set; use padding, concatenated, packed, token_budget or dynamic");
   }
 }
 

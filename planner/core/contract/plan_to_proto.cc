@@ -53,6 +53,7 @@ class Converter {
  private:
   void AddMicroBatch(const MicroBatch& micro_batch, v1::Replica* replica);
   void AddCuSeqlens(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
+  void AddRowSamples(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
   void AddProgram(int rank);
   void AddInstruction(int rank, int32_t position, v1::Program* program) const;
   void AddTransfer(int rank, const Instruction& instruction, v1::Instruction* proto) const;
@@ -99,15 +100,23 @@ void Converter::AddCuSeqlens(const MicroBatch& micro_batch, v1::MicroBatch* prot
   }
 }
 
+void Converter::AddRowSamples(const MicroBatch& micro_batch, v1::MicroBatch* proto) const {
+  proto->add_row_samples(0);
+  ForEachRow(micro_batch.samples, parts_.batch.samples, micro_batch.row,
+             [&](size_t end) { proto->add_row_samples(static_cast<uint32_t>(end)); });
+}
+
 void Converter::AddMicroBatch(const MicroBatch& micro_batch, v1::Replica* replica) {
   v1::MicroBatch* proto = replica->add_micro_batches();
-  const TokenSums sums = SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout);
+  const TokenSums sums =
+      SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row);
   proto->mutable_samples()->Add(micro_batch.samples.begin(), micro_batch.samples.end());
-  if (micro_batch.layout == Layout::kPadded) {
-    proto->set_layout(v1::LAYOUT_PADDED);
+  if (micro_batch.layout != Layout::kPacked) {
+    proto->set_layout(micro_batch.layout == Layout::kPadded ? v1::LAYOUT_PADDED : v1::LAYOUT_CONCATENATED);
     proto->set_rows(static_cast<uint32_t>(sums.rows));
     proto->set_source_length(static_cast<uint32_t>(sums.source_length));
     proto->set_target_length(static_cast<uint32_t>(sums.target_length));
+    if (micro_batch.layout == Layout::kConcatenated) AddRowSamples(micro_batch, proto);
   } else {
     proto->set_layout(v1::LAYOUT_PACKED);
     AddCuSeqlens(micro_batch, proto);
@@ -192,7 +201,8 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
 }
 
 void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer* transfer) const {
-  const TokenSums sums = SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout);
+  const TokenSums sums =
+      SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row);
   const auto hidden = static_cast<uint32_t>(parts_.job.hidden);
   const bool t5 = parts_.job.architecture == Architecture::kT5;
   const bool encoder = parts_.job.stages[stage].encoder_boundary;
@@ -200,7 +210,7 @@ void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer*
     transfer->add_shape(static_cast<uint32_t>(parts_.costs.BoundaryElements(stage, sums)));
     return;
   }
-  if (micro_batch.layout == Layout::kPadded) {
+  if (micro_batch.layout != Layout::kPacked) {
     transfer->add_shape(static_cast<uint32_t>(sums.rows));
     transfer->add_shape(static_cast<uint32_t>(t5 ? sums.source_length : sums.target_length));
   } else {

@@ -11,9 +11,10 @@ namespace penstock::core {
 
 // Sums over the rows that a micro-batch computes, padding included. Sums of squares are exact below 2^53.
 struct TokenSums {
+  // A rectangle is kPadded, whatever lies in it: concatenated rows too.
   Layout layout = Layout::kPacked;
   int32_t rows = 0;
-  // PADDED: the rectangle's lengths.
+  // Of a rectangle.
   int32_t source_length = 0;
   int32_t target_length = 0;
   double source = 0;
@@ -63,9 +64,41 @@ inline void AddPacked(const SampleTokens& sample, TokenSums* sums) {
   sums->loss += sample.loss;
 }
 
-// Sums of the given samples (indices into `tokens`) in a layout.
+// Where the rows of a concatenated micro-batch end: positions in `samples`, ascending. The samples fill the
+// rows in their order; a row ends before the sample that no longer fits, in source or in target. Calls
+// `end_row` once a row.
+template <typename EndRow>
+void ForEachRow(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens, RowLengths row,
+                EndRow end_row) {
+  int64_t source = 0;
+  int64_t target = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const SampleTokens& sample = tokens[samples[i]];
+    if (i > 0 && (source + sample.source > row.source || target + sample.target > row.target)) {
+      end_row(i);
+      source = 0;
+      target = 0;
+    }
+    source += sample.source;
+    target += sample.target;
+  }
+  if (!samples.empty()) end_row(samples.size());
+}
+
+// Rows of one length each, with attention across the row: what a padded rectangle of that shape computes.
+inline TokenSums ConcatenatedSums(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
+                                  RowLengths row) {
+  int32_t rows = 0;
+  ForEachRow(samples, tokens, row, [&](size_t) { ++rows; });
+  double loss = 0;
+  for (const uint32_t sample : samples) loss += tokens[sample].loss;
+  return PaddedSums(rows, row.source, row.target, loss);
+}
+
+// Sums of the given samples (indices into `tokens`) in a layout. `row`: of the concatenated layout.
 inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
-                        Layout layout) {
+                        Layout layout, RowLengths row = {}) {
+  if (layout == Layout::kConcatenated) return ConcatenatedSums(samples, tokens, row);
   if (layout == Layout::kPadded) {
     uint32_t source = 0;
     uint32_t target = 0;
@@ -87,6 +120,8 @@ inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
 struct MicroBatch {
   std::vector<uint32_t> samples;
   Layout layout = Layout::kPacked;
+  // Of the concatenated layout.
+  RowLengths row;
   // On each stage; empty until memory has been fitted.
   std::vector<StageRecompute> recompute;
 };

@@ -12,8 +12,8 @@
 namespace penstock::core {
 
 enum class Architecture : uint8_t { kGpt, kT5 };
-enum class Layout : uint8_t { kPadded, kPacked };
-enum class Policy : uint8_t { kPadding, kPacked, kTokenBudget, kDynamic };
+enum class Layout : uint8_t { kPadded, kPacked, kConcatenated };
+enum class Policy : uint8_t { kPadding, kConcatenated, kPacked, kTokenBudget, kDynamic };
 enum class LayoutChoice : uint8_t { kPadded, kPacked, kAuto };
 enum class RecomputeMode : uint8_t { kNone, kSelective, kFull, kAuto };
 enum class Effort : uint8_t { kFast, kNormal, kThorough };
@@ -37,6 +37,12 @@ struct SampleTokens {
   uint32_t target = 0;
   // Positions that the loss counts.
   uint32_t loss = 0;
+};
+
+// Lengths of a row; of the concatenated layout alone.
+struct RowLengths {
+  int32_t source = 0;
+  int32_t target = 0;
 };
 
 struct Batch {
@@ -82,7 +88,7 @@ struct Job {
   ScheduleFamily schedule = ScheduleFamily::kAuto;
   RecomputeMode recompute = RecomputeMode::kAuto;
   Effort effort = Effort::kNormal;
-  // 0: searched.
+  // 0: searched. Of policies whose micro-batches are counted in rows, and in tokens.
   int32_t micro_batch_size = 0;
   int64_t token_cap = 0;
 };

@@ -6,11 +6,19 @@
 #include <queue>
 #include <utility>
 
+#include "planner/core/partition/first_fit.h"
+
 namespace penstock::core {
 namespace {
 
 // Of the mean load.
 constexpr double kEndsHeadStart = 0.75;
+
+// `group` is one of the groups or the next.
+void Put(uint32_t sample, size_t group, Groups* groups) {
+  if (group == groups->size()) groups->emplace_back();
+  (*groups)[group].push_back(sample);
+}
 
 }  // namespace
 
@@ -47,18 +55,29 @@ Groups BudgetGroups(absl::Span<const double> sizes, double cap) {
 
 Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap) {
   Groups groups;
-  std::vector<double> used;
-  for (const uint32_t sample : DescendingOrder(sizes)) {
-    size_t group = 0;
-    while (group < groups.size() && used[group] + sizes[sample] > cap) ++group;
-    if (group == groups.size()) {
-      groups.emplace_back();
-      used.push_back(0);
-    }
-    groups[group].push_back(sample);
-    used[group] += sizes[sample];
-  }
+  FirstFit bins(sizes.size(), {cap, 0});
+  for (const uint32_t sample : DescendingOrder(sizes)) Put(sample, bins.Place({sizes[sample], 0}), &groups);
   return groups;
+}
+
+Groups FirstFitRows(absl::Span<const SampleTokens> samples, RowLengths row) {
+  Groups rows;
+  FirstFit bins(samples.size(), {static_cast<double>(row.source), static_cast<double>(row.target)});
+  for (uint32_t sample = 0; sample < samples.size(); ++sample) {
+    const FirstFit::Size size = {static_cast<double>(samples[sample].source),
+                                 static_cast<double>(samples[sample].target)};
+    Put(sample, bins.Place(size), &rows);
+  }
+  return rows;
+}
+
+Groups Join(const Groups& groups, int size) {
+  Groups joined;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i % size == 0) joined.emplace_back();
+    joined.back().insert(joined.back().end(), groups[i].begin(), groups[i].end());
+  }
+  return joined;
 }
 
 Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends) {

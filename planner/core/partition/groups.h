@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/model/types.h"
 
 namespace penstock::core {
 
@@ -17,8 +18,17 @@ Groups FixedSizeGroups(int samples, int size);
 // Consecutive samples until `cap` is reached; a sample larger than `cap` is alone.
 Groups BudgetGroups(absl::Span<const double> sizes, double cap);
 
-// First-fit decreasing: largest sample first, each into the first group that has room (Johnson 1973).
+// First-fit decreasing: largest sample first, each into the first group that has room (Johnson 1973); a
+// sample larger than `cap` is alone.
 Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap);
+
+// Rows of one length each, filled first-fit in order of arrival: a sample goes to the first row that has room
+// for its source and its target. The rows in order: laid out again one after another, the next one begun when
+// a sample does not fit, they come out the same.
+Groups FirstFitRows(absl::Span<const SampleTokens> samples, RowLengths row);
+
+// Consecutive groups joined, `size` of them in each but perhaps the last.
+Groups Join(const Groups& groups, int size);
 
 // Largest first, each into the group that is smallest so far (LPT, Graham 1969). At most `count` groups.
 // `small_ends`: the first and the last group get about a quarter of what the others get, because the pipeline

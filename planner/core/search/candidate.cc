@@ -34,12 +34,12 @@ std::vector<int> Interleave(const std::vector<int>& descending, bool largest_ins
 }  // namespace
 
 Candidate MakeCandidate(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode,
-                        Groups groups, Layout layout, int replicas) {
+                        Groups groups, Layout layout, int replicas, RowLengths row) {
   SplitForReplicas(replicas, &groups);
   Candidate candidate(costs, tokens, mode);
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
-    const int slot = candidate.table.Add(std::move(group), layout);
+    const int slot = candidate.table.Add(std::move(group), layout, row);
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
   candidate.replicas.resize(replicas);

@@ -26,9 +26,9 @@ struct Candidate {
 
 // Makes a candidate of groups: a slot for each, divided over replicas longest first, each to the replica with
 // least work; in a replica they stay in the order of the groups. Splits the largest groups when there are
-// fewer than replicas.
+// fewer than replicas. `row`: of the concatenated layout.
 Candidate MakeCandidate(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode,
-                        Groups groups, Layout layout, int replicas);
+                        Groups groups, Layout layout, int replicas, RowLengths row = {});
 
 // Fills makespans.
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate);

@@ -7,10 +7,11 @@
 
 namespace penstock::core {
 
-int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout) {
+int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
   samples_.push_back(std::move(samples));
   layouts_.push_back(layout);
+  rows_.push_back(row);
   sums_.emplace_back();
   layer_costs_.emplace_back();
   known_.push_back(false);
@@ -28,7 +29,7 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout) {
 }
 
 void MicroBatchTable::Update(int slot) {
-  sums_[slot] = SumsOf(samples_[slot], tokens_, layouts_[slot]);
+  sums_[slot] = SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   known_[slot] = costs_->Layers(sums_[slot], &layer_costs_[slot]);
   work_ns_[slot] = 0;
   for (int stage = 0; stage < costs_->stages(); ++stage) {

@@ -19,8 +19,8 @@ class MicroBatchTable {
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode)
       : costs_(&costs), tokens_(tokens), mode_(mode) {}
 
-  // Returns the slot.
-  int Add(std::vector<uint32_t> samples, Layout layout);
+  // Returns the slot. `row`: of the concatenated layout.
+  int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
   // Call after a change of samples(slot).
   void Update(int slot);
 
@@ -29,6 +29,7 @@ class MicroBatchTable {
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
   const TokenSums& sums(int slot) const { return sums_[slot]; }
   Layout layout(int slot) const { return layouts_[slot]; }
+  RowLengths row(int slot) const { return rows_[slot]; }
   const LayerCosts& layer_costs(int slot) const { return layer_costs_[slot]; }
   // False when the shape is outside of the profile; its costs are then meaningless.
   bool known(int slot) const { return known_[slot]; }
@@ -59,6 +60,7 @@ class MicroBatchTable {
   RecomputeMode mode_;
   std::vector<std::vector<uint32_t>> samples_;
   std::vector<Layout> layouts_;
+  std::vector<RowLengths> rows_;
   std::vector<TokenSums> sums_;
   std::vector<LayerCosts> layer_costs_;
   std::vector<char> known_;

@@ -1,6 +1,8 @@
 #include "planner/core/search/policies.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,78 +11,161 @@
 namespace penstock::core {
 namespace {
 
-// Caps that are tried, as multiples of the longest sample: 1, 9/8, 10/8, ... up to 8.
-constexpr int kCapSteps = 57;
+// Caps are searched from this share of the longest sample up to this multiple of it: first in steps of a
+// factor, then in finer steps on both sides of the best.
+constexpr double kSmallestCap = 1.0 / 8;
+constexpr double kLargestCap = 64;
+constexpr double kCapFactor = 1.189207115002721;      // four steps double
+constexpr double kFineCapFactor = 1.021897148654117;  // eight of these are one of those
+constexpr int kFineSteps = 8;
+// Lengths of rows that are tried, as multiples of the longest sample.
+constexpr double kRowMultiples[] = {1, 1.125, 1.25, 1.5, 2, 3, 4};
+
+// What a policy that is not the dynamic one searches in: the best candidate so far.
+class Search {
+ public:
+  Search(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+         ReplicaEvaluator* evaluator)
+      : costs_(costs), job_(job), tokens_(tokens), evaluator_(evaluator) {}
+
+  const Job& job() const { return job_; }
+  absl::Span<const SampleTokens> tokens() const { return tokens_; }
+  int samples() const { return static_cast<int>(tokens_.size()); }
+  bool feasible() const { return best_.has_value() && best_->makespan != kInfeasibleNs; }
+
+  // Returns the makespan. The first of equals is kept.
+  int64_t Try(Groups groups, Layout layout, RowLengths row = {}) {
+    Candidate candidate =
+        MakeCandidate(costs_, tokens_, job_.recompute, std::move(groups), layout, job_.replicas, row);
+    Evaluate(evaluator_, &candidate);
+    const int64_t makespan = candidate.makespan;
+    if (!best_.has_value() || makespan < best_->makespan) best_.emplace(std::move(candidate));
+    return makespan;
+  }
+
+  Candidate TakeBest() { return *std::move(best_); }
+
+ private:
+  const CostModel& costs_;
+  const Job& job_;
+  absl::Span<const SampleTokens> tokens_;
+  ReplicaEvaluator* evaluator_;
+  std::optional<Candidate> best_;
+};
 
 std::vector<double> TotalTokens(absl::Span<const SampleTokens> tokens) {
   std::vector<double> sizes;
+  sizes.reserve(tokens.size());
   for (const SampleTokens& sample : tokens)
     sizes.push_back(static_cast<double>(sample.source) + sample.target);
   return sizes;
 }
 
-// Keeps the better one; the first of equals.
-void Keep(Candidate candidate, std::optional<Candidate>* best) {
-  if (!best->has_value() || candidate.makespan < (*best)->makespan) best->emplace(std::move(candidate));
-}
-
-// The caps that are worth trying: the given one, or a range from the longest sample up.
-std::vector<double> Caps(const Job& job, const std::vector<double>& sizes) {
-  if (job.token_cap > 0) return {static_cast<double>(job.token_cap)};
+// Packed micro-batches of at most a cap: the given one, or the best that is found.
+template <typename MakeGroups>
+Candidate BestCap(Search search, MakeGroups make_groups) {
+  const std::vector<double> sizes = TotalTokens(search.tokens());
+  const auto attempt = [&](double cap) { return search.Try(make_groups(sizes, cap), Layout::kPacked); };
+  if (search.job().token_cap > 0) {
+    attempt(static_cast<double>(search.job().token_cap));
+    return search.TakeBest();
+  }
   const double longest = *std::max_element(sizes.begin(), sizes.end());
   double sum = 0;
   for (const double size : sizes) sum += size;
-  std::vector<double> caps;
-  for (int step = 0; step < kCapSteps; ++step) {
-    const double cap = longest * (1.0 + step / 8.0);
-    caps.push_back(cap);
-    if (cap > sum) break;
-  }
-  return caps;
+  // First, so that it is the answer where others are no better.
+  double best_cap = longest;
+  int64_t best = attempt(longest);
+  const auto improve = [&](double cap) {
+    const int64_t makespan = attempt(std::floor(cap));
+    if (makespan >= best) return;
+    best = makespan;
+    best_cap = cap;
+  };
+  const double largest = std::min(sum * kCapFactor, longest * kLargestCap);
+  for (double cap = longest * kSmallestCap; cap <= largest; cap *= kCapFactor) improve(cap);
+  double cap = best_cap / kCapFactor;
+  for (int step = 1; step < 2 * kFineSteps; ++step) improve(cap *= kFineCapFactor);
+  // The last resort where memory is scarce.
+  if (!search.feasible()) search.Try(FixedSizeGroups(search.samples(), 1), Layout::kPacked);
+  return search.TakeBest();
 }
 
-template <typename MakeGroups>
-Candidate BestCap(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
-                  ReplicaEvaluator* evaluator, MakeGroups make_groups) {
-  const std::vector<double> sizes = TotalTokens(tokens);
-  std::optional<Candidate> best;
-  for (const double cap : Caps(job, sizes)) {
-    Candidate candidate =
-        MakeCandidate(costs, tokens, job.recompute, make_groups(sizes, cap), Layout::kPacked, job.replicas);
-    Evaluate(evaluator, &candidate);
-    Keep(std::move(candidate), &best);
+// Of `count` samples or rows, how many make a micro-batch: the given number, or 1, 2, 3, 4, 6, 8, 12, ...
+std::vector<int> MicroBatchSizes(const Job& job, int count) {
+  if (job.micro_batch_size > 0) return {std::min(job.micro_batch_size, count)};
+  std::vector<int> sizes;
+  for (int size = 1; size <= count; size *= 2) {
+    sizes.push_back(size);
+    if (size >= 2 && size / 2 * 3 <= count) sizes.push_back(size / 2 * 3);
   }
-  return *std::move(best);
+  return sizes;
+}
+
+// The row that holds every sample.
+RowLengths LongestRow(absl::Span<const SampleTokens> tokens) {
+  RowLengths row;
+  for (const SampleTokens& sample : tokens) {
+    row.source = std::max(row.source, static_cast<int32_t>(sample.source));
+    row.target = std::max(row.target, static_cast<int32_t>(sample.target));
+  }
+  return row;
+}
+
+RowLengths Scaled(RowLengths row, double source, double target) {
+  // Far above any sample; keeps multiples of it within 32 bits.
+  constexpr double kLongest = 1 << 30;
+  return {static_cast<int32_t>(std::min(row.source * source, kLongest)),
+          static_cast<int32_t>(std::min(row.target * target, kLongest))};
+}
+
+std::vector<RowLengths> Rows(const Job& job, RowLengths longest) {
+  if (job.token_cap > 0) {
+    const double scale = static_cast<double>(job.token_cap) / (longest.source + longest.target);
+    return {Scaled(longest, std::max(scale, 1.0), std::max(scale, 1.0))};
+  }
+  std::vector<RowLengths> rows;
+  for (const double target : kRowMultiples) {
+    if (target > 1 && longest.target == 0) break;
+    for (const double source : kRowMultiples) {
+      if (source > 1 && longest.source == 0) break;
+      rows.push_back(Scaled(longest, source, target));
+    }
+  }
+  return rows;
 }
 
 }  // namespace
 
 Candidate PlanPadding(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator) {
-  const int samples = static_cast<int>(tokens.size());
-  std::vector<int> sizes;
-  if (job.micro_batch_size > 0) sizes.push_back(std::min(job.micro_batch_size, samples));
-  for (int size = 1; sizes.empty() || (job.micro_batch_size == 0 && size <= samples); size *= 2) {
-    sizes.push_back(size);
+  Search search(costs, job, tokens, evaluator);
+  for (const int size : MicroBatchSizes(job, search.samples())) {
+    search.Try(FixedSizeGroups(search.samples(), size), Layout::kPadded);
   }
-  std::optional<Candidate> best;
-  for (const int size : sizes) {
-    Candidate candidate = MakeCandidate(costs, tokens, job.recompute, FixedSizeGroups(samples, size),
-                                        Layout::kPadded, job.replicas);
-    Evaluate(evaluator, &candidate);
-    Keep(std::move(candidate), &best);
+  return search.TakeBest();
+}
+
+Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+                           ReplicaEvaluator* evaluator) {
+  Search search(costs, job, tokens, evaluator);
+  for (const RowLengths row : Rows(job, LongestRow(tokens))) {
+    const Groups rows = FirstFitRows(tokens, row);
+    for (const int size : MicroBatchSizes(job, static_cast<int>(rows.size()))) {
+      search.Try(Join(rows, size), Layout::kConcatenated, row);
+    }
   }
-  return *std::move(best);
+  return search.TakeBest();
 }
 
 Candidate PlanPacked(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                      ReplicaEvaluator* evaluator) {
-  return BestCap(costs, job, tokens, evaluator, FirstFitDecreasing);
+  return BestCap(Search(costs, job, tokens, evaluator), FirstFitDecreasing);
 }
 
 Candidate PlanTokenBudget(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                           ReplicaEvaluator* evaluator) {
-  return BestCap(costs, job, tokens, evaluator, BudgetGroups);
+  return BestCap(Search(costs, job, tokens, evaluator), BudgetGroups);
 }
 
 Candidate PlanByPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
@@ -88,6 +173,8 @@ Candidate PlanByPolicy(const CostModel& costs, const Job& job, absl::Span<const 
   switch (job.policy) {
     case Policy::kPadding:
       return PlanPadding(costs, job, tokens, evaluator);
+    case Policy::kConcatenated:
+      return PlanConcatenated(costs, job, tokens, evaluator);
     case Policy::kPacked:
       return PlanPacked(costs, job, tokens, evaluator);
     case Policy::kTokenBudget:

@@ -1,16 +1,24 @@
 // From a batch to a candidate, by the policy of the job. Every search is bounded by counted work.
+//
+// The policies that others use are judged by the same simulated makespan as the dynamic one, and get the best
+// micro-batch size, row length or cap that a search finds, unless the job gives one; recompute is as the job
+// says.
 #pragma once
-
-#include <optional>
 
 #include "absl/types/span.h"
 #include "planner/core/search/candidate.h"
 
 namespace penstock::core {
 
-// Samples a micro-batch, or the best of 1, 2, 4, ...; order of arrival, padded.
+// Samples a micro-batch, or the best of 1, 2, 3, 4, 6, 8, ...; order of arrival, padded.
 Candidate PlanPadding(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator);
+
+// Rows of one length for the whole batch, filled first-fit in order of arrival without cutting a sample, and
+// rows a micro-batch. The length is the cap (never below the longest sample), or the best of a range of
+// multiples of the longest sample; rows a micro-batch as in PlanPadding.
+Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+                           ReplicaEvaluator* evaluator);
 
 // First-fit decreasing to a cap, or the best of a range of caps; packed.
 Candidate PlanPacked(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
@@ -20,7 +28,7 @@ Candidate PlanPacked(const CostModel& costs, const Job& job, absl::Span<const Sa
 Candidate PlanTokenBudget(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                           ReplicaEvaluator* evaluator);
 
-// By predicted time: see dynamic_policy.h.
+// Any of these, or dynamic_policy.h.
 Candidate PlanByPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                        ReplicaEvaluator* evaluator);
 

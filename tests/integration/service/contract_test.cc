@@ -118,7 +118,7 @@ TEST_F(ContractTest, RegisterJob) {
   other.mutable_mesh()->set_pipeline(0);
   EXPECT_THAT(RegisterJob(other), Fails(StatusCode::kInvalidArgument, "job.mesh.pipeline"));
   other.mutable_mesh()->set_pipeline(2);
-  other.mutable_planning()->set_policy(v1::POLICY_CONCATENATED);
+  other.mutable_planning()->clear_policy();
   EXPECT_THAT(RegisterJob(other), Fails(StatusCode::kInvalidArgument, "job.planning.policy"));
   other.mutable_planning()->set_policy(v1::POLICY_PACKED);
   EXPECT_TRUE(RegisterJob(other).ok());

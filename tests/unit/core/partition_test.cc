@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "planner/core/model/micro_batch.h"
 #include "planner/core/partition/contiguous_partition.h"
 #include "planner/core/partition/groups.h"
 #include "planner/core/partition/sample_order.h"
@@ -28,6 +29,87 @@ TEST(GroupsTest, ABudgetIsFilledInOrderOfArrival) {
 TEST(GroupsTest, FirstFitDecreasingFillsTheFirstGroupWithRoom) {
   EXPECT_THAT(FirstFitDecreasing(std::vector<double>{2, 7, 3, 5, 3}, 10),
               ElementsAre(ElementsAre(1, 2), ElementsAre(3, 4, 0)));
+}
+
+// What the tree of first_fit.h must equal.
+Groups SlowFirstFit(const std::vector<SampleTokens>& samples, RowLengths row) {
+  Groups rows;
+  std::vector<SampleTokens> used;
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    size_t r = 0;
+    while (r < rows.size() && (static_cast<int>(used[r].source + samples[i].source) > row.source ||
+                               static_cast<int>(used[r].target + samples[i].target) > row.target)) {
+      ++r;
+    }
+    if (r == rows.size()) {
+      rows.emplace_back();
+      used.emplace_back();
+    }
+    rows[r].push_back(i);
+    used[r].source += samples[i].source;
+    used[r].target += samples[i].target;
+  }
+  return rows;
+}
+
+std::vector<SampleTokens> RandomSamples(int count, uint32_t longest, std::mt19937* random) {
+  std::vector<SampleTokens> samples(count);
+  for (SampleTokens& sample : samples) {
+    sample.source = (*random)() % 4 == 0 ? 0 : (*random)() % longest + 1;
+    sample.target = (*random)() % longest + 1;
+    sample.loss = sample.target;
+  }
+  return samples;
+}
+
+TEST(GroupsTest, RowsAreFilledFirstFitInOrderOfArrival) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<SampleTokens> samples = RandomSamples(1 + random() % 90, 50, &random);
+    const RowLengths row = {50 + static_cast<int32_t>(random() % 100),
+                            50 + static_cast<int32_t>(random() % 100)};
+    EXPECT_EQ(FirstFitRows(samples, row), SlowFirstFit(samples, row));
+  }
+}
+
+TEST(GroupsTest, RowsLaidOutOneAfterAnotherComeOutTheSame) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<SampleTokens> samples = RandomSamples(1 + random() % 90, 50, &random);
+    const RowLengths row = {50 + static_cast<int32_t>(random() % 100),
+                            50 + static_cast<int32_t>(random() % 100)};
+    const Groups rows = FirstFitRows(samples, row);
+    const Groups joined = Join(rows, static_cast<int>(rows.size()));
+    ASSERT_EQ(joined.size(), 1);
+    Groups again;
+    size_t begin = 0;
+    ForEachRow(joined[0], samples, row, [&](size_t end) {
+      again.emplace_back(joined[0].begin() + begin, joined[0].begin() + end);
+      begin = end;
+    });
+    EXPECT_EQ(again, rows);
+  }
+}
+
+TEST(GroupsTest, ASampleLargerThanTheCapIsAlone) {
+  EXPECT_THAT(FirstFitDecreasing(std::vector<double>{2, 9, 0, 5}, 6),
+              ElementsAre(ElementsAre(1), ElementsAre(3, 2), ElementsAre(0)));
+}
+
+TEST(GroupsTest, ConcatenatedRowsCostWhatTheirRectangleCosts) {
+  const std::vector<SampleTokens> samples = {{3, 4, 4}, {0, 6, 5}, {5, 1, 1}};
+  const std::vector<uint32_t> all = {0, 1, 2};
+  const TokenSums sums = SumsOf(all, samples, Layout::kConcatenated, {8, 10});
+  EXPECT_EQ(sums.rows, 2);
+  EXPECT_EQ(sums.source, 16);
+  EXPECT_EQ(sums.target, 20);
+  EXPECT_EQ(sums.target_square, 200);
+  EXPECT_EQ(sums.cross, 160);
+  EXPECT_EQ(sums.loss, 10);
+}
+
+TEST(GroupsTest, JoinLeavesTheRestInTheLastGroup) {
+  EXPECT_THAT(Join({{4, 1}, {2}, {0}}, 2), ElementsAre(ElementsAre(4, 1, 2), ElementsAre(0)));
 }
 
 TEST(GroupsTest, BalancedGroupsGiveTheNextLargestToTheSmallest) {

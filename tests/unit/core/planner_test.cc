@@ -34,8 +34,8 @@ v1::Batch MixedBatch() {
 }
 
 TEST(PlannerTest, PlansOfEveryPolicyPassTheChecker) {
-  for (const v1::Policy policy :
-       {v1::POLICY_PADDING, v1::POLICY_PACKED, v1::POLICY_TOKEN_BUDGET, v1::POLICY_DYNAMIC}) {
+  for (const v1::Policy policy : {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
+                                  v1::POLICY_TOKEN_BUDGET, v1::POLICY_DYNAMIC}) {
     for (const auto& [pipeline, data] :
          {std::pair(1, 1), std::pair(2, 2), std::pair(4, 1), std::pair(4, 2)}) {
       ExpectValid(MixedBatch(), MakePlan(GptJob(pipeline, data, policy), MixedBatch()));
@@ -146,9 +146,6 @@ INSTANTIATE_TEST_SUITE_P(
                "job.mesh.tensor"},
         BadJob{"Policy", [](v1::JobSpec* job) { job->mutable_planning()->clear_policy(); }, kInvalid,
                "job.planning.policy"},
-        BadJob{"Concatenated",
-               [](v1::JobSpec* job) { job->mutable_planning()->set_policy(v1::POLICY_CONCATENATED); },
-               kUnimplemented, "job.planning.policy"},
         BadJob{"Split", [](v1::JobSpec* job) { job->mutable_planning()->add_layers_per_stage(8); }, kInvalid,
                "job.planning.layers_per_stage"},
         BadJob{"SplitSum",

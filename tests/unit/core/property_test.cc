@@ -41,7 +41,8 @@ void RandomPlanning(Random* random, v1::PlanningOptions* planning) {
 }
 
 v1::JobSpec RandomJob(Random* random) {
-  const auto policies = {v1::POLICY_PADDING, v1::POLICY_PACKED, v1::POLICY_TOKEN_BUDGET, v1::POLICY_DYNAMIC};
+  const auto policies = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
+                         v1::POLICY_TOKEN_BUDGET};
   const v1::Policy policy =
       random->Chance(50) ? v1::POLICY_DYNAMIC : *(policies.begin() + random->Range(0, 3));
   const uint32_t pipeline = random->Range(1, 8);
