@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace penstock::cli {
@@ -16,6 +17,8 @@ constexpr double kNanosecondsPerMicrosecond = 1e3;
 
 // The format counts microseconds.
 double Microseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMicrosecond; }
+
+double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 std::string Dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -36,10 +39,12 @@ std::string OpName(v1::Op op) {
 
 bool IsWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
 
-// "FORWARD 3": the op and its micro-batch.
-std::string NameOf(const v1::Instruction& instruction) {
+// "FORWARD 3": the op and its micro-batch; "FORWARD 3, stage 2" where the rank has several stages.
+std::string NameOf(const v1::Program& program, const v1::Instruction& instruction) {
   if (IsWholeIteration(instruction.op())) return OpName(instruction.op());
-  return absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
+  std::string name = absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
+  if (program.stages_size() > 1) absl::StrAppend(&name, ", stage ", instruction.stage());
+  return name;
 }
 
 const char* CategoryOf(const v1::Instruction& instruction) {
@@ -128,7 +133,7 @@ void Trace::AddNames(const v1::Program& program) {
 void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
                      const InstructionTime& time) {
   events_.push_back(Dump({{"ph", "X"},
-                          {"name", NameOf(instruction)},
+                          {"name", NameOf(plan.programs(rank), instruction)},
                           {"cat", CategoryOf(instruction)},
                           {"pid", rank},
                           {"tid", ThreadOf(instruction)},
@@ -169,13 +174,15 @@ void Trace::AddMemory(const v1::Program& program, const std::vector<InstructionT
   std::stable_sort(changes.begin(), changes.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   int64_t bytes = program.static_memory_bytes();
+  // A counter has no line for a limit, and a second curve would be stacked on it.
+  const std::string name = absl::StrFormat("memory (limit %.1f MB)", Megabytes(program.memory_limit_bytes()));
   for (const auto& [time, change] : changes) {
     bytes += change;
     events_.push_back(Dump({{"ph", "C"},
-                            {"name", "memory"},
+                            {"name", name},
                             {"pid", program.rank()},
                             {"ts", Microseconds(time)},
-                            {"args", {{"MB", static_cast<double>(bytes) / 1e6}}}}));
+                            {"args", {{"MB", Megabytes(bytes)}}}}));
   }
 }
 

@@ -87,6 +87,40 @@ TEST(Trace, MemoryBeginsAndEndsWithWhatIsAlwaysThere) {
   for (const auto& [rank, megabytes] : last) EXPECT_DOUBLE_EQ(megabytes, 0.005) << rank;
 }
 
+TEST(Trace, MemoryCountersStandBesideTheirLimit) {
+  Trace trace;
+  trace.AddPredicted(MakePlan());
+  int counters = 0;
+  for (const Json& event : EventsOf(trace)) {
+    if (event["ph"] != "C") continue;
+    ++counters;
+    EXPECT_LE(event["args"]["MB"], 1.0);
+    EXPECT_EQ(event["name"], "memory (limit 1.0 MB)");
+  }
+  EXPECT_GT(counters, 4);
+}
+
+TEST(Trace, NamesBothHalvesOfASplitBackward) {
+  Trace trace;
+  trace.AddPredicted(core::MakeValidPlan({.pipeline = 2, .replicas = 1, .split_backward = true}).plan());
+  std::map<std::string, int> names;
+  for (const Json& event : EventsOf(trace))
+    if (event["ph"] == "X") ++names[event["name"]];
+  EXPECT_EQ(names["BACKWARD_INPUT 2"], 2);
+  EXPECT_EQ(names["BACKWARD_WEIGHT 2"], 2);
+  EXPECT_EQ(names.count("BACKWARD 2"), 0u);
+}
+
+TEST(Trace, NamesTheStageWhereARankHasSeveral) {
+  Trace trace;
+  trace.AddPredicted(core::MakeValidPlan({.pipeline = 2, .replicas = 1, .stages_per_rank = 2}).plan());
+  std::map<std::string, int> names;
+  for (const Json& event : EventsOf(trace))
+    if (event["ph"] == "X") ++names[event["name"]];
+  EXPECT_EQ(names["FORWARD 1, stage 3"], 1);
+  EXPECT_EQ(names.count("FORWARD 1"), 0u);
+}
+
 TEST(Trace, TakesMeasuredTimesAndLeavesOutWhatThePlanLacks) {
   Trace trace;
   trace.AddMeasured(MakePlan(), {{{0, 10'000, 20'000}, {100000, 0, 1}}});
