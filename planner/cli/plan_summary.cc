@@ -10,15 +10,60 @@ constexpr double kBytesPerMegabyte = 1e6;
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
+double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMillisecond; }
+
+// Each cause's sum over the ranks, divided by the time of all ranks.
+std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {
+  v1::Bubble sum;
+  for (const v1::RankPrediction& rank : predicted.ranks()) {
+    sum.set_fill_ns(sum.fill_ns() + rank.bubble().fill_ns());
+    sum.set_drain_ns(sum.drain_ns() + rank.bubble().drain_ns());
+    sum.set_dependency_ns(sum.dependency_ns() + rank.bubble().dependency_ns());
+    sum.set_transfer_ns(sum.transfer_ns() + rank.bubble().transfer_ns());
+    sum.set_imbalance_ns(sum.imbalance_ns() + rank.bubble().imbalance_ns());
+    sum.set_memory_ns(sum.memory_ns() + rank.bubble().memory_ns());
+  }
+  const double all = static_cast<double>(predicted.makespan_ns()) * predicted.ranks_size();
+  const auto share = [&](int64_t ns) { return Ratio(static_cast<double>(ns), all); };
+  return {{"fill", share(sum.fill_ns())},
+          {"drain", share(sum.drain_ns())},
+          {"dependency", share(sum.dependency_ns())},
+          {"transfer", share(sum.transfer_ns())},
+          {"imbalance", share(sum.imbalance_ns())},
+          {"memory", share(sum.memory_ns())}};
+}
+
+nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const BubbleShare& share : shares) json[share.cause] = share.share;
+  return json;
+}
+
 }  // namespace
+
+const char* ScheduleName(v1::Schedule schedule) {
+  switch (schedule) {
+    case v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD:
+      return "1f1b";
+    case v1::SCHEDULE_READY_FIRST:
+      return "ready_first";
+    case v1::SCHEDULE_SPLIT_BACKWARD:
+      return "split_backward";
+    case v1::SCHEDULE_INTERLEAVED:
+      return "interleaved";
+    default:
+      return "unknown";
+  }
+}
 
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan) {
   PlanSummary summary{.policy = policy, .batch = batch.iteration(), .samples = batch.samples_size()};
   for (const v1::Replica& replica : plan.replicas()) summary.micro_batches += replica.micro_batches_size();
   const double makespan = static_cast<double>(plan.predicted().makespan_ns());
-  summary.planning_ms = static_cast<double>(plan.planning_time_ns()) / kNanosecondsPerMillisecond;
-  summary.makespan_ms = makespan / kNanosecondsPerMillisecond;
-  summary.lower_bound_ms = static_cast<double>(plan.lower_bound_ns()) / kNanosecondsPerMillisecond;
+  summary.planning_ms = Milliseconds(plan.planning_time_ns());
+  summary.makespan_ms = Milliseconds(plan.predicted().makespan_ns());
+  summary.last_backward_ms = Milliseconds(plan.predicted().last_backward_ns());
+  summary.lower_bound_ms = Milliseconds(plan.lower_bound_ns());
   summary.gap = plan.lower_bound_ns() > 0 ? makespan / static_cast<double>(plan.lower_bound_ns()) - 1 : 0;
   summary.padding_efficiency =
       Ratio(static_cast<double>(plan.real_tokens()), static_cast<double>(plan.computed_tokens()));
@@ -28,7 +73,10 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
     peak = std::max(peak, static_cast<double>(rank.peak_memory_bytes()));
   }
   summary.bubble = 1 - Ratio(busy, makespan * plan.predicted().ranks_size());
+  summary.bubble_by_cause = BubbleByCause(plan.predicted());
   summary.peak_memory_mb = peak / kBytesPerMegabyte;
+  summary.schedule = ScheduleName(plan.schedule());
+  summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   return summary;
 }
 
@@ -50,11 +98,15 @@ nlohmann::ordered_json ToJson(const PlanSummary& summary) {
           {"micro_batches", number(summary.micro_batches)},
           {"planning_ms", summary.planning_ms},
           {"makespan_ms", number(summary.makespan_ms)},
+          {"last_backward_ms", number(summary.last_backward_ms)},
           {"lower_bound_ms", number(summary.lower_bound_ms)},
           {"gap", number(summary.gap)},
           {"padding_efficiency", number(summary.padding_efficiency)},
           {"bubble", number(summary.bubble)},
+          {"bubble_by_cause", number(ToJson(summary.bubble_by_cause))},
           {"peak_memory_mb", number(summary.peak_memory_mb)},
+          {"schedule", number(summary.schedule)},
+          {"layers_per_stage", number(summary.layers_per_stage)},
           {"feasible", summary.feasible},
           {"reason", summary.reason}};
 }

@@ -4,11 +4,18 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "penstock/v1/plan.pb.h"
 
 namespace penstock::cli {
+
+// A cause of waiting and its share of the ranks' time.
+struct BubbleShare {
+  const char* cause = "";
+  double share = 0;
+};
 
 // One row of `compare --json` (DESIGN section 9).
 struct PlanSummary {
@@ -19,6 +26,9 @@ struct PlanSummary {
   int micro_batches = 0;
   double planning_ms = 0;
   double makespan_ms = 0;
+  // End of the last computation of a micro-batch: the makespan without reduction of gradients and optimizer
+  // step.
+  double last_backward_ms = 0;
   double lower_bound_ms = 0;
   // makespan / lower bound - 1.
   double gap = 0;
@@ -26,12 +36,20 @@ struct PlanSummary {
   double padding_efficiency = 0;
   // Share of the ranks' time in which they do not compute.
   double bubble = 0;
+  // By cause, in the order of v1::Bubble; their sum is `bubble`.
+  std::vector<BubbleShare> bubble_by_cause = {};
   // Of the fullest rank, millions of bytes.
   double peak_memory_mb = 0;
+  // The word that --schedule takes, and the layers of each stage in stage order.
+  std::string schedule = {};
+  std::vector<uint32_t> layers_per_stage = {};
   // False when no plan fits; `reason` says why, and the numbers after planning_ms mean nothing.
   bool feasible = true;
   std::string reason = {};
 };
+
+// "1f1b": the word that --schedule takes; "unknown" where the plan names none.
+const char* ScheduleName(v1::Schedule schedule);
 
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan);
 PlanSummary SummarizeInfeasible(const std::string& policy, const v1::Batch& batch, double planning_ms,

@@ -47,10 +47,14 @@ constexpr const char* kFields[] = {"policy",
                                    "micro_batches",
                                    "planning_ms",
                                    "makespan_ms",
+                                   "last_backward_ms",
                                    "gap",
                                    "padding_efficiency",
                                    "bubble",
+                                   "bubble_by_cause",
                                    "peak_memory_mb",
+                                   "schedule",
+                                   "layers_per_stage",
                                    "lower_bound_ms",
                                    "feasible",
                                    "reason"};
@@ -59,6 +63,8 @@ TEST_F(PlanningCommands, PlanPrintsWhatTheIterationWillTake) {
   const Ended ended = Plan({"--pp", "2", "--dp", "2"});
   EXPECT_EQ(ended.code, 0) << ended.errors;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("makespan"), HasSubstr("lower bound"), HasSubstr("peak MB")));
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("schedule"), HasSubstr("layers per stage    2,2"), HasSubstr("(fill ")));
   EXPECT_THAT(ended.errors, IsEmpty());
 }
 
@@ -72,6 +78,11 @@ TEST_F(PlanningCommands, PlanPrintsJson) {
   EXPECT_EQ(row["samples"], 24);
   EXPECT_EQ(row["feasible"], true);
   EXPECT_GE(row["makespan_ms"].get<double>(), row["lower_bound_ms"].get<double>());
+  EXPECT_GE(row["makespan_ms"].get<double>(), row["last_backward_ms"].get<double>());
+  EXPECT_EQ(row["layers_per_stage"], Json::array({2, 2}));
+  double bubble = 0;
+  for (const Json& share : row["bubble_by_cause"]) bubble += share.get<double>();
+  EXPECT_NEAR(bubble, row["bubble"].get<double>(), 1e-9);
 }
 
 TEST_F(PlanningCommands, VerifyAcceptsWhatPlanWrote) {

@@ -1,0 +1,56 @@
+#include "planner/cli/plan_summary.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::cli {
+namespace {
+
+// Two ranks of 100 ms: 60 and 80 ms busy.
+v1::Plan MakePlan() {
+  v1::Plan plan;
+  plan.set_lower_bound_ns(80'000'000);
+  plan.set_schedule(v1::SCHEDULE_SPLIT_BACKWARD);
+  plan.add_layers_per_stage(3);
+  plan.add_layers_per_stage(5);
+  v1::Prediction& predicted = *plan.mutable_predicted();
+  predicted.set_makespan_ns(100'000'000);
+  predicted.set_last_backward_ns(95'000'000);
+  v1::RankPrediction& first = *predicted.add_ranks();
+  first.set_busy_ns(60'000'000);
+  first.mutable_bubble()->set_drain_ns(30'000'000);
+  first.mutable_bubble()->set_memory_ns(10'000'000);
+  v1::RankPrediction& second = *predicted.add_ranks();
+  second.set_busy_ns(80'000'000);
+  second.mutable_bubble()->set_fill_ns(20'000'000);
+  return plan;
+}
+
+TEST(PlanSummary, DividesTheBubbleByCause) {
+  const PlanSummary summary = Summarize("dynamic", v1::Batch(), MakePlan());
+  const nlohmann::ordered_json json = ToJson(summary);
+  EXPECT_DOUBLE_EQ(json["bubble"], 0.3);
+  EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["fill"], 0.1);
+  EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["drain"], 0.15);
+  EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["memory"], 0.05);
+  EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["transfer"], 0);
+}
+
+TEST(PlanSummary, NamesScheduleAndStages) {
+  const nlohmann::ordered_json json = ToJson(Summarize("dynamic", v1::Batch(), MakePlan()));
+  EXPECT_EQ(json["schedule"], "split_backward");
+  EXPECT_EQ(json["layers_per_stage"], nlohmann::ordered_json::array({3, 5}));
+  EXPECT_DOUBLE_EQ(json["last_backward_ms"], 95);
+  EXPECT_DOUBLE_EQ(json["gap"], 0.25);
+}
+
+TEST(PlanSummary, AnInfeasibleRowHasNullForEveryPrediction) {
+  const nlohmann::ordered_json json =
+      ToJson(SummarizeInfeasible("padding", v1::Batch(), 3, absl::ResourceExhaustedError("too large")));
+  for (const char* field : {"micro_batches", "makespan_ms", "last_backward_ms", "bubble_by_cause", "schedule",
+                            "layers_per_stage", "peak_memory_mb"})
+    EXPECT_TRUE(json[field].is_null()) << field;
+  EXPECT_EQ(json["reason"], "too large");
+}
+
+}  // namespace
+}  // namespace penstock::cli
