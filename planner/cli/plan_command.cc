@@ -9,6 +9,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/html_timeline.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_request.h"
@@ -27,6 +28,7 @@ struct PlanFlags {
   std::string planner;
   std::string out;
   std::string trace;
+  std::string html;
   bool json = false;
 };
 
@@ -102,6 +104,7 @@ absl::Status RunPlan(const PlanFlags& flags) {
     trace.AddPredicted(planned.plan());
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.trace, trace.ToJson()));
   }
+  if (!flags.html.empty()) PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.html, HtmlTimeline(planned)));
   const PlanSummary summary = Summarize(PolicyName(flags.policy), planned.batch(), planned.plan());
   if (flags.json)
     std::cout << DumpJson(ToJson(summary)) << "\n";
@@ -126,6 +129,8 @@ void AddPlanCommand(CommandSet& commands) {
   command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");
   command->add_option("--trace", flags->trace,
                       "Write a timeline in Chrome's trace format (opens in ui.perfetto.dev)");
+  command->add_option("--html", flags->html,
+                      "Write a timeline as a web page (opens in any browser, needs no network)");
   command->add_flag("--json", flags->json, "Print one JSON object");
   commands.OnRun(command, [flags] { return RunPlan(*flags); });
 }

@@ -142,6 +142,20 @@ TEST_F(PlanningCommands, PlanWritesATraceOfAllRanks) {
   EXPECT_EQ(sends, receives);
 }
 
+TEST_F(PlanningCommands, PlanWritesATimelineAsOnePage) {
+  ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--html", Path("t.html"), "--out", Path("plan.json")}).code, 0);
+  const std::string page = penstock_.folder().Read("t.html");
+  EXPECT_THAT(page, AllOf(testing::StartsWith("<!DOCTYPE html>"), testing::EndsWith("</html>\n")));
+  const std::string open = "id=\"plan\">";
+  const size_t begin = page.find(open) + open.size();
+  const Json data = Parse(page.substr(begin, page.find("</script>", begin) - begin));
+  const Json plan = Parse(penstock_.folder().Read("plan.json"))["plan"];
+  ASSERT_EQ(data["ranks"].size(), 4u);
+  for (size_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(data["ranks"][rank]["instructions"].size(), plan["programs"][rank]["instructions"].size());
+  EXPECT_EQ(std::to_string(data["makespan"].get<int64_t>()), plan["predicted"]["makespan_ns"]);
+}
+
 TEST_F(PlanningCommands, TheSameRequestGivesTheSamePlan) {
   const auto plan = [&](const std::string& name) {
     EXPECT_EQ(Plan({"--pp", "2", "--out", Path(name)}).code, 0);

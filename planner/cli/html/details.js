@@ -1,0 +1,194 @@
+// What the page says in words: head, legends, tooltip and the chosen instruction. Every text from the plan
+// goes through textContent.
+
+function element(tag, content, attributes = {}) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const child of Array.isArray(content) ? content : [content]) node.append(child);
+  return node;
+}
+
+function facts(pairs) {
+  const list = element("dl", [], {class: "facts"});
+  for (const [name, value] of pairs) list.append(element("dt", name), element("dd", value));
+  return list;
+}
+
+function shapeOf(microBatch) {
+  if (microBatch.layout === "packed") return "packed";
+  const length = microBatch.sourceLength > 0 ? `${microBatch.sourceLength} + ${microBatch.targetLength}` : microBatch.targetLength;
+  return `${microBatch.layout}, ${microBatch.rows} × ${length} tokens`;
+}
+
+function recomputeOf(microBatch, stage) {
+  const [selective, full] = microBatch.recompute[stage] ?? [0, 0];
+  const parts = [];
+  if (full > 0) parts.push(`${plural(full, "layer")} in full`);
+  if (selective > 0) parts.push(`${plural(selective, "layer")} selectively`);
+  return parts.length === 0 ? "none" : parts.join(", ");
+}
+
+// "12 (id 812), 13 (id 40)": indices into the batch, and ids in the dataset.
+function samplesOf(microBatch, most) {
+  const named = microBatch.samples.slice(0, most).map(index => {
+    const sample = plan.samples[index];
+    return sample === undefined ? `${index}` : `${index} (id ${sample[0]})`;
+  });
+  const left = microBatch.samples.length - named.length;
+  return `${withCommas(microBatch.samples.length)}: ${named.join(", ")}${left > 0 ? ` and ${left} more` : ""}`;
+}
+
+function tokensOf(microBatch) {
+  const {realTokens: real, computedTokens: computed} = microBatch;
+  const share = computed > 0 ? ` (${formatShare(real / computed)} real)` : "";
+  return `${withCommas(real)} of ${withCommas(computed)} computed${share}`;
+}
+
+function titleOf(rank, instruction) {
+  const op = opOf(instruction);
+  if (op.whole) return `${op.name}, rank ${rank.rank}`;
+  return `${op.name}, micro-batch ${instruction[MICRO_BATCH]}, stage ${instruction[STAGE]}`;
+}
+
+function factsOf({rank, id}, mostSamples) {
+  const instruction = rank.instructions[id];
+  const pairs = [["rank", `${rank.rank}, replica ${rank.replica}, instruction ${id}`],
+                 ["start", formatTime(instruction[START])],
+                 ["duration", formatTime(instruction[DURATION])]];
+  const microBatch = microBatchOf(rank, instruction);
+  if (microBatch !== null) {
+    pairs.push(["samples", samplesOf(microBatch, mostSamples)], ["tokens", tokensOf(microBatch)],
+               ["layout", shapeOf(microBatch)], ["recompute", recomputeOf(microBatch, instruction[STAGE])]);
+  }
+  if (instruction[PEER] !== undefined)
+    pairs.push(["transfer", `${instruction[GRADIENT] ? "gradient" : "activation"}, rank ${instruction[PEER]} at the other end`]);
+  if (instruction[BYTES] !== undefined) pairs.push(["bytes", formatBytes(instruction[BYTES])]);
+  const {before, during, after} = rank.memory;
+  pairs.push(["memory", `${formatBytes(before[id])} → ${formatBytes(during[id])} → ${formatBytes(after[id])} (before, during, after)`]);
+  return facts(pairs);
+}
+
+const tooltip = document.getElementById("tooltip");
+
+function showTooltip(content, x, y) {
+  tooltip.replaceChildren(...content);
+  tooltip.hidden = false;
+  const {width, height} = tooltip.getBoundingClientRect();
+  const left = x + 16 + width > innerWidth ? x - 16 - width : x + 16;
+  const top = y + 16 + height > innerHeight ? y - 16 - height : y + 16;
+  tooltip.style.left = Math.max(left, 4) + "px";
+  tooltip.style.top = Math.max(top, 4) + "px";
+}
+
+function hideTooltip() {
+  tooltip.hidden = true;
+}
+
+function instructionTooltip(place) {
+  const instruction = place.rank.instructions[place.id];
+  return [element("p", titleOf(place.rank, instruction), {class: "title"}), factsOf(place, 4)];
+}
+
+function rankTooltip(rank) {
+  const pairs = TIME_PARTS.map(part => {
+    const ns = part.of(rank);
+    return [part.name, `${formatTime(ns)} (${formatShare(plan.makespan > 0 ? ns / plan.makespan : 0)})`];
+  });
+  pairs.push(["memory", `${formatBytes(rank.static)} always, ${formatBytes(rank.peak)} at the peak (instruction ${rank.peakAt})`]);
+  if (rank.limit > 0) pairs.push(["limit", formatBytes(rank.limit)]);
+  return [element("p", `Rank ${rank.rank}`, {class: "title"}), facts(pairs)];
+}
+
+// The chosen instruction below the timeline, with all of its samples.
+function showSelected() {
+  const section = document.getElementById("selected");
+  section.hidden = view.selected === null;
+  if (view.selected === null) return;
+  const {rank, id} = view.selected;
+  const instruction = rank.instructions[id];
+  const content = [element("p", titleOf(rank, instruction), {class: "title"}), factsOf(view.selected, 0)];
+  const microBatch = microBatchOf(rank, instruction);
+  if (microBatch !== null) content.push(sampleTable(microBatch));
+  section.replaceChildren(...content);
+}
+
+function sampleTable(microBatch) {
+  const head = ["sample", "id", "input tokens", "target tokens"].map(name => element("th", name, {scope: "col"}));
+  const rows = microBatch.samples.map(index => {
+    const [id, input, target] = plan.samples[index] ?? ["?", "?", "?"];
+    return element("tr", [index, id, input, target].map(cell => element("td", String(cell))));
+  });
+  return element("div", element("table", [element("tr", head), ...rows]), {class: "samples"});
+}
+
+// The head of the page.
+
+function figure(name, value, more) {
+  const content = [value];
+  if (more) content.push(" ", element("small", more));
+  return element("div", [element("dt", name), element("dd", content)]);
+}
+
+function showHead() {
+  document.title = `Plan of iteration ${plan.iteration}, ${plan.job}`;
+  document.getElementById("title").textContent = `Plan of iteration ${plan.iteration}, job ${plan.job}`;
+  const [pipeline, data] = plan.mesh;
+  document.getElementById("subtitle").textContent =
+      `${plan.model}; ${pipeline} ranks a pipeline × ${plural(data, "replica")}; layers per stage ${plan.layersPerStage.join(", ")}; ` +
+      `schedule ${plan.schedule}`;
+  const microBatches = plan.replicas.reduce((sum, replica) => sum + replica.microBatches.length, 0);
+  const ranks = Math.max(plan.ranks.length, 1);
+  const busy = plan.ranks.reduce((sum, rank) => sum + rank.busy, 0) / ranks;
+  const peak = plan.ranks.reduce((best, rank) => rank.peak > best.peak ? rank : best, plan.ranks[0]);
+  const padding = plan.computedTokens > 0 ? plan.realTokens / plan.computedTokens : 1;
+  const figures = [figure("makespan", formatTime(plan.makespan))];
+  if (plan.lowerBound > 0) {
+    figures.push(figure("lower bound", formatTime(plan.lowerBound)),
+                 figure("gap", formatShare(plan.makespan / plan.lowerBound - 1)));
+  }
+  figures.push(figure("padding efficiency", formatShare(padding), `${withCommas(plan.realTokens)} tokens`),
+               figure("bubble", formatShare(plan.makespan > 0 ? 1 - busy / plan.makespan : 0)),
+               figure("micro-batches", withCommas(microBatches), plural(plan.samples.length, "sample")));
+  if (peak) figures.push(figure("peak memory", formatBytes(peak.peak), `rank ${peak.rank}`));
+  document.getElementById("figures").replaceChildren(...figures);
+}
+
+function legendEntry(swatch, words) {
+  return element("li", [swatch, element("span", words)]);
+}
+
+// The mean of all ranks as one bar, and what its colours mean.
+function showMeanBar() {
+  const bar = document.getElementById("mean-bar");
+  const all = plan.makespan * Math.max(plan.ranks.length, 1);
+  const words = [];
+  for (const part of TIME_PARTS) {
+    const share = all > 0 ? plan.ranks.reduce((sum, rank) => sum + part.of(rank), 0) / all : 0;
+    const piece = element("div", []), swatch = element("i", []), value = element("b", formatShare(share));
+    piece.style.cssText = `width:${100 * share}%;background:${part.colour}`;
+    swatch.style.background = part.colour;
+    bar.append(piece);
+    words.push(`${part.name} ${formatShare(share)}`);
+    document.getElementById("causes").append(legendEntry(swatch, [part.name + " ", value]));
+  }
+  bar.setAttribute("aria-label", `Mean of all ranks: ${words.join(", ")}`);
+}
+
+function showKinds() {
+  const kinds = document.getElementById("kinds");
+  const used = new Set(plan.ranks.flatMap(rank => rank.instructions.map(instruction => opOf(instruction))));
+  for (const op of Object.values(OPS)) {
+    if (!op.shade || !used.has(op)) continue;
+    const swatch = element("i", []);
+    const colour = colourOf(0, op.shade);
+    swatch.style.background = SHADES[op.shade].hatched
+        ? `repeating-linear-gradient(135deg, ${colour} 0 3px, rgb(29 39 51 / 32%) 3px 4px)` : colour;
+    kinds.append(legendEntry(swatch, `${op.letter} ${op.name.toLowerCase()}`));
+  }
+  for (const [words, colour] of [["lower bound", LOWER_BOUND_COLOUR], ["last backward", LAST_BACKWARD_COLOUR],
+                                 ["memory limit", LIMIT_COLOUR]]) {
+    const swatch = element("i", [], {class: "line"});
+    swatch.style.borderColor = colour;
+    kinds.append(legendEntry(swatch, words));
+  }
+}
