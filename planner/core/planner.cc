@@ -39,7 +39,7 @@ absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Candidate&
                                         std::vector<ReplicaPipeline>* pipelines) {
   pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
   for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
-    const int first_rank = static_cast<int>(replica) * costs.stages();
+    const int first_rank = static_cast<int>(replica) * costs.ranks();
     if (!evaluator->MakePipeline(candidate.table, candidate.replicas[replica], first_rank,
                                  &(*pipelines)[replica])) {
       return absl::ResourceExhaustedError(
@@ -55,14 +55,15 @@ absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Candidate&
 bool Tighten(const ProgramSet& programs, const Job& job, std::vector<int64_t>* available) {
   bool above = false;
   const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(available->size(), 0);
+  std::vector<int64_t> excess(job.pipeline, 0);
   for (size_t rank = 0; rank < memory.size(); ++rank) {
-    int64_t& stage = excess[rank % available->size()];
-    stage = std::max(stage, memory[rank].peak_bytes - job.memory_limit_bytes);
+    int64_t& position = excess[rank % excess.size()];
+    position = std::max(position, memory[rank].peak_bytes - job.memory_limit_bytes);
   }
-  for (size_t stage = 0; stage < excess.size(); ++stage) {
-    if (excess[stage] > 0) above = true;
-    (*available)[stage] -= excess[stage];
+  for (size_t stage = 0; stage < available->size(); ++stage) {
+    const int64_t bytes = excess[job.rank_of_stage[stage]];
+    if (bytes > 0) above = true;
+    (*available)[stage] -= bytes;
   }
   return above;
 }

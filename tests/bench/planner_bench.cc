@@ -6,11 +6,14 @@
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/planner.h"
 #include "planner/core/schedule/one_forward_one_backward.h"
 #include "planner/core/schedule/pipeline_estimate.h"
+#include "planner/core/schedule/pipeline_timeline.h"
+#include "planner/core/schedule/rank_passes.h"
 #include "planner/core/simulate/simulator.h"
 
 namespace penstock::core {
@@ -125,7 +128,11 @@ ReplicaPipeline Pipeline(int micro_batches) {
   }
   pipeline.memory.resize(pipeline.costs.forward_ns.size());
   pipeline.recompute.resize(pipeline.costs.forward_ns.size());
-  MakeOneForwardOneBackward(8, micro_batches, &pipeline.order);
+  pipeline.costs.ranks = 8;
+  pipeline.costs.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
+  PassOrder order;
+  MakeOneForwardOneBackward(8, micro_batches, &order);
+  MakeRankPasses(pipeline.costs, order, &pipeline.passes);
   return pipeline;
 }
 
@@ -145,7 +152,7 @@ CostModel EightStages() {
 void SimulateProgram(benchmark::State& state) {
   const ReplicaPipeline pipeline = Pipeline(static_cast<int>(state.range(0)));
   const CostModel costs = EightStages();
-  const ProgramSet programs = BuildPrograms(costs, {&pipeline, 1});
+  const ProgramSet programs = *BuildPrograms(costs, {&pipeline, 1});
   Simulator simulator;
   for (auto _ : state) {
     if (!simulator.Run(programs).ok()) return state.SkipWithError("blocked");
@@ -158,11 +165,32 @@ BENCHMARK(SimulateProgram)->ArgName("micro_batches")->Arg(32)->Arg(512);
 // The estimate that searches use; items are passes and transfers.
 void EstimatePipeline(benchmark::State& state) {
   const ReplicaPipeline pipeline = Pipeline(static_cast<int>(state.range(0)));
+  PassOrder order;
+  MakeOneForwardOneBackward(8, pipeline.costs.micro_batches, &order);
   PipelineEstimate estimate;
-  for (auto _ : state) benchmark::DoNotOptimize(estimate.Run(pipeline.costs, pipeline.order));
+  for (auto _ : state) benchmark::DoNotOptimize(estimate.Run(pipeline.costs, order));
   state.SetItemsProcessed(state.iterations() * 4 * static_cast<int64_t>(pipeline.costs.forward_ns.size()));
 }
 BENCHMARK(EstimatePipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
+
+// The exact timeline; items are passes and transfers.
+void RunTimeline(benchmark::State& state) {
+  const ReplicaPipeline pipeline = Pipeline(static_cast<int>(state.range(0)));
+  PipelineTimeline timeline;
+  for (auto _ : state) benchmark::DoNotOptimize(timeline.Run(pipeline.costs, pipeline.passes));
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(timeline.events().size() / 2));
+}
+BENCHMARK(RunTimeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
+
+// Timeline and programs of many replicas; items are instructions.
+void MakePrograms(benchmark::State& state) {
+  const std::vector<ReplicaPipeline> replicas(state.range(0), Pipeline(8));
+  const CostModel costs = EightStages();
+  size_t instructions = 0;
+  for (auto _ : state) instructions = BuildPrograms(costs, replicas)->instructions.size();
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(instructions));
+}
+BENCHMARK(MakePrograms)->ArgName("replicas")->Arg(1)->Arg(64)->Arg(256);
 
 }  // namespace
 }  // namespace penstock::core

@@ -7,10 +7,22 @@
 // their instructions one at a time, each waiting for the one before, even if both ends of a transfer block
 // until it is over: the sequence itself is such an execution. It also puts every RECV in front of the pass
 // during which its transfer starts, so that a runtime which issues instructions one by one posts it early.
+//
+// The gradients of a stage are reduced as soon as its last backward pass has run and its last gradient is on
+// its way, but stages in descending order over the whole pipeline. All replicas reduce in that one order, so
+// their sequences can be run side by side, each waiting at a reduction for the others: no replica waits for
+// what another one runs only later.
+//
+// Memory of a micro-batch on a stage: FORWARD takes what is stored and the output; BACKWARD takes the
+// transient peak and the gradient of its input, and gives back all but that gradient. BACKWARD_INPUT instead
+// leaves what is put aside, until BACKWARD_WEIGHT. Between stages on one rank nothing is sent: the lower
+// stage's output is the upper one's input, and its place then holds the gradient that comes back; it belongs
+// to the lower stage from its FORWARD to its BACKWARD (or BACKWARD_INPUT).
 #pragma once
 
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/program/program_set.h"
@@ -18,15 +30,16 @@
 
 namespace penstock::core {
 
-// A replica whose micro-batches, order and recompute are decided. Arrays as in PipelineCosts.
+// A replica whose micro-batches, passes and recompute are decided. Arrays as in PipelineCosts.
 struct ReplicaPipeline {
   PipelineCosts costs;
   std::vector<StageMemory> memory;
   std::vector<StageRecompute> recompute;
-  PassOrder order;
+  RankPasses passes;
 };
 
 // One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all.
-ProgramSet BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas);
+// Possible errors: INTERNAL (a replica's passes block each other, or some are missing: names where).
+absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas);
 
 }  // namespace penstock::core

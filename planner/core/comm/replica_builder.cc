@@ -1,23 +1,27 @@
 #include "planner/core/comm/replica_builder.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace penstock::core {
 namespace {
 
-Instruction MakeInstruction(Op op, Stream stream, const PipelineEvent& event, uint8_t part) {
+// At most, for a micro-batch on a stage.
+constexpr size_t kInstructions = 15;
+constexpr size_t kDeps = 16;
+
+Instruction MakeInstruction(Op op, int stage, int32_t micro_batch, uint8_t part = 0) {
   Instruction instruction;
   instruction.op = op;
-  instruction.stream = stream;
+  instruction.stream = Stream::kCompute;
   instruction.part = part;
-  instruction.micro_batch = event.micro_batch;
-  instruction.stage = event.stage;
+  instruction.micro_batch = micro_batch;
+  instruction.stage = stage;
   return instruction;
 }
 
 }  // namespace
 
-int32_t RankProgram::Add(Instruction instruction, std::initializer_list<int32_t> instruction_deps) {
+int32_t RankProgram::Add(Instruction instruction, absl::Span<const int32_t> instruction_deps) {
   instruction.deps_begin = static_cast<int32_t>(deps.size());
   for (const int32_t dep : instruction_deps) {
     if (dep >= 0) deps.push_back(dep);
@@ -27,23 +31,34 @@ int32_t RankProgram::Add(Instruction instruction, std::initializer_list<int32_t>
   return static_cast<int32_t>(instructions.size()) - 1;
 }
 
-ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline)
+ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline,
+                               const IterationEnd& end)
     : costs_(costs),
       pipeline_(pipeline),
-      programs_(costs.stages()),
+      end_(end),
+      programs_(costs.ranks()),
       ids_(pipeline.memory.size()),
-      lent_(costs.stages()),
-      activations_(costs.stages(), 0),
-      gradients_(costs.stages(), 0) {
-  // At most 14 instructions and 12 deps for a micro-batch on a stage.
-  for (RankProgram& program : programs_) {
-    program.instructions.reserve(14 * static_cast<size_t>(pipeline.costs.micro_batches) + 2);
-    program.deps.reserve(12 * static_cast<size_t>(pipeline.costs.micro_batches) + 2);
+      lent_(costs.ranks()),
+      under_way_(costs.stages(), -1),
+      sequences_(static_cast<size_t>(costs.ranks()) * costs.ranks(), 0),
+      open_(costs.stages(), pipeline.costs.micro_batches),
+      last_backward_(costs.stages(), -1),
+      next_reduction_(costs.stages() - 1) {
+  const auto micro_batches = static_cast<size_t>(pipeline.costs.micro_batches);
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    const auto& ranks = costs.rank_of_stage();
+    const auto stages = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), rank));
+    programs_[rank].instructions.reserve((kInstructions * micro_batches + 1) * stages + 1);
+    programs_[rank].deps.reserve((kDeps * micro_batches + 2) * stages);
   }
   transfers_.reserve(2 * pipeline.memory.size());
+  transfer_ended_.reserve(2 * pipeline.memory.size());
+  for (int stage = 1; stage < costs.stages(); ++stage) {
+    if (Crosses(stage - 1)) open_[stage] += pipeline.costs.micro_batches;
+  }
 }
 
-void ReplicaBuilder::Build(const std::vector<PipelineEvent>& events) {
+bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events) {
   for (const PipelineEvent& event : events) {
     switch (event.kind) {
       case EventKind::kPassStart:
@@ -56,43 +71,47 @@ void ReplicaBuilder::Build(const std::vector<PipelineEvent>& events) {
         StartTransfer(event);
         break;
       case EventKind::kTransferEnd:
-        EndTransfer(event);
+        transfer_ended_[under_way_[event.stage]] = 1;
         break;
     }
   }
-  for (int stage = 0; stage < costs_.stages(); ++stage) GiveBack(stage, /*all=*/true);
+  Reduce();
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    GiveBack(rank, /*all=*/true);
+    programs_[rank].Add(end_.steps[rank], programs_[rank].reductions);
+  }
+  return next_reduction_ < 0;
 }
 
 int32_t ReplicaBuilder::Wait(int stage, int32_t micro_batch, WaitPart part, int32_t transfer) {
-  Instruction wait = MakeInstruction(Op::kWait, Stream::kCompute,
-                                     {EventKind::kPassStart, false, stage, micro_batch, 0}, part);
+  Instruction wait = MakeInstruction(Op::kWait, stage, micro_batch, part);
   wait.waits_for = transfer;
-  return programs_[stage].Add(wait, {transfer});
+  return ProgramOf(stage).Add(wait, {transfer});
 }
 
-void ReplicaBuilder::GiveBack(int stage, bool all) {
-  std::vector<Lent>& lent = lent_[stage];
+void ReplicaBuilder::GiveBack(int rank, bool all) {
+  std::vector<Lent>& lent = lent_[rank];
   size_t kept = 0;
   for (const Lent& buffer : lent) {
-    if (!buffer.ended && !all) {
+    if (transfer_ended_[buffer.transfer] == 0 && !all) {
       lent[kept++] = buffer;
       continue;
     }
-    const int32_t wait =
-        Wait(stage, buffer.micro_batch, buffer.gradient ? kSentGradient : kSentActivation, buffer.send);
-    Instruction free = MakeInstruction(Op::kFree, Stream::kCompute,
-                                       {EventKind::kPassStart, false, stage, buffer.micro_batch, 0},
+    const int32_t wait = Wait(buffer.stage, buffer.micro_batch,
+                              buffer.gradient ? kSentGradient : kSentActivation, buffer.send);
+    Instruction free = MakeInstruction(Op::kFree, buffer.stage, buffer.micro_batch,
                                        buffer.gradient ? kInputGradient : kOutputActivation);
-    free.released_bytes = buffer.bytes;
-    programs_[stage].Add(free, {wait});
+    free.released_bytes = transfers_[buffer.transfer].bytes;
+    programs_[rank].Add(free, {wait});
   }
   lent.resize(kept);
 }
 
 void ReplicaBuilder::StartPass(const PipelineEvent& event) {
-  GiveBack(event.stage, /*all=*/false);
-  PassIds& ids = Ids(event);
-  if (event.backward) {
+  GiveBack(costs_.rank_of(event.stage), /*all=*/false);
+  PassIds& ids = Ids(event.stage, event.micro_batch);
+  if (event.pass == PassKind::kBackwardWeight) return;
+  if (event.pass != PassKind::kForward) {
     if (ids.receive_gradient >= 0) {
       ids.wait_gradient = Wait(event.stage, event.micro_batch, kReceivedGradient, ids.receive_gradient);
     }
@@ -100,9 +119,9 @@ void ReplicaBuilder::StartPass(const PipelineEvent& event) {
   }
   const Stage& stage = costs_.stage(event.stage);
   if (stage.first || stage.last) {
-    Instruction load = MakeInstruction(Op::kLoad, Stream::kCompute, event, 0);
-    load.acquired_bytes = pipeline_.memory[pipeline_.costs.at(event.micro_batch, event.stage)].tokens;
-    ids.load = programs_[event.stage].Add(load, {});
+    Instruction load = MakeInstruction(Op::kLoad, event.stage, event.micro_batch);
+    load.acquired_bytes = pipeline_.memory[At(event.stage, event.micro_batch)].tokens;
+    ids.load = ProgramOf(event.stage).Add(load, {});
   }
   if (ids.receive_activation >= 0) {
     ids.wait_activation = Wait(event.stage, event.micro_batch, kReceivedActivation, ids.receive_activation);
@@ -110,70 +129,117 @@ void ReplicaBuilder::StartPass(const PipelineEvent& event) {
 }
 
 void ReplicaBuilder::EndPass(const PipelineEvent& event) {
-  PassIds& ids = Ids(event);
-  RankProgram& program = programs_[event.stage];
-  const size_t at = pipeline_.costs.at(event.micro_batch, event.stage);
-  const StageMemory& memory = pipeline_.memory[at];
-  const int64_t stored = costs_.StoredBytes(event.stage, memory, pipeline_.recompute[at]);
-  if (!event.backward) {
-    Instruction forward = MakeInstruction(Op::kForward, Stream::kCompute, event, 0);
-    forward.duration_ns = pipeline_.costs.forward_ns[at];
-    forward.acquired_bytes = stored + memory.output;
-    ids.forward = program.Add(forward, {ids.load, ids.wait_activation});
-    return;
+  switch (event.pass) {
+    case PassKind::kForward:
+      return EndForward(event.stage, event.micro_batch);
+    case PassKind::kBackward:
+    case PassKind::kBackwardInput:
+      return EndBackward(event.pass, event.stage, event.micro_batch);
+    case PassKind::kBackwardWeight:
+      return EndWeight(event.stage, event.micro_batch);
   }
-  Instruction backward = MakeInstruction(Op::kBackward, Stream::kCompute, event, 0);
+}
+
+void ReplicaBuilder::EndForward(int stage, int32_t micro_batch) {
+  const size_t at = At(stage, micro_batch);
+  const StageMemory& memory = pipeline_.memory[at];
+  const int32_t below = stage > 0 && !Crosses(stage - 1) ? Ids(stage - 1, micro_batch).forward : int32_t{-1};
+  PassIds& ids = ids_[at];
+  Instruction forward = MakeInstruction(Op::kForward, stage, micro_batch);
+  forward.duration_ns = pipeline_.costs.forward_ns[at];
+  forward.acquired_bytes = costs_.StoredBytes(stage, memory, pipeline_.recompute[at]) + memory.output;
+  ids.forward = ProgramOf(stage).Add(forward, {ids.load, ids.wait_activation, below});
+}
+
+void ReplicaBuilder::EndBackward(PassKind kind, int stage, int32_t micro_batch) {
+  const size_t at = At(stage, micro_batch);
+  const StageMemory& memory = pipeline_.memory[at];
+  const bool split = kind == PassKind::kBackwardInput;
+  const int64_t stored = costs_.StoredBytes(stage, memory, pipeline_.recompute[at]);
+  const int64_t kept = split ? costs_.PutAsideBytes(stage, memory) : 0;
+  const int32_t above =
+      stage + 1 < costs_.stages() && !Crosses(stage) ? Ids(stage + 1, micro_batch).backward : int32_t{-1};
+  PassIds& ids = ids_[at];
+  Instruction backward = MakeInstruction(split ? Op::kBackwardInput : Op::kBackward, stage, micro_batch);
   backward.duration_ns = pipeline_.costs.backward_ns[at];
-  backward.acquired_bytes = memory.peak + memory.input;
-  // The peak, what was stored, the received activation, and the received gradient.
-  backward.released_bytes = memory.peak + stored + memory.input + memory.output;
-  ids.backward = program.Add(backward, {ids.forward, ids.wait_gradient});
-  program.last_backward = ids.backward;
-  if (ids.load < 0) return;
-  Instruction free = MakeInstruction(Op::kFree, Stream::kCompute, event, kLoadedTokens);
-  free.released_bytes = memory.tokens;
-  program.Add(free, {ids.backward});
+  if (split) backward.duration_ns -= pipeline_.costs.weight_ns[at];
+  // The peak, the gradient of the input, and what is put aside beyond what was stored.
+  backward.acquired_bytes = memory.peak + memory.input + std::max<int64_t>(0, kept - stored);
+  // The peak, what was stored but is not put aside, and two buffers: the received activation, whose place is
+  // taken by the gradient of the input where the stage below is on the same rank; and the received gradient,
+  // or there the output, which then held it.
+  backward.released_bytes = memory.peak + std::max<int64_t>(0, stored - kept) + memory.input + memory.output;
+  ids.backward = ProgramOf(stage).Add(backward, {ids.forward, ids.wait_gradient, above});
+  if (!split) Finish(stage, micro_batch, ids.backward);
+}
+
+void ReplicaBuilder::EndWeight(int stage, int32_t micro_batch) {
+  const size_t at = At(stage, micro_batch);
+  Instruction weight = MakeInstruction(Op::kBackwardWeight, stage, micro_batch);
+  weight.duration_ns = pipeline_.costs.weight_ns[at];
+  weight.released_bytes = costs_.PutAsideBytes(stage, pipeline_.memory[at]);
+  const int32_t id = ProgramOf(stage).Add(weight, {ids_[at].backward});
+  Finish(stage, micro_batch, id);
+}
+
+void ReplicaBuilder::Finish(int stage, int32_t micro_batch, int32_t last_pass) {
+  const size_t at = At(stage, micro_batch);
+  if (ids_[at].load >= 0) {
+    Instruction free = MakeInstruction(Op::kFree, stage, micro_batch, kLoadedTokens);
+    free.released_bytes = pipeline_.memory[at].tokens;
+    ProgramOf(stage).Add(free, {last_pass});
+  }
+  last_backward_[stage] = last_pass;
+  --open_[stage];
+  Reduce();
+}
+
+void ReplicaBuilder::Reduce() {
+  for (; next_reduction_ >= 0 && open_[next_reduction_] == 0; --next_reduction_) {
+    RankProgram& program = ProgramOf(next_reduction_);
+    program.reductions.push_back(
+        program.Add(end_.reductions[next_reduction_], {last_backward_[next_reduction_]}));
+  }
 }
 
 void ReplicaBuilder::StartTransfer(const PipelineEvent& event) {
   // An activation goes from `stage` to the next, its gradient comes back.
-  const int from = event.backward ? event.stage + 1 : event.stage;
-  const int to = event.backward ? event.stage : event.stage + 1;
-  const size_t at = pipeline_.costs.at(event.micro_batch, event.stage);
-  PassIds& from_ids = ids_[pipeline_.costs.at(event.micro_batch, from)];
-  PassIds& to_ids = ids_[pipeline_.costs.at(event.micro_batch, to)];
+  const int from = event.gradient ? event.stage + 1 : event.stage;
+  const int to = event.gradient ? event.stage : event.stage + 1;
+  const size_t at = At(event.stage, event.micro_batch);
+  const PassIds& from_ids = Ids(from, event.micro_batch);
+  PassIds& to_ids = Ids(to, event.micro_batch);
   Transfer transfer;
-  transfer.from_rank = from;
-  transfer.to_rank = to;
+  transfer.from_rank = costs_.rank_of(from);
+  transfer.to_rank = costs_.rank_of(to);
   transfer.bytes = pipeline_.memory[at].output;
-  transfer.sequence = event.backward ? gradients_[event.stage]++ : activations_[event.stage]++;
+  transfer.sequence =
+      sequences_[static_cast<size_t>(transfer.from_rank) * costs_.ranks() + transfer.to_rank]++;
   transfer.order = static_cast<int32_t>(transfers_.size());
 
-  const uint8_t part = event.backward ? kGradientPart : kActivationPart;
-  Instruction send =
-      MakeInstruction(Op::kSend, event.backward ? Stream::kPrevious : Stream::kNext, event, part);
-  send.stage = from;
+  const uint8_t part = event.gradient ? kGradientPart : kActivationPart;
+  Instruction send = MakeInstruction(Op::kSend, from, event.micro_batch, part);
+  send.stream = event.gradient ? Stream::kPrevious : Stream::kNext;
   send.joint = transfer.order;
   send.duration_ns = pipeline_.costs.transfer_ns[at];
-  transfer.send = programs_[from].Add(send, {event.backward ? from_ids.backward : from_ids.forward});
+  transfer.send = ProgramOf(from).Add(send, {event.gradient ? from_ids.backward : from_ids.forward});
 
   Instruction recv = send;
   recv.op = Op::kRecv;
-  recv.stream = event.backward ? Stream::kNext : Stream::kPrevious;
+  recv.stream = event.gradient ? Stream::kNext : Stream::kPrevious;
   recv.stage = to;
   recv.acquired_bytes = transfer.bytes;
-  transfer.recv = programs_[to].Add(recv, {});
-  (event.backward ? to_ids.receive_gradient : to_ids.receive_activation) = transfer.recv;
+  transfer.recv = ProgramOf(to).Add(recv, {});
+  (event.gradient ? to_ids.receive_gradient : to_ids.receive_activation) = transfer.recv;
 
-  lent_[from].push_back({transfer.send, event.micro_batch, event.backward, false, transfer.bytes});
+  lent_[transfer.from_rank].push_back(
+      {transfer.send, from, event.micro_batch, event.gradient, transfer.order});
+  under_way_[event.stage] = transfer.order;
   transfers_.push_back(transfer);
-}
-
-void ReplicaBuilder::EndTransfer(const PipelineEvent& event) {
-  const int from = event.backward ? event.stage + 1 : event.stage;
-  for (Lent& buffer : lent_[from]) {
-    if (buffer.micro_batch == event.micro_batch && buffer.gradient == event.backward) buffer.ended = true;
-  }
+  transfer_ended_.push_back(0);
+  if (!event.gradient) return;
+  --open_[from];
+  Reduce();
 }
 
 }  // namespace penstock::core

@@ -1,10 +1,11 @@
 // Programs of the ranks of one replica, under construction.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 
@@ -14,22 +15,31 @@ namespace penstock::core {
 struct RankProgram {
   std::vector<Instruction> instructions;
   std::vector<int32_t> deps;
-  // Id of the rank's last BACKWARD, or -1.
-  int32_t last_backward = -1;
+  // Ids of its REDUCE_GRADIENTS.
+  std::vector<int32_t> reductions;
 
-  // Returns the id. `deps` may hold -1 for "none".
-  int32_t Add(Instruction instruction, std::initializer_list<int32_t> instruction_deps);
+  // Returns the id. `instruction_deps` may hold -1 for "none".
+  int32_t Add(Instruction instruction, absl::Span<const int32_t> instruction_deps);
+};
+
+// What ends an iteration, without ids and deps: the same in all replicas, but for the group of the step.
+struct IterationEnd {
+  // REDUCE_GRADIENTS of each stage.
+  std::vector<Instruction> reductions;
+  // OPTIMIZER_STEP of each rank of the pipeline.
+  std::vector<Instruction> steps;
 };
 
 class ReplicaBuilder {
  public:
-  ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline);
+  ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline, const IterationEnd& end);
 
-  // Consumes the timeline, then gives back what is still lent out.
-  void Build(const std::vector<PipelineEvent>& events);
+  // Consumes the timeline, then gives back what is still lent out and ends the programs. False when a stage
+  // has not run all its passes.
+  bool Build(const std::vector<PipelineEvent>& events);
 
   // By position in the pipeline. Transfer positions (`send`, `recv`) are ids within the rank's program.
-  std::vector<RankProgram>& programs() { return programs_; }
+  const std::vector<RankProgram>& programs() const { return programs_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
 
  private:
@@ -41,37 +51,58 @@ class ReplicaBuilder {
     int32_t wait_activation = -1;
     int32_t wait_gradient = -1;
     int32_t forward = -1;
+    // BACKWARD or BACKWARD_INPUT.
     int32_t backward = -1;
   };
   // A buffer that is lent to a SEND.
   struct Lent {
     int32_t send = 0;
+    int32_t stage = 0;
     int32_t micro_batch = 0;
     bool gradient = false;
-    bool ended = false;
-    int64_t bytes = 0;
+    // Its place in `transfers_`.
+    int32_t transfer = 0;
   };
 
-  PassIds& Ids(const PipelineEvent& event) {
-    return ids_[pipeline_.costs.at(event.micro_batch, event.stage)];
-  }
+  size_t At(int stage, int32_t micro_batch) const { return pipeline_.costs.at(micro_batch, stage); }
+  PassIds& Ids(int stage, int32_t micro_batch) { return ids_[At(stage, micro_batch)]; }
+  RankProgram& ProgramOf(int stage) { return programs_[costs_.rank_of(stage)]; }
+  // Whether `stage` and the next one are on different ranks.
+  bool Crosses(int stage) const { return costs_.rank_of(stage) != costs_.rank_of(stage + 1); }
+
   void StartPass(const PipelineEvent& event);
   void EndPass(const PipelineEvent& event);
+  void EndForward(int stage, int32_t micro_batch);
+  // BACKWARD or BACKWARD_INPUT.
+  void EndBackward(PassKind kind, int stage, int32_t micro_batch);
+  void EndWeight(int stage, int32_t micro_batch);
+  // After the last pass of a micro-batch on a stage.
+  void Finish(int stage, int32_t micro_batch, int32_t last_pass);
   void StartTransfer(const PipelineEvent& event);
-  void EndTransfer(const PipelineEvent& event);
-  // WAIT and FREE for the SENDs that have ended, or for all.
-  void GiveBack(int stage, bool all);
+  // Reduces the gradients of the stages that are done, the last stage first.
+  void Reduce();
+  // WAIT and FREE for the SENDs of a rank that have ended, or for all.
+  void GiveBack(int rank, bool all);
   int32_t Wait(int stage, int32_t micro_batch, WaitPart part, int32_t transfer);
 
   const CostModel& costs_;
   const ReplicaPipeline& pipeline_;
+  const IterationEnd& end_;
   std::vector<RankProgram> programs_;
   std::vector<Transfer> transfers_;
   std::vector<PassIds> ids_;
+  // By rank.
   std::vector<std::vector<Lent>> lent_;
-  // Transfers so far over each link, by direction.
-  std::vector<int32_t> activations_;
-  std::vector<int32_t> gradients_;
+  // Of each transfer, and the one under way over each boundary.
+  std::vector<uint8_t> transfer_ended_;
+  std::vector<int32_t> under_way_;
+  // Transfers so far, [from_rank * ranks + to_rank].
+  std::vector<int32_t> sequences_;
+  // Of each stage: last passes that micro-batches have yet to run and gradients that it has yet to send, and
+  // the id of its latest such pass.
+  std::vector<int32_t> open_;
+  std::vector<int32_t> last_backward_;
+  int next_reduction_;
 };
 
 }  // namespace penstock::core

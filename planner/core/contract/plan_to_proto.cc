@@ -1,6 +1,5 @@
 #include "planner/core/contract/plan_to_proto.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace penstock::core {
@@ -14,6 +13,10 @@ v1::Op OpToProto(Op op) {
       return v1::OP_FORWARD;
     case Op::kBackward:
       return v1::OP_BACKWARD;
+    case Op::kBackwardInput:
+      return v1::OP_BACKWARD_INPUT;
+    case Op::kBackwardWeight:
+      return v1::OP_BACKWARD_WEIGHT;
     case Op::kSend:
       return v1::OP_SEND;
     case Op::kRecv:
@@ -42,6 +45,22 @@ v1::Stream StreamToProto(Stream stream) {
       return v1::STREAM_COLLECTIVE;
   }
   return v1::STREAM_UNSPECIFIED;
+}
+
+v1::Schedule ScheduleToProto(ScheduleFamily schedule) {
+  switch (schedule) {
+    case ScheduleFamily::kAuto:
+      break;
+    case ScheduleFamily::kOneForwardOneBackward:
+      return v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+    case ScheduleFamily::kReadyFirst:
+      return v1::SCHEDULE_READY_FIRST;
+    case ScheduleFamily::kSplitBackward:
+      return v1::SCHEDULE_SPLIT_BACKWARD;
+    case ScheduleFamily::kInterleaved:
+      return v1::SCHEDULE_INTERLEAVED;
+  }
+  return v1::SCHEDULE_UNSPECIFIED;
 }
 
 class Converter {
@@ -83,6 +102,7 @@ v1::Plan Converter::Convert() {
   }
   AddPrediction();
   plan_.set_lower_bound_ns(parts_.lower_bound_ns);
+  plan_.set_schedule(ScheduleToProto(parts_.schedule));
   return std::move(plan_);
 }
 
@@ -146,7 +166,9 @@ void Converter::AddProgram(int rank) {
   v1::Program* program = plan_.add_programs();
   program->set_rank(static_cast<uint32_t>(rank));
   program->set_replica(static_cast<uint32_t>(rank / pipeline));
-  program->add_stages(static_cast<uint32_t>(rank % pipeline));
+  for (size_t stage = 0; stage < parts_.job.rank_of_stage.size(); ++stage) {
+    if (parts_.job.rank_of_stage[stage] == rank % pipeline) program->add_stages(static_cast<uint32_t>(stage));
+  }
   program->set_static_memory_bytes(parts_.programs.static_bytes[rank]);
   program->set_memory_limit_bytes(parts_.job.memory_limit_bytes);
   const int32_t begin = parts_.programs.rank_begin[rank];
@@ -194,10 +216,10 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
   result->set_bytes(static_cast<uint64_t>(transfer.bytes));
   result->set_sequence(static_cast<uint32_t>(transfer.sequence));
   result->set_order(static_cast<uint32_t>(transfer.order));
-  const int pipeline = parts_.job.pipeline;
-  // The stage whose output it is, or the gradient of that.
-  const int stage = std::min(transfer.from_rank, transfer.to_rank) % pipeline;
-  AddShape(parts_.assignment[rank / pipeline][instruction.micro_batch], stage, result);
+  // The stage whose output it is, or the gradient of that: the lower one of its two ends.
+  const bool upper_end = (instruction.op == Op::kSend) == gradient;
+  const int stage = upper_end ? instruction.stage - 1 : instruction.stage;
+  AddShape(parts_.assignment[rank / parts_.job.pipeline][instruction.micro_batch], stage, result);
 }
 
 void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer* transfer) const {
@@ -222,7 +244,9 @@ void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer*
 void Converter::AddPrediction() {
   v1::Prediction* prediction = plan_.mutable_predicted();
   prediction->set_makespan_ns(parts_.simulator.makespan_ns());
-  const std::vector<RankTime> times = ExplainTime(parts_.programs, parts_.simulator, parts_.job.pipeline);
+  prediction->set_last_backward_ns(LastPassEnd(parts_.programs, parts_.simulator));
+  const std::vector<RankTime> times =
+      ExplainTime(parts_.programs, parts_.simulator, parts_.job.pipeline, parts_.job.memory_limit_bytes);
   const std::vector<RankMemory> memory = AccountMemory(parts_.programs);
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
     v1::RankPrediction* proto = prediction->add_ranks();
@@ -233,6 +257,7 @@ void Converter::AddPrediction() {
     bubble->set_dependency_ns(times[rank].dependency_ns);
     bubble->set_transfer_ns(times[rank].transfer_ns);
     bubble->set_imbalance_ns(times[rank].imbalance_ns);
+    bubble->set_memory_ns(times[rank].memory_ns);
     proto->set_peak_memory_bytes(memory[rank].peak_bytes);
     proto->set_peak_instruction(static_cast<uint32_t>(memory[rank].peak_instruction));
   }

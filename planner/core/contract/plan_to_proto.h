@@ -28,6 +28,8 @@ struct PlanParts {
   // Has run `programs`.
   const Simulator& simulator;
   int64_t lower_bound_ns = 0;
+  // What the programs belong to; not kAuto.
+  ScheduleFamily schedule = ScheduleFamily::kOneForwardOneBackward;
 };
 
 // Without planning_time_ns and content_hash; plan_version is 1.

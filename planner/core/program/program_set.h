@@ -13,6 +13,8 @@ enum class Op : uint8_t {
   kLoad,
   kForward,
   kBackward,
+  kBackwardInput,
+  kBackwardWeight,
   kSend,
   kRecv,
   kWait,
@@ -23,6 +25,11 @@ enum class Op : uint8_t {
 
 enum class Stream : uint8_t { kCompute, kPrevious, kNext, kCollective };
 inline constexpr int kStreams = 4;
+
+// Whether the op is a computation of a micro-batch.
+inline bool IsPass(Op op) {
+  return op == Op::kForward || op == Op::kBackward || op == Op::kBackwardInput || op == Op::kBackwardWeight;
+}
 
 // `part` of SEND and RECV, of WAIT, and of FREE.
 enum TransferPart : uint8_t { kActivationPart = 0, kGradientPart = 1 };

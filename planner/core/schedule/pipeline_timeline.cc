@@ -1,94 +1,217 @@
 #include "planner/core/schedule/pipeline_timeline.h"
 
-#include <limits>
+#include <algorithm>
 
 namespace penstock::core {
+namespace {
 
-const std::vector<PipelineEvent>& PipelineTimeline::Run(const PipelineCosts& costs, const PassOrder& order) {
-  events_.clear();
-  stages_.assign(costs.stages, StageState());
-  for (int stage = 0; stage < costs.stages; ++stage) StartPass(costs, order, stage, 0);
-  while (true) {
-    // The next end: of the earliest; of equal ones the lowest stage, its pass before its link.
-    int64_t now = std::numeric_limits<int64_t>::max();
-    int stage = -1;
-    bool pass = false;
-    for (int i = 0; i < costs.stages; ++i) {
-      if (stages_[i].pass.active && stages_[i].pass.end_ns < now) {
-        now = stages_[i].pass.end_ns;
-        stage = i;
-        pass = true;
-      }
-      if (stages_[i].transfer.active && stages_[i].transfer.end_ns < now) {
-        now = stages_[i].transfer.end_ns;
-        stage = i;
-        pass = false;
-      }
-    }
-    if (stage < 0) return events_;
-    if (pass) {
-      EndPass(costs, stage);
-      if (stage > 0) StartTransfer(costs, stage - 1, now);
-      StartTransfer(costs, stage, now);
-      StartPass(costs, order, stage, now);
+// Bits of `reached_`.
+constexpr uint8_t kActivation = 1;
+constexpr uint8_t kForwardRun = 2;
+constexpr uint8_t kGradient = 4;
+constexpr uint8_t kInputRun = 8;
+constexpr uint8_t kWeightRun = 16;
+
+// What a pass needs, and what it makes true.
+struct PassBits {
+  uint8_t needed;
+  uint8_t made;
+};
+constexpr PassBits kPassBits[] = {
+    // kForward, kBackward, kBackwardInput, kBackwardWeight.
+    {kActivation, kForwardRun},
+    {kForwardRun | kGradient, kInputRun | kWeightRun},
+    {kForwardRun | kGradient, kInputRun},
+    {kInputRun, kWeightRun},
+};
+
+const PassBits& BitsOf(PassKind kind) { return kPassBits[static_cast<size_t>(kind)]; }
+
+int64_t DurationOf(const PipelineCosts& costs, const Pass& pass) {
+  const size_t at = costs.at(pass.micro_batch, pass.stage);
+  switch (pass.kind) {
+    case PassKind::kForward:
+      return costs.forward_ns[at];
+    case PassKind::kBackward:
+      return costs.backward_ns[at];
+    case PassKind::kBackwardInput:
+      return costs.backward_ns[at] - costs.weight_ns[at];
+    case PassKind::kBackwardWeight:
+      return costs.weight_ns[at];
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool PipelineTimeline::Run(const PipelineCosts& costs, const RankPasses& passes) {
+  costs_ = &costs;
+  passes_ = &passes;
+  Reset();
+  for (int rank = 0; rank < costs.ranks; ++rank) StartPass(rank, 0);
+  while (!ends_.empty()) {
+    const End end = PopEnd();
+    if (end.actor < costs.ranks) {
+      EndPass(end.actor, end.time_ns);
     } else {
-      EndTransfer(stage);
-      StartTransfer(costs, stage, now);
-      StartPass(costs, order, stage, now);
-      StartPass(costs, order, stage + 1, now);
+      EndTransfer(end.actor - costs.ranks, end.time_ns);
     }
   }
+  for (int rank = 0; rank < costs.ranks && blocked_rank_ < 0; ++rank) {
+    if (ranks_[rank].next < ranks_[rank].end) blocked_rank_ = rank;
+  }
+  return blocked_rank_ < 0;
 }
 
-void PipelineTimeline::Emit(EventKind kind, const Running& running, int stage, int64_t time_ns) {
-  events_.push_back({kind, running.backward, stage, running.micro_batch, time_ns});
-}
-
-void PipelineTimeline::StartPass(const PipelineCosts& costs, const PassOrder& order, int stage,
-                                 int64_t now_ns) {
-  StageState& state = stages_[stage];
-  if (state.pass.active || state.backwards == costs.micro_batches) return;
-  const size_t row = static_cast<size_t>(stage) * costs.micro_batches;
-  const bool forward = state.forwards < order.forwards_before[row + state.backwards];
-  if (forward && stage > 0 && state.activations <= state.forwards) return;
-  if (!forward && stage + 1 < costs.stages && state.gradients <= state.backwards) return;
-  const int32_t micro_batch = forward ? state.forwards : state.backwards;
-  const size_t at = costs.at(micro_batch, stage);
-  const int64_t duration = forward ? costs.forward_ns[at] : costs.backward_ns[at];
-  state.pass = {true, !forward, micro_batch, now_ns + duration};
-  Emit(EventKind::kPassStart, state.pass, stage, now_ns);
-}
-
-void PipelineTimeline::StartTransfer(const PipelineCosts& costs, int stage, int64_t now_ns) {
-  StageState& state = stages_[stage];
-  if (state.transfer.active || state.queue_head == state.queue.size()) return;
-  state.transfer = state.queue[state.queue_head++];
-  state.transfer.active = true;
-  state.transfer.end_ns = now_ns + costs.transfer_ns[costs.at(state.transfer.micro_batch, stage)];
-  Emit(EventKind::kTransferStart, state.transfer, stage, now_ns);
-}
-
-void PipelineTimeline::EndPass(const PipelineCosts& costs, int stage) {
-  StageState& state = stages_[stage];
-  Emit(EventKind::kPassEnd, state.pass, stage, state.pass.end_ns);
-  state.pass.active = false;
-  if (state.pass.backward) {
-    ++state.backwards;
-    if (stage > 0) stages_[stage - 1].queue.push_back(state.pass);
-  } else {
-    ++state.forwards;
-    if (stage + 1 < costs.stages) state.queue.push_back(state.pass);
+void PipelineTimeline::Reset() {
+  const int stages = costs_->stages;
+  events_.clear();
+  ends_.clear();
+  blocked_rank_ = -1;
+  request_count_ = 0;
+  next_link_busy_.assign(costs_->ranks, 0);
+  previous_link_busy_.assign(costs_->ranks, 0);
+  ranks_.assign(costs_->ranks, RankState());
+  for (int rank = 0; rank < costs_->ranks; ++rank) {
+    ranks_[rank].next = passes_->rank_begin[rank];
+    ranks_[rank].end = passes_->rank_begin[rank + 1];
+  }
+  reached_.assign(static_cast<size_t>(stages) * costs_->micro_batches, 0);
+  for (int m = 0; m < costs_->micro_batches; ++m) {
+    reached_[costs_->at(m, 0)] |= kActivation;
+    reached_[costs_->at(m, stages - 1)] |= kGradient;
+  }
+  const int boundaries = std::max(0, stages - 1);
+  boundaries_.assign(boundaries, Boundary());
+  requests_.resize(static_cast<size_t>(boundaries) * 2 * costs_->micro_batches);
+  for (int i = 0; i < boundaries; ++i) {
+    Boundary& boundary = boundaries_[i];
+    boundary.lower_rank = costs_->rank_of_stage[i];
+    boundary.upper_rank = costs_->rank_of_stage[i + 1];
+    boundary.crosses = boundary.lower_rank != boundary.upper_rank;
+    boundary.head = boundary.tail = i * 2 * costs_->micro_batches;
+  }
+  stages_begin_.assign(costs_->ranks + 2, 0);
+  stages_.resize(stages);
+  for (int stage = 0; stage < stages; ++stage) ++stages_begin_[costs_->rank_of_stage[stage] + 2];
+  for (int rank = 0; rank < costs_->ranks; ++rank) stages_begin_[rank + 2] += stages_begin_[rank + 1];
+  for (int stage = 0; stage < stages; ++stage) {
+    stages_[stages_begin_[costs_->rank_of_stage[stage] + 1]++] = stage;
   }
 }
 
-void PipelineTimeline::EndTransfer(int stage) {
-  StageState& state = stages_[stage];
-  Emit(EventKind::kTransferEnd, state.transfer, stage, state.transfer.end_ns);
-  state.transfer.active = false;
-  if (state.transfer.backward) {
-    ++state.gradients;
-  } else {
-    ++stages_[stage + 1].activations;
+// The heaps of the standard library keep the largest on top.
+bool PipelineTimeline::IsLater(const End& a, const End& b) {
+  return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.actor > b.actor;
+}
+
+void PipelineTimeline::PushEnd(int64_t time_ns, int32_t actor) {
+  ends_.push_back({time_ns, actor});
+  std::push_heap(ends_.begin(), ends_.end(), IsLater);
+}
+
+PipelineTimeline::End PipelineTimeline::PopEnd() {
+  std::pop_heap(ends_.begin(), ends_.end(), IsLater);
+  const End end = ends_.back();
+  ends_.pop_back();
+  return end;
+}
+
+bool PipelineTimeline::CanStart(int rank, const Pass& pass) const {
+  if (costs_->rank_of_stage[pass.stage] != rank) return false;
+  const uint8_t reached = reached_[costs_->at(pass.micro_batch, pass.stage)];
+  const PassBits& bits = BitsOf(pass.kind);
+  return (reached & bits.needed) == bits.needed && (reached & bits.made) == 0;
+}
+
+void PipelineTimeline::StartPass(int rank, int64_t now_ns) {
+  RankState& state = ranks_[rank];
+  if (state.busy || state.next == state.end) return;
+  state.pass = passes_->passes[state.next];
+  if (!CanStart(rank, state.pass)) return;
+  state.busy = true;
+  events_.push_back(
+      {EventKind::kPassStart, state.pass.kind, false, state.pass.stage, state.pass.micro_batch, now_ns});
+  PushEnd(now_ns + DurationOf(*costs_, state.pass), rank);
+}
+
+void PipelineTimeline::EndPass(int rank, int64_t now_ns) {
+  RankState& state = ranks_[rank];
+  const Pass pass = state.pass;
+  events_.push_back({EventKind::kPassEnd, pass.kind, false, pass.stage, pass.micro_batch, now_ns});
+  state.busy = false;
+  ++state.next;
+  reached_[costs_->at(pass.micro_batch, pass.stage)] |= BitsOf(pass.kind).made;
+  const bool forward = pass.kind == PassKind::kForward;
+  if (forward && pass.stage + 1 < costs_->stages) {
+    Deliver(pass.stage, pass.micro_batch, /*gradient=*/false, now_ns);
+  }
+  if (!forward && pass.kind != PassKind::kBackwardWeight && pass.stage > 0) {
+    Deliver(pass.stage - 1, pass.micro_batch, /*gradient=*/true, now_ns);
+  }
+  StartPass(rank, now_ns);
+}
+
+void PipelineTimeline::Deliver(int boundary, int32_t micro_batch, bool gradient, int64_t now_ns) {
+  Boundary& way = boundaries_[boundary];
+  if (!way.crosses) return Arrive(boundary, micro_batch, gradient);
+  requests_[way.tail++] = {request_count_++, micro_batch, gradient};
+  if (CanStartTransfer(boundary)) StartTransfer(boundary, now_ns);
+}
+
+void PipelineTimeline::Arrive(int boundary, int32_t micro_batch, bool gradient) {
+  const int stage = gradient ? boundary : boundary + 1;
+  reached_[costs_->at(micro_batch, stage)] |= gradient ? kGradient : kActivation;
+}
+
+bool PipelineTimeline::CanStartTransfer(int boundary) const {
+  const Boundary& way = boundaries_[boundary];
+  return way.head < way.tail && next_link_busy_[way.lower_rank] == 0 &&
+         previous_link_busy_[way.upper_rank] == 0;
+}
+
+void PipelineTimeline::StartTransfer(int boundary, int64_t now_ns) {
+  Boundary& way = boundaries_[boundary];
+  const Request& request = requests_[way.head++];
+  next_link_busy_[way.lower_rank] = 1;
+  previous_link_busy_[way.upper_rank] = 1;
+  events_.push_back({EventKind::kTransferStart, PassKind::kForward, request.gradient, boundary,
+                     request.micro_batch, now_ns});
+  PushEnd(now_ns + costs_->transfer_ns[costs_->at(request.micro_batch, boundary)], costs_->ranks + boundary);
+}
+
+void PipelineTimeline::EndTransfer(int boundary, int64_t now_ns) {
+  const Boundary& way = boundaries_[boundary];
+  const Request& request = requests_[way.head - 1];
+  next_link_busy_[way.lower_rank] = 0;
+  previous_link_busy_[way.upper_rank] = 0;
+  events_.push_back(
+      {EventKind::kTransferEnd, PassKind::kForward, request.gradient, boundary, request.micro_batch, now_ns});
+  Arrive(boundary, request.micro_batch, request.gradient);
+  StartWaiting(boundary, now_ns);
+  StartPass(request.gradient ? way.lower_rank : way.upper_rank, now_ns);
+}
+
+void PipelineTimeline::StartWaiting(int boundary, int64_t now_ns) {
+  const Boundary& way = boundaries_[boundary];
+  while (true) {
+    int oldest = -1;
+    const auto consider = [&](int other) {
+      if (other < 0 || other + 1 >= costs_->stages || !CanStartTransfer(other)) return;
+      if (oldest >= 0 &&
+          requests_[boundaries_[oldest].head].number <= requests_[boundaries_[other].head].number) {
+        return;
+      }
+      oldest = other;
+    };
+    for (int32_t i = stages_begin_[way.lower_rank]; i < stages_begin_[way.lower_rank + 1]; ++i) {
+      consider(stages_[i]);
+    }
+    for (int32_t i = stages_begin_[way.upper_rank]; i < stages_begin_[way.upper_rank + 1]; ++i) {
+      consider(stages_[i] - 1);
+    }
+    if (oldest < 0) return;
+    StartTransfer(oldest, now_ns);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/schedule/one_forward_one_backward.h"
+#include "planner/core/schedule/rank_passes.h"
 
 namespace penstock::core {
 namespace {
@@ -15,6 +16,8 @@ constexpr int64_t kBusyLinkShare = 20;
 void ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank) {
   const int stages = costs_.stages();
   pipeline_.Resize(stages, static_cast<int>(slots.size()));
+  pipeline_.ranks = costs_.ranks();
+  pipeline_.rank_of_stage = costs_.rank_of_stage();
   for (size_t m = 0; m < slots.size(); ++m) {
     std::copy_n(table.forward_ns(slots[m]), stages, &pipeline_.forward_ns[m * stages]);
     std::copy_n(table.backward_ns(slots[m]), stages, &pipeline_.backward_ns[m * stages]);
@@ -66,8 +69,8 @@ bool ReplicaEvaluator::LinksAreBusy() const {
 int64_t ReplicaEvaluator::Estimate() {
   simulated_ += 4 * static_cast<int64_t>(pipeline_.forward_ns.size());
   if (!LinksAreBusy()) return estimate_.Run(pipeline_, order_);
-  timeline_.Run(pipeline_, order_);
-  return timeline_.makespan_ns();
+  MakeRankPasses(pipeline_, order_, &passes_);
+  return timeline_.Run(pipeline_, passes_) ? timeline_.makespan_ns() : kInfeasibleNs;
 }
 
 int64_t ReplicaEvaluator::TryFit(const MicroBatchTable& table, absl::Span<const int> slots,
@@ -125,7 +128,7 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
   pipeline->costs = pipeline_;
   pipeline->memory = memory_.memory;
   pipeline->recompute = recompute_;
-  pipeline->order = order_;
+  MakeRankPasses(pipeline_, order_, &pipeline->passes);
   return true;
 }
 

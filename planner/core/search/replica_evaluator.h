@@ -61,6 +61,7 @@ class ReplicaEvaluator {
   PipelineMemory memory_;
   std::vector<StageRecompute> recompute_;
   PassOrder order_;
+  RankPasses passes_;
   MemoryFitOptions fit_;
   int64_t simulated_ = 0;
 };

@@ -67,10 +67,10 @@ TEST(PlannerTest, BusyTimeAndBubblesAddUpToTheMakespan) {
   for (const v1::RankPrediction& rank : plan.predicted().ranks()) {
     const v1::Bubble& bubble = rank.bubble();
     EXPECT_EQ(rank.busy_ns() + bubble.fill_ns() + bubble.drain_ns() + bubble.dependency_ns() +
-                  bubble.transfer_ns() + bubble.imbalance_ns(),
+                  bubble.transfer_ns() + bubble.imbalance_ns() + bubble.memory_ns(),
               plan.predicted().makespan_ns());
     for (const int64_t part : {bubble.fill_ns(), bubble.drain_ns(), bubble.dependency_ns(),
-                               bubble.transfer_ns(), bubble.imbalance_ns()}) {
+                               bubble.transfer_ns(), bubble.imbalance_ns(), bubble.memory_ns()}) {
       EXPECT_GE(part, 0);
     }
   }
