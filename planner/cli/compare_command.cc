@@ -98,6 +98,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
   std::vector<PlanSummary> rows;
   for (v1::Policy policy : flags.policies) {
     *job.mutable_planning() = flags.request.planning.ToOptions(policy);
+    SetTypicalSamples(batches, &job);
     PENSTOCK_RETURN_IF_ERROR(NameFlags(ComparePolicy(job, batches, rows)));
   }
   if (flags.json) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/timeline_page.h"
 
 namespace penstock::cli {
@@ -76,14 +77,10 @@ Json Replicas(const v1::Plan& plan) {
 }
 
 Json InstructionData(const v1::Instruction& instruction) {
-  Json data = {static_cast<int>(instruction.op()),
-               static_cast<int>(instruction.stream()),
-               instruction.micro_batch(),
-               instruction.stage(),
-               instruction.expected_start_ns(),
-               instruction.expected_duration_ns(),
-               instruction.memory_acquired_bytes(),
-               instruction.memory_released_bytes()};
+  Json data = {static_cast<int>(instruction.op()),  static_cast<int>(instruction.stream()),
+               instruction.micro_batch(),           instruction.stage(),
+               instruction.expected_start_ns(),     instruction.expected_duration_ns(),
+               instruction.memory_acquired_bytes(), instruction.memory_released_bytes()};
   if (instruction.has_transfer()) {
     data.push_back(instruction.transfer().bytes());
     data.push_back(instruction.transfer().peer());

@@ -93,6 +93,7 @@ absl::Status RunPlan(const PlanFlags& flags) {
   *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
+  SetTypicalSamples(batches, &job);
   v1::PlannedBatch planned;
   *planned.mutable_batch() = batches.front();
   absl::StatusOr<v1::Plan> plan = MakePlan(flags, job, batches.front());

@@ -1,5 +1,6 @@
 #include "planner/cli/plan_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,19 @@
 #include "planner/cli/profile_file.h"
 
 namespace penstock::cli {
+namespace {
+
+// More would not change where the balance lies.
+constexpr size_t kMostTypicalSamples = 4096;
+
+bool ModelTakes(const v1::ModelSpec& model, const v1::Sample& sample) {
+  const uint64_t input = sample.input_tokens(), target = sample.target_tokens();
+  const uint64_t longest =
+      model.architecture() == v1::ARCHITECTURE_T5 ? std::max(input, target) : input + target;
+  return input + target > 0 && longest <= model.max_sequence_length();
+}
+
+}  // namespace
 
 void PlanRequestFlags::AddTo(CLI::App& command) {
   command.add_option("--profile", profile, "Cost profile (JSON)")->required();
@@ -55,6 +69,21 @@ absl::StatusOr<std::vector<v1::Batch>> PlanRequestFlags::ReadBatches(uint64_t co
     sample.set_target_tokens(cut.target);
   }
   return batches;
+}
+
+void SetTypicalSamples(const std::vector<v1::Batch>& batches, v1::JobSpec* job) {
+  std::vector<const v1::Sample*> samples;
+  for (const v1::Batch& batch : batches)
+    for (const v1::Sample& sample : batch.samples())
+      if (ModelTakes(job->model(), sample)) samples.push_back(&sample);
+  const size_t count = std::min(samples.size(), kMostTypicalSamples);
+  job->mutable_planning()->clear_typical_samples();
+  for (size_t i = 0; i < count; ++i) {
+    const v1::Sample& sample = *samples[i * samples.size() / count];
+    v1::SampleLengths& typical = *job->mutable_planning()->add_typical_samples();
+    typical.set_input_tokens(sample.input_tokens());
+    typical.set_target_tokens(sample.target_tokens());
+  }
 }
 
 }  // namespace penstock::cli

@@ -36,4 +36,9 @@ struct PlanRequestFlags {
   absl::StatusOr<std::vector<v1::Batch>> ReadBatches(uint64_t count, v1::Architecture architecture) const;
 };
 
+// Tells the job which lengths it will see, for a stage split by predicted time: those of the batches'
+// samples, or 4096 of them, evenly spaced. Leaves out what the model cannot take: planning such a batch says
+// so.
+void SetTypicalSamples(const std::vector<v1::Batch>& batches, v1::JobSpec* job);
+
 }  // namespace penstock::cli

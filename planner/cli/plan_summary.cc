@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/cli/planning_flags.h"
+
 namespace penstock::cli {
 namespace {
 
@@ -40,21 +42,6 @@ nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {
 }
 
 }  // namespace
-
-const char* ScheduleName(v1::Schedule schedule) {
-  switch (schedule) {
-    case v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD:
-      return "1f1b";
-    case v1::SCHEDULE_READY_FIRST:
-      return "ready_first";
-    case v1::SCHEDULE_SPLIT_BACKWARD:
-      return "split_backward";
-    case v1::SCHEDULE_INTERLEAVED:
-      return "interleaved";
-    default:
-      return "unknown";
-  }
-}
 
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan) {
   PlanSummary summary{.policy = policy, .batch = batch.iteration(), .samples = batch.samples_size()};

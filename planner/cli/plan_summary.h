@@ -48,9 +48,6 @@ struct PlanSummary {
   std::string reason = {};
 };
 
-// "1f1b": the word that --schedule takes; "unknown" where the plan names none.
-const char* ScheduleName(v1::Schedule schedule);
-
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan);
 PlanSummary SummarizeInfeasible(const std::string& policy, const v1::Batch& batch, double planning_ms,
                                 const absl::Status& reason);

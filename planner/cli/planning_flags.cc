@@ -1,5 +1,11 @@
 #include "planner/cli/planning_flags.h"
 
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "planner/cli/choice_flag.h"
 
@@ -23,8 +29,17 @@ const Names<v1::LayoutChoice>& LayoutNames() {
 }
 
 const Names<v1::Schedule>& ScheduleNames() {
+  static const auto& names = *new Names<v1::Schedule>{{"auto", v1::SCHEDULE_AUTO},
+                                                      {"1f1b", v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD},
+                                                      {"ready-first", v1::SCHEDULE_READY_FIRST},
+                                                      {"split-backward", v1::SCHEDULE_SPLIT_BACKWARD},
+                                                      {"interleaved", v1::SCHEDULE_INTERLEAVED}};
+  return names;
+}
+
+const Names<v1::StageSplit>& StageSplitNames() {
   static const auto& names =
-      *new Names<v1::Schedule>{{"auto", v1::SCHEDULE_AUTO}, {"1f1b", v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD}};
+      *new Names<v1::StageSplit>{{"auto", v1::STAGE_SPLIT_AUTO}, {"even", v1::STAGE_SPLIT_EVEN}};
   return names;
 }
 
@@ -42,12 +57,37 @@ const Names<v1::Effort>& EffortNames() {
   return names;
 }
 
+template <typename Enum>
+std::string NameOf(const Names<Enum>& names, Enum wanted) {
+  for (const auto& [name, value] : names)
+    if (value == wanted) return name;
+  return "unknown";
+}
+
+// Memory is a flag in millions of bytes, and bytes everywhere else: "--memory-mb 12345.678" for
+// "--memory-mb 12345678000".
+void ToMegabytes(std::string* text) {
+  static const std::string& flag = *new std::string("--memory-mb ");
+  for (size_t place = text->find(flag); place != std::string::npos; place = text->find(flag, place)) {
+    place += flag.size();
+    size_t end = place;
+    while (end < text->size() && absl::ascii_isdigit((*text)[end])) ++end;
+    int64_t bytes = 0;
+    if (!absl::SimpleAtoi(text->substr(place, end - place), &bytes)) continue;
+    std::string megabytes = absl::StrFormat("%d.%06d", bytes / 1'000'000, bytes % 1'000'000);
+    megabytes.erase(megabytes.find_last_not_of('0') + 1);
+    if (megabytes.back() == '.') megabytes.pop_back();
+    text->replace(place, end - place, megabytes);
+  }
+}
+
 }  // namespace
 
 void PlanningFlags::AddTo(CLI::App& command) {
   AddChoice(command, "--layout", layout, LayoutNames(),
             "Layout of the dynamic policy's micro-batches (auto)");
-  AddChoice(command, "--schedule", schedule, ScheduleNames(), "Pipeline schedule (auto: the best one)");
+  AddChoice(command, "--schedule", schedule, ScheduleNames(),
+            absl::StrCat("Pipeline schedule; auto: the best one (", NameOf(ScheduleNames(), schedule), ")"));
   AddChoice(command, "--recompute", recompute, RecomputeNames(),
             "What is recomputed (auto: as little as memory asks for)");
   AddChoice(command, "--effort", effort, EffortNames(), "Work spent on a plan (normal)");
@@ -58,7 +98,15 @@ void PlanningFlags::AddTo(CLI::App& command) {
       "packed, token_budget: tokens a micro-batch; concatenated: tokens a row (0: the best is searched)");
   command
       .add_option("--layers-per-stage", layers_per_stage,
-                  "Layers of each stage, e.g. 7,9,9,7 (divided evenly)")
+                  "Layers of each stage, e.g. 7,9,9,7 (as --stage-split says)")
+      ->delimiter(',');
+  AddChoice(command, "--stage-split", stage_split, StageSplitNames(),
+            absl::StrCat("How layers are divided into stages; auto: by predicted time on these lengths (",
+                         NameOf(StageSplitNames(), stage_split), ")"));
+  command
+      .add_option(
+          "--rank-of-stage", rank_of_stage,
+          "With --layers-per-stage: rank of each stage in the pipeline, e.g. 0,1,1,0 (one stage a rank)")
       ->delimiter(',');
   command.add_option("--memory-mb", memory_mb, "Memory of one rank, millions of bytes (that of the profile)")
       ->check(CLI::NonNegativeNumber);
@@ -76,7 +124,9 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.set_micro_batch_size(micro_batch_size);
   options.set_token_cap(token_cap);
   options.mutable_layers_per_stage()->Add(layers_per_stage.begin(), layers_per_stage.end());
-  options.set_memory_limit_bytes(static_cast<int64_t>(memory_mb * 1e6));
+  options.set_stage_split(stage_split);
+  options.mutable_rank_of_stage()->Add(rank_of_stage.begin(), rank_of_stage.end());
+  options.set_memory_limit_bytes(std::llround(memory_mb * 1e6));
   options.set_shard_optimizer_state(shard_optimizer_state);
   return options;
 }
@@ -98,29 +148,32 @@ void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies) {
       ->check(CLI::IsMember(PolicyNames()));
 }
 
-std::string PolicyName(v1::Policy policy) {
-  for (const auto& [name, value] : PolicyNames())
-    if (value == policy) return name;
-  return "unknown";
-}
+std::string PolicyName(v1::Policy policy) { return NameOf(PolicyNames(), policy); }
+
+std::string ScheduleName(v1::Schedule schedule) { return NameOf(ScheduleNames(), schedule); }
+
+std::string StageSplitName(v1::StageSplit split) { return NameOf(StageSplitNames(), split); }
 
 absl::Status NameFlags(const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(
-      status.code(),
-      absl::StrReplaceAll(status.message(),
-                          {{"job.mesh.pipeline", "--pp"},
-                           {"job.mesh.data", "--dp"},
-                           {"job.planning.policy", "--policy"},
-                           {"job.planning.layout", "--layout"},
-                           {"job.planning.schedule", "--schedule"},
-                           {"job.planning.recompute", "--recompute"},
-                           {"job.planning.effort", "--effort"},
-                           {"job.planning.micro_batch_size", "--micro-batch-size"},
-                           {"job.planning.token_cap", "--token-cap"},
-                           {"job.planning.layers_per_stage", "--layers-per-stage"},
-                           {"job.planning.memory_limit_bytes", "--memory-mb"},
-                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"}}));
+  std::string text = absl::StrReplaceAll(status.message(),
+                                         {{"job.mesh.pipeline", "--pp"},
+                                          {"job.mesh.data", "--dp"},
+                                          {"job.planning.policy", "--policy"},
+                                          {"job.planning.layout", "--layout"},
+                                          {"job.planning.schedule", "--schedule"},
+                                          {"job.planning.recompute", "--recompute"},
+                                          {"job.planning.effort", "--effort"},
+                                          {"job.planning.micro_batch_size", "--micro-batch-size"},
+                                          {"job.planning.token_cap", "--token-cap"},
+                                          {"job.planning.layers_per_stage", "--layers-per-stage"},
+                                          {"job.planning.rank_of_stage", "--rank-of-stage"},
+                                          {"job.planning.stage_split", "--stage-split"},
+                                          {"job.planning.memory_limit_bytes", "--memory-mb"},
+                                          {"job.planning.shard_optimizer_state", "--shard-optimizer-state"},
+                                          {"a maximum length of", "--max-length"}});
+  ToMegabytes(&text);
+  return absl::Status(status.code(), text);
 }
 
 }  // namespace penstock::cli

@@ -24,13 +24,15 @@ struct PlanningFlags {
   uint32_t micro_batch_size = 0;
   uint32_t token_cap = 0;
   std::vector<uint32_t> layers_per_stage;
+  std::vector<uint32_t> rank_of_stage;
+  v1::StageSplit stage_split = v1::STAGE_SPLIT_AUTO;
   // Millions of bytes; 0: the memory that the profile names.
   double memory_mb = 0;
   bool shard_optimizer_state = false;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
-  // --memory-mb,
-  // --shard-optimizer-state. This object must outlive the parse.
+  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state. What is set now are the defaults.
+  // This object must outlive the parse.
   void AddTo(CLI::App& command);
 
   v1::PlanningOptions ToOptions(v1::Policy policy) const;
@@ -43,9 +45,12 @@ void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies);
 
 // "dynamic" for POLICY_DYNAMIC: the word that --policy takes.
 std::string PolicyName(v1::Policy policy);
+// "1f1b", the word that --schedule takes; "even", the word that --stage-split takes.
+std::string ScheduleName(v1::Schedule schedule);
+std::string StageSplitName(v1::StageSplit split);
 
 // The planner's errors name fields of the job; this says the flags that set them: "--pp" for
-// "job.mesh.pipeline".
+// "job.mesh.pipeline". Bytes of memory become millions of bytes, as --memory-mb takes them.
 absl::Status NameFlags(const absl::Status& status);
 
 }  // namespace penstock::cli

@@ -20,6 +20,7 @@
 #include "common/dataset/largest_token.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/plan_request.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
@@ -65,6 +66,9 @@ class UpRun {
   absl::Status WaitForWorkers();
   absl::Status Finish();
 
+  BatchSourceOptions Batches() const {
+    return {.global_batch = options_.global_batch, .max_length = options_.max_length, .seed = options_.seed};
+  }
   std::FILE* TextOutput() const { return options_.json ? stderr : stdout; }
   void Say(const std::string& text) const;
   // One line that is written over on a terminal; a line of its own elsewhere.
@@ -131,6 +135,11 @@ absl::Status UpRun::MakeJob() {
                                                    least_vocab - 1, "; use ", least_vocab, " or more"));
   }
   PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, vocab));
+  if (options_.planning.stage_split == v1::STAGE_SPLIT_AUTO) {
+    // The first global batch is a random sample of the data.
+    BatchSource source(*dataset_, Batches());
+    SetTypicalSamples({source.Make(0)}, &job_);
+  }
   PENSTOCK_ASSIGN_OR_RETURN(
       folder_,
       PrepareRunFolder({.path = options_.run_dir, .resume = options_.resume, .fresh = options_.fresh}, job_));
@@ -212,9 +221,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 }
 
 absl::Status UpRun::Train() {
-  BatchSource source(
-      *dataset_,
-      {.global_batch = options_.global_batch, .max_length = options_.max_length, .seed = options_.seed});
+  BatchSource source(*dataset_, Batches());
   TrainingRun run(*client_, job_, source);
   while (!run.finished()) {
     const absl::Status step =

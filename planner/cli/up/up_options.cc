@@ -37,6 +37,22 @@ absl::Status CheckTraining(const UpOptions& options) {
   return CheckNumber("--profile-seconds", options.profile_seconds, 0.1, 3600);
 }
 
+// Plans that need more than the workers can do fail here, not when the workers have them.
+absl::Status CheckWorkersCan(const PlanningFlags& planning) {
+  const bool runs = planning.schedule == v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD ||
+                    planning.schedule == v1::SCHEDULE_READY_FIRST;
+  if (!runs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--schedule ", ScheduleName(planning.schedule),
+                     ": the workers run whole backward passes and one stage each; use 1f1b or ready-first"));
+  }
+  if (!planning.rank_of_stage.empty()) {
+    return absl::InvalidArgumentError(
+        "--rank-of-stage: the workers run one stage each; leave it and give --layers-per-stage alone");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSizes(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, 1024));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
@@ -93,6 +109,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab
   PENSTOCK_RETURN_IF_ERROR(CheckSizes(options));
   PENSTOCK_RETURN_IF_ERROR(CheckPolicy(options));
   PENSTOCK_RETURN_IF_ERROR(CheckTraining(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckWorkersCan(options.planning));
   v1::JobSpec job;
   job.set_job_id(options.job_id);
   FillModel(options, vocab, *job.mutable_model());

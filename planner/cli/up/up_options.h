@@ -10,6 +10,14 @@
 
 namespace penstock::cli {
 
+// What the workers of this version run, and stages that stay as they are whatever the data.
+inline PlanningFlags PlanningFlagsOfUp() {
+  PlanningFlags flags;
+  flags.schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+  flags.stage_split = v1::STAGE_SPLIT_EVEN;
+  return flags;
+}
+
 struct UpOptions {
   std::string job_id;
   // Folder of this run: logs, checkpoints, the flags it was started with.
@@ -33,7 +41,7 @@ struct UpOptions {
   uint32_t pipeline = 1;
   uint32_t data = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
-  PlanningFlags planning;
+  PlanningFlags planning = PlanningFlagsOfUp();
   uint32_t look_ahead = 0;
   // A profile file; empty: measured on this machine and cached.
   std::string profile;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kMaxRanks = 1 << 16;
 constexpr int kMaxSamples = 1 << 20;
+constexpr int kMaxTypicalSamples = 1 << 16;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -267,7 +268,9 @@ absl::Status ReadMemory(const v1::JobSpec& spec, Job* job) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SampleTokens> SampleFromProto(const v1::Sample& sample, const std::string& field,
+// A v1::Sample or v1::SampleLengths.
+template <typename Lengths>
+absl::StatusOr<SampleTokens> SampleFromProto(const Lengths& sample, const std::string& field,
                                              const Job& job) {
   const uint64_t input = sample.input_tokens();
   const uint64_t target = sample.target_tokens();
@@ -284,6 +287,30 @@ absl::StatusOr<SampleTokens> SampleFromProto(const v1::Sample& sample, const std
   // Without a prompt the first target token has no token before it.
   tokens.loss = static_cast<uint32_t>(input > 0 ? target : target - 1);
   return tokens;
+}
+
+absl::Status ReadStageSplit(const v1::PlanningOptions& options, Job* job) {
+  switch (options.stage_split()) {
+    case v1::STAGE_SPLIT_UNSPECIFIED:
+    case v1::STAGE_SPLIT_AUTO:
+      job->stage_split_auto = options.layers_per_stage().empty();
+      break;
+    case v1::STAGE_SPLIT_EVEN:
+      break;
+    default:
+      return Wrong("job.planning.stage_split", "is unknown");
+  }
+  constexpr char kField[] = "job.planning.typical_samples";
+  if (options.typical_samples_size() > kMaxTypicalSamples) {
+    return Wrong(kField, absl::StrCat("more than ", kMaxTypicalSamples, "; evenly spaced ones are enough"));
+  }
+  for (int i = 0; i < options.typical_samples_size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const SampleTokens tokens,
+        SampleFromProto(options.typical_samples(i), absl::StrCat(kField, "[", i, "]"), *job));
+    job->typical_samples.push_back(tokens);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -311,6 +338,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.pipeline = static_cast<int32_t>(spec.mesh().pipeline());
   PENSTOCK_ASSIGN_OR_RETURN(job.rank_of_stage, RankOfStage(spec, job.stages.size()));
   PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
+  PENSTOCK_RETURN_IF_ERROR(ReadStageSplit(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));
   job.shard_optimizer_state = spec.planning().shard_optimizer_state();
   if (spec.planning().micro_batch_size() > kMaxSamples)

@@ -81,6 +81,11 @@ struct Job {
   // Ranks of one pipeline, and for each stage its position among them.
   int32_t pipeline = 0;
   std::vector<int32_t> rank_of_stage;
+  // Stages are to be balanced by predicted time on `typical_samples`; `stages` holds an even split until
+  // then.
+  bool stage_split_auto = false;
+  // Lengths as the batches will have them; empty: unknown.
+  std::vector<SampleTokens> typical_samples;
   int64_t memory_limit_bytes = 0;
   bool shard_optimizer_state = false;
   Policy policy = Policy::kDynamic;

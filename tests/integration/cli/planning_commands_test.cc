@@ -204,9 +204,9 @@ TEST_F(PlanningCommands, CompareSaysWhyABatchHasNoPlan) {
 }
 
 TEST_F(PlanningCommands, EveryPlanningFlagIsTaken) {
-  const Ended ended =
-      Plan({"--pp", "2", "--policy", "dynamic", "--layout", "packed", "--recompute", "full", "--schedule",
-            "1f1b", "--effort", "fast", "--layers-per-stage", "1,3", "--memory-mb", "90"});
+  const Ended ended = Plan({"--pp", "2", "--policy", "dynamic", "--layout", "packed", "--recompute", "full",
+                            "--schedule", "1f1b", "--effort", "fast", "--layers-per-stage", "1,3",
+                            "--stage-split", "even", "--memory-mb", "90"});
   EXPECT_EQ(ended.code, 0) << ended.errors;
   EXPECT_EQ(Plan({"--policy", "padding", "--micro-batch-size", "3"}).code, 0);
   EXPECT_EQ(Plan({"--policy", "packed", "--token-cap", "96"}).code, 0);
@@ -220,6 +220,10 @@ TEST_F(PlanningCommands, WrongFlagsAreNamed) {
   ExpectWrongRequest(Plan({"--max-input", "5"}),
                      "--max-input and --max-target are for encoder-decoder models");
   ExpectWrongRequest(Plan({"--pp", "9"}), "--pp: ");
+  ExpectWrongRequest(Plan({"--schedule", "magic"}), "--schedule");
+  ExpectWrongRequest(Plan({"--stage-split", "magic"}), "--stage-split");
+  ExpectWrongRequest(Plan({"--pp", "2", "--rank-of-stage", "0,1,1,0"}),
+                     "--rank-of-stage: needs --layers-per-stage");
   ExpectWrongRequest(Plan({"--memory-mb", "1"}),
                      "limit is 1000000; use more stages or set --shard-optimizer-state");
   ExpectWrongRequest(Compare({"--batches", "5"}), "has 100: give smaller --rows (or --batches)");

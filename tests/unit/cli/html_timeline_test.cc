@@ -106,8 +106,8 @@ TEST(HtmlTimeline, HasEveryInstructionOfEveryRankOnceInOrder) {
 }
 
 TEST(HtmlTimeline, NamesOpsOfASplitBackwardAndAllStagesOfARank) {
-  const Json data = DataOf(HtmlTimeline(
-      MakePlan({.pipeline = 2, .replicas = 1, .stages_per_rank = 2, .split_backward = true})));
+  const Json data = DataOf(
+      HtmlTimeline(MakePlan({.pipeline = 2, .replicas = 1, .stages_per_rank = 2, .split_backward = true})));
   EXPECT_EQ(data["ranks"][0]["stages"], Json::array({0, 2}));
   std::set<std::string> names;
   for (const Json& instruction : data["ranks"][0]["instructions"])

@@ -37,7 +37,7 @@ TEST(PlanSummary, DividesTheBubbleByCause) {
 
 TEST(PlanSummary, NamesScheduleAndStages) {
   const nlohmann::ordered_json json = ToJson(Summarize("dynamic", v1::Batch(), MakePlan()));
-  EXPECT_EQ(json["schedule"], "split_backward");
+  EXPECT_EQ(json["schedule"], "split-backward");
   EXPECT_EQ(json["layers_per_stage"], nlohmann::ordered_json::array({3, 5}));
   EXPECT_DOUBLE_EQ(json["last_backward_ms"], 95);
   EXPECT_DOUBLE_EQ(json["gap"], 0.25);

@@ -146,6 +146,19 @@ INSTANTIATE_TEST_SUITE_P(
                "job.mesh.tensor"},
         BadJob{"Policy", [](v1::JobSpec* job) { job->mutable_planning()->clear_policy(); }, kInvalid,
                "job.planning.policy"},
+        BadJob{"TypicalSample",
+               [](v1::JobSpec* job) {
+                 job->mutable_planning()->add_typical_samples()->set_input_tokens(4096);
+                 job->mutable_planning()->add_typical_samples()->set_input_tokens(4097);
+               },
+               kInvalid, "job.planning.typical_samples[1]: 4097 tokens"},
+        BadJob{"EmptyTypicalSample", [](v1::JobSpec* job) { job->mutable_planning()->add_typical_samples(); },
+               kInvalid, "job.planning.typical_samples[0]: has no tokens"},
+        BadJob{"StageSplit",
+               [](v1::JobSpec* job) {
+                 job->mutable_planning()->set_stage_split(static_cast<v1::StageSplit>(77));
+               },
+               kInvalid, "job.planning.stage_split"},
         BadJob{"Split", [](v1::JobSpec* job) { job->mutable_planning()->add_layers_per_stage(8); }, kInvalid,
                "job.planning.layers_per_stage"},
         BadJob{"SplitSum",

@@ -173,6 +173,27 @@ TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
               AllOf(HasSubstr("iteration 5"), HasSubstr("instruction 3"), HasSubstr("OP_RESHARD")));
 }
 
+TEST(ProgramFromProto, SaysWhichScheduleToAskForInsteadOfASplitBackwardPass) {
+  for (const v1::Op op : {v1::OP_BACKWARD_INPUT, v1::OP_BACKWARD_WEIGHT}) {
+    v1::StreamProgramsResponse message = ValidMessage();
+    message.mutable_program()->mutable_instructions(3)->set_op(op);
+    const absl::Status status = ProgramFromProto(message, Job()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("instruction 3"), HasSubstr(v1::Op_Name(op)),
+                      HasSubstr("job.planning.schedule SCHEDULE_ONE_FORWARD_ONE_BACKWARD")));
+  }
+}
+
+TEST(ProgramFromProto, SaysWhichScheduleToAskForInsteadOfSeveralStages) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.mutable_program()->add_stages(0);
+  const absl::Status status = ProgramFromProto(message, Job()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("2 stages"), HasSubstr("SCHEDULE_ONE_FORWARD_ONE_BACKWARD")));
+}
+
 TEST(ProgramFromProto, NamesSelectiveRecomputeWhichItDoesNotKnow) {
   v1::StreamProgramsResponse message = ValidMessage();
   message.mutable_micro_batches(1)->mutable_recompute(0)->set_selective_layers(1);
