@@ -26,6 +26,8 @@ struct PlanFlags {
   PlanRequestFlags request;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   std::string planner;
+  // A plan to show instead of making one.
+  std::string from;
   std::string out;
   std::string trace;
   std::string html;
@@ -60,6 +62,12 @@ std::string BubbleText(const std::vector<BubbleShare>& shares) {
   return causes.empty() ? "" : absl::StrCat(" (", absl::StrJoin(causes, ", "), ")");
 }
 
+// 0 for a replica that the plan lacks.
+int MicroBatchesOf(const v1::Plan& plan, uint32_t replica) {
+  if (replica >= static_cast<uint32_t>(plan.replicas_size())) return 0;
+  return plan.replicas(static_cast<int>(replica)).micro_batches_size();
+}
+
 void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   const auto line = [](const char* name, const std::string& value) {
     std::cout << name << std::string(20 - std::string(name).size(), ' ') << value << "\n";
@@ -80,33 +88,48 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
     const v1::Program& program = plan.programs(rank);
     const double busy_ms = static_cast<double>(predicted.busy_ns()) / 1e6;
     table.AddRow({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
-                  absl::StrCat(plan.replicas(static_cast<int>(program.replica())).micro_batches_size()),
-                  Fixed(busy_ms, 1), Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
+                  absl::StrCat(MicroBatchesOf(plan, program.replica())), Fixed(busy_ms, 1),
+                  Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
                   Fixed(static_cast<double>(predicted.peak_memory_bytes()) / 1e6, 0),
                   Fixed(static_cast<double>(program.memory_limit_bytes()) / 1e6, 0)});
   }
   std::cout << "\n" << table.ToString();
 }
 
-absl::Status RunPlan(const PlanFlags& flags) {
+absl::StatusOr<v1::PlannedBatch> PlanAnew(const PlanFlags& flags) {
+  for (const auto& [name, value] :
+       {std::pair("--profile", flags.request.profile), std::pair("--lengths", flags.request.lengths),
+        std::pair("--rows", flags.request.rows)})
+    if (value.empty())
+      return absl::InvalidArgumentError(absl::StrCat(name, " is required (or --from, a plan that was made)"));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
   *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches,
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
   SetTypicalSamples(batches, &job);
   v1::PlannedBatch planned;
-  *planned.mutable_batch() = batches.front();
-  absl::StatusOr<v1::Plan> plan = MakePlan(flags, job, batches.front());
+  planned.mutable_batch()->Swap(&batches.front());
+  absl::StatusOr<v1::Plan> plan = MakePlan(flags, job, planned.batch());
   if (!plan.ok()) return NameFlags(plan.status());
   *planned.mutable_plan() = *std::move(plan);
+  return planned;
+}
+
+absl::Status WriteFiles(const PlanFlags& flags, const v1::PlannedBatch& planned) {
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WritePlanFile(flags.out, planned));
-  if (!flags.trace.empty()) {
-    Trace trace;
-    trace.AddPredicted(planned.plan());
-    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.trace, trace.ToJson()));
-  }
   if (!flags.html.empty()) PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.html, HtmlTimeline(planned)));
-  const PlanSummary summary = Summarize(PolicyName(flags.policy), planned.batch(), planned.plan());
+  if (flags.trace.empty()) return absl::OkStatus();
+  Trace trace;
+  trace.AddPredicted(planned.plan());
+  return WriteFileAtomically(flags.trace, trace.ToJson());
+}
+
+absl::Status RunPlan(const PlanFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::PlannedBatch planned,
+                            flags.from.empty() ? PlanAnew(flags) : ReadPlanFile(flags.from));
+  PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, planned));
+  const std::string policy = flags.from.empty() ? PolicyName(flags.policy) : "as planned";
+  const PlanSummary summary = Summarize(policy, planned.batch(), planned.plan());
   if (flags.json)
     std::cout << DumpJson(ToJson(summary)) << "\n";
   else
@@ -123,8 +146,14 @@ void AddPlanCommand(CommandSet& commands) {
                                     .examples = "penstock plan --profile gpt.json --lengths lengths.csv "
                                                 "--rows 0:256 --pp 4 --dp 2 --max-length 8192\n"
                                                 "penstock plan --profile gpt.json --lengths lengths.csv "
-                                                "--rows 0:256 --pp 4 --out plan.json --trace t.json"});
+                                                "--rows 0:256 --pp 4 --out plan.json --trace t.json\n"
+                                                "penstock plan --from plan.json --html t.html"});
   flags->request.AddTo(*command);
+  CLI::Option* from = command->add_option(
+      "--from", flags->from,
+      "Show this plan, a file that --out wrote, instead of making one; nothing is checked");
+  for (const char* flag : {"--profile", "--lengths", "--rows"})
+    from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);
   command->add_option("--planner", flags->planner, "Ask the planner at HOST:PORT instead of planning here");
   command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");

@@ -35,6 +35,7 @@ function samplesOf(microBatch, most) {
     return sample === undefined ? `${index}` : `${index} (id ${sample[0]})`;
   });
   const left = microBatch.samples.length - named.length;
+  if (named.length === 0) return withCommas(left);
   return `${withCommas(microBatch.samples.length)}: ${named.join(", ")}${left > 0 ? ` and ${left} more` : ""}`;
 }
 
@@ -182,7 +183,7 @@ function showKinds() {
     const swatch = element("i", []);
     const colour = colourOf(0, op.shade);
     swatch.style.background = SHADES[op.shade].hatched
-        ? `repeating-linear-gradient(135deg, ${colour} 0 3px, rgb(29 39 51 / 32%) 3px 4px)` : colour;
+        ? `repeating-linear-gradient(135deg, ${colour} 0 2.5px, rgb(29 39 51 / 45%) 2.5px 4px)` : colour;
     kinds.append(legendEntry(swatch, `${op.letter} ${op.name.toLowerCase()}`));
   }
   for (const [words, colour] of [["lower bound", LOWER_BOUND_COLOUR], ["last backward", LAST_BACKWARD_COLOUR],

@@ -3,6 +3,7 @@
 const canvas = document.getElementById("timeline");
 const pen = canvas.getContext("2d");
 const MOMENT_HEIGHT = 5;
+const FAINT = 0.18;
 const FONT = getComputedStyle(document.body).fontFamily;
 const INK = "#1d2733", QUIET = "#5b6875", LINE = "#d9dee4", SHADE = "#f4f6f8", BUBBLE = "#e8ecf0", PAPER = "#ffffff";
 const LANE_NAMES = {1: "compute", 2: "previous", 3: "next", 4: "collective"};
@@ -195,7 +196,7 @@ function paintBlock(rank, id, left, top, width, height) {
   const instruction = rank.instructions[id];
   const style = styleOf(instruction);
   const inset = width > 3 ? 0.5 : 0;
-  pen.globalAlpha = isFaint(rank, instruction) ? 0.18 : 1;
+  pen.globalAlpha = isFaint(rank, instruction) ? FAINT : 1;
   pen.fillStyle = style.colour;
   pen.fillRect(left + inset, top, width - 2 * inset, height);
   if (style.hatched && width > 3) {
@@ -211,15 +212,18 @@ function paintBlock(rank, id, left, top, width, height) {
   }
 }
 
-// "F3", with its stage where the rank has several: "F3/2".
+// "F3", with its stage where the rank has several: "F3/2"; where there is no room for it "3".
 function paintWords(rank, instruction, style, left, top, width) {
   if (!style.words) return;
   // The part of the block that is on the canvas.
   const from = Math.max(left, NAMES_WIDTH), to = Math.min(left + width, view.width - RIGHT_MARGIN);
   const several = rank.stages.length > 1 && !opOf(instruction).whole;
   pen.font = `600 11px ${FONT}`;
-  for (const words of several ? [`${style.words}/${instruction[STAGE]}`, style.words] : [style.words]) {
-    if (pen.measureText(words).width + 4 > to - from) continue;
+  const choices = [style.words];
+  if (several) choices.unshift(`${style.words}/${instruction[STAGE]}`);
+  if (!opOf(instruction).whole) choices.push(String(instruction[MICRO_BATCH]));
+  for (const words of choices) {
+    if (pen.measureText(words).width + 3 > to - from) continue;
     text(words, (from + to) / 2, top + COMPUTE_HEIGHT / 2, {size: 11, weight: 600, colour: style.ink, align: "center"});
     return;
   }
@@ -231,9 +235,11 @@ function paintMoments(rank, lane, bottom) {
     const ns = rank.instructions[id][START];
     if (ns > view.end) break;
     const marked = isAt(view.hovered, rank, id) || isAt(view.selected, rank, id);
+    pen.globalAlpha = isFaint(rank, rank.instructions[id]) ? FAINT : 1;
     pen.fillStyle = INK;
     pen.fillRect(Math.round(xOf(ns)) - (marked ? 1 : 0), bottom - MOMENT_HEIGHT, marked ? 3 : 1, MOMENT_HEIGHT);
   }
+  pen.globalAlpha = 1;
 }
 
 // Bytes over time as steps; what is always there is darker.

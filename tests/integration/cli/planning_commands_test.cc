@@ -156,6 +156,16 @@ TEST_F(PlanningCommands, PlanWritesATimelineAsOnePage) {
   EXPECT_EQ(std::to_string(data["makespan"].get<int64_t>()), plan["predicted"]["makespan_ns"]);
 }
 
+TEST_F(PlanningCommands, PlanShowsAPlanThatWasMadeBefore) {
+  ASSERT_EQ(Plan({"--pp", "2", "--out", Path("plan.json"), "--html", Path("made.html")}).code, 0);
+  const Ended ended = penstock_.Run({"plan", "--from", Path("plan.json"), "--html", Path("shown.html")});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("makespan"));
+  EXPECT_EQ(penstock_.folder().Read("made.html"), penstock_.folder().Read("shown.html"));
+  ExpectWrongRequest(Plan({"--from", Path("plan.json")}), "--from");
+  ExpectWrongRequest(penstock_.Run({"plan", "--from", Path("absent.json")}), "absent.json");
+}
+
 TEST_F(PlanningCommands, TheSameRequestGivesTheSamePlan) {
   const auto plan = [&](const std::string& name) {
     EXPECT_EQ(Plan({"--pp", "2", "--out", Path(name)}).code, 0);
