@@ -74,26 +74,28 @@ TEST(PipelineTimelineTest, NothingIsSentBetweenStagesOfOneRank) {
   EXPECT_EQ(Makespan(UniformCosts({0, 1, 1, 0}, 1), {"F0.0 F3.0 B3.0 B0.0", "F1.0 F2.0 B2.0 B1.0"}), 124);
 }
 
-TEST(PipelineTimelineTest, ATransferWaitsForTheLinksOfBothItsEnds) {
+TEST(PipelineTimelineTest, ATransferWaitsForTheLinksOfBothItsEndsFirstComeFirstServed) {
   // A V over three ranks. Rank 1 sends the activations of stages 1 (to rank 2) and 4 (to rank 0) over one
   // link.
-  PipelineCosts costs = UniformCosts({0, 1, 2, 2, 1, 0}, 2);
+  PipelineCosts costs = UniformCosts({0, 1, 2, 2, 1, 0}, 3);
   for (auto& time : costs.transfer_ns) time = 0;
+  costs.transfer_ns[costs.at(1, 1)] = 100;
   costs.transfer_ns[costs.at(0, 4)] = 50;
-  costs.transfer_ns[costs.at(1, 1)] = 50;
   PipelineTimeline timeline;
-  const RankPasses passes =
-      ParsePasses({"F0.0 F0.1 F5.0 F5.1 B5.0 B5.1 B0.0 B0.1", "F1.0 F4.0 F1.1 F4.1 B4.0 B4.1 B1.0 B1.1",
-                   "F2.0 F3.0 F2.1 F3.1 B3.0 B3.1 B2.0 B2.1"});
+  const RankPasses passes = ParsePasses(
+      {"F0.0 F0.1 F0.2 F5.0 F5.1 F5.2", "F1.0 F1.1 F4.0 F1.2 F4.1 F4.2", "F2.0 F3.0 F2.1 F3.1 F2.2 F3.2"});
   ASSERT_TRUE(timeline.Run(costs, passes));
-  std::vector<int64_t> starts;
-  for (const PipelineEvent& event : timeline.events()) {
-    if (event.kind != EventKind::kTransferStart || event.gradient) continue;
-    if (event.stage == 4 && event.micro_batch == 0) starts.push_back(event.time_ns);
-    if (event.stage == 1 && event.micro_batch == 1) starts.push_back(event.time_ns);
-  }
-  // FORWARD of stage 4 ends at 50, that of the other micro-batch on stage 1 at 60.
-  EXPECT_THAT(starts, ElementsAre(50, 100));
+  const auto start_of = [&](int stage, int micro_batch) {
+    for (const PipelineEvent& event : timeline.events()) {
+      const bool found = event.kind == EventKind::kTransferStart && event.stage == stage;
+      if (found && event.micro_batch == micro_batch) return event.time_ns;
+    }
+    return int64_t{-1};
+  };
+  EXPECT_EQ(start_of(1, 1), 30);
+  // FORWARD of stage 4 ends at 50, that of the last micro-batch on stage 1 at 60.
+  EXPECT_EQ(start_of(4, 0), 130);
+  EXPECT_EQ(start_of(1, 2), 180);
 }
 
 TEST(PipelineTimelineTest, ListsThatCannotRunAreRefusedAndTheRankIsNamed) {
@@ -258,6 +260,21 @@ TEST(AnyScheduleTest, AllReplicasReduceInOneOrderAsSoonAsStagesAreDone) {
     EXPECT_THAT(reduced, ElementsAre(3, 0));
     EXPECT_TRUE(before_last_backward);
   }
+}
+
+TEST(AnyScheduleTest, ReplicasWhoseStagesAreDoneInAnotherOrderDoNotWaitForEachOtherInACircle) {
+  // Replica 0 is done with stage 3 first, and then exchanges gradients until it is done with stage 2; replica
+  // 1 is done with stage 2 first, and then exchanges gradients until it is done with stage 3.
+  PipelineCase given(Gpt(2, 2), {2, 2, 2, 2}, {0, 1, 1, 0}, 2, 14);
+  for (ReplicaPipeline& replica : given.replicas()) {
+    replica.costs = UniformCosts({0, 1, 1, 0}, 2);
+    for (int m = 0; m < 2; ++m) replica.costs.backward_ns[replica.costs.at(m, 1)] = 1000;
+  }
+  given.SetPasses(
+      0, {"F0.0 F0.1 F3.0 B3.0 F3.1 B3.1 B0.0 B0.1", "F1.0 F2.0 F1.1 F2.1 I2.0 B1.0 I2.1 W2.0 W2.1 B1.1"});
+  given.SetPasses(
+      1, {"F0.0 F0.1 F3.0 I3.0 F3.1 I3.1 B0.0 B0.1 W3.0 W3.1", "F1.0 F2.0 F1.1 F2.1 B2.0 B2.1 B1.0 B1.1"});
+  given.ExpectSound();
 }
 
 // Layers of `stages` stages that add up to `total`.
