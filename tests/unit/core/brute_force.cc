@@ -1,0 +1,349 @@
+#include "tests/unit/core/brute_force.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/core/brute_force_schedule.h"
+
+namespace penstock::core {
+namespace {
+
+using Mask = uint32_t;
+using Groups = std::vector<Mask>;
+
+// A micro-batch with everything that a schedule depends on.
+struct SmallMicroBatch {
+  Mask samples = 0;
+  Layout layout = Layout::kPacked;
+  std::vector<SmallPass> passes;
+};
+
+// Every (selective, full) that the job allows for a stage, but for those that cost more and keep no less.
+std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stage, const LayerCosts& layers,
+                                const StageMemory& memory, int64_t kept_besides) {
+  const int count = costs.stage(stage).layers();
+  std::vector<StageRecompute> allowed;
+  for (int full = 0; full <= count; ++full) {
+    for (int selective = 0; full + selective <= count; ++selective) {
+      const bool none = full == 0 && selective == 0;
+      if (job.recompute == RecomputeMode::kNone && !none) continue;
+      if (job.recompute == RecomputeMode::kSelective && selective != count) continue;
+      if (job.recompute == RecomputeMode::kFull && full != count) continue;
+      if (job.recompute == RecomputeMode::kAuto && selective > 0 && !costs.has_selective()) continue;
+      allowed.push_back({selective, full});
+    }
+  }
+  std::vector<PassChoice> all;
+  all.reserve(allowed.size());
+  for (const StageRecompute& recompute : allowed) {
+    all.push_back({costs.BackwardNs(stage, layers, recompute),
+                   costs.StoredBytes(stage, memory, recompute) + kept_besides});
+  }
+  std::sort(all.begin(), all.end(), [](const PassChoice& a, const PassChoice& b) {
+    return std::pair(a.backward_ns, a.kept_bytes) < std::pair(b.backward_ns, b.kept_bytes);
+  });
+  std::vector<PassChoice> useful;
+  for (const PassChoice& choice : all) {
+    if (useful.empty() || choice.kept_bytes < useful.back().kept_bytes) useful.push_back(choice);
+  }
+  return useful;
+}
+
+class Enumeration {
+ public:
+  Enumeration(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
+              const BruteForceOptions& options, bool fixed_schedule)
+      : costs_(costs),
+        job_(job),
+        samples_(samples),
+        nodes_(options.nodes),
+        any_(options.any),
+        fixed_schedule_(fixed_schedule),
+        limit_ns_(options.at_most_ns + 1 - OptimizerNs()) {}
+
+  BruteForceAnswer Run();
+
+ private:
+  // The best of a replica for some samples: exact where it ends before `limit_ns`, else there is none before.
+  struct ReplicaAnswer {
+    int64_t limit_ns = 0;
+    std::optional<int64_t> end_ns;
+    std::string text;
+  };
+
+  int64_t OptimizerNs() const;
+  // Replicas whose links are equally fast share answers.
+  int ClassOf(int replica) const;
+  std::optional<SmallMicroBatch> MakeMicroBatch(Mask samples, Layout layout, int replica) const;
+  std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
+  SmallPipeline MakePipeline(const std::vector<const SmallMicroBatch*>& micro_batches) const;
+  const ReplicaAnswer& BestReplica(Mask samples, int replica);
+  void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
+  void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
+                   ReplicaAnswer* answer);
+  void Assign(int replica, Mask left, int64_t end, const std::string& text);
+
+  const CostModel& costs_;
+  const Job& job_;
+  absl::Span<const SampleTokens> samples_;
+  int64_t nodes_;
+  bool any_;
+  bool fixed_schedule_;
+  // Ends before it are looked for; of the last reduction of gradients.
+  int64_t limit_ns_;
+  std::map<std::pair<Mask, int>, ReplicaAnswer> replicas_;
+  BruteForceAnswer best_;
+};
+
+int64_t Enumeration::OptimizerNs() const {
+  int64_t longest = 0;
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    int64_t time = 0;
+    for (int stage = 0; stage < costs_.stages(); ++stage) {
+      if (costs_.rank_of(stage) == rank) time += costs_.OptimizerNs(stage);
+    }
+    longest = std::max(longest, time);
+  }
+  return longest;
+}
+
+int Enumeration::ClassOf(int replica) const {
+  int bits = 0;
+  for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
+    const int first = replica * costs_.ranks();
+    const Link link = costs_.LinkBetween(first + costs_.rank_of(stage), first + costs_.rank_of(stage + 1));
+    bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
+  }
+  return bits;
+}
+
+std::optional<SmallMicroBatch> Enumeration::MakeMicroBatch(Mask samples, Layout layout, int replica) const {
+  std::vector<uint32_t> list;
+  for (uint32_t sample = 0; sample < samples_.size(); ++sample) {
+    if ((samples >> sample & 1) != 0) list.push_back(sample);
+  }
+  const TokenSums sums = SumsOf(list, samples_, layout);
+  LayerCosts layers;
+  if (!costs_.Layers(sums, &layers)) return std::nullopt;
+  SmallMicroBatch result;
+  result.samples = samples;
+  result.layout = layout;
+  for (int s = 0; s < costs_.stages(); ++s) {
+    const StageMemory memory = costs_.Memory(s, sums);
+    const bool receives = s > 0 && costs_.rank_of(s) != costs_.rank_of(s - 1);
+    const bool sends = s + 1 < costs_.stages() && costs_.rank_of(s) != costs_.rank_of(s + 1);
+    SmallPass pass;
+    pass.forward_ns = costs_.ForwardNs(s, layers);
+    pass.weight_ns = costs_.WeightNs(s, layers);
+    pass.choices = Choices(costs_, job_, s, layers, memory, (receives ? memory.input : 0) + memory.tokens);
+    pass.forward_bytes = sends ? memory.output : 0;
+    pass.backward_bytes = memory.peak + (receives ? memory.input : 0) + (sends ? memory.output : 0);
+    pass.put_aside_bytes = costs_.PutAsideBytes(s, memory);
+    if (sends) {
+      const int first = replica * costs_.ranks();
+      pass.transfer_ns = costs_.TransferNs(costs_.BoundaryBytes(s, sums), first + costs_.rank_of(s),
+                                           first + costs_.rank_of(s + 1));
+    }
+    result.passes.push_back(std::move(pass));
+  }
+  return result;
+}
+
+// True when `a` can stand for `b` everywhere.
+bool NoWorse(const SmallMicroBatch& a, const SmallMicroBatch& b) {
+  for (size_t s = 0; s < a.passes.size(); ++s) {
+    const SmallPass& x = a.passes[s];
+    const SmallPass& y = b.passes[s];
+    const bool worse = x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns ||
+                       x.forward_bytes > y.forward_bytes || x.backward_bytes > y.backward_bytes ||
+                       x.put_aside_bytes > y.put_aside_bytes || x.choices.size() != y.choices.size();
+    if (worse || x.weight_ns > y.weight_ns) return false;
+    for (size_t c = 0; c < x.choices.size(); ++c) {
+      if (x.choices[c].backward_ns > y.choices[c].backward_ns) return false;
+      if (x.choices[c].backward_ns - x.weight_ns > y.choices[c].backward_ns - y.weight_ns) return false;
+      if (x.choices[c].kept_bytes > y.choices[c].kept_bytes) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) const {
+  std::vector<SmallMicroBatch> result;
+  for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+    if (job_.layout == LayoutChoice::kPacked && layout != Layout::kPacked) continue;
+    if (job_.layout == LayoutChoice::kPadded && layout != Layout::kPadded) continue;
+    auto micro_batch = MakeMicroBatch(samples, layout, replica);
+    if (!micro_batch.has_value()) continue;
+    if (!result.empty() && NoWorse(result.front(), *micro_batch)) continue;
+    result.push_back(*std::move(micro_batch));
+  }
+  return result;
+}
+
+SmallPipeline Enumeration::MakePipeline(const std::vector<const SmallMicroBatch*>& micro_batches) const {
+  SmallPipeline pipeline;
+  pipeline.stages = costs_.stages();
+  pipeline.ranks = costs_.ranks();
+  pipeline.rank_of_stage = costs_.rank_of_stage();
+  pipeline.micro_batches = static_cast<int>(micro_batches.size());
+  pipeline.split = job_.schedule == ScheduleFamily::kAuto || job_.schedule == ScheduleFamily::kSplitBackward;
+  for (const SmallMicroBatch* micro_batch : micro_batches) {
+    pipeline.passes.insert(pipeline.passes.end(), micro_batch->passes.begin(), micro_batch->passes.end());
+  }
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    pipeline.available_bytes.push_back(job_.memory_limit_bytes - costs_.RankStaticBytes(rank));
+  }
+  for (int s = 0; s < costs_.stages(); ++s) {
+    pipeline.reduce_ns.push_back(
+        costs_.AllReduceNs(costs_.ParameterBytes(s), costs_.rank_of(s), costs_.ranks(), job_.replicas));
+  }
+  return pipeline;
+}
+
+std::string Describe(const std::vector<const SmallMicroBatch*>& micro_batches) {
+  std::string text;
+  for (size_t m = 0; m < micro_batches.size(); ++m) {
+    absl::StrAppend(&text, "m", m, micro_batches[m]->layout == Layout::kPacked ? " packed" : " padded", ":");
+    for (uint32_t sample = 0; sample < 32; ++sample) {
+      if ((micro_batches[m]->samples >> sample & 1) != 0) absl::StrAppend(&text, " ", sample);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+// Whether everything could be on a rank at once.
+bool MemoryIsPlenty(const SmallPipeline& pipeline) {
+  for (int rank = 0; rank < pipeline.ranks; ++rank) {
+    int64_t bytes = 0;
+    for (int m = 0; m < pipeline.micro_batches; ++m) {
+      for (int s = 0; s < pipeline.stages; ++s) {
+        const SmallPass& pass = pipeline.at(m, s);
+        if (pipeline.rank_of_stage[s] != rank) continue;
+        // Twice the buffers: those of a neighbour may be there early or late.
+        bytes += pass.choices.front().kept_bytes + 2 * (pass.forward_bytes + pass.backward_bytes);
+      }
+    }
+    if (bytes > pipeline.available_bytes[rank]) return false;
+  }
+  return true;
+}
+
+void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
+                              ReplicaAnswer* answer) {
+  const SmallPipeline pipeline = MakePipeline(micro_batches);
+  const int64_t before = answer->end_ns.value_or(limit);
+  if (fixed_schedule_) {
+    if (!MemoryIsPlenty(pipeline)) best_.complete = false;
+    std::vector<int> order(micro_batches.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      const int64_t end = OneForwardOneBackwardEnd(pipeline, order);
+      if (end < answer->end_ns.value_or(limit)) {
+        answer->end_ns = end;
+        answer->text = Describe(micro_batches);
+        for (const int m : order) absl::StrAppend(&answer->text, "then m", m, "\n");
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+    return;
+  }
+  const SmallSchedule schedule = BestSchedule(pipeline, before, any_, &nodes_);
+  if (!schedule.complete) best_.complete = false;
+  if (!schedule.found) return;
+  answer->end_ns = schedule.end_ns;
+  answer->text = absl::StrCat(Describe(micro_batches), schedule.text);
+}
+
+void Enumeration::TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer) {
+  std::vector<std::vector<SmallMicroBatch>> layouts;
+  for (const Mask group : groups) layouts.push_back(Layouts(group, replica));
+  std::vector<const SmallMicroBatch*> chosen;
+  const std::function<void()> choose = [&] {
+    if (chosen.size() == layouts.size()) return TryPipeline(chosen, limit, answer);
+    for (const SmallMicroBatch& micro_batch : layouts[chosen.size()]) {
+      chosen.push_back(&micro_batch);
+      choose();
+      chosen.pop_back();
+    }
+  };
+  choose();
+}
+
+// Calls `visit` for every division of the samples in `left` into groups.
+void ForEachGrouping(Mask left, Groups* groups, const std::function<void()>& visit) {
+  if (left == 0) return visit();
+  const Mask first = left & (~left + 1);
+  const Mask rest = left ^ first;
+  // Every subset of the rest joins the first sample.
+  for (Mask others = rest;; others = (others - 1) & rest) {
+    groups->push_back(first | others);
+    ForEachGrouping(rest ^ others, groups, visit);
+    groups->pop_back();
+    if (others == 0) break;
+  }
+}
+
+const Enumeration::ReplicaAnswer& Enumeration::BestReplica(Mask samples, int replica) {
+  ReplicaAnswer& answer = replicas_[{samples, ClassOf(replica)}];
+  if (answer.end_ns.has_value() || answer.limit_ns >= limit_ns_) return answer;
+  answer.limit_ns = limit_ns_;
+  Groups groups;
+  ForEachGrouping(samples, &groups, [&] {
+    if (any_ && answer.end_ns.has_value()) return;
+    if (best_.complete) TryGroups(groups, replica, limit_ns_, &answer);
+  });
+  return answer;
+}
+
+void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string& text) {
+  if (!best_.complete || end >= limit_ns_ || (any_ && best_.found)) return;
+  if (replica == job_.replicas) {
+    if (left != 0) return;
+    limit_ns_ = end;
+    best_.found = true;
+    best_.makespan_ns = end + OptimizerNs();
+    best_.text = text;
+    return;
+  }
+  const bool may_be_empty = static_cast<int>(samples_.size()) < job_.replicas;
+  for (Mask own = left;; own = (own - 1) & left) {
+    const bool last = replica + 1 == job_.replicas;
+    if ((own != 0 || may_be_empty) && (!last || own == left)) {
+      // An empty replica only takes part in the reduction.
+      ReplicaAnswer empty;
+      empty.end_ns = 0;
+      const ReplicaAnswer& answer = own == 0 ? empty : BestReplica(own, replica);
+      if (answer.end_ns.has_value()) {
+        Assign(replica + 1, left ^ own, std::max(end, *answer.end_ns),
+               absl::StrCat(text, "replica ", replica, "\n", answer.text));
+      }
+    }
+    if (own == 0) break;
+  }
+}
+
+BruteForceAnswer Enumeration::Run() {
+  Assign(0, (Mask{1} << samples_.size()) - 1, 0, "");
+  return best_;
+}
+
+}  // namespace
+
+BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
+                            const BruteForceOptions& options) {
+  return Enumeration(costs, job, samples, options, /*fixed_schedule=*/false).Run();
+}
+
+BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const Job& job,
+                                                 absl::Span<const SampleTokens> samples, int64_t at_most_ns) {
+  return Enumeration(costs, job, samples, {at_most_ns, 0}, /*fixed_schedule=*/true).Run();
+}
+
+}  // namespace penstock::core

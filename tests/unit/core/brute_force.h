@@ -1,0 +1,47 @@
+// The best plan for a handful of samples, found by trying everything that the rules of a job allow: all ways
+// to group samples into micro-batches, all assignments to replicas, all layouts, all schedules and all
+// recompute.
+//
+// Shares only the cost functions (CostModel) with the planner. See brute_force_schedule.h for what is tried
+// and for the places where its model is optimistic: its optimum is never above that of the planner's model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+struct BruteForceOptions {
+  // Looks for plans that end at this time or before.
+  int64_t at_most_ns = 0;
+  // Nodes of the search over schedules, over all groupings.
+  int64_t nodes = 0;
+  // Any plan is good enough.
+  bool any = false;
+};
+
+struct BruteForceAnswer {
+  // False when the nodes ran out; the answer means nothing then.
+  bool complete = true;
+  // No plan ends by `at_most_ns`.
+  bool found = false;
+  int64_t makespan_ns = 0;
+  // The micro-batches and the schedule of each replica, for people.
+  std::string text;
+};
+
+// For jobs of POLICY_DYNAMIC with at most 6 samples, 4 ranks a pipeline and 4 stages. Any schedule family but
+// 1F1B; that of INTERLEAVED and READY_FIRST is any order of whole backward passes.
+BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
+                            const BruteForceOptions& options);
+
+// The same for one stage a rank and the schedule "one forward, one backward", where memory allows it without
+// recompute. Not complete where memory binds.
+BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const Job& job,
+                                                 absl::Span<const SampleTokens> samples, int64_t at_most_ns);
+
+}  // namespace penstock::core

@@ -1,0 +1,404 @@
+#include "tests/unit/core/brute_force_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr int kMaxRanks = 4;
+constexpr int kMaxPasses = 40;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
+
+// How far a micro-batch is on a stage.
+enum Phase : uint8_t { kWaiting, kForwardDone, kInputDone, kDone };
+
+enum class Kind : uint8_t { kForward, kWhole, kInput, kWeight };
+
+struct State {
+  std::array<int64_t, kMaxRanks> free_ns = {};
+  std::array<int64_t, kMaxRanks> held_bytes = {};
+  // End of the forward pass, and of the pass that makes the input's gradient.
+  std::array<int64_t, kMaxPasses> forward_end = {};
+  std::array<int64_t, kMaxPasses> input_end = {};
+  std::array<uint8_t, kMaxPasses> phase = {};
+  std::array<uint8_t, kMaxPasses> choice = {};
+  // What was put off until its rank has run something else.
+  std::array<bool, kMaxPasses> put_off = {};
+  // End of the last reduction so far.
+  int64_t end_ns = 0;
+};
+
+struct Move {
+  int micro_batch = 0;
+  int stage = 0;
+  Kind kind = Kind::kForward;
+  uint8_t choice = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+// What is left to do on a rank: earliest start, duration, least time from its end to the end of all.
+struct RankWork {
+  int64_t head = 0;
+  int64_t duration = 0;
+  int64_t tail = 0;
+};
+
+class Search {
+ public:
+  Search(const SmallPipeline& pipeline, int64_t limit_ns, bool any, int64_t* nodes)
+      : pipeline_(pipeline), limit_ns_(limit_ns), any_(any), nodes_(*nodes) {
+    PrepareTails();
+    PrepareMemory();
+  }
+
+  SmallSchedule Run() {
+    State state;
+    if (Bound(state) < limit_ns_) Visit(state);
+    return best_;
+  }
+
+  int64_t RootBound() { return Bound(State()); }
+
+ private:
+  int Index(int m, int s) const { return m * pipeline_.stages + s; }
+  int RankOf(int s) const { return pipeline_.rank_of_stage[s]; }
+  // Backward time from below: the choice that is taken, or the cheapest.
+  int64_t BackwardNs(const State& state, int m, int s) const {
+    const SmallPass& pass = pipeline_.at(m, s);
+    return pass.choices[state.phase[Index(m, s)] == kWaiting ? 0 : state.choice[Index(m, s)]].backward_ns;
+  }
+  int64_t WeightNs(int m, int s) const { return pipeline_.split ? pipeline_.at(m, s).weight_ns : 0; }
+
+  void PrepareTails();
+  void PrepareMemory();
+  int64_t Bound(const State& state);
+  int64_t RankBound(std::vector<RankWork>* jobs) const;
+  // Adds what is left of a micro-batch to `left_`; returns a bound on its end.
+  int64_t Remaining(const State& state, int m);
+  void AddMoves(const State& state, int m, int s, std::vector<Move>* moves) const;
+  void Visit(const State& state);
+  State Apply(const State& state, const Move& move) const;
+  void Descend(const State& state, const Move& move);
+  void Report(const State& state);
+
+  const SmallPipeline& pipeline_;
+  int64_t limit_ns_;
+  bool any_;
+  int64_t& nodes_;
+  SmallSchedule best_;
+  std::vector<Move> path_;
+  // From the end of a forward pass, and of an input gradient, to the end of all, from below.
+  std::array<int64_t, kMaxPasses> forward_tail_ = {};
+  std::array<int64_t, kMaxPasses> input_tail_ = {};
+  std::array<bool, kMaxRanks> memory_binds_ = {};
+  std::array<std::vector<RankWork>, kMaxRanks> left_;
+};
+
+void Search::PrepareTails() {
+  const State start;
+  for (int m = 0; m < pipeline_.micro_batches; ++m) {
+    for (int s = 0; s < pipeline_.stages; ++s) {
+      const int64_t own = WeightNs(m, s) + pipeline_.reduce_ns[s];
+      int64_t below = 0;
+      if (s > 0) {
+        const int64_t input = BackwardNs(start, m, s - 1) - WeightNs(m, s - 1);
+        below = pipeline_.at(m, s - 1).transfer_ns + input + input_tail_[Index(m, s - 1)];
+      }
+      input_tail_[Index(m, s)] = std::max(own, below);
+    }
+    for (int s = pipeline_.stages - 1; s >= 0; --s) {
+      int64_t above = 0;
+      if (s + 1 < pipeline_.stages) {
+        const SmallPass& next = pipeline_.at(m, s + 1);
+        const int64_t transfer = pipeline_.at(m, s).transfer_ns;
+        // Up, and the gradient's way back is at least the way from there.
+        above = transfer + next.forward_ns + forward_tail_[Index(m, s + 1)];
+      } else {
+        above = BackwardNs(start, m, s) - WeightNs(m, s) + input_tail_[Index(m, s)];
+      }
+      forward_tail_[Index(m, s)] = above;
+    }
+  }
+}
+
+void Search::PrepareMemory() {
+  for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+    int64_t kept = 0;
+    int64_t passing = 0;
+    for (int m = 0; m < pipeline_.micro_batches; ++m) {
+      for (int s = 0; s < pipeline_.stages; ++s) {
+        if (RankOf(s) != rank) continue;
+        const SmallPass& pass = pipeline_.at(m, s);
+        kept += std::max(pass.choices.front().kept_bytes, pass.put_aside_bytes);
+        passing = std::max({passing, pass.forward_bytes, pass.backward_bytes});
+      }
+    }
+    memory_binds_[rank] = kept + passing > pipeline_.available_bytes[rank];
+  }
+}
+
+int64_t Search::Remaining(const State& state, int m) {
+  // Along the way of the micro-batch: when the next pass can start.
+  int64_t ready = 0;
+  for (int s = 0; s < pipeline_.stages; ++s) {
+    const int i = Index(m, s);
+    const SmallPass& pass = pipeline_.at(m, s);
+    if (state.phase[i] == kWaiting) {
+      const int64_t start = std::max(ready, state.free_ns[RankOf(s)]);
+      left_[RankOf(s)].push_back({start, pass.forward_ns, forward_tail_[i]});
+      ready = start + pass.forward_ns;
+    } else {
+      ready = state.forward_end[i];
+    }
+    ready += pass.transfer_ns;
+  }
+  int64_t end = 0;
+  for (int s = pipeline_.stages - 1; s >= 0; --s) {
+    const int i = Index(m, s);
+    const int rank = RankOf(s);
+    ready += s + 1 < pipeline_.stages ? pipeline_.at(m, s).transfer_ns : 0;
+    if (state.phase[i] <= kForwardDone) {
+      const int64_t start = std::max(ready, state.free_ns[rank]);
+      const int64_t input = BackwardNs(state, m, s) - WeightNs(m, s);
+      left_[rank].push_back({start, input, input_tail_[i]});
+      ready = start + input;
+      end = std::max(end, ready + input_tail_[i]);
+    } else {
+      ready = state.input_end[i];
+    }
+    if (WeightNs(m, s) > 0 && state.phase[i] != kDone) {
+      left_[rank].push_back({std::max(ready, state.free_ns[rank]), WeightNs(m, s), pipeline_.reduce_ns[s]});
+    }
+  }
+  return end;
+}
+
+// Jackson's preemptive schedule: at every moment the job that is there with the longest tail.
+int64_t Search::RankBound(std::vector<RankWork>* jobs) const {
+  std::sort(jobs->begin(), jobs->end(), [](const RankWork& a, const RankWork& b) { return a.head < b.head; });
+  std::array<RankWork, 3 * kMaxPasses> present;
+  int count = 0;
+  size_t next = 0;
+  int64_t now = 0;
+  int64_t bound = 0;
+  while (count > 0 || next < jobs->size()) {
+    if (count == 0) now = std::max(now, (*jobs)[next].head);
+    while (next < jobs->size() && (*jobs)[next].head <= now) {
+      int place = count++;
+      for (; place > 0 && present[place - 1].tail > (*jobs)[next].tail; --place) {
+        present[place] = present[place - 1];
+      }
+      present[place] = (*jobs)[next++];
+    }
+    RankWork& longest = present[count - 1];
+    const int64_t until = next < jobs->size() ? (*jobs)[next].head : kNever;
+    const int64_t run = std::min(longest.duration, until - now);
+    now += run;
+    longest.duration -= run;
+    if (longest.duration == 0) {
+      bound = std::max(bound, now + longest.tail);
+      --count;
+    }
+  }
+  return bound;
+}
+
+int64_t Search::Bound(const State& state) {
+  for (auto& jobs : left_) jobs.clear();
+  int64_t bound = state.end_ns;
+  for (int m = 0; m < pipeline_.micro_batches; ++m) bound = std::max(bound, Remaining(state, m));
+  for (int rank = 0; rank < pipeline_.ranks && bound < limit_ns_; ++rank) {
+    bound = std::max(bound, RankBound(&left_[rank]));
+  }
+  return bound;
+}
+
+void Search::AddMoves(const State& state, int m, int s, std::vector<Move>* moves) const {
+  const int i = Index(m, s);
+  const int rank = RankOf(s);
+  const SmallPass& pass = pipeline_.at(m, s);
+  if (state.put_off[i]) return;
+  const int64_t free_bytes = pipeline_.available_bytes[rank] - state.held_bytes[rank];
+  const auto add = [&](Kind kind, uint8_t choice, int64_t ready, int64_t duration) {
+    const int64_t start = std::max(ready, state.free_ns[rank]);
+    moves->push_back({m, s, kind, choice, start, start + duration});
+  };
+  if (state.phase[i] == kWaiting) {
+    if (s > 0 && state.phase[i - 1] == kWaiting) return;
+    const int64_t ready = s == 0 ? 0 : state.forward_end[i - 1] + pipeline_.at(m, s - 1).transfer_ns;
+    for (uint8_t choice = 0; choice < pass.choices.size(); ++choice) {
+      if (pass.choices[choice].kept_bytes + pass.forward_bytes > free_bytes) continue;
+      add(Kind::kForward, choice, ready, pass.forward_ns);
+      if (!memory_binds_[rank]) break;
+    }
+  } else if (state.phase[i] == kForwardDone) {
+    const bool last = s + 1 == pipeline_.stages;
+    if (!last && state.phase[i + 1] < kInputDone) return;
+    if (pass.backward_bytes > free_bytes) return;
+    const int64_t ready = last ? state.forward_end[i] : state.input_end[i + 1] + pass.transfer_ns;
+    const PassChoice& choice = pass.choices[state.choice[i]];
+    const bool splits = pipeline_.split && pass.weight_ns > 0;
+    const bool fits_split = pass.put_aside_bytes - choice.kept_bytes <= free_bytes;
+    if (splits && fits_split) add(Kind::kInput, state.choice[i], ready, choice.backward_ns - pass.weight_ns);
+    // Both parts at once differ from one after the other by their memory alone.
+    if (!splits || memory_binds_[rank]) add(Kind::kWhole, state.choice[i], ready, choice.backward_ns);
+  } else if (state.phase[i] == kInputDone) {
+    add(Kind::kWeight, state.choice[i], state.input_end[i], pass.weight_ns);
+  }
+}
+
+State Search::Apply(const State& before, const Move& move) const {
+  State state = before;
+  const int i = Index(move.micro_batch, move.stage);
+  const int rank = RankOf(move.stage);
+  const SmallPass& pass = pipeline_.passes[i];
+  const int64_t kept = pass.choices[move.choice].kept_bytes;
+  state.free_ns[rank] = move.end_ns;
+  switch (move.kind) {
+    case Kind::kForward:
+      state.phase[i] = kForwardDone;
+      state.choice[i] = move.choice;
+      state.forward_end[i] = move.end_ns;
+      state.held_bytes[rank] += kept;
+      break;
+    case Kind::kInput:
+      state.phase[i] = kInputDone;
+      state.input_end[i] = move.end_ns;
+      state.held_bytes[rank] += pass.put_aside_bytes - kept;
+      break;
+    case Kind::kWhole:
+      state.phase[i] = kDone;
+      state.input_end[i] = move.end_ns;
+      state.held_bytes[rank] -= kept;
+      break;
+    case Kind::kWeight:
+      state.phase[i] = kDone;
+      state.held_bytes[rank] -= pass.put_aside_bytes;
+      break;
+  }
+  if (state.phase[i] == kDone) {
+    state.end_ns = std::max(state.end_ns, move.end_ns + pipeline_.reduce_ns[move.stage]);
+  }
+  for (int m = 0; m < pipeline_.micro_batches; ++m) {
+    for (int s = 0; s < pipeline_.stages; ++s) {
+      if (RankOf(s) == rank) state.put_off[Index(m, s)] = false;
+    }
+  }
+  return state;
+}
+
+void Search::Report(const State& state) {
+  // Nothing ends before 0.
+  limit_ns_ = any_ ? 0 : state.end_ns;
+  best_.found = true;
+  best_.end_ns = state.end_ns;
+  best_.text.clear();
+  static constexpr const char* kNames[] = {"F", "B", "dX", "dW"};
+  for (const Move& move : path_) {
+    absl::StrAppend(&best_.text, "rank ", RankOf(move.stage), " ", kNames[static_cast<int>(move.kind)], " m",
+                    move.micro_batch, " s", move.stage, " choice ", static_cast<int>(move.choice), " ",
+                    move.start_ns, "..", move.end_ns, "\n");
+  }
+}
+
+void Search::Descend(const State& state, const Move& move) {
+  const State next = Apply(state, move);
+  path_.push_back(move);
+  if (Bound(next) < limit_ns_) Visit(next);
+  path_.pop_back();
+}
+
+void Search::Visit(const State& state) {
+  if (--nodes_ < 0) {
+    best_.complete = false;
+    return;
+  }
+  std::vector<Move> moves;
+  bool done = true;
+  for (int m = 0; m < pipeline_.micro_batches; ++m) {
+    for (int s = 0; s < pipeline_.stages; ++s) {
+      if (state.phase[Index(m, s)] != kDone) done = false;
+      AddMoves(state, m, s, &moves);
+    }
+  }
+  if (done) return Report(state);
+  if (moves.empty()) return;
+  const Move first = *std::min_element(moves.begin(), moves.end(),
+                                       [](const Move& a, const Move& b) { return a.end_ns < b.end_ns; });
+  const int rank = RankOf(first.stage);
+  const auto competes = [&](const Move& move) {
+    return RankOf(move.stage) == rank && (move.start_ns < first.end_ns || move.end_ns == first.end_ns);
+  };
+  moves.erase(std::remove_if(moves.begin(), moves.end(), [&](const Move& move) { return !competes(move); }),
+              moves.end());
+  // Backward passes, then forward passes, then weight gradients: usually the best first.
+  static constexpr int kOrder[] = {2, 1, 0, 3};
+  std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    return kOrder[static_cast<int>(a.kind)] < kOrder[static_cast<int>(b.kind)];
+  });
+  for (const Move& move : moves) {
+    Descend(state, move);
+    if (!best_.complete) return;
+  }
+  // Where memory binds, running a forward pass early is not for nothing: the rank may wait instead.
+  if (!memory_binds_[rank] || first.kind != Kind::kForward) return;
+  State waiting = state;
+  for (const Move& move : moves) waiting.put_off[Index(move.micro_batch, move.stage)] = true;
+  Visit(waiting);
+}
+
+}  // namespace
+
+SmallSchedule BestSchedule(const SmallPipeline& pipeline, int64_t limit_ns, bool any, int64_t* nodes) {
+  return Search(pipeline, limit_ns, any, nodes).Run();
+}
+
+int64_t LeastEnd(const SmallPipeline& pipeline) {
+  int64_t nodes = 0;
+  return Search(pipeline, kNever, /*any=*/false, &nodes).RootBound();
+}
+
+int64_t OneForwardOneBackwardEnd(const SmallPipeline& pipeline, const std::vector<int>& order) {
+  const int stages = pipeline.stages;
+  const int count = pipeline.micro_batches;
+  std::vector<int64_t> free(stages, 0);
+  std::vector<int> forwards(stages, 0);
+  std::vector<int> backwards(stages, 0);
+  std::vector<int64_t> forward_end(count * stages, 0);
+  std::vector<int64_t> backward_end(count * stages, 0);
+  int64_t end = 0;
+  for (int left = 2 * count * stages; left > 0;) {
+    for (int s = 0; s < stages; ++s) {
+      const bool forward = forwards[s] < std::min(count, backwards[s] + stages - s);
+      const int place = forward ? forwards[s] : backwards[s];
+      if (place == count) continue;
+      const int m = order[place];
+      const SmallPass& pass = pipeline.at(m, s);
+      if (forward) {
+        if (s > 0 && forwards[s - 1] <= place) continue;
+        const int64_t ready =
+            s == 0 ? 0 : forward_end[m * stages + s - 1] + pipeline.at(m, s - 1).transfer_ns;
+        free[s] = std::max(free[s], ready) + pass.forward_ns;
+        forward_end[m * stages + s] = free[s];
+        ++forwards[s];
+      } else {
+        if (s + 1 < stages && backwards[s + 1] <= place) continue;
+        const int64_t ready = s + 1 == stages ? 0 : backward_end[m * stages + s + 1] + pass.transfer_ns;
+        free[s] = std::max(free[s], ready) + pass.choices.front().backward_ns;
+        backward_end[m * stages + s] = free[s];
+        end = std::max(end, free[s] + pipeline.reduce_ns[s]);
+        ++backwards[s];
+      }
+      --left;
+    }
+  }
+  return end;
+}
+
+}  // namespace penstock::core

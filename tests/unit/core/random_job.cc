@@ -1,0 +1,177 @@
+#include "tests/unit/core/random_job.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::core {
+namespace {
+
+void RandomModel(const RandomJobLimits& limits, uint32_t stages, Random* random, v1::JobSpec* job) {
+  v1::ModelSpec* model = job->mutable_model();
+  const uint32_t layers = random->Range(stages, std::max(stages, limits.layers));
+  if (model->architecture() == v1::ARCHITECTURE_GPT) {
+    model->set_layers(layers);
+    return;
+  }
+  const uint32_t encoders = random->Range(1, std::max(layers, 2u) - 1);
+  model->set_encoder_layers(encoders);
+  model->set_decoder_layers(std::max(layers, 2u) - encoders);
+}
+
+// Cuts the layers into stages of at least one layer.
+void RandomStages(uint32_t stages, Random* random, v1::JobSpec* job) {
+  const v1::ModelSpec& model = job->model();
+  const uint32_t layers = model.layers() + model.encoder_layers() + model.decoder_layers();
+  std::vector<uint32_t> sizes(stages, 1);
+  for (uint32_t left = layers - stages; left > 0; --left) ++sizes[random->Range(0, stages - 1)];
+  for (const uint32_t size : sizes) job->mutable_planning()->add_layers_per_stage(size);
+}
+
+// Every rank has a stage; a V, turns, or anything.
+void RandomPlacement(uint32_t stages, Random* random, v1::JobSpec* job) {
+  const uint32_t ranks = job->mesh().pipeline();
+  const uint32_t kind = random->Range(0, 2);
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    uint32_t rank = stage % ranks;
+    if (stage >= ranks && kind == 0) rank = ranks - 1 - rank;
+    if (stage >= ranks && kind == 1) rank = random->Range(0, ranks - 1);
+    job->mutable_planning()->add_rank_of_stage(rank);
+  }
+}
+
+void RandomProfile(Random* random, v1::CostProfile* profile) {
+  const bool selective = random->Chance(50);
+  const double share = 0.1 * random->Range(3, 7);
+  const double half_efficiency = random->Chance(50) ? random->Range(1, 200) : 0;
+  const bool loss_tokens_only = random->Chance(20);
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    layer.set_backward_input_share(share);
+    layer.mutable_forward()->set_half_efficiency_tokens(half_efficiency);
+    layer.mutable_forward()->set_fixed_ns(random->Range(0, 3000));
+    if (layer.name() == "head") {
+      layer.set_loss_tokens_only(loss_tokens_only);
+    } else if (selective) {
+      layer.set_backward_ratio_selective(2.3);
+      v1::LayerBytes* bytes = layer.mutable_stored_selective();
+      *bytes = layer.stored_none();
+      bytes->set_source_token_bytes(bytes->source_token_bytes() * 0.7);
+      bytes->set_target_token_bytes(bytes->target_token_bytes() * 0.7);
+    }
+  }
+  if (random->Chance(50)) profile->mutable_embedding_forward()->set_target_token_ns(random->Range(1, 4));
+  profile->set_optimizer_ns_per_parameter_byte(0.1 * random->Range(0, 10));
+}
+
+void RandomCluster(Random* random, v1::Cluster* cluster) {
+  cluster->set_gpus_per_node(random->Range(1, 8));
+  // From links that hide to ones that take as long as the passes.
+  const double bandwidth = 1e6 * static_cast<double>(1 << random->Range(7, 14));
+  cluster->set_intra_node_bytes_per_second(bandwidth);
+  cluster->set_inter_node_bytes_per_second(bandwidth / random->Range(1, 5));
+  const uint32_t latency = random->Chance(30) ? 0 : random->Range(1, 300);
+  cluster->set_intra_node_latency_ns(latency);
+  cluster->set_inter_node_latency_ns(latency * random->Range(1, 4));
+}
+
+v1::Schedule RandomSchedule(bool several_stages, Random* random) {
+  if (random->Chance(50)) return v1::SCHEDULE_AUTO;
+  if (several_stages) {
+    return random->Chance(50) ? v1::SCHEDULE_INTERLEAVED : v1::SCHEDULE_SPLIT_BACKWARD;
+  }
+  static constexpr v1::Schedule kOneStage[] = {v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD,
+                                               v1::SCHEDULE_READY_FIRST, v1::SCHEDULE_SPLIT_BACKWARD};
+  return kOneStage[random->Range(0, 2)];
+}
+
+void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* planning) {
+  static constexpr v1::Policy kBaselines[] = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
+                                              v1::POLICY_TOKEN_BUDGET};
+  planning->set_policy(random->Chance(60) ? v1::POLICY_DYNAMIC : kBaselines[random->Range(0, 3)]);
+  planning->set_layout(static_cast<v1::LayoutChoice>(random->Range(0, 3)));
+  planning->set_schedule(RandomSchedule(several_stages, random));
+  planning->set_recompute(v1::RECOMPUTE_AUTO);
+  if (random->Chance(15)) planning->set_recompute(v1::RECOMPUTE_NONE);
+  if (random->Chance(15)) planning->set_recompute(v1::RECOMPUTE_FULL);
+  if (random->Chance(15)) planning->set_recompute(v1::RECOMPUTE_SELECTIVE);
+  if (random->Chance(15)) planning->set_micro_batch_size(random->Range(1, 4));
+  if (random->Chance(15)) planning->set_token_cap(random->Range(1, 3000));
+  static constexpr v1::Effort kEfforts[] = {v1::EFFORT_FAST, v1::EFFORT_NORMAL, v1::EFFORT_NORMAL};
+  planning->set_effort(kEfforts[random->Range(0, 2)]);
+  planning->set_shard_optimizer_state(random->Chance(30));
+}
+
+v1::Batch RandomLengths(uint32_t samples, Random* random) {
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  const uint32_t longest = 1u << random->Range(4, 11);
+  for (uint32_t i = 0; i < samples; ++i) {
+    const auto length = [&] {
+      return random->Chance(10) ? 0 : random->Range(0, random->Chance(75) ? longest / 8 : longest);
+    };
+    const uint32_t input = length();
+    uint32_t target = length();
+    if (input + target == 0) target = 1;
+    lengths.emplace_back(input, target);
+  }
+  return MakeBatch(lengths);
+}
+
+// So that the batch's activations, spread over the ranks, are from a fraction of the limit to a multiple of
+// it.
+void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
+  if (random->Chance(55)) return;
+  double tokens = 0;
+  double longest = 0;
+  for (const v1::Sample& sample : batch.samples()) {
+    const double length = sample.input_tokens() + sample.target_tokens();
+    tokens += length;
+    longest = std::max(longest, length);
+  }
+  const double layers = static_cast<double>(job->model().layers() + job->model().encoder_layers() +
+                                            job->model().decoder_layers()) /
+                        job->mesh().pipeline();
+  const double parameters = 4 * (1000.0 * layers + 4000);
+  const double activations = 100 * layers * (longest + tokens / job->mesh().data());
+  const double share = 0.01 * random->Range(15, 110);
+  job->mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(parameters + share * activations));
+}
+
+}  // namespace
+
+std::string RandomPlanningCase::Describe() const {
+  std::string lengths;
+  for (const v1::Sample& sample : batch.samples()) {
+    absl::StrAppend(&lengths, " ", sample.input_tokens(), "+", sample.target_tokens());
+  }
+  return absl::StrCat(job.mesh().ShortDebugString(), "\n", job.model().ShortDebugString(), "\n",
+                      job.planning().ShortDebugString(), "\nsamples", lengths, "\n");
+}
+
+RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) {
+  Random random(seed);
+  RandomPlanningCase result;
+  const uint32_t pipeline = random.Range(1, limits.pipeline);
+  const uint32_t replicas = random.Chance(50) ? 1 : random.Range(1, limits.replicas);
+  v1::JobSpec& job = result.job;
+  job = random.Chance(50) ? GptJob(pipeline, replicas, v1::POLICY_DYNAMIC)
+                          : T5Job(pipeline, replicas, v1::POLICY_DYNAMIC);
+  const bool several = random.Chance(25);
+  const uint32_t stages = several ? random.Range(pipeline, 2 * pipeline) : pipeline;
+  RandomModel(limits, stages, &random, &job);
+  RandomPlanning(stages > pipeline, &random, job.mutable_planning());
+  if (several || random.Chance(50)) RandomStages(stages, &random, &job);
+  if (several) RandomPlacement(stages, &random, &job);
+  if (!several && job.planning().layers_per_stage().empty()) {
+    job.mutable_planning()->set_stage_split(random.Chance(50) ? v1::STAGE_SPLIT_EVEN : v1::STAGE_SPLIT_AUTO);
+  }
+  RandomProfile(&random, job.mutable_profile());
+  RandomCluster(&random, job.mutable_profile()->mutable_cluster());
+  result.batch = RandomLengths(random.Range(1, limits.samples), &random);
+  RandomMemory(result.batch, &random, &job);
+  return result;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,45 @@
+// Random jobs and batches of every kind that the planner takes: architectures, policies, layouts, schedules,
+// recompute, stages of uneven size, several on a rank, links of two speeds, from far too little memory to
+// plenty.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::core {
+
+// Uniform in [low, high]; the same on every platform, unlike std::uniform_int_distribution.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  uint32_t Range(uint32_t low, uint32_t high) {
+    return low + static_cast<uint32_t>(engine_() % (uint64_t{high} - low + 1));
+  }
+  bool Chance(uint32_t percent) { return Range(1, 100) <= percent; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct RandomJobLimits {
+  uint32_t samples = 12;
+  uint32_t pipeline = 4;
+  uint32_t replicas = 3;
+  uint32_t layers = 9;
+};
+
+struct RandomPlanningCase {
+  v1::JobSpec job;
+  v1::Batch batch;
+
+  // For messages.
+  std::string Describe() const;
+};
+
+RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits);
+
+}  // namespace penstock::core
