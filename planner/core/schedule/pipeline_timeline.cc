@@ -100,18 +100,13 @@ void PipelineTimeline::Reset() {
   }
 }
 
-// The heaps of the standard library keep the largest on top.
-bool PipelineTimeline::IsLater(const End& a, const End& b) {
-  return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.actor > b.actor;
-}
-
 void PipelineTimeline::PushEnd(int64_t time_ns, int32_t actor) {
   ends_.push_back({time_ns, actor});
-  std::push_heap(ends_.begin(), ends_.end(), IsLater);
+  std::push_heap(ends_.begin(), ends_.end(), Later());
 }
 
 PipelineTimeline::End PipelineTimeline::PopEnd() {
-  std::pop_heap(ends_.begin(), ends_.end(), IsLater);
+  std::pop_heap(ends_.begin(), ends_.end(), Later());
   const End end = ends_.back();
   ends_.pop_back();
   return end;

@@ -84,9 +84,14 @@ class PipelineTimeline {
     int64_t time_ns = 0;
     int32_t actor = 0;
   };
+  // The heaps of the standard library keep the largest on top.
+  struct Later {
+    bool operator()(const End& a, const End& b) const {
+      return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.actor > b.actor;
+    }
+  };
 
   void Reset();
-  static bool IsLater(const End& a, const End& b);
   void PushEnd(int64_t time_ns, int32_t actor);
   End PopEnd();
   bool CanStart(int rank, const Pass& pass) const;
