@@ -9,7 +9,6 @@
 namespace penstock::cli {
 
 absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Batch& batch) {
-  PENSTOCK_RETURN_IF_ERROR(planner.ValidateBatch(batch));
   const auto start = std::chrono::steady_clock::now();
   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner.MakePlan(batch));
   const auto duration = std::chrono::steady_clock::now() - start;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/comm/build_programs.h"
@@ -12,6 +13,8 @@
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/feasibility/misfit.h"
+#include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/search/policies.h"
 #include "planner/core/simulate/bubble.h"
 #include "planner/core/simulate/simulator.h"
@@ -34,7 +37,7 @@ std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
 }
 
 // Fits every replica and makes the programs.
-absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Candidate& candidate,
+absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Job& job, const Candidate& candidate,
                                         ReplicaEvaluator* evaluator,
                                         std::vector<ReplicaPipeline>* pipelines) {
   pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
@@ -43,9 +46,8 @@ absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Candidate&
     if (!evaluator->MakePipeline(candidate.table, candidate.replicas[replica], first_rank,
                                  &(*pipelines)[replica])) {
       return absl::ResourceExhaustedError(
-          "no plan fits in memory: allow recompute (job.planning.recompute: auto or full), use more pipeline "
-          "stages, smaller "
-          "micro-batches or a larger job.planning.memory_limit_bytes");
+          absl::StrCat("every sample fits alone, but no plan does: ",
+                       DescribeMicroBatches(costs, job, candidate.table, candidate.replicas[replica])));
     }
   }
   return BuildPrograms(costs, *pipelines);
@@ -68,6 +70,45 @@ bool Tighten(const ProgramSet& programs, const Job& job, std::vector<int64_t>* a
   return above;
 }
 
+// What is left when tightening does not help.
+absl::Status DescribeExcess(const ProgramSet& programs, const Job& job) {
+  const std::vector<RankMemory> memory = AccountMemory(programs);
+  const auto fullest =
+      std::max_element(memory.begin(), memory.end(),
+                       [](const RankMemory& a, const RankMemory& b) { return a.peak_bytes < b.peak_bytes; });
+  return absl::ResourceExhaustedError(absl::StrCat("every sample fits alone, but no plan does: rank ",
+                                                   fullest - memory.begin(), " needs ", fullest->peak_bytes,
+                                                   " bytes, limit ", job.memory_limit_bytes));
+}
+
+// "stage 2", or "stages 0, 3 of rank 1".
+std::string DescribeStages(const CostModel& costs, int rank) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    if (costs.rank_of(stage) == rank) stages.push_back(stage);
+  }
+  if (stages.size() == 1) return absl::StrCat("stage ", stages.front());
+  return absl::StrCat("stages ", absl::StrJoin(stages, ", "), " of rank ", rank);
+}
+
+// A grid knows rectangles alone; packed micro-batches need a closed form.
+absl::Status ResolveLayout(const Profile& profile, Job* job) {
+  if (profile.has_closed_form()) return absl::OkStatus();
+  if (job->policy == Policy::kPacked || job->policy == Policy::kTokenBudget) {
+    return absl::InvalidArgumentError(
+        "job.planning.policy: it packs samples end to end, which needs a profile with a closed form, and "
+        "this "
+        "one has a grid only; use padding, or dynamic with job.planning.layout padded");
+  }
+  if (job->policy == Policy::kDynamic && job->layout == LayoutChoice::kPacked) {
+    return absl::InvalidArgumentError(
+        "job.planning.layout: 'packed' needs a profile with a closed form, and this one has a grid only; use "
+        "padded");
+  }
+  if (job->layout == LayoutChoice::kAuto) job->layout = LayoutChoice::kPadded;
+  return absl::OkStatus();
+}
+
 Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaPipeline>& pipelines,
                           int stages) {
   Assignment assignment(candidate.replicas.size());
@@ -88,45 +129,60 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
 
 }  // namespace
 
-Planner::Planner(v1::JobSpec spec, Job job, Profile profile)
+Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
     : spec_(std::move(spec)),
       job_(std::move(job)),
       costs_(std::move(profile), job_),
-      lower_bound_(costs_, job_) {}
+      lower_bound_(costs_, job_),
+      explain_(explain) {}
 
-absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec) {
+absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain) {
   PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
   absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
   if (!profile.ok()) {
     return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
   }
-  std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile)));
+  PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
+  std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile), explain));
   if (planner->job_.recompute == RecomputeMode::kSelective && !planner->costs_.has_selective()) {
     return absl::InvalidArgumentError("job.planning.recompute: the profile has no figures for 'selective'");
-  }
-  for (int stage = 0; stage < planner->costs_.stages(); ++stage) {
-    const int64_t bytes = planner->costs_.StaticBytes(stage);
-    if (bytes < planner->job_.memory_limit_bytes) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("job.mesh.pipeline: weights, gradients and optimizer state of stage ", stage, " take ",
-                     bytes, " bytes, the limit is ", planner->job_.memory_limit_bytes,
-                     "; use more stages or set job.planning.shard_optimizer_state"));
   }
   return planner;
 }
 
-absl::Status Planner::SampleTooLarge(const Batch& batch, uint32_t sample, int stage) const {
-  const TokenSums sums = SumsOf({&sample, 1}, batch.samples, Layout::kPacked);
-  const StageMemory memory = costs_.Memory(stage, sums);
-  const RecomputeMode most = job_.recompute == RecomputeMode::kAuto ? RecomputeMode::kFull : job_.recompute;
-  const int64_t needed = costs_.StaticBytes(stage) + PassingBytes(memory) +
-                         HeldBytes(costs_, stage, memory, InitialRecompute(costs_.stage(stage), most));
-  const bool may_recompute =
-      job_.recompute == RecomputeMode::kNone || job_.recompute == RecomputeMode::kSelective;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "batch.samples[", sample, "]: ", sums.source + sums.target, " tokens do not fit on stage ", stage,
-      ": needs ", needed, " bytes, limit ", job_.memory_limit_bytes, "; try ",
-      may_recompute ? "recompute full, " : "", "more pipeline stages or a shorter maximum length"));
+absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain));
+  const absl::Status fits = planner->CheckStages();
+  if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false);
+  return planner;
+}
+
+absl::Status Planner::CheckStages() const {
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    const int64_t bytes = costs_.RankStaticBytes(rank);
+    if (bytes < job_.memory_limit_bytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job.mesh.pipeline: weights, gradients and optimizer state of ", DescribeStages(costs_, rank),
+        " need ", bytes, " bytes, limit ", job_.memory_limit_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const {
+  if (explain_ == Explain::kCauseAlone) return status;
+  const auto ask = [&](const v1::JobSpec& job, const v1::Batch& changed, bool plan) {
+    const auto planner = Make(job, Explain::kCauseAlone);
+    if (!planner.ok() || !(*planner)->CheckStages().ok()) return false;
+    if (changed.samples().empty()) return true;
+    const absl::StatusOr<Batch> samples = BatchFromProto(changed, (*planner)->job_);
+    if (!samples.ok() || !(*planner)->CheckSamples(*samples).ok()) return false;
+    return !plan || (*planner)->PlanSamples(*samples).ok();
+  };
+  const Attempts attempts = {
+      .may_plan = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, false); },
+      .plans = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, plan_them); }};
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), Describe(FindSmallestChanges(spec_, batch, attempts))));
 }
 
 absl::Status Planner::CheckSamples(const Batch& batch) const {
@@ -139,13 +195,12 @@ absl::Status Planner::CheckSamples(const Batch& batch) const {
     table.samples(slot).assign(1, sample);
     table.Update(slot);
     if (!table.known(slot)) {
-      const TokenSums& sums = table.sums(slot);
       return absl::InvalidArgumentError(
-          absl::StrCat("batch.samples[", sample, "]: shape [1, ", sums.source, ", ", sums.target,
-                       "] is outside of the profile's grid, and the profile has no closed form for it"));
+          absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(table.sums(slot))));
     }
     for (int stage = 0; stage < costs_.stages(); ++stage) {
-      if (!evaluator.FitsAlone(table, slot, stage)) return SampleTooLarge(batch, sample, stage);
+      if (evaluator.FitsAlone(table, slot, stage)) continue;
+      return absl::InvalidArgumentError(DescribeSample(costs_, job_, table, slot, stage));
     }
   }
   return absl::OkStatus();
@@ -153,19 +208,30 @@ absl::Status Planner::CheckSamples(const Batch& batch) const {
 
 absl::Status Planner::ValidateBatch(const v1::Batch& batch) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch samples, BatchFromProto(batch, job_));
-  return CheckSamples(samples);
+  const absl::Status status = CheckSamples(samples);
+  return status.ok() ? status : WithChanges(status, batch, /*plan_them=*/false);
 }
 
 absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  PENSTOCK_RETURN_IF_ERROR(CheckSamples(batch));
+  const absl::Status status = CheckSamples(batch);
+  if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true);
+  absl::StatusOr<v1::Plan> plan = PlanSamples(batch);
+  if (!absl::IsResourceExhausted(plan.status())) return plan;
+  return WithChanges(plan.status(), proto, /*plan_them=*/true);
+}
+
+absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch) const {
   ReplicaEvaluator evaluator(costs_, AvailableBytes(job_, costs_));
   const Candidate candidate = PlanByPolicy(costs_, job_, batch.samples, &evaluator);
   std::vector<ReplicaPipeline> pipelines;
-  PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, MakePrograms(costs_, candidate, &evaluator, &pipelines));
+  PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs,
+                            MakePrograms(costs_, job_, candidate, &evaluator, &pipelines));
   for (int attempt = 0; Tighten(programs, job_, &evaluator.available_bytes()); ++attempt) {
-    if (attempt == kMemoryAttempts) return absl::ResourceExhaustedError("no plan fits in memory");
-    PENSTOCK_ASSIGN_OR_RETURN(programs, MakePrograms(costs_, candidate, &evaluator, &pipelines));
+    if (attempt == kMemoryAttempts) return DescribeExcess(programs, job_);
+    absl::StatusOr<ProgramSet> tightened = MakePrograms(costs_, job_, candidate, &evaluator, &pipelines);
+    if (!tightened.ok()) return DescribeExcess(programs, job_);
+    programs = *std::move(tightened);
   }
   Simulator simulator;
   PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs));

@@ -8,6 +8,7 @@
 // any number of threads may use it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,14 +24,20 @@ namespace penstock::core {
 
 class Planner {
  public:
+  // Whether errors about memory and shapes end with the smallest changes that would fit
+  // (feasibility/smallest_changes.h). Finding them plans the batch several times.
+  enum class Explain : uint8_t { kCauseAlone, kChanges };
+
   // Validates every field of the job.
   // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
   // degree that this version cannot plan). The message names the field.
-  static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job);
+  static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job,
+                                                         Explain explain = Explain::kChanges);
 
   // What can be said about a batch without planning it.
   // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,
-  // outside of the profile, or too large for the memory of a stage even alone. The message names the sample.
+  // outside of the profile, or too large for the memory of a stage even alone. The message names the sample,
+  // and what would fit.
   absl::Status ValidateBatch(const v1::Batch& batch) const;
 
   // planning_time_ns is left 0: the core has no clock. plan_version is 1.
@@ -45,15 +52,22 @@ class Planner {
   const CostModel& costs() const { return costs_; }
 
  private:
-  Planner(v1::JobSpec spec, Job job, Profile profile);
+  Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain);
 
+  // All of Create but whether the stages fit in memory.
+  static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain);
+  absl::Status CheckStages() const;
   absl::Status CheckSamples(const Batch& batch) const;
-  absl::Status SampleTooLarge(const Batch& batch, uint32_t sample, int stage) const;
+  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch) const;
+  // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit
+  // alone, or a plan must be found.
+  absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const;
 
   v1::JobSpec spec_;
   Job job_;
   CostModel costs_;
   LowerBound lower_bound_;
+  Explain explain_;
 };
 
 }  // namespace penstock::core

@@ -82,6 +82,14 @@ struct Profile {
   double sharded_state_bytes_per_parameter_byte = 0;
   double optimizer_ns_per_parameter_byte = 0;
   Cluster cluster;
+
+  // Whether every layer has one, which packed micro-batches need.
+  bool has_closed_form() const {
+    for (const LayerProfile& layer : layers) {
+      if (layer.present && !layer.has_closed_form) return false;
+    }
+    return true;
+  }
 };
 
 }  // namespace penstock::core

@@ -213,6 +213,34 @@ TEST_F(PlanningCommands, CompareSaysWhyABatchHasNoPlan) {
   EXPECT_FALSE(rows[0]["reason"].get<std::string>().empty());
 }
 
+// The number behind a flag of the message.
+std::string ValueAfter(const std::string& message, const std::string& flag) {
+  const size_t place = message.find(flag + " ");
+  EXPECT_NE(place, std::string::npos) << message;
+  if (place == std::string::npos) return "";
+  const size_t begin = place + flag.size() + 1;
+  return message.substr(begin, message.find_first_not_of("0123456789.", begin) - begin);
+}
+
+TEST_F(PlanningCommands, ASampleThatDoesNotFitNamesFlagsThatMakeItFit) {
+  const auto plan = [&](const std::string& memory_mb, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--recompute", "none", "--memory-mb", memory_mb};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Plan(arguments);
+  };
+  const Ended ended = plan("4.5", {});
+  ExpectWrongRequest(ended, "tokens do not fit on stage 0: needs ");
+  EXPECT_THAT(ended.errors, AllOf(HasSubstr("limit 4500000"), HasSubstr("--recompute full")));
+  EXPECT_EQ(Plan({"--recompute", "full", "--memory-mb", "4.5"}).code, 0);
+  const std::string pipeline = ValueAfter(ended.errors, "--pp");
+  EXPECT_EQ(plan("4.5", {"--pp", pipeline}).code, 0);
+  const int length = std::stoi(ValueAfter(ended.errors, "--max-length"));
+  EXPECT_EQ(plan("4.5", {"--max-length", std::to_string(length)}).code, 0);
+  EXPECT_EQ(plan("4.5", {"--max-length", std::to_string(length + 1)}).code, 2);
+  const int memory = std::stoi(ValueAfter(ended.errors, "--memory-mb"));
+  EXPECT_EQ(plan(std::to_string(memory), {}).code, 0);
+}
+
 TEST_F(PlanningCommands, EveryPlanningFlagIsTaken) {
   const Ended ended = Plan({"--pp", "2", "--policy", "dynamic", "--layout", "packed", "--recompute", "full",
                             "--schedule", "1f1b", "--effort", "fast", "--layers-per-stage", "1,3",
@@ -235,7 +263,7 @@ TEST_F(PlanningCommands, WrongFlagsAreNamed) {
   ExpectWrongRequest(Plan({"--pp", "2", "--rank-of-stage", "0,1,1,0"}),
                      "--rank-of-stage: needs --layers-per-stage");
   ExpectWrongRequest(Plan({"--memory-mb", "1"}),
-                     "limit is 1000000; use more stages or set --shard-optimizer-state");
+                     "limit 1000000; this fits: --memory-mb ");
   ExpectWrongRequest(Compare({"--batches", "5"}), "has 100: give smaller --rows (or --batches)");
   ExpectWrongRequest(penstock_.Run({}), "subcommand");
   ExpectWrongRequest(penstock_.Run({"frobnicate"}), "there is no command or flag 'frobnicate'");
