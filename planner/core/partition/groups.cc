@@ -71,6 +71,18 @@ Groups FirstFitRows(absl::Span<const SampleTokens> samples, RowLengths row) {
   return rows;
 }
 
+Groups CutOrder(absl::Span<const uint32_t> order, absl::Span<const int> ends) {
+  Groups groups;
+  groups.reserve(ends.size());
+  int begin = 0;
+  for (const int end : ends) {
+    const absl::Span<const uint32_t> part = order.subspan(begin, end - begin);
+    groups.emplace_back(part.begin(), part.end());
+    begin = end;
+  }
+  return groups;
+}
+
 Groups Join(const Groups& groups, int size) {
   Groups joined;
   for (size_t i = 0; i < groups.size(); ++i) {

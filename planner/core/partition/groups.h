@@ -27,6 +27,9 @@ Groups FirstFitDecreasing(absl::Span<const double> sizes, double cap);
 // a sample does not fit, they come out the same.
 Groups FirstFitRows(absl::Span<const SampleTokens> samples, RowLengths row);
 
+// The consecutive parts of an order that end before each of `ends`, the last of which is its size.
+Groups CutOrder(absl::Span<const uint32_t> order, absl::Span<const int> ends);
+
 // Consecutive groups joined, `size` of them in each but perhaps the last.
 Groups Join(const Groups& groups, int size);
 

@@ -1,15 +1,47 @@
-// Order of the samples in which neighbours are alike.
+// Orders of the samples in which neighbours are alike, for micro-batches of consecutive samples.
+//
+// Two samples are alike when padding one to the other costs little. So the lengths are counted in time: a
+// sample is the point (time of its source, time of its target), and the way between two points is the time
+// that is lost at most when they share a rectangle. A decoder-only sample has no source, and the shortest
+// path through points on a line is their order by length.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/model/micro_batch.h"
 #include "planner/core/model/types.h"
+#include "planner/core/partition/sample_path.h"
 
 namespace penstock::core {
 
 // By length, shortest first: of the source, then of the target.
 std::vector<uint32_t> OrderByLength(absl::Span<const SampleTokens> samples);
+
+// The points of the samples. `time` is a function of TokenSums; where it does not know one of the lengths
+// alone (is infinite), all are counted in tokens.
+template <typename Time>
+std::vector<PathPoint> SampleCosts(const Time& time, absl::Span<const SampleTokens> samples) {
+  std::vector<PathPoint> points;
+  points.reserve(samples.size());
+  bool known = true;
+  for (const SampleTokens& sample : samples) {
+    points.push_back({time(PaddedSums(1, static_cast<int32_t>(sample.source), 0)),
+                      time(PaddedSums(1, 0, static_cast<int32_t>(sample.target)))});
+    known = known && std::isfinite(points.back().x) && std::isfinite(points.back().y);
+  }
+  if (known) return points;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    points[i] = {static_cast<double>(samples[i].source), static_cast<double>(samples[i].target)};
+  }
+  return points;
+}
+
+// Orders that are worth trying: on a line the one by length; else the short path and the Hilbert curve it
+// began as, because whether neighbours or whole windows are closer together decides from batch to batch.
+std::vector<std::vector<uint32_t>> AlikeOrders(absl::Span<const PathPoint> points);
 
 }  // namespace penstock::core

@@ -6,15 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/cost/bottleneck_time.h"
 #include "planner/core/partition/contiguous_partition.h"
 #include "planner/core/partition/sample_order.h"
+#include "planner/core/partition/window_sums.h"
 #include "planner/core/search/local_search.h"
 
 namespace penstock::core {
 namespace {
 
-// Bounds that the dynamic programme is run for.
-constexpr int kBounds = 24;
 // Caps that first-fit decreasing is run for: 1, 5/4, 6/4, ... of the longest sample.
 constexpr int kCaps = 8;
 // Rows of one rectangle at most, so that the table of windows stays linear in the batch.
@@ -40,6 +40,7 @@ class DynamicPolicy {
 
  private:
   void TryPadded();
+  void TryPadded(const BottleneckTime& time, const std::vector<uint32_t>& order);
   void TryPacked();
   // Time of a micro-batch on the stage that takes longest; infinite when it is outside of the profile.
   double Work(const TokenSums& sums) const;
@@ -139,39 +140,22 @@ void DynamicPolicy::Try(Groups groups, Layout layout) {
 }
 
 void DynamicPolicy::TryPadded() {
-  const std::vector<uint32_t> order = OrderByLength(tokens_);
-  const int samples = static_cast<int>(order.size());
-  // Windows only grow: their longest source and target, and the sum of their loss positions, are kept along
-  // the way.
-  SampleTokens longest;
-  const auto window = [&](int first, int last) {
-    if (last == first) longest = SampleTokens();
-    longest.source = std::max(longest.source, tokens_[order[last]].source);
-    longest.target = std::max(longest.target, tokens_[order[last]].target);
-    longest.loss += tokens_[order[last]].loss;
-    const int rows = last - first + 1;
-    if (rows > kMaxRows) return std::numeric_limits<double>::infinity();
-    const TokenSums sums = PaddedSums(rows, static_cast<int32_t>(longest.source),
-                                      static_cast<int32_t>(longest.target), longest.loss);
+  const BottleneckTime time(costs_, job_.recompute);
+  for (const std::vector<uint32_t>& order : AlikeOrders(SampleCosts(time, tokens_))) TryPadded(time, order);
+}
+
+void DynamicPolicy::TryPadded(const BottleneckTime& time, const std::vector<uint32_t>& order) {
+  PaddedWindows windows(order, tokens_);
+  const auto cost = [&](int first, int last) {
+    const TokenSums sums = windows(first, last);
     // Whether a sample fits alone has been asked before the search, and exactly.
-    if (rows > 1 && !Fits(sums)) return std::numeric_limits<double>::infinity();
-    return Work(sums);
+    const bool fits = first == last || (sums.rows <= kMaxRows && Fits(sums));
+    return fits ? time(sums) : std::numeric_limits<double>::infinity();
   };
-  double alone = 0;
-  for (const uint32_t sample : order) {
-    alone = std::max(alone, Work(SumsOf({&sample, 1}, tokens_, Layout::kPadded)));
-  }
-  const WindowTable windows(samples, 2 * alone, window);
-  for (const double bound : CandidateBounds(windows, kBounds)) {
-    const ContiguousPartition partition = PartitionWithinBound(windows, bound);
-    if (partition.ends.empty()) continue;
-    Groups groups;
-    int begin = 0;
-    for (const int end : partition.ends) {
-      groups.emplace_back(order.begin() + begin, order.begin() + end);
-      begin = end;
-    }
-    Try(std::move(groups), Layout::kPadded);
+  const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.stages()};
+  for (const ContiguousPartition& partition :
+       SearchPartitions(static_cast<int>(order.size()), search, cost)) {
+    Try(CutOrder(order, partition.ends), Layout::kPadded);
   }
 }
 

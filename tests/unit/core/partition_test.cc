@@ -2,15 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/partition/contiguous_partition.h"
 #include "planner/core/partition/groups.h"
-#include "planner/core/partition/sample_order.h"
+#include "planner/core/partition/window_sums.h"
 
 namespace penstock::core {
 namespace {
@@ -128,56 +130,181 @@ TEST(GroupsTest, SmallEndsGetAboutAQuarterOfTheOthers) {
   for (size_t i = 1; i + 1 < groups.size(); ++i) EXPECT_GE(groups[i].size(), 9);
 }
 
-TEST(SampleOrderTest, SourceFirstThenTargetThenIndex) {
-  EXPECT_THAT(OrderByLength(std::vector<SampleTokens>{{2, 1, 1}, {1, 9, 9}, {1, 3, 3}, {1, 3, 3}}),
-              ElementsAre(2, 3, 1, 0));
+TEST(GroupsTest, AnOrderIsCutWhereItIsSaid) {
+  EXPECT_THAT(CutOrder(std::vector<uint32_t>{3, 1, 2, 0}, std::vector<int>{1, 4}),
+              ElementsAre(ElementsAre(3), ElementsAre(1, 2, 0)));
 }
 
-// All ways to cut `samples` consecutive samples, the smallest sum within the bound.
-double BruteForce(int samples, double bound, const WindowCost& cost) {
-  double best = std::numeric_limits<double>::infinity();
-  for (uint32_t cuts = 0; cuts < 1u << (samples - 1); ++cuts) {
+// The same costs as WindowTable asks for, as a table of all windows.
+class Windows {
+ public:
+  explicit Windows(int samples) : samples_(samples), costs_(static_cast<size_t>(samples) * samples) {}
+  double& at(int first, int last) { return costs_[static_cast<size_t>(first) * samples_ + last]; }
+  double operator()(int first, int last) const {
+    return costs_[static_cast<size_t>(first) * samples_ + last];
+  }
+  int samples() const { return samples_; }
+
+ private:
+  int samples_;
+  std::vector<double> costs_;
+};
+
+// Costs that rise with every sample added at either end, else anything.
+Windows RandomWindows(int samples, std::mt19937* random) {
+  Windows windows(samples);
+  for (int size = 1; size <= samples; ++size) {
+    for (int first = 0; first + size <= samples; ++first) {
+      const int last = first + size - 1;
+      double cost = 1 + (*random)() % 60;
+      if (size > 1) cost = std::max(windows(first + 1, last), windows(first, last - 1)) + (*random)() % 20;
+      windows.at(first, last) = cost;
+    }
+  }
+  return windows;
+}
+
+// Calls `use(sum, largest)` for each way to cut consecutive samples.
+template <typename Use>
+void ForEachPartition(const Windows& windows, Use use) {
+  for (uint32_t cuts = 0; cuts < 1U << (windows.samples() - 1); ++cuts) {
     double sum = 0;
+    double largest = 0;
     int first = 0;
-    for (int last = 0; last < samples; ++last) {
-      if (last + 1 < samples && (cuts >> last & 1) == 0) continue;
-      const double time = cost(first, last);
-      sum += time <= bound ? time : std::numeric_limits<double>::infinity();
+    for (int last = 0; last < windows.samples(); ++last) {
+      if (last + 1 < windows.samples() && (cuts >> last & 1) == 0) continue;
+      sum += windows(first, last);
+      largest = std::max(largest, windows(first, last));
       first = last + 1;
     }
-    best = std::min(best, sum);
+    use(sum, largest);
   }
-  return best;
+}
+
+void ExpectAddsUp(const Windows& windows, const ContiguousPartition& partition) {
+  double sum = 0;
+  double largest = 0;
+  int first = 0;
+  for (const int end : partition.ends) {
+    sum += windows(first, end - 1);
+    largest = std::max(largest, windows(first, end - 1));
+    first = end;
+  }
+  EXPECT_EQ(first, windows.samples());
+  EXPECT_DOUBLE_EQ(partition.sum, sum);
+  EXPECT_EQ(partition.largest, largest);
 }
 
 TEST(ContiguousPartitionTest, EqualsBruteForceForEveryBound) {
   std::mt19937 random(5);
-  for (int round = 0; round < 50; ++round) {
-    std::vector<double> lengths;
-    for (int i = 0; i < 9; ++i) lengths.push_back(1 + random() % 50);
-    std::sort(lengths.begin(), lengths.end());
-    const WindowCost cost = [&](int first, int last) {
-      return 7 + (last - first + 1) * (lengths[last] + 0.02 * lengths[last] * lengths[last]);
-    };
-    const WindowTable windows(9, 1e9, cost);
-    for (const double bound : CandidateBounds(windows, 12)) {
-      const ContiguousPartition partition = PartitionWithinBound(windows, bound);
-      ASSERT_FALSE(partition.ends.empty());
-      EXPECT_DOUBLE_EQ(partition.sum, BruteForce(9, bound, cost));
+  std::vector<double> scratch;
+  for (int round = 0; round < 100; ++round) {
+    const Windows windows = RandomWindows(1 + static_cast<int>(random() % 10), &random);
+    const WindowTable table(windows.samples(), 1e9, windows);
+    for (double bound = 5; bound < 300; bound += 1 + random() % 15) {
+      double best = std::numeric_limits<double>::infinity();
+      ForEachPartition(windows, [&](double sum, double largest) {
+        if (largest <= bound) best = std::min(best, sum);
+      });
+      const ContiguousPartition partition = PartitionWithinBound(table, bound, &scratch);
+      if (partition.ends.empty()) {
+        EXPECT_EQ(best, std::numeric_limits<double>::infinity());
+        continue;
+      }
+      EXPECT_DOUBLE_EQ(partition.sum, best);
       EXPECT_LE(partition.largest, bound);
-      EXPECT_EQ(partition.ends.back(), 9);
+      ExpectAddsUp(windows, partition);
     }
   }
 }
 
 TEST(ContiguousPartitionTest, ABoundThatASampleAloneBreaksHasNoPartition) {
   // Sample 1 takes 50, the others nothing; each further sample of a window takes 1.
-  const WindowCost cost = [](int first, int last) {
-    return last - first + (first <= 1 && last >= 1 ? 50.0 : 0.0);
-  };
+  const auto cost = [](int first, int last) { return last - first + (first <= 1 && last >= 1 ? 50.0 : 0.0); };
   const WindowTable windows(3, 100, cost);
-  EXPECT_TRUE(PartitionWithinBound(windows, 49).ends.empty());
-  EXPECT_THAT(PartitionWithinBound(windows, 50).ends, ElementsAre(1, 2, 3));
+  std::vector<double> scratch;
+  EXPECT_TRUE(PartitionWithinBound(windows, 49, &scratch).ends.empty());
+  EXPECT_THAT(PartitionWithinBound(windows, 50, &scratch).ends, ElementsAre(1, 2, 3));
+}
+
+TEST(PartitionSearchTest, FindsTheBestObjectiveOfAllPartitions) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 300; ++round) {
+    const Windows windows = RandomWindows(1 + static_cast<int>(random() % 10), &random);
+    PartitionSearch search;
+    search.replicas = 1 + static_cast<int>(random() % 3);
+    search.stages = 1 + static_cast<int>(random() % 5);
+    search.runs = 1000;
+    search.resolution = 1e-9;
+    // So that no bound is taken to be too large.
+    search.slack = 1e6;
+    double best = std::numeric_limits<double>::infinity();
+    ForEachPartition(
+        windows, [&](double sum, double largest) { best = std::min(best, search.Objective(sum, largest)); });
+    const auto found = SearchPartitions(windows.samples(), search, windows);
+    ASSERT_FALSE(found.empty());
+    for (const ContiguousPartition& partition : found) ExpectAddsUp(windows, partition);
+    EXPECT_DOUBLE_EQ(search.Objective(found.front()), best);
+  }
+}
+
+TEST(PartitionSearchTest, NeedsFewRunsAndIsRightAboutWhatItLeavesOut) {
+  std::mt19937 random(7);
+  int exact = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Windows windows = RandomWindows(10, &random);
+    PartitionSearch search;
+    search.replicas = 1 + static_cast<int>(random() % 3);
+    search.stages = 1 + static_cast<int>(random() % 5);
+    double best = std::numeric_limits<double>::infinity();
+    ForEachPartition(
+        windows, [&](double sum, double largest) { best = std::min(best, search.Objective(sum, largest)); });
+    const auto found = SearchPartitions(10, search, windows);
+    ASSERT_FALSE(found.empty());
+    const double objective = search.Objective(found.front());
+    exact += objective <= best * (1 + search.resolution) ? 1 : 0;
+    EXPECT_LE(objective, 1.1 * best);
+    for (size_t i = 1; i < found.size(); ++i) {
+      EXPECT_GE(search.Objective(found[i]), search.Objective(found[i - 1]));
+      EXPECT_LE(search.Objective(found[i]), objective * (1 + search.slack));
+      EXPECT_NE(found[i].ends, found[i - 1].ends);
+    }
+  }
+  EXPECT_GE(exact, 290);
+}
+
+TEST(PartitionSearchTest, ASampleThatCannotBeAMicroBatchLeavesNothing) {
+  const auto cost = [](int first, int last) {
+    return first <= 1 && last >= 1 ? std::numeric_limits<double>::infinity() : 1.0;
+  };
+  EXPECT_TRUE(SearchPartitions(3, PartitionSearch(), cost).empty());
+}
+
+TEST(WindowSumsTest, EqualTheSumsOfTheWindowsSamples) {
+  std::mt19937 random(8);
+  const std::vector<SampleTokens> samples = RandomSamples(40, 90, &random);
+  std::vector<uint32_t> order(samples.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  const PackedWindows packed(order, samples);
+  PaddedWindows padded(order, samples);
+  for (int last = 0; last < 40; ++last) {
+    for (int first = last; first >= 0; --first) {
+      const auto window = absl::MakeConstSpan(order).subspan(first, last - first + 1);
+      for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+        const TokenSums expected = SumsOf(window, samples, layout);
+        const TokenSums sums = layout == Layout::kPacked ? packed(first, last) : padded(first, last);
+        EXPECT_EQ(sums.rows, expected.rows);
+        EXPECT_EQ(sums.source, expected.source);
+        EXPECT_EQ(sums.target, expected.target);
+        EXPECT_EQ(sums.source_square, expected.source_square);
+        EXPECT_EQ(sums.target_square, expected.target_square);
+        EXPECT_EQ(sums.cross, expected.cross);
+        EXPECT_EQ(sums.loss, expected.loss);
+        EXPECT_EQ(sums.source_length, expected.source_length);
+      }
+    }
+  }
 }
 
 }  // namespace

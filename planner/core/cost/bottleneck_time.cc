@@ -1,0 +1,48 @@
+#include "planner/core/cost/bottleneck_time.h"
+
+#include <algorithm>
+
+namespace penstock::core {
+namespace {
+
+RecomputeLevel LevelOf(RecomputeMode mode) {
+  switch (mode) {
+    case RecomputeMode::kFull:
+      return kKeepInput;
+    case RecomputeMode::kSelective:
+      return kKeepSelective;
+    case RecomputeMode::kNone:
+    case RecomputeMode::kAuto:
+      break;
+  }
+  return kKeepAll;
+}
+
+}  // namespace
+
+bool BottleneckTime::Covers(const RankCounts& a, const RankCounts& b) {
+  return a.layers[0] >= b.layers[0] && a.layers[1] >= b.layers[1] && a.embeddings >= b.embeddings &&
+         a.heads >= b.heads;
+}
+
+BottleneckTime::BottleneckTime(const CostModel& costs, RecomputeMode mode)
+    : costs_(&costs), level_(LevelOf(mode)) {
+  std::vector<RankCounts> ranks(costs.ranks());
+  for (int index = 0; index < costs.stages(); ++index) {
+    const Stage& stage = costs.stage(index);
+    RankCounts& rank = ranks[costs.rank_of(index)];
+    rank.layers[kEncoder] += stage.encoder_layers;
+    rank.layers[kDecoder] += stage.decoder_layers;
+    rank.embeddings += stage.first ? 1 : 0;
+    rank.heads += stage.last ? 1 : 0;
+  }
+  for (const RankCounts& rank : ranks) {
+    const auto covers = [&](const RankCounts& other) { return Covers(other, rank); };
+    if (std::any_of(ranks_.begin(), ranks_.end(), covers)) continue;
+    const auto covered = [&](const RankCounts& other) { return Covers(rank, other); };
+    ranks_.erase(std::remove_if(ranks_.begin(), ranks_.end(), covered), ranks_.end());
+    ranks_.push_back(rank);
+  }
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,50 @@
+// The time of a micro-batch on the rank that takes longest, for searches that ask about very many shapes.
+//
+// A rank's time is a sum of layer times with whole numbers of layers as factors; ranks that have no more of
+// anything than another one are left out, which leaves two or three.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "planner/core/cost/cost_model.h"
+
+namespace penstock::core {
+
+class BottleneckTime {
+ public:
+  // With what the mode recomputes when memory asks for nothing. `costs` must outlive this object.
+  BottleneckTime(const CostModel& costs, RecomputeMode mode);
+
+  // Forward and backward, nanoseconds, not rounded; infinite when the shape is outside of the profile.
+  double operator()(const TokenSums& sums) const {
+    LayerCosts layers;
+    if (!costs_->Layers(sums, &layers)) return std::numeric_limits<double>::infinity();
+    double longest = 0;
+    for (const RankCounts& rank : ranks_) {
+      double time = rank.embeddings * 2 * layers.embedding +
+                    rank.heads * (layers.forward[kHead] + layers.backward[kHead][kKeepAll]);
+      for (int kind = 0; kind < 2; ++kind) {
+        time += rank.layers[kind] * (layers.forward[kind] + layers.backward[kind][level_]);
+      }
+      longest = time > longest ? time : longest;
+    }
+    return longest;
+  }
+
+ private:
+  struct RankCounts {
+    std::array<double, 2> layers = {};
+    double embeddings = 0;
+    double heads = 0;
+  };
+  // Whether `a` has at least as much of everything as `b`.
+  static bool Covers(const RankCounts& a, const RankCounts& b);
+
+  const CostModel* costs_;
+  RecomputeLevel level_;
+  std::vector<RankCounts> ranks_;
+};
+
+}  // namespace penstock::core
