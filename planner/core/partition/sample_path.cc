@@ -94,8 +94,8 @@ class PathImprovement {
   void AddNeighbours(const std::vector<uint32_t>& order);
   void AddNeighbour(uint32_t a, uint32_t b);
 
-  // Reverses the cycle from place `first` forwards to place `last`, or all the rest, whichever is shorter: as a
-  // cycle it is the same.
+  // Reverses the cycle from place `first` forwards to place `last`, or all the rest, whichever is shorter: as
+  // a cycle it is the same.
   void Reverse(uint32_t first, uint32_t last);
   bool TooLong(uint32_t a, uint32_t b) const;
   // Replaces the edges (a, b) and (c, d), which follow each other in this sense, by (a, c) and (b, d).
@@ -107,8 +107,8 @@ class PathImprovement {
   // Moves a segment of which `a` is one end. `forwards`: from `a` on.
   bool TryMove(uint32_t a, bool forwards);
   bool TryMoveSegment(uint32_t a, uint32_t end, bool forwards);
-  // Moves left..right from between its neighbours to between `c` and the point after it; `left` next to `c` when
-  // `straight`, else turned round.
+  // Moves left..right from between its neighbours to between `c` and the point after it; `left` next to `c`
+  // when `straight`, else turned round.
   void MoveSegment(uint32_t left, uint32_t right, uint32_t c, bool straight);
   bool InSegment(uint32_t point, uint32_t left, uint32_t right) const;
   void Wake(uint32_t a);

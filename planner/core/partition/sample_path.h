@@ -1,10 +1,11 @@
-// A short path through points in the plane: an order in which neighbours are alike in both of their coordinates.
+// A short path through points in the plane: an order in which neighbours are alike in both of their
+// coordinates.
 //
-// The points in the order of a Hilbert curve (Platzman and Bartholdi 1989, "Spacefilling curves and the planar
-// travelling salesman problem"), then 2-opt (Croes 1958) and Or-opt (Or 1976) moves over lists of near neighbours
-// (Bentley 1992, "Fast algorithms for geometric traveling salesman problems"), with distances |dx| + |dy|.
-// Changed: neighbours are looked for along two Hilbert curves, one of them shifted, instead of in a tree; and the
-// path is open at both ends, for which a point that is near everything closes it.
+// The points in the order of a Hilbert curve (Platzman and Bartholdi 1989, "Spacefilling curves and the
+// planar travelling salesman problem"), then 2-opt (Croes 1958) and Or-opt (Or 1976) moves over lists of near
+// neighbours (Bentley 1992, "Fast algorithms for geometric traveling salesman problems"), with distances |dx|
+// + |dy|. Changed: neighbours are looked for along two Hilbert curves, one of them shifted, instead of in a
+// tree; and the path is open at both ends, for which a point that is near everything closes it.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ struct PathPoint {
   double y = 0;
 };
 
-// Indices of `points` along the path, which begins at the end nearer to (0, 0). Points at one place stay together, in
-// order of index. Deterministic; work is bounded by a constant number of moves for each point.
+// Indices of `points` along the path, which begins at the end nearer to (0, 0). Points at one place stay
+// together, in order of index. Deterministic; work is bounded by a constant number of moves for each point.
 std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points);
 
 // Sum of the distances between neighbours of an order.

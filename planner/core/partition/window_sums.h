@@ -1,5 +1,5 @@
-// What the windows of an order compute, in constant time each: the costs of contiguous_partition.h are functions of
-// these.
+// What the windows of an order compute, in constant time each: the costs of contiguous_partition.h are
+// functions of these.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +43,8 @@ class PackedWindows {
   std::vector<TokenSums> prefix_;
 };
 
-// Padded windows. To be asked for in the order that WindowTable asks: a window of one sample, then windows that
-// grow to the left.
+// Padded windows. To be asked for in the order that WindowTable asks: a window of one sample, then windows
+// that grow to the left.
 class PaddedWindows {
  public:
   PaddedWindows(absl::Span<const uint32_t> order, absl::Span<const SampleTokens> tokens) {
