@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "planner/cli/plan_summary.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/timeline_page.h"
 

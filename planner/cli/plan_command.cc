@@ -1,6 +1,7 @@
 // `penstock plan`: plans one global batch.
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/explain.h"
 #include "planner/cli/html_timeline.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_file.h"
@@ -31,6 +33,7 @@ struct PlanFlags {
   std::string out;
   std::string trace;
   std::string html;
+  bool explain = false;
   bool json = false;
 };
 
@@ -96,23 +99,40 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   std::cout << "\n" << table.ToString();
 }
 
-absl::StatusOr<v1::PlannedBatch> PlanAnew(const PlanFlags& flags) {
+absl::Status RequireRequest(const PlanRequestFlags& request) {
   for (const auto& [name, value] :
-       {std::pair("--profile", flags.request.profile), std::pair("--lengths", flags.request.lengths),
-        std::pair("--rows", flags.request.rows)})
+       {std::pair("--profile", request.profile), std::pair("--lengths", request.lengths),
+        std::pair("--rows", request.rows)})
     if (value.empty())
       return absl::InvalidArgumentError(absl::StrCat(name, " is required (or --from, a plan that was made)"));
+  return absl::OkStatus();
+}
+
+// What the command is about. `explanation` only where it was asked for.
+struct Shown {
+  v1::PlannedBatch planned;
+  std::optional<Explanation> explanation;
+};
+
+absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
+  PENSTOCK_RETURN_IF_ERROR(RequireRequest(flags.request));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
   *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
-  SetTypicalSamples(batches, &job);
-  v1::PlannedBatch planned;
-  planned.mutable_batch()->Swap(&batches.front());
-  absl::StatusOr<v1::Plan> plan = MakePlan(flags, job, planned.batch());
-  if (!plan.ok()) return NameFlags(plan.status());
-  *planned.mutable_plan() = *std::move(plan);
-  return planned;
+  Shown shown;
+  shown.planned.mutable_batch()->Swap(&batches.front());
+  PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_plan(), MakePlan(flags, job, shown.planned.batch()));
+  if (flags.explain) {
+    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, Explain(job, shown.planned));
+  }
+  return shown;
+}
+
+absl::StatusOr<Shown> ReadPlan(const std::string& path) {
+  Shown shown;
+  PENSTOCK_ASSIGN_OR_RETURN(shown.planned, ReadPlanFile(path));
+  return shown;
 }
 
 absl::Status WriteFiles(const PlanFlags& flags, const v1::PlannedBatch& planned) {
@@ -124,16 +144,24 @@ absl::Status WriteFiles(const PlanFlags& flags, const v1::PlannedBatch& planned)
   return WriteFileAtomically(flags.trace, trace.ToJson());
 }
 
+void PrintJson(const PlanSummary& summary, const Shown& shown) {
+  nlohmann::ordered_json json = ToJson(summary);
+  if (shown.explanation.has_value()) json["explain"] = ToJson(*shown.explanation);
+  std::cout << DumpJson(json) << "\n";
+}
+
 absl::Status RunPlan(const PlanFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::PlannedBatch planned,
-                            flags.from.empty() ? PlanAnew(flags) : ReadPlanFile(flags.from));
-  PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, planned));
+  const absl::StatusOr<Shown> shown = flags.from.empty() ? PlanAnew(flags) : ReadPlan(flags.from);
+  if (!shown.ok()) return NameFlags(shown.status());
+  PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, shown->planned));
   const std::string policy = flags.from.empty() ? PolicyName(flags.policy) : "as planned";
-  const PlanSummary summary = Summarize(policy, planned.batch(), planned.plan());
-  if (flags.json)
-    std::cout << DumpJson(ToJson(summary)) << "\n";
-  else
-    PrintText(summary, planned.plan());
+  const PlanSummary summary = Summarize(policy, shown->planned.batch(), shown->planned.plan());
+  if (flags.json) {
+    PrintJson(summary, *shown);
+    return absl::OkStatus();
+  }
+  PrintText(summary, shown->planned.plan());
+  if (shown->explanation.has_value()) std::cout << "\n" << ToText(*shown->explanation);
   return absl::OkStatus();
 }
 
@@ -152,6 +180,9 @@ void AddPlanCommand(CommandSet& commands) {
   CLI::Option* from = command->add_option(
       "--from", flags->from,
       "Show this plan, a file that --out wrote, instead of making one; nothing is checked");
+  CLI::Option* explain = command->add_flag("--explain", flags->explain,
+                                           "Say where the time goes, and what other conditions would gain");
+  from->excludes(explain);
   for (const char* flag : {"--profile", "--lengths", "--rows"})
     from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);

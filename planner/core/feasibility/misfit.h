@@ -1,4 +1,5 @@
-// Says what does not fit in memory: which sample or micro-batch, on which stage, bytes needed and bytes there.
+// Says what does not fit in memory: which sample or micro-batch, on which stage, bytes needed and bytes
+// there.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ uint32_t LongestSample(const v1::JobSpec& job, const v1::Batch& batch) {
   uint32_t longest = 0;
   for (const v1::Sample& sample : batch.samples()) {
     const uint32_t input = sample.input_tokens(), target = sample.target_tokens();
-    longest = std::max(
-        longest, job.model().architecture() == v1::ARCHITECTURE_T5 ? std::max(input, target) : input + target);
+    longest = std::max(longest, job.model().architecture() == v1::ARCHITECTURE_T5 ? std::max(input, target)
+                                                                                  : input + target);
   }
   return longest;
 }
@@ -53,9 +53,9 @@ class Search {
       changes.micro_batch_size = Smaller(
           job_.planning().micro_batch_size(),
           [](uint32_t size, v1::JobSpec* job) { job->mutable_planning()->set_micro_batch_size(size); });
-      changes.token_cap =
-          Smaller(job_.planning().token_cap(),
-                  [](uint32_t cap, v1::JobSpec* job) { job->mutable_planning()->set_token_cap(cap); });
+      changes.token_cap = Smaller(job_.planning().token_cap(), [](uint32_t cap, v1::JobSpec* job) {
+        job->mutable_planning()->set_token_cap(cap);
+      });
     }
     changes.memory_limit_bytes = MemoryLimit();
     changes.stages_were_given = !job_.planning().layers_per_stage().empty();
@@ -201,7 +201,8 @@ std::string Describe(const SmallestChanges& changes) {
     fits.push_back(absl::StrCat("job.planning.memory_limit_bytes ", *changes.memory_limit_bytes));
   }
   if (fits.empty()) return "";
-  return absl::StrCat(fits.size() == 1 ? "; this fits: " : "; any of these fits: ", absl::StrJoin(fits, "; "));
+  return absl::StrCat(fits.size() == 1 ? "; this fits: " : "; any of these fits: ",
+                      absl::StrJoin(fits, "; "));
 }
 
 }  // namespace penstock::core

@@ -156,6 +156,24 @@ TEST_F(PlanningCommands, PlanWritesATimelineAsOnePage) {
   EXPECT_EQ(std::to_string(data["makespan"].get<int64_t>()), plan["predicted"]["makespan_ns"]);
 }
 
+TEST_F(PlanningCommands, PlanExplainsWhereTheTimeGoesAndWhatWouldHelp) {
+  const Ended text = Plan({"--pp", "2", "--dp", "2", "--explain"});
+  EXPECT_EQ(text.code, 0) << text.errors;
+  EXPECT_THAT(text.output, AllOf(HasSubstr("where the time goes"), HasSubstr("useful work"),
+                                 HasSubstr("what if"), HasSubstr("unlimited memory"), HasSubstr("bound")));
+  const Ended json = Plan({"--pp", "2", "--dp", "2", "--explain", "--json"});
+  ASSERT_EQ(json.code, 0) << json.errors;
+  const Json row = Parse(json.output);
+  double sum = 0;
+  for (const Json& share : row["explain"]["time"]["mean"]) sum += share.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  for (const Json& what_if : row["explain"]["what_if"]) {
+    if (what_if["condition"] != "unlimited memory") continue;
+    EXPECT_LE(what_if["makespan_ms"].get<double>(), row["makespan_ms"].get<double>());
+  }
+  ExpectWrongRequest(penstock_.Run({"plan", "--from", Path("plan.json"), "--explain"}), "--from");
+}
+
 TEST_F(PlanningCommands, PlanShowsAPlanThatWasMadeBefore) {
   ASSERT_EQ(Plan({"--pp", "2", "--out", Path("plan.json"), "--html", Path("made.html")}).code, 0);
   const Ended ended = penstock_.Run({"plan", "--from", Path("plan.json"), "--html", Path("shown.html")});
@@ -262,8 +280,7 @@ TEST_F(PlanningCommands, WrongFlagsAreNamed) {
   ExpectWrongRequest(Plan({"--stage-split", "magic"}), "--stage-split");
   ExpectWrongRequest(Plan({"--pp", "2", "--rank-of-stage", "0,1,1,0"}),
                      "--rank-of-stage: needs --layers-per-stage");
-  ExpectWrongRequest(Plan({"--memory-mb", "1"}),
-                     "limit 1000000; this fits: --memory-mb ");
+  ExpectWrongRequest(Plan({"--memory-mb", "1"}), "limit 1000000; this fits: --memory-mb ");
   ExpectWrongRequest(Compare({"--batches", "5"}), "has 100: give smaller --rows (or --batches)");
   ExpectWrongRequest(penstock_.Run({}), "subcommand");
   ExpectWrongRequest(penstock_.Run({"frobnicate"}), "there is no command or flag 'frobnicate'");

@@ -26,7 +26,8 @@ v1::JobSpec Scaled(v1::JobSpec job, int64_t limit_mb) {
   job.mutable_model()->set_hidden(1024);
   for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
     layer.set_parameter_bytes(layer.parameter_bytes() * kScale);
-    for (v1::LayerBytes* bytes : {layer.mutable_stored_none(), layer.mutable_stored_full(), layer.mutable_peak()}) {
+    for (v1::LayerBytes* bytes :
+         {layer.mutable_stored_none(), layer.mutable_stored_full(), layer.mutable_peak()}) {
       bytes->set_source_token_bytes(bytes->source_token_bytes() * kScale);
       bytes->set_target_token_bytes(bytes->target_token_bytes() * kScale);
     }
@@ -133,9 +134,10 @@ v1::Batch ShortAndLong(uint32_t longest) {
 TEST(InfeasibleTest, ASampleThatIsTooLargeIsNamedWithStageBytesAndChanges) {
   const v1::JobSpec job = Scaled(GptJob(2, 2, v1::POLICY_DYNAMIC), 1000);
   const std::string message = ErrorOf(job, ShortAndLong(1000));
-  EXPECT_THAT(message, AllOf(HasSubstr("batch.samples[2]: 1000 tokens do not fit on stage 0: needs "),
-                             HasSubstr(" bytes, limit 1000000000"), HasSubstr("job.mesh.pipeline 4"),
-                             HasSubstr("a maximum length of "), HasSubstr("job.planning.memory_limit_bytes ")));
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("batch.samples[2]: 1000 tokens do not fit on stage 0: needs "),
+                    HasSubstr(" bytes, limit 1000000000"), HasSubstr("job.mesh.pipeline 4"),
+                    HasSubstr("a maximum length of "), HasSubstr("job.planning.memory_limit_bytes ")));
   EXPECT_THAT(message, Not(HasSubstr("recompute full")));  // auto has tried it
   EXPECT_GE(ExpectExactChanges(job, ShortAndLong(1000)), 3);
 }
@@ -163,9 +165,11 @@ TEST(InfeasibleTest, BothSidesOfT5SamplesAreCut) {
 TEST(InfeasibleTest, StaticMemoryNamesTheStageAndTheSmallestPipeline) {
   v1::JobSpec job = Scaled(GptJob(1, 2, v1::POLICY_DYNAMIC), 300);
   const std::string message = ErrorOf(job, {});
-  EXPECT_THAT(message, AllOf(HasSubstr("weights, gradients and optimizer state of stage 0 need 480000000 bytes, "
-                                       "limit 300000000"),
-                             HasSubstr("job.mesh.pipeline 2"), HasSubstr("job.planning.memory_limit_bytes 481000000")));
+  EXPECT_THAT(
+      message,
+      AllOf(HasSubstr("weights, gradients and optimizer state of stage 0 need 480000000 bytes, "
+                      "limit 300000000"),
+            HasSubstr("job.mesh.pipeline 2"), HasSubstr("job.planning.memory_limit_bytes 481000000")));
   EXPECT_THAT(message, Not(HasSubstr("maximum length")));
   EXPECT_GE(ExpectExactChanges(job, {}), 2);
 }
@@ -182,10 +186,11 @@ TEST(InfeasibleTest, AMicroBatchOfAGivenSizeIsNamedWithItsStage) {
   job.mutable_planning()->set_micro_batch_size(4);
   const std::string message = ErrorOf(job, ShortAndLong(500));
   EXPECT_EQ(Try(job, ShortAndLong(500)).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(message,
-              AllOf(HasSubstr("every sample fits alone, but no plan does: micro-batch of batch.samples[0], [1], "
-                              "[2], [3] (shape [4, 0, 500]) does not fit on stage 1: needs "),
-                    HasSubstr("limit 1000000000"), HasSubstr("job.planning.micro_batch_size ")));
+  EXPECT_THAT(
+      message,
+      AllOf(HasSubstr("every sample fits alone, but no plan does: micro-batch of batch.samples[0], [1], "
+                      "[2], [3] (shape [4, 0, 500]) does not fit on stage 1: needs "),
+            HasSubstr("limit 1000000000"), HasSubstr("job.planning.micro_batch_size ")));
   EXPECT_GE(ExpectExactChanges(job, ShortAndLong(500)), 3);
 }
 
@@ -238,8 +243,7 @@ TEST(InfeasibleTest, ChangesOfRandomJobsAreExact) {
       job.mutable_planning()->set_token_cap(static_cast<uint32_t>(200 + below(1500)));
     }
     std::vector<std::pair<uint32_t, uint32_t>> lengths;
-    for (int sample = 0; sample < 8; ++sample)
-      lengths.emplace_back(1 + below(700), 1 + below(500));
+    for (int sample = 0; sample < 8; ++sample) lengths.emplace_back(1 + below(700), 1 + below(500));
     const v1::Batch batch = MakeBatch(lengths);
     if (Try(job, batch).ok()) continue;
     ++infeasible;

@@ -1,0 +1,147 @@
+#include "planner/cli/explain.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/text_table.h"
+#include "planner/core/planner.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Gains below this are within what another search order would change.
+constexpr double kWorthwhile = 0.01;
+// Parts that read 0.0% on every rank are left out of the table.
+constexpr double kShown = 0.0005;
+
+// Parts of the makespan instead of nanoseconds.
+TimeSplit SharesOf(const TimeSplit& split) {
+  const double all = std::accumulate(split.begin(), split.end(), 0.0);
+  TimeSplit shares = {};
+  for (int part = 0; part < kTimeParts; ++part) shares[part] = all > 0 ? split[part] / all : 0;
+  return shares;
+}
+
+// The rank that computes most, and the one that waits most.
+struct Extremes {
+  size_t busiest = 0;
+  size_t idlest = 0;
+};
+
+Extremes ExtremesOf(const std::vector<TimeSplit>& ranks) {
+  const auto [idlest, busiest] =
+      std::minmax_element(ranks.begin(), ranks.end(), [](const TimeSplit& a, const TimeSplit& b) {
+        return BusyNs(a) < BusyNs(b);
+      });
+  return {.busiest = static_cast<size_t>(busiest - ranks.begin()),
+          .idlest = static_cast<size_t>(idlest - ranks.begin())};
+}
+
+std::string TimeTable(const std::vector<TimeSplit>& ranks) {
+  const Extremes extremes = ExtremesOf(ranks);
+  const TimeSplit columns[] = {SharesOf(MeanOf(ranks)), SharesOf(ranks[extremes.busiest]),
+                               SharesOf(ranks[extremes.idlest])};
+  TextTable table({"where the time goes", "mean", absl::StrCat("rank ", extremes.busiest, " (busiest)"),
+                   absl::StrCat("rank ", extremes.idlest, " (waits most)")});
+  for (int part = 0; part < kTimeParts; ++part) {
+    std::vector<std::string> row = {Title(static_cast<TimePart>(part))};
+    double largest = 0;
+    for (const TimeSplit& column : columns) {
+      row.push_back(Percent(column[part]));
+      largest = std::max(largest, column[part]);
+    }
+    if (largest >= kShown) table.AddRow(std::move(row));
+  }
+  return table.ToString();
+}
+
+std::string WhatIfTable(const std::vector<WhatIf>& what_ifs) {
+  TextTable table({"what if", "makespan ms", "gain", "known by"});
+  for (const WhatIf& what_if : what_ifs) {
+    if (what_if.makespan_ms > 0)
+      table.AddRow({what_if.condition, Fixed(what_if.makespan_ms, 1), Percent(what_if.gain),
+                    KindName(what_if.kind)});
+    else
+      table.AddRow({what_if.condition, "-", "-", "no plan fits"});
+  }
+  return table.ToString();
+}
+
+Json SharesAsJson(const TimeSplit& split) {
+  const TimeSplit shares = SharesOf(split);
+  Json json = Json::object();
+  for (int part = 0; part < kTimeParts; ++part) json[Key(static_cast<TimePart>(part))] = shares[part];
+  return json;
+}
+
+Json RankAsJson(const std::vector<TimeSplit>& ranks, size_t rank) {
+  Json json = {{"rank", rank}};
+  json.update(SharesAsJson(ranks[rank]));
+  return json;
+}
+
+// The first with advice that gains enough; nullptr when there is none. `what_ifs` are sorted.
+const WhatIf* MostGain(const std::vector<WhatIf>& what_ifs, WhatIfKind kind) {
+  for (const WhatIf& what_if : what_ifs)
+    if (what_if.kind == kind && what_if.gain >= kWorthwhile && !what_if.advice.empty()) return &what_if;
+  return nullptr;
+}
+
+// A plan without ranks has no time to divide.
+absl::Status CheckRanks(const v1::Plan& plan) {
+  if (plan.programs_size() > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("plan.programs: empty");
+}
+
+}  // namespace
+
+absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  Explanation explanation;
+  PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));
+  PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs, AskWhatIf(job, planned, explanation.ranks));
+  return explanation;
+}
+
+std::string Conclusion(const Explanation& explanation) {
+  const WhatIf* plan = MostGain(explanation.what_ifs, WhatIfKind::kPlan);
+  if (plan != nullptr)
+    return absl::StrCat("Most to gain: ", plan->condition, ", ", Percent(plan->gain), ": ", plan->advice, ".");
+  const WhatIf* estimate = MostGain(explanation.what_ifs, WhatIfKind::kEstimate);
+  if (estimate != nullptr)
+    return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
+                        Percent(estimate->gain), " would be gained: ", estimate->advice, ".");
+  return "Nothing gains 1 %: this plan is about as fast as its mesh can be.";
+}
+
+std::string ToText(const Explanation& explanation) {
+  return absl::StrCat(TimeTable(explanation.ranks), "\n", WhatIfTable(explanation.what_ifs), "\n",
+                      Conclusion(explanation), "\n");
+}
+
+Json ToJson(const Explanation& explanation) {
+  const Extremes extremes = ExtremesOf(explanation.ranks);
+  Json what_ifs = Json::array();
+  for (const WhatIf& what_if : explanation.what_ifs) {
+    const bool planned = what_if.makespan_ms > 0;
+    what_ifs.push_back({{"condition", what_if.condition},
+                        {"kind", KindName(what_if.kind)},
+                        {"makespan_ms", planned ? Json(what_if.makespan_ms) : Json()},
+                        {"gain", planned ? Json(what_if.gain) : Json()},
+                        {"advice", what_if.advice}});
+  }
+  return {{"time",
+           {{"mean", SharesAsJson(MeanOf(explanation.ranks))},
+            {"busiest", RankAsJson(explanation.ranks, extremes.busiest)},
+            {"idlest", RankAsJson(explanation.ranks, extremes.idlest)}}},
+          {"what_if", std::move(what_ifs)},
+          {"conclusion", Conclusion(explanation)}};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,37 @@
+// `penstock plan --explain`: where the time of an iteration goes, and what would help most.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/cli/time_split.h"
+#include "planner/cli/what_if.h"
+
+namespace penstock::cli {
+
+struct Explanation {
+  // Of each rank.
+  std::vector<TimeSplit> ranks = {};
+  // The most gain first.
+  std::vector<WhatIf> what_ifs = {};
+};
+
+// Plans the batch some eight times under other conditions. `job` is the one that the plan was made for.
+// Possible errors: those of SplitTime and AskWhatIf.
+absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned);
+
+// What to do, in one sentence: by the plan that gains most, if it gains 1 %; else by the estimate.
+std::string Conclusion(const Explanation& explanation);
+
+// Two tables and the conclusion.
+std::string ToText(const Explanation& explanation);
+
+// {time: {mean, busiest, idlest}, what_if: [{condition, kind, makespan_ms, gain, advice}], conclusion}; times
+// are shares of the makespan.
+nlohmann::ordered_json ToJson(const Explanation& explanation);
+
+}  // namespace penstock::cli

@@ -1,0 +1,232 @@
+#include "planner/cli/time_split.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/micro_batch.h"
+
+namespace penstock::cli {
+namespace {
+
+struct PartName {
+  const char* key;
+  const char* title;
+};
+
+constexpr PartName kNames[kTimeParts] = {{"useful", "useful work"},
+                                         {"padding", "padding"},
+                                         {"recompute", "recompute"},
+                                         {"overhead", "overhead of micro-batches"},
+                                         {"update", "optimizer step"},
+                                         {"fill", "waits: fill"},
+                                         {"dependency", "waits: dependency"},
+                                         {"transfer", "waits: transfer"},
+                                         {"memory", "waits: memory"},
+                                         {"drain", "waits: drain"},
+                                         {"imbalance", "waits: other replicas"}};
+
+// The same layers if every token cost what it does in an endless micro-batch.
+core::CostModel WithoutOverhead(const core::Planner& planner) {
+  core::Profile profile = planner.costs().profile();
+  const auto strip = [](core::LayerTime* time) {
+    time->fixed_ns = 0;
+    time->half_efficiency_tokens = 0;
+  };
+  for (core::LayerProfile& layer : profile.layers) strip(&layer.forward);
+  strip(&profile.embedding_forward);
+  return {std::move(profile), planner.job()};
+}
+
+// Costs of a micro-batch as it is computed, without padding, and without overhead as well.
+struct MicroBatchCosts {
+  core::LayerCosts real;
+  core::LayerCosts tight;
+  core::LayerCosts ideal;
+  // False: the profile cannot tell the last two.
+  bool has_tight = false;
+  // Tokens of samples / tokens computed.
+  double real_tokens = 1;
+};
+
+// Time of an instruction.
+struct PassCosts {
+  double recompute_share = 0;
+  double tight_ns = 0;
+  double ideal_ns = 0;
+};
+
+class Splitter {
+ public:
+  Splitter(const core::Planner& planner, const core::Batch& batch, const v1::Plan& plan)
+      : costs_(planner.costs()), ideal_(WithoutOverhead(planner)), batch_(batch), plan_(plan) {}
+
+  absl::StatusOr<std::vector<TimeSplit>> Split() {
+    if (plan_.predicted().ranks_size() != plan_.programs_size())
+      return absl::InvalidArgumentError("plan.predicted: has not one entry for each program");
+    PENSTOCK_RETURN_IF_ERROR(CostMicroBatches());
+    std::vector<TimeSplit> ranks;
+    for (const v1::Program& program : plan_.programs()) {
+      TimeSplit& split = ranks.emplace_back();
+      for (const v1::Instruction& instruction : program.instructions())
+        PENSTOCK_RETURN_IF_ERROR(AddPass(program, instruction, &split));
+      AddRest(plan_.predicted().ranks(static_cast<int>(ranks.size()) - 1), &split);
+    }
+    return ranks;
+  }
+
+ private:
+  absl::Status CostMicroBatches() {
+    for (const v1::Replica& replica : plan_.replicas()) {
+      std::vector<MicroBatchCosts>& costs = micro_batches_.emplace_back();
+      for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+        PENSTOCK_ASSIGN_OR_RETURN(costs.emplace_back(), CostsOf(micro_batch));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<MicroBatchCosts> CostsOf(const v1::MicroBatch& micro_batch) const {
+    for (const uint32_t sample : micro_batch.samples())
+      if (sample >= batch_.samples.size())
+        return absl::InvalidArgumentError(absl::StrCat("plan.replicas: names sample ", sample, " of ",
+                                                       batch_.samples.size(), " in the batch"));
+    if (micro_batch.recompute_size() != costs_.stages())
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan.replicas: a micro-batch has recompute of ", micro_batch.recompute_size(),
+                       " stages, the job has ", costs_.stages()));
+    const absl::Span<const uint32_t> samples(micro_batch.samples().data(), micro_batch.samples_size());
+    const core::TokenSums packed = core::SumsOf(samples, batch_.samples, core::Layout::kPacked);
+    const core::TokenSums real =
+        micro_batch.layout() == v1::LAYOUT_PACKED
+            ? packed
+            : core::PaddedSums(static_cast<int32_t>(micro_batch.rows()),
+                               static_cast<int32_t>(micro_batch.source_length()),
+                               static_cast<int32_t>(micro_batch.target_length()), packed.loss);
+    MicroBatchCosts costs;
+    if (!costs_.Layers(real, &costs.real))
+      return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
+    costs.has_tight = costs_.Layers(packed, &costs.tight) && ideal_.Layers(packed, &costs.ideal);
+    if (micro_batch.computed_tokens() > 0)
+      costs.real_tokens = static_cast<double>(micro_batch.real_tokens()) /
+                          static_cast<double>(micro_batch.computed_tokens());
+    return costs;
+  }
+
+  core::StageRecompute RecomputeOf(uint32_t replica, const v1::Instruction& instruction) const {
+    const v1::StageRecompute& recompute = plan_.replicas(static_cast<int>(replica))
+                                              .micro_batches(static_cast<int>(instruction.micro_batch()))
+                                              .recompute(static_cast<int>(instruction.stage()));
+    return {.selective = static_cast<int32_t>(recompute.selective_layers()),
+            .full = static_cast<int32_t>(recompute.full_layers())};
+  }
+
+  // Nanoseconds of a pass by one of the three costs; `recompute` counts in backward passes only.
+  static double PassNs(const core::CostModel& costs, v1::Op op, int stage, const core::LayerCosts& layers,
+                       const core::StageRecompute& recompute) {
+    const auto ns = [](int64_t value) { return static_cast<double>(value); };
+    switch (op) {
+      case v1::OP_FORWARD:
+        return ns(costs.ForwardNs(stage, layers));
+      case v1::OP_BACKWARD:
+        return ns(costs.BackwardNs(stage, layers, recompute));
+      case v1::OP_BACKWARD_INPUT:
+        return ns(costs.BackwardNs(stage, layers, recompute) - costs.WeightNs(stage, layers));
+      case v1::OP_BACKWARD_WEIGHT:
+        return ns(costs.WeightNs(stage, layers));
+      default:
+        return 0;
+    }
+  }
+
+  PassCosts CostsOfPass(uint32_t replica, const v1::Instruction& instruction) const {
+    const MicroBatchCosts& costs = micro_batches_[replica][instruction.micro_batch()];
+    const auto stage = static_cast<int>(instruction.stage());
+    const core::StageRecompute none;
+    const double with =
+        PassNs(costs_, instruction.op(), stage, costs.real, RecomputeOf(replica, instruction));
+    const double without = PassNs(costs_, instruction.op(), stage, costs.real, none);
+    PassCosts pass;
+    if (with > 0) pass.recompute_share = std::clamp(1 - without / with, 0.0, 1.0);
+    pass.tight_ns = costs.has_tight ? PassNs(costs_, instruction.op(), stage, costs.tight, none)
+                                    : without * costs.real_tokens;
+    pass.ideal_ns =
+        costs.has_tight ? PassNs(ideal_, instruction.op(), stage, costs.ideal, none) : pass.tight_ns;
+    return pass;
+  }
+
+  static bool IsPass(v1::Op op) {
+    return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
+           op == v1::OP_BACKWARD_WEIGHT;
+  }
+
+  absl::Status AddPass(const v1::Program& program, const v1::Instruction& instruction,
+                       TimeSplit* split) const {
+    const auto duration = static_cast<double>(instruction.expected_duration_ns());
+    if (instruction.op() == v1::OP_RECOMPUTE) (*split)[kRecompute] += duration;
+    if (!IsPass(instruction.op())) return absl::OkStatus();
+    if (program.replica() >= micro_batches_.size() ||
+        instruction.micro_batch() >= micro_batches_[program.replica()].size() ||
+        instruction.stage() >= static_cast<uint32_t>(costs_.stages()))
+      return absl::InvalidArgumentError(absl::StrCat("plan.programs[", program.rank(), "]: instruction ",
+                                                     instruction.id(),
+                                                     " is of a micro-batch or stage that there is not"));
+    const PassCosts pass = CostsOfPass(program.replica(), instruction);
+    const double recompute = duration * pass.recompute_share;
+    const double once = duration - recompute;
+    const double padding = std::max(0.0, once - pass.tight_ns);
+    const double overhead = std::max(0.0, once - padding - pass.ideal_ns);
+    (*split)[kRecompute] += recompute;
+    (*split)[kPadding] += padding;
+    (*split)[kOverhead] += overhead;
+    (*split)[kUseful] += once - padding - overhead;
+    return absl::OkStatus();
+  }
+
+  static void AddRest(const v1::RankPrediction& predicted, TimeSplit* split) {
+    const v1::Bubble& bubble = predicted.bubble();
+    (*split)[kUpdate] = static_cast<double>(predicted.busy_ns()) - BusyNs(*split);
+    (*split)[kFill] = static_cast<double>(bubble.fill_ns());
+    (*split)[kDependency] = static_cast<double>(bubble.dependency_ns());
+    (*split)[kTransfer] = static_cast<double>(bubble.transfer_ns());
+    (*split)[kMemory] = static_cast<double>(bubble.memory_ns());
+    (*split)[kDrain] = static_cast<double>(bubble.drain_ns());
+    (*split)[kImbalance] = static_cast<double>(bubble.imbalance_ns());
+  }
+
+  const core::CostModel& costs_;
+  const core::CostModel ideal_;
+  const core::Batch& batch_;
+  const v1::Plan& plan_;
+  // By replica and position.
+  std::vector<std::vector<MicroBatchCosts>> micro_batches_;
+};
+
+}  // namespace
+
+const char* Title(TimePart part) { return kNames[part].title; }
+const char* Key(TimePart part) { return kNames[part].key; }
+
+absl::StatusOr<std::vector<TimeSplit>> SplitTime(const core::Planner& planner, const v1::Batch& batch,
+                                                 const v1::Plan& plan) {
+  PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner.job()));
+  return Splitter(planner, samples, plan).Split();
+}
+
+TimeSplit MeanOf(const std::vector<TimeSplit>& ranks) {
+  TimeSplit mean = {};
+  for (const TimeSplit& rank : ranks)
+    for (int part = 0; part < kTimeParts; ++part)
+      mean[part] += rank[part] / static_cast<double>(ranks.size());
+  return mean;
+}
+
+double BusyNs(const TimeSplit& split) {
+  return split[kUseful] + split[kPadding] + split[kRecompute] + split[kOverhead] + split[kUpdate];
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,225 @@
+#include "planner/cli/what_if.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "planner/cli/local_planning.h"
+#include "planner/core/planner.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr double kNanosecondsPerMillisecond = 1e6;
+// Beyond every accelerator, and far from the end of the integers.
+constexpr int64_t kUnlimitedBytes = int64_t{1} << 50;
+constexpr double kUnlimitedBytesPerSecond = 1e21;
+// Below this share of padding a plan without it is not worth a row.
+constexpr double kNoPadding = 0.9995;
+
+// A job and a batch to plan instead.
+struct Request {
+  v1::JobSpec job;
+  v1::Batch batch;
+};
+
+struct Question {
+  const char* condition = "";
+  const char* advice = "";
+  // Whether the plan stays valid, and no slower, under the condition: the answer is never worse than it.
+  bool only_relaxes = false;
+  // How many times the samples of the batch are planned.
+  int batches = 1;
+  std::function<void(Request*)> change;
+};
+
+void FreeTransfers(Request* request) {
+  v1::Cluster& cluster = *request->job.mutable_profile()->mutable_cluster();
+  cluster.set_intra_node_bytes_per_second(kUnlimitedBytesPerSecond);
+  cluster.set_inter_node_bytes_per_second(kUnlimitedBytesPerSecond);
+  cluster.set_intra_node_latency_ns(0);
+  cluster.set_inter_node_latency_ns(0);
+}
+
+void WithoutPadding(Request* request) {
+  v1::PlanningOptions& planning = *request->job.mutable_planning();
+  if (planning.policy() == v1::POLICY_DYNAMIC)
+    planning.set_layout(v1::LAYOUT_CHOICE_PACKED);
+  else
+    planning.set_policy(v1::POLICY_PACKED);
+}
+
+void TwiceTheSamples(Request* request) {
+  const v1::Batch once = request->batch;
+  request->batch.mutable_samples()->MergeFrom(once.samples());
+}
+
+bool HasPadding(const v1::Plan& plan) {
+  return static_cast<double>(plan.real_tokens()) < kNoPadding * static_cast<double>(plan.computed_tokens());
+}
+
+// Questions about the machine and the batch.
+std::vector<Question> Conditions(const v1::Plan& plan) {
+  std::vector<Question> questions = {
+      {.condition = "unlimited memory",
+       .advice = "use more stages (--pp), divide the optimizer state (--shard-optimizer-state) or cut the "
+                 "longest samples",
+       .only_relaxes = true,
+       .change =
+           [](Request* request) {
+             request->job.mutable_planning()->set_memory_limit_bytes(kUnlimitedBytes);
+           }},
+      {.condition = "free transfers",
+       .advice = "keep a pipeline inside a node, or use fewer stages",
+       .only_relaxes = true,
+       .change = FreeTransfers},
+      {.condition = "twice the samples, per batch",
+       .advice = "plan larger global batches: fill, drain and uneven micro-batches weigh less",
+       .batches = 2,
+       .change = TwiceTheSamples}};
+  if (HasPadding(plan))
+    questions.push_back({.condition = "no padding",
+                         .advice = "use a packed layout (--policy dynamic --layout packed)",
+                         .change = WithoutPadding});
+  return questions;
+}
+
+bool FixesSchedule(const v1::PlanningOptions& planning) {
+  return planning.schedule() != v1::SCHEDULE_AUTO && planning.schedule() != v1::SCHEDULE_UNSPECIFIED;
+}
+
+bool FixesRecompute(const v1::PlanningOptions& planning) {
+  return planning.recompute() != v1::RECOMPUTE_AUTO && planning.recompute() != v1::RECOMPUTE_UNSPECIFIED;
+}
+
+bool FixesStages(const v1::PlanningOptions& planning) {
+  return planning.layers_per_stage_size() > 0 || planning.stage_split() == v1::STAGE_SPLIT_EVEN;
+}
+
+// Questions about flags, where they could be set otherwise.
+std::vector<Question> Choices(const v1::JobSpec& job) {
+  const v1::PlanningOptions& planning = job.planning();
+  const auto options = [](auto set) {
+    return [set](Request* request) { set(*request->job.mutable_planning()); };
+  };
+  std::vector<Question> questions;
+  if (planning.policy() != v1::POLICY_DYNAMIC)
+    questions.push_back(
+        {.condition = "policy dynamic", .advice = "use --policy dynamic", .change = options([](auto& p) {
+           p.set_policy(v1::POLICY_DYNAMIC);
+         })});
+  if (FixesSchedule(planning))
+    questions.push_back(
+        {.condition = "schedule auto", .advice = "use --schedule auto", .change = options([](auto& p) {
+           p.set_schedule(v1::SCHEDULE_AUTO);
+         })});
+  if (FixesRecompute(planning))
+    questions.push_back(
+        {.condition = "recompute auto", .advice = "use --recompute auto", .change = options([](auto& p) {
+           p.set_recompute(v1::RECOMPUTE_AUTO);
+         })});
+  if (FixesStages(planning))
+    questions.push_back({.condition = "stage split auto",
+                         .advice = "use --stage-split auto for the whole job",
+                         .change = options([](auto& p) {
+                           p.clear_layers_per_stage();
+                           p.clear_rank_of_stage();
+                           p.set_stage_split(v1::STAGE_SPLIT_AUTO);
+                         })});
+  if (planning.effort() != v1::EFFORT_THOROUGH)
+    questions.push_back({.condition = "effort thorough",
+                         .advice = "use --effort thorough where planning is far ahead of training",
+                         .only_relaxes = true,
+                         .change = options([](auto& p) { p.set_effort(v1::EFFORT_THOROUGH); })});
+  if (job.mesh().data() > 1 && !planning.shard_optimizer_state())
+    questions.push_back({.condition = "optimizer state divided over replicas",
+                         .advice = "use --shard-optimizer-state, if the runtime divides it (ZeRO stage 1)",
+                         .only_relaxes = true,
+                         .change = options([](auto& p) { p.set_shard_optimizer_state(true); })});
+  return questions;
+}
+
+// The makespan in nanoseconds, or an error.
+absl::StatusOr<double> MakespanOf(const Request& request) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
+                            core::Planner::Create(request.job));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, request.batch));
+  return static_cast<double>(plan.predicted().makespan_ns());
+}
+
+class Asker {
+ public:
+  Asker(const v1::JobSpec& job, const v1::PlannedBatch& planned)
+      : job_(job),
+        planned_(planned),
+        makespan_ns_(static_cast<double>(planned.plan().predicted().makespan_ns())) {}
+
+  absl::Status Ask(const Question& question) {
+    Request request{.job = job_, .batch = planned_.batch()};
+    question.change(&request);
+    const absl::StatusOr<double> makespan = MakespanOf(request);
+    if (makespan.status().code() == absl::StatusCode::kInternal) return makespan.status();
+    if (!makespan.ok()) {
+      answers_.push_back({.condition = question.condition});
+      return absl::OkStatus();
+    }
+    double ns = *makespan / question.batches;
+    if (question.only_relaxes) ns = std::min(ns, makespan_ns_);
+    Add(question.condition, WhatIfKind::kPlan, ns, question.advice);
+    return absl::OkStatus();
+  }
+
+  void Add(std::string condition, WhatIfKind kind, double ns, std::string advice) {
+    answers_.push_back({.condition = std::move(condition),
+                        .kind = kind,
+                        .makespan_ms = ns / kNanosecondsPerMillisecond,
+                        .gain = makespan_ns_ > 0 ? 1 - ns / makespan_ns_ : 0,
+                        .advice = std::move(advice)});
+  }
+
+  std::vector<WhatIf> Sorted() && {
+    std::stable_sort(answers_.begin(), answers_.end(), [](const WhatIf& a, const WhatIf& b) {
+      return (a.makespan_ms > 0) != (b.makespan_ms > 0) ? a.makespan_ms > 0 : a.gain > b.gain;
+    });
+    return std::move(answers_);
+  }
+
+ private:
+  const v1::JobSpec& job_;
+  const v1::PlannedBatch& planned_;
+  const double makespan_ns_;
+  std::vector<WhatIf> answers_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::PlannedBatch& planned,
+                                              const std::vector<TimeSplit>& ranks) {
+  Asker asker(job, planned);
+  for (const std::vector<Question>& questions : {Conditions(planned.plan()), Choices(job)})
+    for (const Question& question : questions) PENSTOCK_RETURN_IF_ERROR(asker.Ask(question));
+  const TimeSplit mean = MeanOf(ranks);
+  if (ranks.size() > 1)
+    asker.Add("all ranks equally busy after the fill", WhatIfKind::kEstimate, BusyNs(mean) + mean[kFill],
+              "divide layers by cost (--stage-split auto), or use fewer stages or replicas");
+  asker.Add("lower bound", WhatIfKind::kBound, static_cast<double>(planned.plan().lower_bound_ns()),
+            "");
+  return std::move(asker).Sorted();
+}
+
+const char* KindName(WhatIfKind kind) {
+  switch (kind) {
+    case WhatIfKind::kPlan:
+      return "plan";
+    case WhatIfKind::kEstimate:
+      return "estimate";
+    case WhatIfKind::kBound:
+      return "bound";
+  }
+  return "";
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,162 @@
+#include "planner/cli/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/core/planner.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::Batch UnevenBatch() {
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < 24; ++i) lengths.emplace_back(i % 5 * 40, 4 + i * i % 90);
+  return core::MakeBatch(lengths);
+}
+
+struct Explained {
+  v1::PlannedBatch planned;
+  Explanation explanation;
+
+  // Fails the test where there is none.
+  WhatIf Find(const std::string& condition) const {
+    for (const WhatIf& what_if : explanation.what_ifs)
+      if (what_if.condition == condition) return what_if;
+    ADD_FAILURE() << "no what-if '" << condition << "'";
+    return {};
+  }
+  bool Has(const std::string& condition) const {
+    return std::any_of(explanation.what_ifs.begin(), explanation.what_ifs.end(),
+                       [&](const WhatIf& what_if) { return what_if.condition == condition; });
+  }
+  double makespan_ms() const { return static_cast<double>(planned.plan().predicted().makespan_ns()) / 1e6; }
+};
+
+Explained PlanAndExplain(const v1::JobSpec& job) {
+  Explained result;
+  *result.planned.mutable_batch() = UnevenBatch();
+  const auto planner = core::Planner::Create(job);
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  if (!planner.ok()) return result;
+  auto plan = (*planner)->MakePlan(result.planned.batch());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return result;
+  *result.planned.mutable_plan() = *std::move(plan);
+  auto explanation = Explain(job, result.planned);
+  EXPECT_TRUE(explanation.ok()) << explanation.status();
+  if (explanation.ok()) result.explanation = *std::move(explanation);
+  return result;
+}
+
+TEST(Explain, ConditionsThatOnlyRelaxAreNeverSlowerThanThePlan) {
+  for (const uint32_t pipeline : {1U, 2U, 4U}) {
+    v1::JobSpec job = core::GptJob(pipeline, 2, v1::POLICY_DYNAMIC);
+    job.mutable_planning()->set_memory_limit_bytes(120'000);
+    const Explained explained = PlanAndExplain(job);
+    for (const char* condition : {"unlimited memory", "free transfers", "effort thorough",
+                                  "optimizer state divided over replicas"}) {
+      const WhatIf what_if = explained.Find(condition);
+      EXPECT_LE(what_if.makespan_ms, explained.makespan_ms()) << condition;
+      EXPECT_GE(what_if.gain, 0) << condition;
+    }
+  }
+}
+
+TEST(Explain, MemoryThatForcesRecomputeCostsTime) {
+  v1::JobSpec job = core::GptJob(2, 1, v1::POLICY_DYNAMIC);
+  const Explained plenty = PlanAndExplain(job);
+  EXPECT_NEAR(plenty.Find("unlimited memory").gain, 0, 0.02);
+  // Forced, so that it does not depend on what the search makes of a tight limit.
+  job.mutable_planning()->set_recompute(v1::RECOMPUTE_FULL);
+  const Explained forced = PlanAndExplain(job);
+  EXPECT_GT(MeanOf(forced.explanation.ranks)[kRecompute], 0);
+  EXPECT_GT(forced.Find("recompute auto").gain, 0.05);
+  EXPECT_FALSE(plenty.Has("recompute auto"));
+}
+
+TEST(Explain, SlowLinksMakeFreeTransfersWorthwhile) {
+  v1::JobSpec job = core::GptJob(4, 1, v1::POLICY_DYNAMIC);
+  job.mutable_profile()->mutable_cluster()->set_intra_node_bytes_per_second(1e8);
+  job.mutable_profile()->mutable_cluster()->set_intra_node_latency_ns(20'000);
+  const Explained explained = PlanAndExplain(job);
+  EXPECT_GT(explained.Find("free transfers").gain, 0.02);
+}
+
+TEST(Explain, AsksForNoPaddingWhereThereIsPaddingOnly) {
+  v1::JobSpec job = core::GptJob(2, 1, v1::POLICY_PADDING);
+  job.mutable_planning()->set_micro_batch_size(6);
+  const Explained padded = PlanAndExplain(job);
+  EXPECT_GT(padded.Find("no padding").gain, 0.1);
+  EXPECT_GT(padded.Find("policy dynamic").gain, 0.1);
+  const Explained packed = PlanAndExplain(core::GptJob(2, 1, v1::POLICY_PACKED));
+  EXPECT_FALSE(packed.Has("no padding"));
+  EXPECT_FALSE(PlanAndExplain(core::GptJob(2, 1, v1::POLICY_DYNAMIC)).Has("policy dynamic"));
+}
+
+TEST(Explain, SaysWhatIsAPlanAnEstimateAndABound) {
+  const Explained explained = PlanAndExplain(core::GptJob(4, 2, v1::POLICY_DYNAMIC));
+  const WhatIf bound = explained.Find("lower bound");
+  EXPECT_EQ(bound.kind, WhatIfKind::kBound);
+  EXPECT_DOUBLE_EQ(bound.makespan_ms, static_cast<double>(explained.planned.plan().lower_bound_ns()) / 1e6);
+  const WhatIf even = explained.Find("all ranks equally busy after the fill");
+  EXPECT_EQ(even.kind, WhatIfKind::kEstimate);
+  const TimeSplit mean = MeanOf(explained.explanation.ranks);
+  EXPECT_DOUBLE_EQ(even.makespan_ms, (BusyNs(mean) + mean[kFill]) / 1e6);
+  EXPECT_EQ(explained.Find("twice the samples, per batch").kind, WhatIfKind::kPlan);
+}
+
+TEST(Explain, SortsByGain) {
+  const Explained explained = PlanAndExplain(core::GptJob(4, 1, v1::POLICY_TOKEN_BUDGET));
+  const auto& what_ifs = explained.explanation.what_ifs;
+  EXPECT_GE(what_ifs.size(), 6u);
+  EXPECT_TRUE(std::is_sorted(what_ifs.begin(), what_ifs.end(),
+                             [](const WhatIf& a, const WhatIf& b) { return a.gain > b.gain; }));
+}
+
+TEST(Explain, ConcludesWithThePlanThatGainsMost) {
+  Explanation explanation;
+  explanation.what_ifs = {
+      {.condition = "lower bound", .kind = WhatIfKind::kBound, .makespan_ms = 70, .gain = 0.3},
+      {.condition = "even", .kind = WhatIfKind::kEstimate, .makespan_ms = 80, .gain = 0.2, .advice = "split"},
+      {.condition = "memory", .makespan_ms = 90, .gain = 0.1, .advice = "shard"}};
+  EXPECT_EQ(Conclusion(explanation), "Most to gain: memory, 10.0%: shard.");
+  explanation.what_ifs[2].gain = 0.004;
+  EXPECT_THAT(Conclusion(explanation), HasSubstr("No other plan gains 1 %"));
+  EXPECT_THAT(Conclusion(explanation), HasSubstr("about 20.0% would be gained: split."));
+  explanation.what_ifs.resize(1);
+  EXPECT_THAT(Conclusion(explanation), HasSubstr("Nothing gains 1 %"));
+}
+
+TEST(Explain, TextLeavesOutPartsThatNoRankHas) {
+  Explanation explanation;
+  TimeSplit split = {};
+  split[kUseful] = 75;
+  split[kFill] = 25;
+  explanation.ranks = {split};
+  explanation.what_ifs = {{.condition = "unlimited memory"}};
+  const std::string text = ToText(explanation);
+  EXPECT_THAT(text, HasSubstr("useful work          75.0%"));
+  EXPECT_THAT(text, HasSubstr("waits: fill          25.0%"));
+  EXPECT_THAT(text, Not(HasSubstr("padding")));
+  EXPECT_THAT(text, HasSubstr("no plan fits"));
+}
+
+TEST(Explain, JsonSharesAddUpToOne) {
+  const Explained explained = PlanAndExplain(core::GptJob(2, 2, v1::POLICY_PADDING));
+  const nlohmann::ordered_json json = ToJson(explained.explanation);
+  double sum = 0;
+  for (const auto& share : json["time"]["mean"]) sum += share.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_LT(json["time"]["busiest"]["rank"], 4);
+  EXPECT_EQ(json["what_if"].size(), explained.explanation.what_ifs.size());
+  EXPECT_EQ(json["conclusion"], Conclusion(explained.explanation));
+}
+
+}  // namespace
+}  // namespace penstock::cli
