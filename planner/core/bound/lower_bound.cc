@@ -203,7 +203,16 @@ double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work,
   return longest / batch.replicas;
 }
 
-double LowerBound::RankNs(const RankBound& rank, const BatchSums& batch) const {
+double LowerBound::FillTransfersNs(int stages, const BatchSums& batch) const {
+  double time = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    time += TransferNs(pipeline_.stages[stage].transfer, batch.least_tokens);
+  }
+  return time;
+}
+
+double LowerBound::RankNs(size_t index, const BatchSums& batch, const RampBound& ramp) const {
+  const RankBound& rank = pipeline_.ranks[index];
   LayerVector all = {};
   LayerVector until_inputs = {};
   for (const int stage : rank.stages) {
@@ -216,20 +225,32 @@ double LowerBound::RankNs(const RankBound& rank, const BatchSums& batch) const {
   const auto share = [&](const LayerVector& work) {
     return (Dot(work, batch.linear) + MicroBatchesNs(rank, work, batch)) / batch.replicas;
   };
-  const double fill = ChainNs(0, rank.stages.front(), BoundPass::kForward, batch);
-  double time = std::max(share(all), SteadyStateNs(rank, all, batch)) + TailNs(rank, false, batch);
-  if (pipeline_.split) time = std::max(time, share(until_inputs) + TailNs(rank, true, batch));
-  const double rounding = kRounding * static_cast<double>(rank.stages.size()) * batch.samples;
-  return fill + time - rounding / batch.replicas;
+  LayerVector linear_share = batch.linear;
+  for (double& value : linear_share) value /= batch.replicas;
+  const int first = rank.stages.front();
+  const double fill = ChainNs(0, first, BoundPass::kForward, batch);
+  const double ramped = ramp.RankNs(index, linear_share, batch.samples) + FillTransfersNs(first, batch);
+  double time = std::max(fill + std::max(share(all), SteadyStateNs(rank, all, batch)), ramped) +
+                TailNs(rank, /*inputs=*/false, batch);
+  if (pipeline_.split) {
+    time = std::max(time, fill + share(until_inputs) + TailNs(rank, /*inputs=*/true, batch));
+  }
+  return time - kRounding * static_cast<double>(rank.stages.size()) * batch.samples / batch.replicas;
 }
 
 int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
   if (samples.empty()) return 0;
   BatchSums batch = Sum(samples);
   batch.replicas = std::min(static_cast<double>(replicas_), batch.samples);
+  RampBound ramp(pipeline_, batch.overhead);
   double bound = 0;
-  for (const SampleTokens& sample : samples) bound = std::max(bound, PathNs(sample));
-  for (const RankBound& rank : pipeline_.ranks) bound = std::max(bound, RankNs(rank, batch));
+  for (const SampleTokens& sample : samples) {
+    bound = std::max(bound, PathNs(sample));
+    ramp.Add(pipeline_.Linear(SumsOfOne(sample)));
+  }
+  for (size_t rank = 0; rank < pipeline_.ranks.size(); ++rank) {
+    bound = std::max(bound, RankNs(rank, batch, ramp));
+  }
   bound -= kRounding * static_cast<double>(pipeline_.stages.size());
   return static_cast<int64_t>(std::max(0.0, bound) + pipeline_.optimizer_ns);
 }

@@ -6,6 +6,7 @@
 //   that
 //     memory asks for at least or the recompute that saves them, behind the shortest fill and before the
 //     shortest drain;
+//   - for every rank: its work, where micro-batches reach it one after another through the stages before it;
 //   - for every rank: the same work against the memory that micro-batches hold while they are in the
 //   pipeline;
 //   - the way of the longest sample through all stages and back.
@@ -18,6 +19,7 @@
 
 #include "absl/types/span.h"
 #include "planner/core/bound/pipeline_bound.h"
+#include "planner/core/bound/ramp_bound.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 
@@ -46,10 +48,11 @@ class LowerBound {
   };
 
   BatchSums Sum(absl::Span<const SampleTokens> samples) const;
+  double FillTransfersNs(int stages, const BatchSums& batch) const;
   // Time of stages [first, last) for one micro-batch, with transfers between them and to `last`.
   double ChainNs(int first, int last, BoundPass pass, const BatchSums& batch) const;
   double PathNs(const SampleTokens& sample) const;
-  double RankNs(const RankBound& rank, const BatchSums& batch) const;
+  double RankNs(size_t rank, const BatchSums& batch, const RampBound& ramp) const;
   // From the end of the rank's last pass of any kind, or (`inputs`) of its last input gradient, to the end of
   // the last reduction of gradients.
   double TailNs(const RankBound& rank, bool inputs, const BatchSums& batch) const;
