@@ -70,6 +70,9 @@ struct PartitionSearch {
   double resolution = 1e-3;
   // Runs of the dynamic programme at most.
   int runs = 32;
+  // Larger bounds are left out where they would need more windows than about twice so many for each sample:
+  // there the bound is already many times what most samples take, and sharing overheads gains little more.
+  int windows_per_sample = 64;
 
   double Objective(double sum, double largest) const { return sum / replicas + (stages - 1) * largest; }
   double Objective(const ContiguousPartition& partition) const {
@@ -133,7 +136,8 @@ std::vector<ContiguousPartition> SearchPartitions(int samples, const PartitionSe
     const double last = search.Objective(PartitionWithinBound(windows, reach * alone, &scratch));
     best = std::min(best, last);
     const double useful = LargestUsefulBound(search, best);
-    if (reach < kLastReach && reach * alone < useful && last <= best * (1 + search.slack)) continue;
+    const bool room = windows.windows() < int64_t{search.windows_per_sample} * samples;
+    if (room && reach < kLastReach && reach * alone < useful && last <= best * (1 + search.slack)) continue;
     return SearchBounds(windows, alone, std::clamp(useful, alone, reach * alone), search);
   }
 }

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "planner/core/cost/bottleneck_time.h"
-#include "planner/core/partition/contiguous_partition.h"
+#include "planner/core/partition/contiguous_groups.h"
 #include "planner/core/partition/sample_order.h"
-#include "planner/core/partition/window_sums.h"
 #include "planner/core/search/local_search.h"
 
 namespace penstock::core {
@@ -40,7 +39,6 @@ class DynamicPolicy {
 
  private:
   void TryPadded();
-  void TryPadded(const BottleneckTime& time, const std::vector<uint32_t>& order);
   void TryPacked();
   // Time of a micro-batch on the stage that takes longest; infinite when it is outside of the profile.
   double Work(const TokenSums& sums) const;
@@ -141,21 +139,13 @@ void DynamicPolicy::Try(Groups groups, Layout layout) {
 
 void DynamicPolicy::TryPadded() {
   const BottleneckTime time(costs_, job_.recompute);
-  for (const std::vector<uint32_t>& order : AlikeOrders(SampleCosts(time, tokens_))) TryPadded(time, order);
-}
-
-void DynamicPolicy::TryPadded(const BottleneckTime& time, const std::vector<uint32_t>& order) {
-  PaddedWindows windows(order, tokens_);
-  const auto cost = [&](int first, int last) {
-    const TokenSums sums = windows(first, last);
-    // Whether a sample fits alone has been asked before the search, and exactly.
-    const bool fits = first == last || (sums.rows <= kMaxRows && Fits(sums));
-    return fits ? time(sums) : std::numeric_limits<double>::infinity();
-  };
+  // Whether a sample fits alone has been asked before the search, and exactly.
+  const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
   const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.stages()};
-  for (const ContiguousPartition& partition :
-       SearchPartitions(static_cast<int>(order.size()), search, cost)) {
-    Try(CutOrder(order, partition.ends), Layout::kPadded);
+  for (const std::vector<uint32_t>& order : AlikeOrders(SampleCosts(time, tokens_))) {
+    for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
+      Try(std::move(groups), Layout::kPadded);
+    }
   }
 }
 

@@ -20,6 +20,8 @@ constexpr double kFineCapFactor = 1.021897148654117;  // eight of these are one 
 constexpr int kFineSteps = 8;
 // Lengths of rows that are tried, as multiples of the longest sample.
 constexpr double kRowMultiples[] = {1, 1.125, 1.25, 1.5, 2, 3, 4};
+// Larger micro-batches are not tried once the makespan is so many times the best of smaller ones.
+constexpr int64_t kHopeless = 2;
 
 // What a policy that is not the dynamic one searches in: the best candidate so far.
 class Search {
@@ -119,20 +121,38 @@ RowLengths Scaled(RowLengths row, double source, double target) {
           static_cast<int32_t>(std::min(row.target * target, kLongest))};
 }
 
-std::vector<RowLengths> Rows(const Job& job, RowLengths longest) {
-  if (job.token_cap > 0) {
-    const double scale = static_cast<double>(job.token_cap) / (longest.source + longest.target);
-    return {Scaled(longest, std::max(scale, 1.0), std::max(scale, 1.0))};
+// Makes micro-batches of more and more samples or rows, `make_groups(size)`; returns the best makespan.
+template <typename MakeGroups>
+int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeGroups make_groups) {
+  int64_t best = kInfeasibleNs;
+  for (const int size : MicroBatchSizes(search->job(), count)) {
+    const int64_t makespan = search->Try(make_groups(size), layout, row);
+    best = std::min(best, makespan);
+    if (best < kInfeasibleNs && makespan > kHopeless * best) break;
   }
-  std::vector<RowLengths> rows;
-  for (const double target : kRowMultiples) {
-    if (target > 1 && longest.target == 0) break;
-    for (const double source : kRowMultiples) {
-      if (source > 1 && longest.source == 0) break;
-      rows.push_back(Scaled(longest, source, target));
-    }
+  return best;
+}
+
+int64_t TryRows(Search* search, RowLengths row) {
+  const Groups rows = FirstFitRows(search->tokens(), row);
+  return BestSize(search, static_cast<int>(rows.size()), Layout::kConcatenated, row,
+                  [&](int size) { return Join(rows, size); });
+}
+
+// The best length of one of the streams while the other one's is kept.
+RowLengths BestRow(Search* search, RowLengths longest, RowLengths kept, bool source) {
+  int64_t best = kInfeasibleNs;
+  RowLengths best_row = kept;
+  for (const double multiple : kRowMultiples) {
+    const RowLengths scaled = Scaled(longest, multiple, multiple);
+    const RowLengths row =
+        source ? RowLengths{scaled.source, kept.target} : RowLengths{kept.source, scaled.target};
+    const int64_t makespan = TryRows(search, row);
+    if (makespan >= best) continue;
+    best = makespan;
+    best_row = row;
   }
-  return rows;
+  return best_row;
 }
 
 }  // namespace
@@ -140,21 +160,24 @@ std::vector<RowLengths> Rows(const Job& job, RowLengths longest) {
 Candidate PlanPadding(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator) {
   Search search(costs, job, tokens, evaluator);
-  for (const int size : MicroBatchSizes(job, search.samples())) {
-    search.Try(FixedSizeGroups(search.samples(), size), Layout::kPadded);
-  }
+  BestSize(&search, search.samples(), Layout::kPadded, {},
+           [&](int size) { return FixedSizeGroups(search.samples(), size); });
   return search.TakeBest();
 }
 
 Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
                            ReplicaEvaluator* evaluator) {
   Search search(costs, job, tokens, evaluator);
-  for (const RowLengths row : Rows(job, LongestRow(tokens))) {
-    const Groups rows = FirstFitRows(tokens, row);
-    for (const int size : MicroBatchSizes(job, static_cast<int>(rows.size()))) {
-      search.Try(Join(rows, size), Layout::kConcatenated, row);
-    }
+  const RowLengths longest = LongestRow(tokens);
+  if (job.token_cap > 0) {
+    const double scale = static_cast<double>(job.token_cap) / (longest.source + longest.target);
+    TryRows(&search, Scaled(longest, std::max(scale, 1.0), std::max(scale, 1.0)));
+    return search.TakeBest();
   }
+  // One stream after the other: all pairs of lengths would be slow and gain little.
+  RowLengths row = longest;
+  if (longest.source > 0) row = BestRow(&search, longest, row, /*source=*/true);
+  if (longest.target > 0) BestRow(&search, longest, row, /*source=*/false);
   return search.TakeBest();
 }
 

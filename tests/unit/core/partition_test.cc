@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/partition/contiguous_groups.h"
 #include "planner/core/partition/contiguous_partition.h"
 #include "planner/core/partition/groups.h"
 #include "planner/core/partition/window_sums.h"
@@ -305,6 +306,50 @@ TEST(WindowSumsTest, EqualTheSumsOfTheWindowsSamples) {
       }
     }
   }
+}
+
+// Time of rows, their tokens and their squares.
+double TimeOf(const TokenSums& sums) { return 5 + sums.source + 2 * sums.target + 0.01 * sums.target_square; }
+
+TEST(ContiguousGroupsTest, HoldEverySampleOnceWithinTheBoundsOfMemory) {
+  std::mt19937 random(9);
+  const std::vector<SampleTokens> samples = RandomSamples(60, 90, &random);
+  std::vector<uint32_t> order(samples.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  const auto fits = [](const TokenSums& sums) { return sums.source + sums.target < 400; };
+  for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+    const auto found = ContiguousGroups(order, samples, layout, {.replicas = 2, .stages = 3}, TimeOf, fits);
+    ASSERT_FALSE(found.empty());
+    for (const Groups& groups : found) {
+      const Groups joined = Join(groups, static_cast<int>(groups.size()));
+      EXPECT_EQ(joined.front(), order);
+      for (const auto& group : groups) {
+        EXPECT_TRUE(group.size() == 1 || fits(SumsOf(group, samples, layout)));
+      }
+    }
+  }
+}
+
+TEST(ContiguousGroupsTest, PackedWindowsTakeNoMoreTimeThanPaddedOnes) {
+  std::mt19937 random(10);
+  const std::vector<SampleTokens> samples = RandomSamples(60, 90, &random);
+  std::vector<uint32_t> order(samples.size());
+  std::iota(order.begin(), order.end(), 0);
+  const PartitionSearch search = {.replicas = 1, .stages = 4};
+  const auto fits = [](const TokenSums&) { return true; };
+  const auto objective = [&](Layout layout) {
+    double sum = 0;
+    double largest = 0;
+    const auto found = ContiguousGroups(order, samples, layout, search, TimeOf, fits);
+    for (const auto& group : found.front()) {
+      const double time = TimeOf(SumsOf(group, samples, layout));
+      sum += time;
+      largest = std::max(largest, time);
+    }
+    return search.Objective(sum, largest);
+  };
+  EXPECT_LT(objective(Layout::kPacked), objective(Layout::kPadded));
 }
 
 }  // namespace
