@@ -35,9 +35,8 @@ struct Extremes {
 
 Extremes ExtremesOf(const std::vector<TimeSplit>& ranks) {
   const auto [idlest, busiest] =
-      std::minmax_element(ranks.begin(), ranks.end(), [](const TimeSplit& a, const TimeSplit& b) {
-        return BusyNs(a) < BusyNs(b);
-      });
+      std::minmax_element(ranks.begin(), ranks.end(),
+                          [](const TimeSplit& a, const TimeSplit& b) { return BusyNs(a) < BusyNs(b); });
   return {.busiest = static_cast<size_t>(busiest - ranks.begin()),
           .idlest = static_cast<size_t>(idlest - ranks.begin())};
 }
@@ -64,8 +63,8 @@ std::string WhatIfTable(const std::vector<WhatIf>& what_ifs) {
   TextTable table({"what if", "makespan ms", "gain", "known by"});
   for (const WhatIf& what_if : what_ifs) {
     if (what_if.makespan_ms > 0)
-      table.AddRow({what_if.condition, Fixed(what_if.makespan_ms, 1), Percent(what_if.gain),
-                    KindName(what_if.kind)});
+      table.AddRow(
+          {what_if.condition, Fixed(what_if.makespan_ms, 1), Percent(what_if.gain), KindName(what_if.kind)});
     else
       table.AddRow({what_if.condition, "-", "-", "no plan fits"});
   }
@@ -112,7 +111,8 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
 std::string Conclusion(const Explanation& explanation) {
   const WhatIf* plan = MostGain(explanation.what_ifs, WhatIfKind::kPlan);
   if (plan != nullptr)
-    return absl::StrCat("Most to gain: ", plan->condition, ", ", Percent(plan->gain), ": ", plan->advice, ".");
+    return absl::StrCat("Most to gain: ", plan->condition, ", ", Percent(plan->gain), ": ", plan->advice,
+                        ".");
   const WhatIf* estimate = MostGain(explanation.what_ifs, WhatIfKind::kEstimate);
   if (estimate != nullptr)
     return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
@@ -136,7 +136,11 @@ Json ToJson(const Explanation& explanation) {
                         {"gain", planned ? Json(what_if.gain) : Json()},
                         {"advice", what_if.advice}});
   }
-  return {{"time",
+  Json parts = Json::array();
+  for (int part = 0; part < kTimeParts; ++part)
+    parts.push_back({Key(static_cast<TimePart>(part)), Title(static_cast<TimePart>(part))});
+  return {{"parts", std::move(parts)},
+          {"time",
            {{"mean", SharesAsJson(MeanOf(explanation.ranks))},
             {"busiest", RankAsJson(explanation.ranks, extremes.busiest)},
             {"idlest", RankAsJson(explanation.ranks, extremes.idlest)}}},

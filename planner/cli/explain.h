@@ -30,8 +30,8 @@ std::string Conclusion(const Explanation& explanation);
 // Two tables and the conclusion.
 std::string ToText(const Explanation& explanation);
 
-// {time: {mean, busiest, idlest}, what_if: [{condition, kind, makespan_ms, gain, advice}], conclusion}; times
-// are shares of the makespan.
+// {parts: [[key, title]], time: {mean, busiest, idlest}, what_if: [{condition, kind, makespan_ms, gain,
+// advice}], conclusion}; times are shares of the makespan.
 nlohmann::ordered_json ToJson(const Explanation& explanation);
 
 }  // namespace penstock::cli

@@ -147,8 +147,10 @@ nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned) {
           {"ranks", Ranks(plan)}};
 }
 
-std::string HtmlTimeline(const v1::PlannedBatch& planned) {
-  const std::string json = TimelineData(planned).dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string HtmlTimeline(const v1::PlannedBatch& planned, nlohmann::ordered_json explanation) {
+  Json page = TimelineData(planned);
+  page["explanation"] = std::move(explanation);
+  const std::string json = page.dump(-1, ' ', false, Json::error_handler_t::replace);
   // In JSON a '<' stands in texts only. Without it no text can end the data's element ("</script>") or change
   // how it is read ("<!--").
   const std::string data = absl::StrReplaceAll(json, {{"<", "\\u003c"}});

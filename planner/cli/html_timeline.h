@@ -18,6 +18,7 @@ namespace penstock::cli {
 nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned);
 
 // The whole page. Takes any plan, valid or not: text from the plan cannot become part of the page's code.
-std::string HtmlTimeline(const v1::PlannedBatch& planned);
+// `explanation`: ToJson of an Explanation (explain.h), shown above the timeline; null for none.
+std::string HtmlTimeline(const v1::PlannedBatch& planned, nlohmann::ordered_json explanation = nullptr);
 
 }  // namespace penstock::cli

@@ -135,9 +135,16 @@ absl::StatusOr<Shown> ReadPlan(const std::string& path) {
   return shown;
 }
 
-absl::Status WriteFiles(const PlanFlags& flags, const v1::PlannedBatch& planned) {
+// Null without one.
+nlohmann::ordered_json ExplanationOf(const Shown& shown) {
+  return shown.explanation.has_value() ? ToJson(*shown.explanation) : nullptr;
+}
+
+absl::Status WriteFiles(const PlanFlags& flags, const Shown& shown) {
+  const v1::PlannedBatch& planned = shown.planned;
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WritePlanFile(flags.out, planned));
-  if (!flags.html.empty()) PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.html, HtmlTimeline(planned)));
+  if (!flags.html.empty())
+    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.html, HtmlTimeline(planned, ExplanationOf(shown))));
   if (flags.trace.empty()) return absl::OkStatus();
   Trace trace;
   trace.AddPredicted(planned.plan());
@@ -146,14 +153,14 @@ absl::Status WriteFiles(const PlanFlags& flags, const v1::PlannedBatch& planned)
 
 void PrintJson(const PlanSummary& summary, const Shown& shown) {
   nlohmann::ordered_json json = ToJson(summary);
-  if (shown.explanation.has_value()) json["explain"] = ToJson(*shown.explanation);
+  if (shown.explanation.has_value()) json["explain"] = ExplanationOf(shown);
   std::cout << DumpJson(json) << "\n";
 }
 
 absl::Status RunPlan(const PlanFlags& flags) {
   const absl::StatusOr<Shown> shown = flags.from.empty() ? PlanAnew(flags) : ReadPlan(flags.from);
   if (!shown.ok()) return NameFlags(shown.status());
-  PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, shown->planned));
+  PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, *shown));
   const std::string policy = flags.from.empty() ? PolicyName(flags.policy) : "as planned";
   const PlanSummary summary = Summarize(policy, shown->planned.batch(), shown->planned.plan());
   if (flags.json) {

@@ -96,9 +96,9 @@ class Splitter {
         return absl::InvalidArgumentError(absl::StrCat("plan.replicas: names sample ", sample, " of ",
                                                        batch_.samples.size(), " in the batch"));
     if (micro_batch.recompute_size() != costs_.stages())
-      return absl::InvalidArgumentError(
-          absl::StrCat("plan.replicas: a micro-batch has recompute of ", micro_batch.recompute_size(),
-                       " stages, the job has ", costs_.stages()));
+      return absl::InvalidArgumentError(absl::StrCat("plan.replicas: a micro-batch has recompute of ",
+                                                     micro_batch.recompute_size(), " stages, the job has ",
+                                                     costs_.stages()));
     const absl::Span<const uint32_t> samples(micro_batch.samples().data(), micro_batch.samples_size());
     const core::TokenSums packed = core::SumsOf(samples, batch_.samples, core::Layout::kPacked);
     const core::TokenSums real =
@@ -112,8 +112,8 @@ class Splitter {
       return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
     costs.has_tight = costs_.Layers(packed, &costs.tight) && ideal_.Layers(packed, &costs.ideal);
     if (micro_batch.computed_tokens() > 0)
-      costs.real_tokens = static_cast<double>(micro_batch.real_tokens()) /
-                          static_cast<double>(micro_batch.computed_tokens());
+      costs.real_tokens =
+          static_cast<double>(micro_batch.real_tokens()) / static_cast<double>(micro_batch.computed_tokens());
     return costs;
   }
 

@@ -107,20 +107,17 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
   };
   std::vector<Question> questions;
   if (planning.policy() != v1::POLICY_DYNAMIC)
-    questions.push_back(
-        {.condition = "policy dynamic", .advice = "use --policy dynamic", .change = options([](auto& p) {
-           p.set_policy(v1::POLICY_DYNAMIC);
-         })});
+    questions.push_back({.condition = "policy dynamic",
+                         .advice = "use --policy dynamic",
+                         .change = options([](auto& p) { p.set_policy(v1::POLICY_DYNAMIC); })});
   if (FixesSchedule(planning))
-    questions.push_back(
-        {.condition = "schedule auto", .advice = "use --schedule auto", .change = options([](auto& p) {
-           p.set_schedule(v1::SCHEDULE_AUTO);
-         })});
+    questions.push_back({.condition = "schedule auto",
+                         .advice = "use --schedule auto",
+                         .change = options([](auto& p) { p.set_schedule(v1::SCHEDULE_AUTO); })});
   if (FixesRecompute(planning))
-    questions.push_back(
-        {.condition = "recompute auto", .advice = "use --recompute auto", .change = options([](auto& p) {
-           p.set_recompute(v1::RECOMPUTE_AUTO);
-         })});
+    questions.push_back({.condition = "recompute auto",
+                         .advice = "use --recompute auto",
+                         .change = options([](auto& p) { p.set_recompute(v1::RECOMPUTE_AUTO); })});
   if (FixesStages(planning))
     questions.push_back({.condition = "stage split auto",
                          .advice = "use --stage-split auto for the whole job",
@@ -144,8 +141,7 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
 
 // The makespan in nanoseconds, or an error.
 absl::StatusOr<double> MakespanOf(const Request& request) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
-                            core::Planner::Create(request.job));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(request.job));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, request.batch));
   return static_cast<double>(plan.predicted().makespan_ns());
 }
@@ -205,8 +201,7 @@ absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::
   if (ranks.size() > 1)
     asker.Add("all ranks equally busy after the fill", WhatIfKind::kEstimate, BusyNs(mean) + mean[kFill],
               "divide layers by cost (--stage-split auto), or use fewer stages or replicas");
-  asker.Add("lower bound", WhatIfKind::kBound, static_cast<double>(planned.plan().lower_bound_ns()),
-            "");
+  asker.Add("lower bound", WhatIfKind::kBound, static_cast<double>(planned.plan().lower_bound_ns()), "");
   return std::move(asker).Sorted();
 }
 

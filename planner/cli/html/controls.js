@@ -176,6 +176,7 @@ canvas.addEventListener("keydown", event => {
   const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
+  hideTooltip();
   act();
   repaint();
 });
@@ -219,6 +220,7 @@ document.getElementById("replica").append(
 
 showHead();
 showMeanBar();
+showExplanation();
 showKinds();
 addEventListener("resize", resize);
 resize();

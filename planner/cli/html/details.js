@@ -175,6 +175,34 @@ function showMeanBar() {
   bar.setAttribute("aria-label", `Mean of all ranks: ${words.join(", ")}`);
 }
 
+// What `penstock plan --explain` says, where the page was made with it.
+
+// The first cell names the row.
+function tableRow(cells) {
+  return element("tr", cells.map((cell, i) => i === 0 ? element("th", cell, {scope: "row"}) : element("td", cell)));
+}
+
+function tableHead(cells) {
+  return element("thead", element("tr", cells.map(cell => element("th", cell, {scope: "col"}))));
+}
+
+function showExplanation() {
+  if (plan.explanation === null) return;
+  document.getElementById("explanation").hidden = false;
+  document.getElementById("conclusion").textContent = plan.explanation.conclusion;
+  const {mean, busiest, idlest} = plan.explanation.time;
+  const columns = [mean, busiest, idlest];
+  const parts = plan.explanation.parts.filter(([key]) => columns.some(column => column[key] >= 0.0005));
+  document.getElementById("time-table").append(
+      tableHead(["share of the makespan", "mean", `rank ${busiest.rank} (busiest)`, `rank ${idlest.rank} (waits most)`]),
+      element("tbody", parts.map(([key, title]) => tableRow([title, ...columns.map(column => formatShare(column[key]))]))));
+  document.getElementById("what-if-table").append(
+      tableHead(["what if", "makespan", "gain", "known by"]),
+      element("tbody", plan.explanation.what_if.map(
+          ({condition, makespan_ms: ms, gain, kind}) =>
+              tableRow(ms === null ? [condition, "", "", "no plan fits"] : [condition, formatTime(1e6 * ms), formatShare(gain), kind]))));
+}
+
 function showKinds() {
   const kinds = document.getElementById("kinds");
   const used = new Set(plan.ranks.flatMap(rank => rank.instructions.map(instruction => opOf(instruction))));

@@ -59,8 +59,8 @@ TEST(Explain, ConditionsThatOnlyRelaxAreNeverSlowerThanThePlan) {
     v1::JobSpec job = core::GptJob(pipeline, 2, v1::POLICY_DYNAMIC);
     job.mutable_planning()->set_memory_limit_bytes(120'000);
     const Explained explained = PlanAndExplain(job);
-    for (const char* condition : {"unlimited memory", "free transfers", "effort thorough",
-                                  "optimizer state divided over replicas"}) {
+    for (const char* condition :
+         {"unlimited memory", "free transfers", "effort thorough", "optimizer state divided over replicas"}) {
       const WhatIf what_if = explained.Find(condition);
       EXPECT_LE(what_if.makespan_ms, explained.makespan_ms()) << condition;
       EXPECT_GE(what_if.gain, 0) << condition;

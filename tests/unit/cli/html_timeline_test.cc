@@ -145,6 +145,13 @@ TEST(HtmlTimeline, AHostileJobIdStaysText) {
   EXPECT_THAT(job, testing::StartsWith("</script><script>alert(1)</script><!-- \"'&\\ "));
 }
 
+TEST(HtmlTimeline, CarriesAnExplanationWhereThereIsOne) {
+  EXPECT_TRUE(DataOf(HtmlTimeline(MakePlan()))["explanation"].is_null());
+  const std::string page = HtmlTimeline(MakePlan(), {{"conclusion", kHostile}});
+  EXPECT_THAT(UnbalancedTags(page), testing::IsEmpty());
+  EXPECT_THAT(DataOf(page)["explanation"]["conclusion"].get<std::string>(), HasSubstr("alert(1)"));
+}
+
 TEST(HtmlTimeline, ShowsAPlanWithoutRanksAndOneWithoutPredictions) {
   EXPECT_EQ(DataOf(HtmlTimeline(v1::PlannedBatch()))["ranks"].size(), 0u);
   v1::PlannedBatch planned = MakePlan();
