@@ -56,6 +56,69 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
   return useful;
 }
 
+int64_t OptimizerNs(const CostModel& costs) {
+  int64_t longest = 0;
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    int64_t time = 0;
+    for (int stage = 0; stage < costs.stages(); ++stage) {
+      if (costs.rank_of(stage) == rank) time += costs.OptimizerNs(stage);
+    }
+    longest = std::max(longest, time);
+  }
+  return longest;
+}
+
+// Nothing when the shape is outside of the profile.
+std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job& job,
+                                              absl::Span<const SampleTokens> tokens,
+                                              const std::vector<uint32_t>& list, Layout layout, int replica) {
+  const TokenSums sums = SumsOf(list, tokens, layout);
+  LayerCosts layers;
+  if (!costs.Layers(sums, &layers)) return std::nullopt;
+  SmallMicroBatch result;
+  result.layout = layout;
+  for (int s = 0; s < costs.stages(); ++s) {
+    const StageMemory memory = costs.Memory(s, sums);
+    const bool receives = s > 0 && costs.rank_of(s) != costs.rank_of(s - 1);
+    const bool sends = s + 1 < costs.stages() && costs.rank_of(s) != costs.rank_of(s + 1);
+    SmallPass pass;
+    pass.forward_ns = costs.ForwardNs(s, layers);
+    pass.weight_ns = costs.WeightNs(s, layers);
+    pass.choices = Choices(costs, job, s, layers, memory, (receives ? memory.input : 0) + memory.tokens);
+    pass.forward_bytes = sends ? memory.output : 0;
+    pass.backward_bytes = memory.peak + (receives ? memory.input : 0) + (sends ? memory.output : 0);
+    pass.put_aside_bytes = costs.PutAsideBytes(s, memory);
+    if (sends) {
+      const int first = replica * costs.ranks();
+      pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.rank_of(s),
+                                          first + costs.rank_of(s + 1));
+    }
+    result.passes.push_back(std::move(pass));
+  }
+  return result;
+}
+
+SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
+                           const std::vector<const SmallMicroBatch*>& micro_batches) {
+  SmallPipeline pipeline;
+  pipeline.stages = costs.stages();
+  pipeline.ranks = costs.ranks();
+  pipeline.rank_of_stage = costs.rank_of_stage();
+  pipeline.micro_batches = static_cast<int>(micro_batches.size());
+  pipeline.split = job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward;
+  for (const SmallMicroBatch* micro_batch : micro_batches) {
+    pipeline.passes.insert(pipeline.passes.end(), micro_batch->passes.begin(), micro_batch->passes.end());
+  }
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    pipeline.available_bytes.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
+  }
+  for (int s = 0; s < costs.stages(); ++s) {
+    pipeline.reduce_ns.push_back(
+        costs.AllReduceNs(costs.ParameterBytes(s), costs.rank_of(s), costs.ranks(), job.replicas));
+  }
+  return pipeline;
+}
+
 class Enumeration {
  public:
   Enumeration(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
@@ -66,7 +129,7 @@ class Enumeration {
         nodes_(options.nodes),
         any_(options.any),
         fixed_schedule_(fixed_schedule),
-        limit_ns_(options.at_most_ns + 1 - OptimizerNs()) {}
+        limit_ns_(options.at_most_ns + 1 - OptimizerNs(costs)) {}
 
   BruteForceAnswer Run();
 
@@ -78,12 +141,9 @@ class Enumeration {
     std::string text;
   };
 
-  int64_t OptimizerNs() const;
   // Replicas whose links are equally fast share answers.
   int ClassOf(int replica) const;
-  std::optional<SmallMicroBatch> MakeMicroBatch(Mask samples, Layout layout, int replica) const;
   std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
-  SmallPipeline MakePipeline(const std::vector<const SmallMicroBatch*>& micro_batches) const;
   const ReplicaAnswer& BestReplica(Mask samples, int replica);
   void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
   void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
@@ -102,18 +162,6 @@ class Enumeration {
   BruteForceAnswer best_;
 };
 
-int64_t Enumeration::OptimizerNs() const {
-  int64_t longest = 0;
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
-    int64_t time = 0;
-    for (int stage = 0; stage < costs_.stages(); ++stage) {
-      if (costs_.rank_of(stage) == rank) time += costs_.OptimizerNs(stage);
-    }
-    longest = std::max(longest, time);
-  }
-  return longest;
-}
-
 int Enumeration::ClassOf(int replica) const {
   int bits = 0;
   for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
@@ -122,38 +170,6 @@ int Enumeration::ClassOf(int replica) const {
     bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
   }
   return bits;
-}
-
-std::optional<SmallMicroBatch> Enumeration::MakeMicroBatch(Mask samples, Layout layout, int replica) const {
-  std::vector<uint32_t> list;
-  for (uint32_t sample = 0; sample < samples_.size(); ++sample) {
-    if ((samples >> sample & 1) != 0) list.push_back(sample);
-  }
-  const TokenSums sums = SumsOf(list, samples_, layout);
-  LayerCosts layers;
-  if (!costs_.Layers(sums, &layers)) return std::nullopt;
-  SmallMicroBatch result;
-  result.samples = samples;
-  result.layout = layout;
-  for (int s = 0; s < costs_.stages(); ++s) {
-    const StageMemory memory = costs_.Memory(s, sums);
-    const bool receives = s > 0 && costs_.rank_of(s) != costs_.rank_of(s - 1);
-    const bool sends = s + 1 < costs_.stages() && costs_.rank_of(s) != costs_.rank_of(s + 1);
-    SmallPass pass;
-    pass.forward_ns = costs_.ForwardNs(s, layers);
-    pass.weight_ns = costs_.WeightNs(s, layers);
-    pass.choices = Choices(costs_, job_, s, layers, memory, (receives ? memory.input : 0) + memory.tokens);
-    pass.forward_bytes = sends ? memory.output : 0;
-    pass.backward_bytes = memory.peak + (receives ? memory.input : 0) + (sends ? memory.output : 0);
-    pass.put_aside_bytes = costs_.PutAsideBytes(s, memory);
-    if (sends) {
-      const int first = replica * costs_.ranks();
-      pass.transfer_ns = costs_.TransferNs(costs_.BoundaryBytes(s, sums), first + costs_.rank_of(s),
-                                           first + costs_.rank_of(s + 1));
-    }
-    result.passes.push_back(std::move(pass));
-  }
-  return result;
 }
 
 // True when `a` can stand for `b` everywhere.
@@ -175,36 +191,21 @@ bool NoWorse(const SmallMicroBatch& a, const SmallMicroBatch& b) {
 }
 
 std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) const {
+  std::vector<uint32_t> list;
+  for (uint32_t sample = 0; sample < samples_.size(); ++sample) {
+    if ((samples >> sample & 1) != 0) list.push_back(sample);
+  }
   std::vector<SmallMicroBatch> result;
   for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
     if (job_.layout == LayoutChoice::kPacked && layout != Layout::kPacked) continue;
     if (job_.layout == LayoutChoice::kPadded && layout != Layout::kPadded) continue;
-    auto micro_batch = MakeMicroBatch(samples, layout, replica);
+    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica);
     if (!micro_batch.has_value()) continue;
+    micro_batch->samples = samples;
     if (!result.empty() && NoWorse(result.front(), *micro_batch)) continue;
     result.push_back(*std::move(micro_batch));
   }
   return result;
-}
-
-SmallPipeline Enumeration::MakePipeline(const std::vector<const SmallMicroBatch*>& micro_batches) const {
-  SmallPipeline pipeline;
-  pipeline.stages = costs_.stages();
-  pipeline.ranks = costs_.ranks();
-  pipeline.rank_of_stage = costs_.rank_of_stage();
-  pipeline.micro_batches = static_cast<int>(micro_batches.size());
-  pipeline.split = job_.schedule == ScheduleFamily::kAuto || job_.schedule == ScheduleFamily::kSplitBackward;
-  for (const SmallMicroBatch* micro_batch : micro_batches) {
-    pipeline.passes.insert(pipeline.passes.end(), micro_batch->passes.begin(), micro_batch->passes.end());
-  }
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
-    pipeline.available_bytes.push_back(job_.memory_limit_bytes - costs_.RankStaticBytes(rank));
-  }
-  for (int s = 0; s < costs_.stages(); ++s) {
-    pipeline.reduce_ns.push_back(
-        costs_.AllReduceNs(costs_.ParameterBytes(s), costs_.rank_of(s), costs_.ranks(), job_.replicas));
-  }
-  return pipeline;
 }
 
 std::string Describe(const std::vector<const SmallMicroBatch*>& micro_batches) {
@@ -238,7 +239,7 @@ bool MemoryIsPlenty(const SmallPipeline& pipeline) {
 
 void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
                               ReplicaAnswer* answer) {
-  const SmallPipeline pipeline = MakePipeline(micro_batches);
+  const SmallPipeline pipeline = MakePipeline(costs_, job_, micro_batches);
   const int64_t before = answer->end_ns.value_or(limit);
   if (fixed_schedule_) {
     if (!MemoryIsPlenty(pipeline)) best_.complete = false;
@@ -308,7 +309,7 @@ void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string&
     if (left != 0) return;
     limit_ns_ = end;
     best_.found = true;
-    best_.makespan_ns = end + OptimizerNs();
+    best_.makespan_ns = end + OptimizerNs(costs_);
     best_.text = text;
     return;
   }
@@ -344,6 +345,20 @@ BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<c
 BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const Job& job,
                                                  absl::Span<const SampleTokens> samples, int64_t at_most_ns) {
   return Enumeration(costs, job, samples, {at_most_ns, 0}, /*fixed_schedule=*/true).Run();
+}
+
+int64_t OneForwardOneBackwardMakespan(const CostModel& costs, const Job& job,
+                                      absl::Span<const SampleTokens> samples,
+                                      const std::vector<std::vector<uint32_t>>& micro_batches) {
+  std::vector<SmallMicroBatch> made;
+  for (const auto& list : micro_batches) {
+    made.push_back(*MakeMicroBatch(costs, job, samples, list, Layout::kPacked, /*replica=*/0));
+  }
+  std::vector<const SmallMicroBatch*> pointers;
+  for (const SmallMicroBatch& micro_batch : made) pointers.push_back(&micro_batch);
+  std::vector<int> order(made.size());
+  std::iota(order.begin(), order.end(), 0);
+  return OneForwardOneBackwardEnd(MakePipeline(costs, job, pointers), order) + OptimizerNs(costs);
 }
 
 }  // namespace penstock::core

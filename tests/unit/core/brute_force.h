@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
@@ -43,5 +44,11 @@ BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<c
 // recompute. Not complete where memory binds.
 BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const Job& job,
                                                  absl::Span<const SampleTokens> samples, int64_t at_most_ns);
+
+// The makespan of one replica that runs the given packed micro-batches one forward, one backward, in this
+// order, as if memory were plenty.
+int64_t OneForwardOneBackwardMakespan(const CostModel& costs, const Job& job,
+                                      absl::Span<const SampleTokens> samples,
+                                      const std::vector<std::vector<uint32_t>>& micro_batches);
 
 }  // namespace penstock::core

@@ -43,8 +43,8 @@ void RandomPlacement(uint32_t stages, Random* random, v1::JobSpec* job) {
   }
 }
 
-void RandomProfile(Random* random, v1::CostProfile* profile) {
-  const bool selective = random->Chance(50);
+void RandomProfile(bool needs_selective, Random* random, v1::CostProfile* profile) {
+  const bool selective = random->Chance(needs_selective ? 90 : 50);
   const double share = 0.1 * random->Range(3, 7);
   const double half_efficiency = random->Chance(50) ? random->Range(1, 200) : 0;
   const bool loss_tokens_only = random->Chance(20);
@@ -167,7 +167,7 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   if (!several && job.planning().layers_per_stage().empty()) {
     job.mutable_planning()->set_stage_split(random.Chance(50) ? v1::STAGE_SPLIT_EVEN : v1::STAGE_SPLIT_AUTO);
   }
-  RandomProfile(&random, job.mutable_profile());
+  RandomProfile(job.planning().recompute() == v1::RECOMPUTE_SELECTIVE, &random, job.mutable_profile());
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
