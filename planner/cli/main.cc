@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
   AddUpCommand(commands);
   AddPlanCommand(commands);
   AddCompareCommand(commands);
+  AddAdviseCommand(commands);
   AddVerifyCommand(commands);
   AddDatasetCommands(commands);
   AddStatusCommands(commands);

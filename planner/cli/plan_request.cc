@@ -22,22 +22,17 @@ bool ModelTakes(const v1::ModelSpec& model, const v1::Sample& sample) {
 
 }  // namespace
 
-void PlanRequestFlags::AddTo(CLI::App& command) {
+void SourceFlags::AddTo(CLI::App& command) {
   command.add_option("--profile", profile, "Cost profile (JSON)")->required();
   command.add_option("--lengths", lengths, "CSV with columns input_tokens,target_tokens or tokens")
       ->required();
-  command.add_option("--rows", rows, "Data rows A:B, that is A to B-1, of the (first) global batch")
-      ->required();
-  command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::Range(1U, 1U << 20));
-  command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--max-length", limits.max_length,
                      "Cut samples to this many tokens (encoder-decoder: each side)");
   command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
   command.add_option("--max-target", limits.max_target, "Encoder-decoder: cut targets to this many tokens");
-  planning.AddTo(command);
 }
 
-absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
+absl::StatusOr<v1::JobSpec> SourceFlags::ReadModel() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile file, ReadProfileFile("--profile", profile));
   if (file.model().architecture() != v1::ARCHITECTURE_T5 && (limits.max_input > 0 || limits.max_target > 0))
     return absl::InvalidArgumentError(
@@ -46,6 +41,33 @@ absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
   job.set_job_id("plan");
   *job.mutable_model() = std::move(*file.mutable_model());
   *job.mutable_profile() = std::move(*file.mutable_profile());
+  return job;
+}
+
+v1::Batch SourceFlags::MakeBatch(absl::Span<const SampleLength> rows, uint64_t first_row,
+                                 v1::Architecture architecture) const {
+  v1::Batch batch;
+  for (const SampleLength& row : rows) {
+    const SampleLength cut = CutToLimits(row, architecture, limits);
+    v1::Sample& sample = *batch.add_samples();
+    sample.set_sample_id(first_row++);
+    sample.set_input_tokens(cut.input);
+    sample.set_target_tokens(cut.target);
+  }
+  return batch;
+}
+
+void PlanRequestFlags::AddTo(CLI::App& command) {
+  SourceFlags::AddTo(command);
+  command.add_option("--rows", rows, "Data rows A:B, that is A to B-1, of the (first) global batch")
+      ->required();
+  command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::Range(1U, 1U << 20));
+  planning.AddTo(command);
+}
+
+absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadModel());
   job.mutable_mesh()->set_pipeline(pipeline);
   job.mutable_mesh()->set_data(data);
   return job;
@@ -58,15 +80,11 @@ absl::StatusOr<std::vector<v1::Batch>> PlanRequestFlags::ReadBatches(uint64_t co
   if (count > (UINT64_MAX - first.last) / size) return absl::InvalidArgumentError("--batches is too large");
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all,
                             ReadLengths(lengths, {first.first, first.first + count * size}));
-  std::vector<v1::Batch> batches(count);
-  for (uint64_t i = 0; i < all.size(); ++i) {
-    v1::Batch& batch = batches[i / size];
-    batch.set_iteration(i / size);
-    const SampleLength cut = CutToLimits(all[i], architecture, limits);
-    v1::Sample& sample = *batch.add_samples();
-    sample.set_sample_id(first.first + i);
-    sample.set_input_tokens(cut.input);
-    sample.set_target_tokens(cut.target);
+  std::vector<v1::Batch> batches;
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto rows_of_batch = absl::MakeConstSpan(all).subspan(i * size, size);
+    batches.push_back(MakeBatch(rows_of_batch, first.first + i * size, architecture));
+    batches.back().set_iteration(i);
   }
   return batches;
 }

@@ -1,4 +1,4 @@
-// What `plan` and `compare` are asked to plan: a profile, a mesh and batches of sample lengths.
+// What `plan`, `compare` and `advise` are asked to plan: a profile, a mesh and batches of sample lengths.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/planning_flags.h"
@@ -14,25 +15,38 @@
 
 namespace penstock::cli {
 
-struct PlanRequestFlags {
+// A cost profile and sample lengths.
+struct SourceFlags {
   std::string profile;
   std::string lengths;
+  LengthLimits limits;
+
+  // --profile, --lengths, --max-length, --max-input, --max-target.
+  void AddTo(CLI::App& command);
+
+  // A job of the profile's model, without mesh and planning. Reads the profile.
+  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (names the file).
+  absl::StatusOr<v1::JobSpec> ReadModel() const;
+
+  // The samples of these rows, cut to the limits; `sample_id` is the row, counted from `first_row`.
+  v1::Batch MakeBatch(absl::Span<const SampleLength> rows, uint64_t first_row,
+                      v1::Architecture architecture) const;
+};
+
+struct PlanRequestFlags : SourceFlags {
   std::string rows;
   uint32_t pipeline = 1;
   uint32_t data = 1;
-  LengthLimits limits;
   PlanningFlags planning;
 
-  // --profile, --lengths, --rows, --pp, --dp, --max-length, --max-input, --max-target and those of
-  // PlanningFlags.
+  // Those of SourceFlags, --rows, --pp, --dp and those of PlanningFlags.
   void AddTo(CLI::App& command);
 
-  // The job without its policy. Reads the profile.
-  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (names the file).
+  // The job without its policy. Possible errors: as ReadModel.
   absl::StatusOr<v1::JobSpec> ReadJob() const;
 
-  // `count` batches: rows A..B-1 are the first, the next B-A rows the second, and so on. `sample_id` is the
-  // row. Possible errors: as ParseRows and ReadLengths.
+  // `count` batches: rows A..B-1 are the first, the next B-A rows the second, and so on. Possible errors: as
+  // ParseRows and ReadLengths.
   absl::StatusOr<std::vector<v1::Batch>> ReadBatches(uint64_t count, v1::Architecture architecture) const;
 };
 

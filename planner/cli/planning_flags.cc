@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "planner/cli/choice_flag.h"
 
@@ -136,6 +137,9 @@ void AddPolicyFlag(CLI::App& command, v1::Policy& policy) {
 }
 
 void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies) {
+  const auto append_name = [](std::string* text, v1::Policy policy) {
+    absl::StrAppend(text, PolicyName(policy));
+  };
   command
       .add_option_function<std::vector<std::string>>(
           "--policies",
@@ -143,7 +147,7 @@ void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies) {
             policies.clear();
             for (const std::string& name : names) policies.push_back(PolicyNames().at(name));
           },
-          "Policies, separated by commas (padding,packed,dynamic)")
+          absl::StrCat("Policies, separated by commas (", absl::StrJoin(policies, ",", append_name), ")"))
       ->delimiter(',')
       ->check(CLI::IsMember(PolicyNames()));
 }

@@ -40,7 +40,7 @@ struct PlanningFlags {
 
 // --policy, one value. `policy` must outlive the parse.
 void AddPolicyFlag(CLI::App& command, v1::Policy& policy);
-// --policies, separated by commas.
+// --policies, separated by commas; what is set now is the default.
 void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies);
 
 // "dynamic" for POLICY_DYNAMIC: the word that --policy takes.

@@ -79,6 +79,36 @@ uint32_t Limit(uint32_t tokens, uint32_t own_limit, uint32_t common_limit) {
   return limit > 0 ? std::min(tokens, limit) : tokens;
 }
 
+// The rows of the range that the file has, and how many rows it has up to the end of the range.
+struct Rows {
+  std::vector<SampleLength> lengths;
+  uint64_t seen = 0;
+};
+
+absl::StatusOr<Rows> ReadRows(const std::string& path, const RowRange& rows) {
+  PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  const auto annotate = [&](const absl::Status& status) {
+    return AnnotateError(status, absl::StrCat("'", path, "', line ", reader.line_number()));
+  };
+  std::string line;
+  PENSTOCK_ASSIGN_OR_RETURN(bool more, reader.Next(&line));
+  if (!more)
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is empty, expected CSV with a header"));
+  const absl::StatusOr<Columns> columns = Columns::FromHeader(line);
+  if (!columns.ok()) return annotate(columns.status());
+  Rows result;
+  uint64_t& row = result.seen;
+  for (; row < rows.last; ++row) {
+    PENSTOCK_ASSIGN_OR_RETURN(more, reader.Next(&line));
+    if (!more || absl::StripAsciiWhitespace(line).empty()) break;
+    if (row < rows.first) continue;
+    const absl::StatusOr<SampleLength> length = columns->Parse(line);
+    if (!length.ok()) return annotate(length.status());
+    result.lengths.push_back(*length);
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<RowRange> ParseRows(const std::string& text) {
@@ -92,30 +122,16 @@ absl::StatusOr<RowRange> ParseRows(const std::string& text) {
 }
 
 absl::StatusOr<std::vector<SampleLength>> ReadLengths(const std::string& path, const RowRange& rows) {
-  PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
-  const auto annotate = [&](const absl::Status& status) {
-    return AnnotateError(status, absl::StrCat("'", path, "', line ", reader.line_number()));
-  };
-  std::string line;
-  PENSTOCK_ASSIGN_OR_RETURN(bool more, reader.Next(&line));
-  if (!more)
-    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is empty, expected CSV with a header"));
-  const absl::StatusOr<Columns> columns = Columns::FromHeader(line);
-  if (!columns.ok()) return annotate(columns.status());
-  std::vector<SampleLength> lengths;
-  uint64_t row = 0;
-  for (; row < rows.last; ++row) {
-    PENSTOCK_ASSIGN_OR_RETURN(more, reader.Next(&line));
-    if (!more || absl::StripAsciiWhitespace(line).empty()) break;
-    if (row < rows.first) continue;
-    const absl::StatusOr<SampleLength> length = columns->Parse(line);
-    if (!length.ok()) return annotate(length.status());
-    lengths.push_back(*length);
-  }
-  if (row < rows.last)
+  PENSTOCK_ASSIGN_OR_RETURN(Rows read, ReadRows(path, rows));
+  if (read.seen < rows.last)
     return absl::OutOfRangeError(absl::StrCat("rows ", rows.first, ":", rows.last, " are needed, but '", path,
-                                              "' has ", row, ": give smaller --rows (or --batches)"));
-  return lengths;
+                                              "' has ", read.seen, ": give smaller --rows (or --batches)"));
+  return std::move(read.lengths);
+}
+
+absl::StatusOr<std::vector<SampleLength>> ReadAllLengths(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(Rows read, ReadRows(path, {0, UINT64_MAX}));
+  return std::move(read.lengths);
 }
 
 SampleLength CutToLimits(const SampleLength& length, v1::Architecture architecture,

@@ -26,6 +26,9 @@ absl::StatusOr<RowRange> ParseRows(const std::string& text);
 // the file and the line), OUT_OF_RANGE (fewer rows).
 absl::StatusOr<std::vector<SampleLength>> ReadLengths(const std::string& path, const RowRange& rows);
 
+// All rows. Possible errors: NOT_FOUND (the file), INVALID_ARGUMENT (names the file and the line).
+absl::StatusOr<std::vector<SampleLength>> ReadAllLengths(const std::string& path);
+
 // Longest samples; 0 means no limit.
 struct LengthLimits {
   // Decoder-only: of input and target together. Encoder-decoder: of each that has no limit of its own.

@@ -1,0 +1,139 @@
+// `penstock advise`: which mesh, stages, policy and schedule train fastest on these lengths.
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/advise/report.h"
+#include "planner/cli/advise/tournament.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/plan_request.h"
+#include "planner/cli/plan_summary.h"
+
+namespace penstock::cli {
+namespace {
+
+struct AdviseFlags {
+  SourceFlags source;
+  uint32_t gpus = 0;
+  uint32_t global_batch = 0;
+  std::string rows;
+  uint32_t batches = 4;
+  std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
+  double memory_mb = 0;
+  uint32_t top = 10;
+  bool json = false;
+};
+
+// Rows that are there, and the number of the first.
+struct Source {
+  uint64_t first_row = 0;
+  std::vector<SampleLength> rows;
+};
+
+absl::StatusOr<Source> ReadSource(const AdviseFlags& flags) {
+  Source source;
+  if (flags.rows.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(source.rows, ReadAllLengths(flags.source.lengths));
+    return source;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const RowRange range, ParseRows(flags.rows));
+  PENSTOCK_ASSIGN_OR_RETURN(source.rows, ReadLengths(flags.source.lengths, range));
+  source.first_row = range.first;
+  return source;
+}
+
+// Global batches from the whole of the rows, evenly spaced.
+absl::StatusOr<std::vector<v1::Batch>> SampleBatches(const AdviseFlags& flags,
+                                                     v1::Architecture architecture) {
+  PENSTOCK_ASSIGN_OR_RETURN(const Source source, ReadSource(flags));
+  const uint64_t size = flags.global_batch, all = source.rows.size() / size;
+  if (all == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--global-batch ", size, ": '", flags.source.lengths,
+                                                   "' has ", source.rows.size(), " rows for it"));
+  }
+  std::vector<v1::Batch> batches;
+  const uint64_t count = std::min<uint64_t>(flags.batches, all);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t batch = (2 * i + 1) * all / (2 * count);
+    batches.push_back(flags.source.MakeBatch(absl::MakeConstSpan(source.rows).subspan(batch * size, size),
+                                             source.first_row + batch * size, architecture));
+    batches.back().set_iteration(batch);
+  }
+  return batches;
+}
+
+// One line on a terminal that is written over; nothing elsewhere.
+void ShowProgress(int round, size_t done, size_t all) {
+  std::cerr << absl::StrCat("\rround ", round, " of 3: ", done, " of ", all, " ways planned\x1b[K")
+            << std::flush;
+}
+
+// Says what is wrong when nothing fits: the one cause that all have, or that they are above.
+absl::Status NothingFits(const TournamentResult& result, uint32_t gpus) {
+  const std::vector<Trial>& misfits = result.infeasible;
+  const bool same = std::all_of(misfits.begin(), misfits.end(),
+                                [&](const Trial& trial) { return trial.reason == misfits.front().reason; });
+  if (same) return absl::InvalidArgumentError(misfits.front().reason);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no way to train fits on ", gpus, " GPUs: use more --gpus or a shorter --max-length"));
+}
+
+absl::Status RunAdvise(const AdviseFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.source.ReadModel());
+  const v1::Architecture architecture = job.model().architecture();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
+  SetTypicalSamples(batches, &job);
+  job.mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(flags.memory_mb * 1e6));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                            MakeCandidates(flags.gpus, job.model(), flags.global_batch, flags.policies));
+  TournamentOptions options{.finalists = static_cast<int>(flags.top),
+                            .threads = std::max(1U, std::thread::hardware_concurrency())};
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal) options.progress = ShowProgress;
+  const absl::StatusOr<TournamentResult> result = RunTournament(job, candidates, batches, options);
+  if (terminal) std::cerr << "\r\x1b[K" << std::flush;
+  PENSTOCK_RETURN_IF_ERROR(result.status());
+  if (flags.json) {
+    std::cout << DumpJson(AdviceJson(*result, flags.top, batches.size())) << "\n";
+  } else {
+    std::cout << AdviceText(*result, flags.top, batches.size());
+  }
+  return result->finalists.empty() ? NothingFits(*result, flags.gpus) : absl::OkStatus();
+}
+
+}  // namespace
+
+void AddAdviseCommand(CommandSet& commands) {
+  auto flags = std::make_shared<AdviseFlags>();
+  CLI::App* command = commands.Add(
+      {.name = "advise",
+       .purpose = "Finds the mesh, stages, policy and schedule that train fastest on these lengths",
+       .examples = "penstock advise --profile gpt.json --lengths lengths.csv --gpus 16 --global-batch 256 "
+                   "--max-length 8192"});
+  flags->source.AddTo(*command);
+  command->add_option("--gpus", flags->gpus, "Accelerators: every pipeline x replicas of them is tried")
+      ->required()
+      ->check(CLI::Range(1U, 1U << 16));
+  command->add_option("--global-batch", flags->global_batch, "Samples of an iteration, over all replicas")
+      ->required()
+      ->check(CLI::Range(1U, 1U << 20));
+  command->add_option("--rows", flags->rows, "Data rows A:B to take batches from (all)");
+  command->add_option("--batches", flags->batches, "Global batches that are planned, evenly spaced (4)")
+      ->check(CLI::Range(1U, 1U << 10));
+  AddPoliciesFlag(*command, flags->policies);
+  command
+      ->add_option("--memory-mb", flags->memory_mb,
+                   "Memory of one rank, millions of bytes (that of the profile)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  commands.OnRun(command, [flags] { return RunAdvise(*flags); });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,37 @@
+// The ways to train that `penstock advise` tries.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+struct Candidate {
+  uint32_t pipeline = 1;
+  uint32_t data = 1;
+  v1::Policy policy = v1::POLICY_DYNAMIC;
+  v1::StageSplit stage_split = v1::STAGE_SPLIT_EVEN;
+  v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+  bool shard_optimizer_state = false;
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+// Every mesh of `gpus` ranks whose pipeline is at most the model's layers and whose replicas at most the
+// samples of a global batch, with every policy, stage split, schedule and sharding that differs on it.
+// Simpler ones come first. Possible errors: INVALID_ARGUMENT (there is no such mesh: names --gpus).
+absl::StatusOr<std::vector<Candidate>> MakeCandidates(uint32_t gpus, const v1::ModelSpec& model,
+                                                      uint32_t global_batch,
+                                                      const std::vector<v1::Policy>& policies);
+
+// `base` with the candidate's mesh and planning.
+v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Effort effort);
+
+// The flags of `penstock plan` that ask for it: "--pp 4 --dp 2 --policy dynamic ...".
+std::string FlagsOf(const Candidate& candidate);
+
+}  // namespace penstock::cli

@@ -1,0 +1,204 @@
+#include "planner/cli/advise/tournament.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "common/sync/sync.h"
+#include "planner/cli/local_planning.h"
+#include "planner/cli/planning_flags.h"
+
+namespace penstock::cli {
+namespace {
+
+// Of the candidates that fit, so many go into round 2.
+constexpr size_t kKeepOneIn = 4;
+
+double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+bool IsInfeasible(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
+}
+
+void AddPlan(const v1::Plan& plan, Trial* trial) {
+  if (trial->batches == 0) {
+    trial->schedule = plan.schedule();
+    trial->layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
+  }
+  ++trial->batches;
+  trial->makespan_ns += plan.predicted().makespan_ns();
+  trial->lower_bound_ns += plan.lower_bound_ns();
+  trial->real_tokens += plan.real_tokens();
+  trial->computed_tokens += plan.computed_tokens();
+  for (const v1::RankPrediction& rank : plan.predicted().ranks()) {
+    trial->peak_memory_bytes = std::max(trial->peak_memory_bytes, rank.peak_memory_bytes());
+  }
+  double layers = 0;
+  for (const uint32_t count : plan.layers_per_stage()) layers += count;
+  for (const v1::Replica& replica : plan.replicas()) {
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+      const auto tokens = static_cast<double>(micro_batch.computed_tokens());
+      trial->layer_tokens += tokens * layers;
+      for (const v1::StageRecompute& stage : micro_batch.recompute()) {
+        trial->recomputed_layer_tokens += tokens * (stage.selective_layers() + stage.full_layers());
+      }
+    }
+  }
+}
+
+// One round: the same batches and effort for all.
+class Round {
+ public:
+  Round(const v1::JobSpec& base, const std::vector<v1::Batch>& batches, size_t batch_count, v1::Effort effort)
+      : base_(base), batches_(batches), batch_count_(batch_count), effort_(effort) {}
+
+  // Fills the trials anew; an error is that of the first candidate that has one.
+  absl::Status Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const;
+
+ private:
+  absl::Status TryOne(Trial* trial) const;
+
+  const v1::JobSpec& base_;
+  const std::vector<v1::Batch>& batches_;
+  const size_t batch_count_;
+  const v1::Effort effort_;
+};
+
+absl::Status Round::TryOne(Trial* trial) const {
+  *trial = Trial{.candidate = trial->candidate, .effort = effort_};
+  const auto refuse = [&](const absl::Status& status) {
+    if (!IsInfeasible(status)) return status;
+    trial->feasible = false;
+    trial->reason = std::string(NameFlags(status).message());
+    return absl::OkStatus();
+  };
+  const auto planner =
+      core::Planner::Create(MakeJob(base_, trial->candidate, effort_), core::Planner::Explain::kCauseAlone);
+  if (!planner.ok()) return refuse(planner.status());
+  for (size_t i = 0; i < batch_count_; ++i) {
+    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i]);
+    if (!plan.ok()) return refuse(plan.status());
+    AddPlan(*plan, trial);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Round::Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const {
+  const size_t all = trials->size();
+  std::vector<absl::Status> statuses(all);
+  std::atomic<size_t> next = 0;
+  Mutex mutex;
+  size_t done = 0;
+  options.progress(round, done, all);
+  const auto work = [&] {
+    for (size_t i = next++; i < all; i = next++) {
+      statuses[i] = TryOne(&(*trials)[i]);
+      MutexLock lock(&mutex);
+      options.progress(round, ++done, all);
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < std::min<size_t>(options.threads, all); ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+// Moves what does not fit to `infeasible`.
+void TakeInfeasible(std::vector<Trial>* trials, std::vector<Trial>* infeasible) {
+  const auto first = std::stable_partition(trials->begin(), trials->end(),
+                                           [](const Trial& trial) { return trial.feasible; });
+  std::move(first, trials->end(), std::back_inserter(*infeasible));
+  trials->erase(first, trials->end());
+}
+
+// Whether a choice made no difference: a plan with the same times on the same stages.
+bool SamePlan(const Trial& a, const Trial& b) {
+  return a.candidate.pipeline == b.candidate.pipeline && a.candidate.policy == b.candidate.policy &&
+         a.makespan_ns == b.makespan_ns && a.schedule == b.schedule &&
+         a.layers_per_stage == b.layers_per_stage;
+}
+
+// Keeps the simplest of those that are the same.
+void DropDoubles(std::vector<Trial>* trials, std::vector<Trial>* dropped) {
+  std::vector<Trial> kept;
+  for (Trial& trial : *trials) {
+    const bool is_double =
+        std::any_of(kept.begin(), kept.end(), [&](const Trial& other) { return SamePlan(trial, other); });
+    (is_double ? *dropped : kept).push_back(std::move(trial));
+  }
+  *trials = std::move(kept);
+}
+
+// Fastest first; of equals, the one that comes first.
+void Sort(std::vector<Trial>* trials) {
+  std::stable_sort(trials->begin(), trials->end(), [](const Trial& a, const Trial& b) {
+    return a.tokens_per_second() > b.tokens_per_second();
+  });
+}
+
+void KeepBest(size_t count, std::vector<Trial>* trials, std::vector<Trial>* dropped) {
+  Sort(trials);
+  if (trials->size() <= count) return;
+  const auto first = trials->begin() + static_cast<std::ptrdiff_t>(count);
+  std::move(first, trials->end(), std::back_inserter(*dropped));
+  trials->erase(first, trials->end());
+}
+
+void SortAsCandidates(const std::vector<Candidate>& candidates, std::vector<Trial>* trials) {
+  const auto place = [&](const Trial& trial) {
+    return std::find(candidates.begin(), candidates.end(), trial.candidate) - candidates.begin();
+  };
+  std::sort(trials->begin(), trials->end(),
+            [&](const Trial& a, const Trial& b) { return place(a) < place(b); });
+}
+
+}  // namespace
+
+double Trial::tokens_per_second() const {
+  return Ratio(static_cast<double>(real_tokens) * 1e9, static_cast<double>(makespan_ns));
+}
+
+double Trial::gap() const {
+  return lower_bound_ns > 0 ? static_cast<double>(makespan_ns) / static_cast<double>(lower_bound_ns) - 1 : 0;
+}
+
+double Trial::padding_efficiency() const {
+  return Ratio(static_cast<double>(real_tokens), static_cast<double>(computed_tokens));
+}
+
+double Trial::recompute_share() const { return Ratio(recomputed_layer_tokens, layer_tokens); }
+
+absl::StatusOr<TournamentResult> RunTournament(const v1::JobSpec& base,
+                                               const std::vector<Candidate>& candidates,
+                                               const std::vector<v1::Batch>& batches,
+                                               const TournamentOptions& options) {
+  TournamentResult result;
+  std::vector<Trial>& trials = result.finalists;
+  for (const Candidate& candidate : candidates) trials.push_back({.candidate = candidate});
+  const auto finalists = static_cast<size_t>(options.finalists);
+
+  PENSTOCK_RETURN_IF_ERROR(Round(base, batches, 1, v1::EFFORT_FAST).Run(1, options, &trials));
+  TakeInfeasible(&trials, &result.infeasible);
+  DropDoubles(&trials, &result.dropped);
+  KeepBest(std::max(finalists, (trials.size() + kKeepOneIn - 1) / kKeepOneIn), &trials, &result.dropped);
+  if (batches.size() > 1 && trials.size() > finalists) {
+    PENSTOCK_RETURN_IF_ERROR(Round(base, batches, batches.size(), v1::EFFORT_FAST).Run(2, options, &trials));
+    TakeInfeasible(&trials, &result.infeasible);
+  }
+  KeepBest(finalists, &trials, &result.dropped);
+  PENSTOCK_RETURN_IF_ERROR(Round(base, batches, batches.size(), v1::EFFORT_NORMAL).Run(3, options, &trials));
+  TakeInfeasible(&trials, &result.infeasible);
+  Sort(&trials);
+  SortAsCandidates(candidates, &result.dropped);
+  SortAsCandidates(candidates, &result.infeasible);
+  return result;
+}
+
+}  // namespace penstock::cli
