@@ -66,7 +66,7 @@ std::string WhatIfTable(const std::vector<WhatIf>& what_ifs) {
       table.AddRow(
           {what_if.condition, Fixed(what_if.makespan_ms, 1), Percent(what_if.gain), KindName(what_if.kind)});
     else
-      table.AddRow({what_if.condition, "-", "-", "no plan fits"});
+      table.AddRow({what_if.condition, "-", "-", "no plan"});
   }
   return table.ToString();
 }

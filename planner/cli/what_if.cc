@@ -17,6 +17,7 @@ constexpr double kNanosecondsPerMillisecond = 1e6;
 // Beyond every accelerator, and far from the end of the integers.
 constexpr int64_t kUnlimitedBytes = int64_t{1} << 50;
 constexpr double kUnlimitedBytesPerSecond = 1e21;
+constexpr int kMostTypicalSamples = 1024;
 // Below this share of padding a plan without it is not worth a row.
 constexpr double kNoPadding = 0.9995;
 
@@ -55,6 +56,22 @@ void WithoutPadding(Request* request) {
 void TwiceTheSamples(Request* request) {
   const v1::Batch once = request->batch;
   request->batch.mutable_samples()->MergeFrom(once.samples());
+}
+
+// By the cost of the batch itself, of which evenly spaced samples are enough.
+void SplitStagesByCost(Request* request) {
+  v1::PlanningOptions& planning = *request->job.mutable_planning();
+  planning.clear_layers_per_stage();
+  planning.clear_rank_of_stage();
+  planning.set_stage_split(v1::STAGE_SPLIT_AUTO);
+  planning.clear_typical_samples();
+  const v1::Batch& batch = request->batch;
+  for (int i = 0; i < batch.samples_size(); i += 1 + batch.samples_size() / kMostTypicalSamples) {
+    const v1::Sample& sample = batch.samples(i);
+    v1::SampleLengths& lengths = *planning.add_typical_samples();
+    lengths.set_input_tokens(sample.input_tokens());
+    lengths.set_target_tokens(sample.target_tokens());
+  }
 }
 
 bool HasPadding(const v1::Plan& plan) {
@@ -121,11 +138,7 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
   if (FixesStages(planning))
     questions.push_back({.condition = "stage split auto",
                          .advice = "use --stage-split auto for the whole job",
-                         .change = options([](auto& p) {
-                           p.clear_layers_per_stage();
-                           p.clear_rank_of_stage();
-                           p.set_stage_split(v1::STAGE_SPLIT_AUTO);
-                         })});
+                         .change = SplitStagesByCost});
   if (planning.effort() != v1::EFFORT_THOROUGH)
     questions.push_back({.condition = "effort thorough",
                          .advice = "use --effort thorough where planning is far ahead of training",

@@ -200,7 +200,7 @@ function showExplanation() {
       tableHead(["what if", "makespan", "gain", "known by"]),
       element("tbody", plan.explanation.what_if.map(
           ({condition, makespan_ms: ms, gain, kind}) =>
-              tableRow(ms === null ? [condition, "", "", "no plan fits"] : [condition, formatTime(1e6 * ms), formatShare(gain), kind]))));
+              tableRow(ms === null ? [condition, "", "", "no plan"] : [condition, formatTime(1e6 * ms), formatShare(gain), kind]))));
 }
 
 function showKinds() {

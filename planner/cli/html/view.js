@@ -1,6 +1,6 @@
 // What is shown: which rows, and which part of the time.
 
-const AXIS_HEIGHT = 24, REPLICA_HEIGHT = 24, COMPUTE_HEIGHT = 28, LINK_HEIGHT = 9, MEMORY_HEIGHT = 42,
+const AXIS_HEIGHT = 24, REPLICA_HEIGHT = 24, COMPUTE_HEIGHT = 28, LINK_HEIGHT = 10, MEMORY_HEIGHT = 42,
       LANE_GAP = 2, RANK_GAP = 9, NAMES_WIDTH = 226, RIGHT_MARGIN = 12;
 // Room for a rank's name, bar and memory beside its lanes.
 const LEAST_RANK_HEIGHT = 50;
