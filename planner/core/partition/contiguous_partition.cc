@@ -23,12 +23,17 @@ double SmallestSum(const double* a, const double* b, int count) {
   return std::min(std::min(smallest[0], smallest[1]), std::min(smallest[2], smallest[3]));
 }
 
-// Of the windows that end with `last`: the first one within the bound, as a position in the column.
+// Bounds below the cost of the largest sample, as shares of it.
+constexpr double kSmallBounds[] = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2};
+
+// Of the windows that end with `last`: the first one within the bound, or of one sample, as a position in the
+// column.
 int FirstWithin(const WindowTable& windows, int last, double bound) {
   const double* column = windows.column(last);
   const int size = last + 1 - windows.begin(last);
+  if (size == 0) return 0;
   const double* first =
-      std::partition_point(column, column + size, [bound](double cost) { return cost > bound; });
+      std::partition_point(column, column + size - 1, [bound](double cost) { return cost > bound; });
   return static_cast<int>(first - column);
 }
 
@@ -63,6 +68,8 @@ class BoundSearch {
   // The bounds above `low` and below what the partition at position `high` keeps.
   void Add(double low, size_t high);
   std::vector<ContiguousPartition> Ranked();
+  // Appends the partitions of bounds below the one given.
+  void AddSmall(double bound, std::vector<ContiguousPartition>* partitions);
 
   const WindowTable& windows_;
   const PartitionSearch& search_;
@@ -101,7 +108,18 @@ std::vector<ContiguousPartition> BoundSearch::Run(double smallest, double larges
       open_.push({search_.Objective(interval.high_sum, middle), middle, interval.high, interval.high_sum});
     }
   }
-  return Ranked();
+  std::vector<ContiguousPartition> partitions = Ranked();
+  if (search_.stages > 1 || search_.replicas > 1) AddSmall(smallest, &partitions);
+  return partitions;
+}
+
+void BoundSearch::AddSmall(double bound, std::vector<ContiguousPartition>* partitions) {
+  for (const double share : kSmallBounds) {
+    ContiguousPartition partition = PartitionWithinBound(windows_, share * bound, &scratch_);
+    const auto same = [&](const ContiguousPartition& other) { return other.ends == partition.ends; };
+    if (std::any_of(partitions->begin(), partitions->end(), same)) continue;
+    partitions->push_back(std::move(partition));
+  }
 }
 
 std::vector<ContiguousPartition> BoundSearch::Ranked() {

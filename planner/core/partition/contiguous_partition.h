@@ -25,8 +25,8 @@ class WindowTable {
  public:
   // `cost(first, last)`: time of the window of samples first..last (inclusive); infinite when it cannot be a
   // micro-batch. Asked for each `last` in turn, with `first` going down from `last` until the bound is
-  // passed, so that maxima can be kept along the way. Should not fall when the window grows; where it does
-  // (measured times may), the largest value so far is used.
+  // passed,   // so that maxima can be kept along the way. Should not fall when the window grows; where it
+  // does (measured times may), the largest value so far is used. A sample alone may be above the bound.
   template <typename Cost>
   WindowTable(int samples, double largest_bound, Cost cost);
 
@@ -46,15 +46,15 @@ class WindowTable {
 };
 
 struct ContiguousPartition {
-  // Last sample of each micro-batch plus one, ascending. Empty when the bound cannot be kept.
+  // Last sample of each micro-batch plus one, ascending. Empty when a sample's own cost is infinite.
   std::vector<int> ends;
   double sum = 0;
-  // The bound that it really keeps.
+  // Time of the largest micro-batch.
   double largest = 0;
 };
 
-// Minimises the sum of times with no micro-batch above `bound`, which is at most the table's. `scratch` is
-// only there to be used again.
+// Minimises the sum of times with no micro-batch of several samples above `bound`, which is at most the
+// table's. `scratch` is only there to be used again.
 ContiguousPartition PartitionWithinBound(const WindowTable& windows, double bound,
                                          std::vector<double>* scratch);
 
@@ -80,7 +80,9 @@ struct PartitionSearch {
   }
 };
 
-// Different partitions, best objective first. Empty when a sample's own cost is infinite.
+// Different partitions, best objective first, then those of bounds below the cost of the largest sample,
+// which stays alone: their objective is no better, but with few micro-batches a pipeline often is faster for
+// it. Empty when a sample's own cost is infinite.
 //
 // Bounds are searched from the largest cost of a sample alone up to where the objective is out of the slack;
 // it is taken to stay there, because from then on the sum falls by less than the bound rises. The work:
@@ -111,7 +113,8 @@ WindowTable::WindowTable(int samples, double largest_bound, Cost cost) {
     int first = last;
     for (; first >= 0; --first) {
       time = std::max(time, cost(first, last));
-      if (!(time <= largest_bound)) break;
+      const double bound = first == last ? std::numeric_limits<double>::max() : largest_bound;
+      if (!(time <= bound)) break;
       costs_.push_back(time);
     }
     begin_.push_back(first + 1);
