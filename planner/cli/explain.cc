@@ -84,11 +84,18 @@ Json RankAsJson(const std::vector<TimeSplit>& ranks, size_t rank) {
   return json;
 }
 
-// The first with advice that gains enough; nullptr when there is none. `what_ifs` are sorted.
-const WhatIf* MostGain(const std::vector<WhatIf>& what_ifs, WhatIfKind kind) {
+// Those with advice that gain enough; `what_ifs` are sorted.
+std::vector<WhatIf> Worthwhile(const std::vector<WhatIf>& what_ifs, WhatIfKind kind) {
+  std::vector<WhatIf> worthwhile;
   for (const WhatIf& what_if : what_ifs)
-    if (what_if.kind == kind && what_if.gain >= kWorthwhile && !what_if.advice.empty()) return &what_if;
-  return nullptr;
+    if (what_if.kind == kind && what_if.gain >= kWorthwhile && !what_if.advice.empty())
+      worthwhile.push_back(what_if);
+  return worthwhile;
+}
+
+// "unlimited memory, 12.0%: use more stages".
+std::string Recommendation(const WhatIf& what_if) {
+  return absl::StrCat(what_if.condition, ", ", Percent(what_if.gain), ": ", what_if.advice);
 }
 
 // A plan without ranks has no time to divide.
@@ -109,15 +116,15 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
 }
 
 std::string Conclusion(const Explanation& explanation) {
-  const WhatIf* plan = MostGain(explanation.what_ifs, WhatIfKind::kPlan);
-  if (plan != nullptr)
-    return absl::StrCat("Most to gain: ", plan->condition, ", ", Percent(plan->gain), ": ", plan->advice,
+  const std::vector<WhatIf> plans = Worthwhile(explanation.what_ifs, WhatIfKind::kPlan);
+  if (plans.size() > 1)
+    return absl::StrCat("Most to gain: ", Recommendation(plans[0]), ". Next: ", Recommendation(plans[1]),
                         ".");
-  const WhatIf* estimate = MostGain(explanation.what_ifs, WhatIfKind::kEstimate);
-  if (estimate != nullptr)
-    return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
-                        Percent(estimate->gain), " would be gained: ", estimate->advice, ".");
-  return "Nothing gains 1 %: this plan is about as fast as its mesh can be.";
+  if (plans.size() == 1) return absl::StrCat("Most to gain: ", Recommendation(plans[0]), ".");
+  const std::vector<WhatIf> estimates = Worthwhile(explanation.what_ifs, WhatIfKind::kEstimate);
+  if (estimates.empty()) return "Nothing gains 1 %: this plan is about as fast as its mesh can be.";
+  return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
+                      Percent(estimates[0].gain), " would be gained: ", estimates[0].advice, ".");
 }
 
 std::string ToText(const Explanation& explanation) {

@@ -24,7 +24,7 @@ struct Explanation {
 // Possible errors: those of SplitTime and AskWhatIf.
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned);
 
-// What to do, in one sentence: by the plan that gains most, if it gains 1 %; else by the estimate.
+// What to do: by the two plans that gain most, if they gain 1 %; else by the estimate.
 std::string Conclusion(const Explanation& explanation);
 
 // Two tables and the conclusion.

@@ -130,10 +130,12 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
   if (FixesSchedule(planning))
     questions.push_back({.condition = "schedule auto",
                          .advice = "use --schedule auto",
+                         .only_relaxes = true,
                          .change = options([](auto& p) { p.set_schedule(v1::SCHEDULE_AUTO); })});
   if (FixesRecompute(planning))
     questions.push_back({.condition = "recompute auto",
                          .advice = "use --recompute auto",
+                         .only_relaxes = true,
                          .change = options([](auto& p) { p.set_recompute(v1::RECOMPUTE_AUTO); })});
   if (FixesStages(planning))
     questions.push_back({.condition = "stage split auto",

@@ -258,6 +258,7 @@ function paintMemory(rank, {y, height}) {
     for (let x = NAMES_WIDTH; x < view.width - RIGHT_MARGIN; x += 8) pen.fillRect(x, Math.round(yOf(rank.limit)), 5, 1);
   }
   const x = xOf(rank.memory.peakTime);
+  if (x < NAMES_WIDTH) return;
   pen.fillStyle = INK;
   pen.beginPath();
   pen.arc(x, yOf(rank.peak), 3, 0, 2 * Math.PI);

@@ -127,14 +127,17 @@ TEST(Explain, SortsByGain) {
                              [](const WhatIf& a, const WhatIf& b) { return a.gain > b.gain; }));
 }
 
-TEST(Explain, ConcludesWithThePlanThatGainsMost) {
+TEST(Explain, ConcludesWithThePlansThatGainMost) {
   Explanation explanation;
   explanation.what_ifs = {
       {.condition = "lower bound", .kind = WhatIfKind::kBound, .makespan_ms = 70, .gain = 0.3},
       {.condition = "even", .kind = WhatIfKind::kEstimate, .makespan_ms = 80, .gain = 0.2, .advice = "split"},
-      {.condition = "memory", .makespan_ms = 90, .gain = 0.1, .advice = "shard"}};
+      {.condition = "memory", .makespan_ms = 90, .gain = 0.1, .advice = "shard"},
+      {.condition = "effort", .makespan_ms = 98, .gain = 0.02, .advice = "try"}};
+  EXPECT_EQ(Conclusion(explanation), "Most to gain: memory, 10.0%: shard. Next: effort, 2.0%: try.");
+  explanation.what_ifs[3].gain = 0.004;
   EXPECT_EQ(Conclusion(explanation), "Most to gain: memory, 10.0%: shard.");
-  explanation.what_ifs[2].gain = 0.004;
+  explanation.what_ifs[2].gain = 0.005;
   EXPECT_THAT(Conclusion(explanation), HasSubstr("No other plan gains 1 %"));
   EXPECT_THAT(Conclusion(explanation), HasSubstr("about 20.0% would be gained: split."));
   explanation.what_ifs.resize(1);
