@@ -71,7 +71,8 @@ int64_t OptimizerNs(const CostModel& costs) {
 // Nothing when the shape is outside of the profile.
 std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job& job,
                                               absl::Span<const SampleTokens> tokens,
-                                              const std::vector<uint32_t>& list, Layout layout, int replica) {
+                                              const std::vector<uint32_t>& list, Layout layout, int replica,
+                                              bool cautious) {
   const TokenSums sums = SumsOf(list, tokens, layout);
   LayerCosts layers;
   if (!costs.Layers(sums, &layers)) return std::nullopt;
@@ -81,13 +82,16 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     const StageMemory memory = costs.Memory(s, sums);
     const bool receives = s > 0 && costs.rank_of(s) != costs.rank_of(s - 1);
     const bool sends = s + 1 < costs.stages() && costs.rank_of(s) != costs.rank_of(s + 1);
+    const int64_t input = receives || cautious ? memory.input : 0;
+    const int64_t output = sends || cautious ? memory.output : 0;
+    const int64_t around = cautious ? memory.peak + 3 * (input + output) : 0;
     SmallPass pass;
     pass.forward_ns = costs.ForwardNs(s, layers);
     pass.weight_ns = costs.WeightNs(s, layers);
-    pass.choices = Choices(costs, job, s, layers, memory, (receives ? memory.input : 0) + memory.tokens);
-    pass.forward_bytes = sends ? memory.output : 0;
-    pass.backward_bytes = memory.peak + (receives ? memory.input : 0) + (sends ? memory.output : 0);
-    pass.put_aside_bytes = costs.PutAsideBytes(s, memory);
+    pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
+    pass.forward_bytes = cautious ? around : output;
+    pass.backward_bytes = cautious ? around : memory.peak + input + output;
+    pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + (cautious ? input + memory.tokens : 0);
     if (sends) {
       const int first = replica * costs.ranks();
       pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.rank_of(s),
@@ -112,9 +116,12 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
   for (int rank = 0; rank < costs.ranks(); ++rank) {
     pipeline.available_bytes.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
   }
+  // The stages of a rank reduce one after another, the last one first.
+  std::vector<int64_t> rank_reduce(costs.ranks(), 0);
   for (int s = 0; s < costs.stages(); ++s) {
-    pipeline.reduce_ns.push_back(
-        costs.AllReduceNs(costs.ParameterBytes(s), costs.rank_of(s), costs.ranks(), job.replicas));
+    int64_t& reduce = rank_reduce[costs.rank_of(s)];
+    reduce += costs.AllReduceNs(costs.ParameterBytes(s), costs.rank_of(s), costs.ranks(), job.replicas);
+    pipeline.reduce_ns.push_back(reduce);
   }
   return pipeline;
 }
@@ -128,6 +135,7 @@ class Enumeration {
         samples_(samples),
         nodes_(options.nodes),
         any_(options.any),
+        cautious_(options.cautious),
         fixed_schedule_(fixed_schedule),
         limit_ns_(options.at_most_ns + 1 - OptimizerNs(costs)) {}
 
@@ -155,6 +163,7 @@ class Enumeration {
   absl::Span<const SampleTokens> samples_;
   int64_t nodes_;
   bool any_;
+  bool cautious_;
   bool fixed_schedule_;
   // Ends before it are looked for; of the last reduction of gradients.
   int64_t limit_ns_;
@@ -199,7 +208,7 @@ std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) con
   for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
     if (job_.layout == LayoutChoice::kPacked && layout != Layout::kPacked) continue;
     if (job_.layout == LayoutChoice::kPadded && layout != Layout::kPadded) continue;
-    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica);
+    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica, cautious_);
     if (!micro_batch.has_value()) continue;
     micro_batch->samples = samples;
     if (!result.empty() && NoWorse(result.front(), *micro_batch)) continue;
@@ -352,7 +361,8 @@ int64_t OneForwardOneBackwardMakespan(const CostModel& costs, const Job& job,
                                       const std::vector<std::vector<uint32_t>>& micro_batches) {
   std::vector<SmallMicroBatch> made;
   for (const auto& list : micro_batches) {
-    made.push_back(*MakeMicroBatch(costs, job, samples, list, Layout::kPacked, /*replica=*/0));
+    made.push_back(
+        *MakeMicroBatch(costs, job, samples, list, Layout::kPacked, /*replica=*/0, /*cautious=*/false));
   }
   std::vector<const SmallMicroBatch*> pointers;
   for (const SmallMicroBatch& micro_batch : made) pointers.push_back(&micro_batch);

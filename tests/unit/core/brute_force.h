@@ -23,6 +23,9 @@ struct BruteForceOptions {
   int64_t nodes = 0;
   // Any plan is good enough.
   bool any = false;
+  // Counts buffers of transfers three times over, as if those of the micro-batches before and after were
+  // always there too: what it then finds also fits in the account of the programs.
+  bool cautious = false;
 };
 
 struct BruteForceAnswer {

@@ -16,20 +16,30 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 // How far a micro-batch is on a stage.
 enum Phase : uint8_t { kWaiting, kForwardDone, kInputDone, kDone };
 
-enum class Kind : uint8_t { kForward, kWhole, kInput, kWeight };
+// The last two are transfers over the boundary above a stage.
+enum class Kind : uint8_t { kForward, kWhole, kInput, kWeight, kActivation, kGradient };
 
 struct State {
-  std::array<int64_t, kMaxRanks> free_ns = {};
+  // Ranks, then the links to their next ranks.
+  std::array<int64_t, 2 * kMaxRanks> free_ns = {};
   std::array<int64_t, kMaxRanks> held_bytes = {};
   // End of the forward pass, and of the pass that makes the input's gradient.
   std::array<int64_t, kMaxPasses> forward_end = {};
   std::array<int64_t, kMaxPasses> input_end = {};
+  // When the activation has reached the stage above, and its gradient this one; -1 before it is decided.
+  std::array<int64_t, kMaxPasses> activation_ns;
+  std::array<int64_t, kMaxPasses> gradient_ns;
   std::array<uint8_t, kMaxPasses> phase = {};
   std::array<uint8_t, kMaxPasses> choice = {};
   // What was put off until its rank has run something else.
   std::array<bool, kMaxPasses> put_off = {};
   // End of the last reduction so far.
   int64_t end_ns = 0;
+
+  State() {
+    activation_ns.fill(-1);
+    gradient_ns.fill(-1);
+  }
 };
 
 struct Move {
@@ -41,8 +51,8 @@ struct Move {
   int64_t end_ns = 0;
 };
 
-// What is left to do on a rank: earliest start, duration, least time from its end to the end of all.
-struct RankWork {
+// What is left to do on a rank or link: earliest start, duration, least time from its end to the end of all.
+struct Work {
   int64_t head = 0;
   int64_t duration = 0;
   int64_t tail = 0;
@@ -67,6 +77,11 @@ class Search {
  private:
   int Index(int m, int s) const { return m * pipeline_.stages + s; }
   int RankOf(int s) const { return pipeline_.rank_of_stage[s]; }
+  // Of the boundary above a stage.
+  int LinkOf(int s) const { return pipeline_.ranks + RankOf(s); }
+  int MachineOf(const Move& move) const {
+    return move.kind >= Kind::kActivation ? LinkOf(move.stage) : RankOf(move.stage);
+  }
   // Backward time from below: the choice that is taken, or the cheapest.
   int64_t BackwardNs(const State& state, int m, int s) const {
     const SmallPass& pass = pipeline_.at(m, s);
@@ -77,7 +92,7 @@ class Search {
   void PrepareTails();
   void PrepareMemory();
   int64_t Bound(const State& state);
-  int64_t RankBound(std::vector<RankWork>* jobs) const;
+  int64_t MachineBound(std::vector<Work>* jobs) const;
   // Adds what is left of a micro-batch to `left_`; returns a bound on its end.
   int64_t Remaining(const State& state, int m);
   void AddMoves(const State& state, int m, int s, std::vector<Move>* moves) const;
@@ -96,7 +111,7 @@ class Search {
   std::array<int64_t, kMaxPasses> forward_tail_ = {};
   std::array<int64_t, kMaxPasses> input_tail_ = {};
   std::array<bool, kMaxRanks> memory_binds_ = {};
-  std::array<std::vector<RankWork>, kMaxRanks> left_;
+  std::array<std::vector<Work>, 2 * kMaxRanks> left_;
 };
 
 void Search::PrepareTails() {
@@ -145,6 +160,16 @@ void Search::PrepareMemory() {
 int64_t Search::Remaining(const State& state, int m) {
   // Along the way of the micro-batch: when the next pass can start.
   int64_t ready = 0;
+  const auto cross = [&](int s, int64_t there, int64_t tail) {
+    const int64_t transfer = pipeline_.at(m, s).transfer_ns;
+    if (there >= 0) {
+      ready = there;
+    } else if (transfer > 0) {
+      const int64_t start = std::max(ready, state.free_ns[LinkOf(s)]);
+      left_[LinkOf(s)].push_back({start, transfer, tail});
+      ready = start + transfer;
+    }
+  };
   for (int s = 0; s < pipeline_.stages; ++s) {
     const int i = Index(m, s);
     const SmallPass& pass = pipeline_.at(m, s);
@@ -155,16 +180,18 @@ int64_t Search::Remaining(const State& state, int m) {
     } else {
       ready = state.forward_end[i];
     }
-    ready += pass.transfer_ns;
+    if (s + 1 < pipeline_.stages) {
+      cross(s, state.activation_ns[i], pipeline_.at(m, s + 1).forward_ns + forward_tail_[i + 1]);
+    }
   }
   int64_t end = 0;
   for (int s = pipeline_.stages - 1; s >= 0; --s) {
     const int i = Index(m, s);
     const int rank = RankOf(s);
-    ready += s + 1 < pipeline_.stages ? pipeline_.at(m, s).transfer_ns : 0;
+    const int64_t input = BackwardNs(state, m, s) - WeightNs(m, s);
+    if (s + 1 < pipeline_.stages) cross(s, state.gradient_ns[i], input + input_tail_[i]);
     if (state.phase[i] <= kForwardDone) {
       const int64_t start = std::max(ready, state.free_ns[rank]);
-      const int64_t input = BackwardNs(state, m, s) - WeightNs(m, s);
       left_[rank].push_back({start, input, input_tail_[i]});
       ready = start + input;
       end = std::max(end, ready + input_tail_[i]);
@@ -179,9 +206,9 @@ int64_t Search::Remaining(const State& state, int m) {
 }
 
 // Jackson's preemptive schedule: at every moment the job that is there with the longest tail.
-int64_t Search::RankBound(std::vector<RankWork>* jobs) const {
-  std::sort(jobs->begin(), jobs->end(), [](const RankWork& a, const RankWork& b) { return a.head < b.head; });
-  std::array<RankWork, 3 * kMaxPasses> present;
+int64_t Search::MachineBound(std::vector<Work>* jobs) const {
+  std::sort(jobs->begin(), jobs->end(), [](const Work& a, const Work& b) { return a.head < b.head; });
+  std::array<Work, 3 * kMaxPasses> present;
   int count = 0;
   size_t next = 0;
   int64_t now = 0;
@@ -195,7 +222,7 @@ int64_t Search::RankBound(std::vector<RankWork>* jobs) const {
       }
       present[place] = (*jobs)[next++];
     }
-    RankWork& longest = present[count - 1];
+    Work& longest = present[count - 1];
     const int64_t until = next < jobs->size() ? (*jobs)[next].head : kNever;
     const int64_t run = std::min(longest.duration, until - now);
     now += run;
@@ -212,8 +239,8 @@ int64_t Search::Bound(const State& state) {
   for (auto& jobs : left_) jobs.clear();
   int64_t bound = state.end_ns;
   for (int m = 0; m < pipeline_.micro_batches; ++m) bound = std::max(bound, Remaining(state, m));
-  for (int rank = 0; rank < pipeline_.ranks && bound < limit_ns_; ++rank) {
-    bound = std::max(bound, RankBound(&left_[rank]));
+  for (int machine = 0; machine < 2 * pipeline_.ranks && bound < limit_ns_; ++machine) {
+    bound = std::max(bound, MachineBound(&left_[machine]));
   }
   return bound;
 }
@@ -222,25 +249,36 @@ void Search::AddMoves(const State& state, int m, int s, std::vector<Move>* moves
   const int i = Index(m, s);
   const int rank = RankOf(s);
   const SmallPass& pass = pipeline_.at(m, s);
+  const bool last = s + 1 == pipeline_.stages;
+  const auto add = [&](Kind kind, uint8_t choice, int64_t ready, int64_t duration) {
+    Move move{m, s, kind, choice, 0, 0};
+    move.start_ns = std::max(ready, state.free_ns[MachineOf(move)]);
+    move.end_ns = move.start_ns + duration;
+    moves->push_back(move);
+  };
+  if (!last && pass.transfer_ns > 0) {
+    const bool made = state.phase[i] >= kForwardDone;
+    if (made && state.activation_ns[i] < 0) {
+      add(Kind::kActivation, 0, state.forward_end[i], pass.transfer_ns);
+    }
+    if (state.phase[i + 1] >= kInputDone && state.gradient_ns[i] < 0) {
+      add(Kind::kGradient, 0, state.input_end[i + 1], pass.transfer_ns);
+    }
+  }
   if (state.put_off[i]) return;
   const int64_t free_bytes = pipeline_.available_bytes[rank] - state.held_bytes[rank];
-  const auto add = [&](Kind kind, uint8_t choice, int64_t ready, int64_t duration) {
-    const int64_t start = std::max(ready, state.free_ns[rank]);
-    moves->push_back({m, s, kind, choice, start, start + duration});
-  };
   if (state.phase[i] == kWaiting) {
-    if (s > 0 && state.phase[i - 1] == kWaiting) return;
-    const int64_t ready = s == 0 ? 0 : state.forward_end[i - 1] + pipeline_.at(m, s - 1).transfer_ns;
+    if (s > 0 && state.activation_ns[i - 1] < 0) return;
+    const int64_t ready = s == 0 ? 0 : state.activation_ns[i - 1];
     for (uint8_t choice = 0; choice < pass.choices.size(); ++choice) {
       if (pass.choices[choice].kept_bytes + pass.forward_bytes > free_bytes) continue;
       add(Kind::kForward, choice, ready, pass.forward_ns);
       if (!memory_binds_[rank]) break;
     }
   } else if (state.phase[i] == kForwardDone) {
-    const bool last = s + 1 == pipeline_.stages;
-    if (!last && state.phase[i + 1] < kInputDone) return;
+    if (!last && state.gradient_ns[i] < 0) return;
     if (pass.backward_bytes > free_bytes) return;
-    const int64_t ready = last ? state.forward_end[i] : state.input_end[i + 1] + pass.transfer_ns;
+    const int64_t ready = last ? state.forward_end[i] : state.gradient_ns[i];
     const PassChoice& choice = pass.choices[state.choice[i]];
     const bool splits = pipeline_.split && pass.weight_ns > 0;
     const bool fits_split = pass.put_aside_bytes - choice.kept_bytes <= free_bytes;
@@ -258,22 +296,34 @@ State Search::Apply(const State& before, const Move& move) const {
   const int rank = RankOf(move.stage);
   const SmallPass& pass = pipeline_.passes[i];
   const int64_t kept = pass.choices[move.choice].kept_bytes;
-  state.free_ns[rank] = move.end_ns;
+  state.free_ns[MachineOf(move)] = move.end_ns;
+  // What takes no transfer is there at once.
+  const auto input_done = [&] {
+    state.input_end[i] = move.end_ns;
+    if (move.stage > 0 && pipeline_.passes[i - 1].transfer_ns == 0) state.gradient_ns[i - 1] = move.end_ns;
+  };
   switch (move.kind) {
+    case Kind::kActivation:
+      state.activation_ns[i] = move.end_ns;
+      return state;
+    case Kind::kGradient:
+      state.gradient_ns[i] = move.end_ns;
+      return state;
     case Kind::kForward:
       state.phase[i] = kForwardDone;
       state.choice[i] = move.choice;
       state.forward_end[i] = move.end_ns;
+      if (pass.transfer_ns == 0) state.activation_ns[i] = move.end_ns;
       state.held_bytes[rank] += kept;
       break;
     case Kind::kInput:
       state.phase[i] = kInputDone;
-      state.input_end[i] = move.end_ns;
+      input_done();
       state.held_bytes[rank] += pass.put_aside_bytes - kept;
       break;
     case Kind::kWhole:
       state.phase[i] = kDone;
-      state.input_end[i] = move.end_ns;
+      input_done();
       state.held_bytes[rank] -= kept;
       break;
     case Kind::kWeight:
@@ -300,6 +350,7 @@ void Search::Report(const State& state) {
   best_.text.clear();
   static constexpr const char* kNames[] = {"F", "B", "dX", "dW"};
   for (const Move& move : path_) {
+    if (move.kind >= Kind::kActivation) continue;
     absl::StrAppend(&best_.text, "rank ", RankOf(move.stage), " ", kNames[static_cast<int>(move.kind)], " m",
                     move.micro_batch, " s", move.stage, " choice ", static_cast<int>(move.choice), " ",
                     move.start_ns, "..", move.end_ns, "\n");
@@ -330,14 +381,14 @@ void Search::Visit(const State& state) {
   if (moves.empty()) return;
   const Move first = *std::min_element(moves.begin(), moves.end(),
                                        [](const Move& a, const Move& b) { return a.end_ns < b.end_ns; });
-  const int rank = RankOf(first.stage);
+  const int machine = MachineOf(first);
   const auto competes = [&](const Move& move) {
-    return RankOf(move.stage) == rank && (move.start_ns < first.end_ns || move.end_ns == first.end_ns);
+    return MachineOf(move) == machine && (move.start_ns < first.end_ns || move.end_ns == first.end_ns);
   };
   moves.erase(std::remove_if(moves.begin(), moves.end(), [&](const Move& move) { return !competes(move); }),
               moves.end());
   // Backward passes, then forward passes, then weight gradients: usually the best first.
-  static constexpr int kOrder[] = {2, 1, 0, 3};
+  static constexpr int kOrder[] = {2, 1, 0, 3, 0, 1};
   std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
     if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
     return kOrder[static_cast<int>(a.kind)] < kOrder[static_cast<int>(b.kind)];
@@ -347,7 +398,7 @@ void Search::Visit(const State& state) {
     if (!best_.complete) return;
   }
   // Where memory binds, running a forward pass early is not for nothing: the rank may wait instead.
-  if (!memory_binds_[rank] || first.kind != Kind::kForward) return;
+  if (first.kind != Kind::kForward || !memory_binds_[machine]) return;
   State waiting = state;
   for (const Move& move : moves) waiting.put_off[Index(move.micro_batch, move.stage)] = true;
   Visit(waiting);

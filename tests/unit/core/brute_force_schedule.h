@@ -36,7 +36,7 @@ struct SmallPass {
   int64_t backward_bytes = 0;
   // Between the two parts of a split backward pass.
   int64_t put_aside_bytes = 0;
-  // To the next stage, and back.
+  // To the next stage, and back; takes the link unless it is 0.
   int64_t transfer_ns = 0;
 };
 
@@ -71,7 +71,7 @@ struct SmallSchedule {
 // taken from `*nodes`.
 SmallSchedule BestSchedule(const SmallPipeline& pipeline, int64_t limit_ns, bool any, int64_t* nodes);
 
-// A bound on it that needs no search.
+// A bound on the end of the best schedule that needs no search.
 int64_t LeastEnd(const SmallPipeline& pipeline);
 
 // The best schedule "one forward, one backward" with the micro-batches in the given order, if memory allows

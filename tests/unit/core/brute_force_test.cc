@@ -27,7 +27,10 @@ class Naive {
         phase_(pipeline.passes.size(), 0),
         choice_(pipeline.passes.size(), 0),
         forward_(pipeline.passes.size(), 0),
-        input_(pipeline.passes.size(), 0) {}
+        input_(pipeline.passes.size(), 0),
+        link_(pipeline.ranks, 0),
+        activation_(pipeline.passes.size(), -1),
+        gradient_(pipeline.passes.size(), -1) {}
 
   // kForever when nothing fits.
   int64_t Best() {
@@ -51,6 +54,18 @@ class Naive {
     std::tie(free_[rank], held_[rank], phase_[i], choice_[i]) = before;
   }
 
+  // A transfer over the boundary above pass i.
+  void Send(int i, int64_t ready, int64_t* arrival, int64_t end) {
+    int64_t& link = link_[pipeline_.rank_of_stage[i % pipeline_.stages]];
+    const int64_t before = link;
+    const int64_t transfer = pipeline_.passes[i].transfer_ns;
+    *arrival = transfer == 0 ? ready : std::max(link, ready) + transfer;
+    if (transfer > 0) link = *arrival;
+    Visit(end);
+    link = before;
+    *arrival = -1;
+  }
+
   void Visit(int64_t end) {
     bool done = true;
     for (size_t i = 0; i < phase_.size(); ++i) {
@@ -65,17 +80,25 @@ class Naive {
     const SmallPass& pass = pipeline_.passes[i];
     const int rank = pipeline_.rank_of_stage[stage];
     const int64_t room = pipeline_.available_bytes[rank] - held_[rank];
-    if (phase_[i] == 0 && (stage == 0 || phase_[i - 1] > 0)) {
-      const int64_t ready = stage == 0 ? 0 : forward_[i - 1] + pipeline_.passes[i - 1].transfer_ns;
+    const bool last = stage + 1 == pipeline_.stages;
+    if (!last && phase_[i] > 0 && activation_[i] < 0) {
+      Send(i, forward_[i], &activation_[i], end);
+      if (pass.transfer_ns == 0) return;
+    }
+    if (!last && phase_[i + 1] > 1 && gradient_[i] < 0) {
+      Send(i, input_[i + 1], &gradient_[i], end);
+      if (pass.transfer_ns == 0) return;
+    }
+    if (phase_[i] == 0 && (stage == 0 || activation_[i - 1] >= 0)) {
+      const int64_t ready = stage == 0 ? 0 : activation_[i - 1];
       for (size_t c = 0; c < pass.choices.size(); ++c) {
         const int64_t kept = pass.choices[c].kept_bytes;
         if (kept + pass.forward_bytes > room) continue;
         Run(i, 1, static_cast<int>(c), ready, pass.forward_ns, kept, &forward_[i], end);
       }
-    } else if (phase_[i] == 1 && (stage + 1 == pipeline_.stages || phase_[i + 1] > 1)) {
+    } else if (phase_[i] == 1 && (last || gradient_[i] >= 0)) {
       if (pass.backward_bytes > room) return;
-      const bool last = stage + 1 == pipeline_.stages;
-      const int64_t ready = last ? forward_[i] : input_[i + 1] + pass.transfer_ns;
+      const int64_t ready = last ? forward_[i] : gradient_[i];
       const PassChoice& choice = pass.choices[choice_[i]];
       Run(i, 3, choice_[i], ready, choice.backward_ns, -choice.kept_bytes, &input_[i], end);
       const int64_t more = pass.put_aside_bytes - choice.kept_bytes;
@@ -93,10 +116,14 @@ class Naive {
   std::vector<int> choice_;
   std::vector<int64_t> forward_;
   std::vector<int64_t> input_;
+  std::vector<int64_t> link_;
+  // -1 before it is sent.
+  std::vector<int64_t> activation_;
+  std::vector<int64_t> gradient_;
   int64_t best_ = kForever;
 };
 
-SmallPass RandomPass(bool last, Random* random) {
+SmallPass RandomPass(bool sends, Random* random) {
   SmallPass pass;
   pass.forward_ns = random->Range(1, 12);
   pass.weight_ns = random->Range(0, 12);
@@ -105,7 +132,7 @@ SmallPass RandomPass(bool last, Random* random) {
   pass.forward_bytes = random->Range(0, 2);
   pass.backward_bytes = random->Range(0, 4);
   pass.put_aside_bytes = pass.choices[0].kept_bytes;
-  if (!last) pass.transfer_ns = random->Range(0, 5);
+  if (sends) pass.transfer_ns = random->Range(0, 9);
   return pass;
 }
 
@@ -117,12 +144,15 @@ SmallPipeline RandomPipeline(uint64_t seed) {
   pipeline.rank_of_stage = kPlacements[placement];
   pipeline.stages = static_cast<int>(pipeline.rank_of_stage.size());
   pipeline.split = random.Chance(60);
-  // Three stages of split passes are too many orders for two micro-batches.
-  pipeline.micro_batches = static_cast<int>(random.Range(1, pipeline.stages == 3 && pipeline.split ? 1 : 2));
+  // Three stages of two micro-batches are too many orders, and two stages with split passes and transfers.
+  pipeline.micro_batches = static_cast<int>(random.Range(1, pipeline.stages == 3 ? 1 : 2));
+  const bool too_many = pipeline.split && pipeline.micro_batches == 2;
   pipeline.ranks = 1 + *std::max_element(pipeline.rank_of_stage.begin(), pipeline.rank_of_stage.end());
   for (int m = 0; m < pipeline.micro_batches; ++m) {
     for (int s = 0; s < pipeline.stages; ++s) {
-      pipeline.passes.push_back(RandomPass(s + 1 == pipeline.stages, &random));
+      const bool sends =
+          s + 1 < pipeline.stages && pipeline.rank_of_stage[s] != pipeline.rank_of_stage[s + 1];
+      pipeline.passes.push_back(RandomPass(sends && !too_many, &random));
     }
   }
   const int64_t bytes = random.Chance(30) ? 1000 : random.Range(6, 40);
@@ -134,7 +164,7 @@ SmallPipeline RandomPipeline(uint64_t seed) {
 TEST(BruteForceTest, PruningLosesNoSchedule) {
   int possible = 0;
   int waited = 0;
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
     const SmallPipeline pipeline = RandomPipeline(seed);
     const int64_t naive = Naive(pipeline).Best();
     int64_t nodes = 1000000;
@@ -149,8 +179,8 @@ TEST(BruteForceTest, PruningLosesNoSchedule) {
     EXPECT_TRUE(BestSchedule(pipeline, naive + 1, false, &nodes).found) << seed;
     if (pipeline.available_bytes[0] < 1000) ++waited;
   }
-  EXPECT_GT(possible, 80);
-  EXPECT_GT(waited, 30);
+  EXPECT_GT(possible, 60);
+  EXPECT_GT(waited, 20);
 }
 
 SmallPipeline TwoStages(int micro_batches, bool split) {

@@ -20,7 +20,9 @@ v1::Batch RandomBatch(int samples, Random* random) {
   std::vector<std::pair<uint32_t, uint32_t>> lengths;
   for (int i = 0; i < samples; ++i) {
     const uint32_t scale = random->Chance(25) ? 800 : 80;
-    lengths.emplace_back(random->Range(1, scale), random->Range(1, scale));
+    const uint32_t input = random->Range(1, scale);
+    const uint32_t target = random->Range(1, scale);
+    lengths.emplace_back(input, target);
   }
   return MakeBatch(lengths);
 }
