@@ -15,8 +15,8 @@ namespace {
 // factor, then in finer steps on both sides of the best.
 constexpr double kSmallestCap = 1.0 / 8;
 constexpr double kLargestCap = 64;
-constexpr double kCapFactor = 1.189207115002721;      // four steps double
-constexpr double kFineCapFactor = 1.021897148654117;  // eight of these are one of those
+constexpr double kCapFactor = 1.0905077326652577;     // eight steps double
+constexpr double kFineCapFactor = 1.010889286051701;  // eight of these are one of those
 constexpr int kFineSteps = 8;
 // Lengths of rows that are tried, as multiples of the longest sample.
 constexpr double kRowMultiples[] = {1, 1.125, 1.25, 1.5, 2, 3, 4};
