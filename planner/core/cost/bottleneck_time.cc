@@ -27,6 +27,9 @@ bool BottleneckTime::Covers(const RankCounts& a, const RankCounts& b) {
 
 BottleneckTime::BottleneckTime(const CostModel& costs, RecomputeMode mode)
     : costs_(&costs), level_(LevelOf(mode)) {
+  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    if (costs.profile().layers[kind].present) kinds_.push_back(kind);
+  }
   std::vector<RankCounts> ranks(costs.ranks());
   for (int index = 0; index < costs.stages(); ++index) {
     const Stage& stage = costs.stage(index);

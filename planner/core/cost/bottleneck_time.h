@@ -5,7 +5,7 @@
 #pragma once
 
 #include <array>
-#include <limits>
+#include <cmath>
 #include <vector>
 
 #include "planner/core/cost/cost_model.h"
@@ -19,15 +19,17 @@ class BottleneckTime {
 
   // Forward and backward, nanoseconds, not rounded; infinite when the shape is outside of the profile.
   double operator()(const TokenSums& sums) const {
-    LayerCosts layers;
-    if (!costs_->Layers(sums, &layers)) return std::numeric_limits<double>::infinity();
+    double passes[kLayerKinds] = {};
+    for (const LayerKind kind : kinds_) {
+      passes[kind] = costs_->PassesNs(kind, kind == kHead ? kKeepAll : level_, sums);
+      if (std::isinf(passes[kind])) return passes[kind];
+    }
+    const double embedding = 2 * costs_->EmbeddingNs(sums);
     double longest = 0;
     for (const RankCounts& rank : ranks_) {
-      double time = rank.embeddings * 2 * layers.embedding +
-                    rank.heads * (layers.forward[kHead] + layers.backward[kHead][kKeepAll]);
-      for (int kind = 0; kind < 2; ++kind) {
-        time += rank.layers[kind] * (layers.forward[kind] + layers.backward[kind][level_]);
-      }
+      const double time = rank.layers[kEncoder] * passes[kEncoder] +
+                          rank.layers[kDecoder] * passes[kDecoder] + rank.heads * passes[kHead] +
+                          rank.embeddings * embedding;
       longest = time > longest ? time : longest;
     }
     return longest;
@@ -44,6 +46,8 @@ class BottleneckTime {
 
   const CostModel* costs_;
   RecomputeLevel level_;
+  // Those that the model has.
+  std::vector<LayerKind> kinds_;
   std::vector<RankCounts> ranks_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "planner/core/cost/grid_table.h"
@@ -93,6 +95,22 @@ bool CostModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
   }
   costs->embedding = profile_.embedding_forward(sums);
   return true;
+}
+
+double CostModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
+    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
+    const auto forward = Interpolate(layer.forward_table_ns, point);
+    if (forward.has_value()) {
+      const std::vector<double>& table = layer.backward_table_ns[level];
+      const auto backward = table.empty() ? std::nullopt : Interpolate(table, point);
+      return *forward + backward.value_or(*forward * layer.backward_ratio[level]);
+    }
+  }
+  if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
+  const double forward = layer.forward(layer.loss_tokens_only ? LossPositions(sums) : sums);
+  return forward + forward * layer.backward_ratio[level];
 }
 
 int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {

@@ -55,6 +55,11 @@ class CostModel {
   // False when the shape is outside of the profile: not on the grid, and no closed form.
   bool Layers(const TokenSums& sums, LayerCosts* costs) const;
 
+  // Forward and backward pass of one layer of this kind, not rounded; infinite when the shape is outside of
+  // the profile. The fast way where one recompute level is all that is asked for.
+  double PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
+  double EmbeddingNs(const TokenSums& sums) const { return profile_.embedding_forward(sums); }
+
   int64_t ForwardNs(int stage, const LayerCosts& costs) const;
   int64_t BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
 
