@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/core/comm/build_programs.h"
@@ -26,46 +25,45 @@ namespace {
 // search.
 constexpr int kMemoryAttempts = 8;
 
-// Bytes that micro-batches may take on each stage.
+// Bytes that micro-batches may take on each rank of a pipeline.
 std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
   std::vector<int64_t> available;
-  available.reserve(costs.stages());
-  for (int stage = 0; stage < costs.stages(); ++stage) {
-    available.push_back(job.memory_limit_bytes - costs.StaticBytes(stage));
+  available.reserve(costs.ranks());
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
   }
   return available;
 }
 
-// Fits every replica and makes the programs.
-absl::StatusOr<ProgramSet> MakePrograms(const CostModel& costs, const Job& job, const Candidate& candidate,
-                                        ReplicaEvaluator* evaluator,
-                                        std::vector<ReplicaPipeline>* pipelines) {
+// Schedules every replica and makes the programs.
+absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& job,
+                                        const Candidate& candidate, std::vector<ReplicaPipeline>* pipelines) {
+  ReplicaEvaluator evaluator(space);
   pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
   for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
-    const int first_rank = static_cast<int>(replica) * costs.ranks();
-    if (!evaluator->MakePipeline(candidate.table, candidate.replicas[replica], first_rank,
-                                 &(*pipelines)[replica])) {
+    const CandidateReplica& part = candidate.replicas[replica];
+    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, static_cast<int>(replica),
+                                &(*pipelines)[replica])) {
       return absl::ResourceExhaustedError(
           absl::StrCat("every sample fits alone, but no plan does: ",
-                       DescribeMicroBatches(costs, job, candidate.table, candidate.replicas[replica])));
+                       DescribeMicroBatches(space, job, candidate.table, part.slots)));
     }
   }
-  return BuildPrograms(costs, *pipelines);
+  return BuildPrograms(space.costs(), *pipelines);
 }
 
-// Takes what the programs use above the limit away from the stages; false when nothing was above it.
+// Takes what the programs use above the limit away from the ranks; false when nothing was above it.
 bool Tighten(const ProgramSet& programs, const Job& job, std::vector<int64_t>* available) {
   bool above = false;
   const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(job.pipeline, 0);
+  std::vector<int64_t> excess(available->size(), 0);
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     int64_t& position = excess[rank % excess.size()];
     position = std::max(position, memory[rank].peak_bytes - job.memory_limit_bytes);
   }
-  for (size_t stage = 0; stage < available->size(); ++stage) {
-    const int64_t bytes = excess[job.rank_of_stage[stage]];
-    if (bytes > 0) above = true;
-    (*available)[stage] -= bytes;
+  for (size_t rank = 0; rank < excess.size(); ++rank) {
+    above = above || excess[rank] > 0;
+    (*available)[rank] -= excess[rank];
   }
   return above;
 }
@@ -79,16 +77,6 @@ absl::Status DescribeExcess(const ProgramSet& programs, const Job& job) {
   return absl::ResourceExhaustedError(absl::StrCat("every sample fits alone, but no plan does: rank ",
                                                    fullest - memory.begin(), " needs ", fullest->peak_bytes,
                                                    " bytes, limit ", job.memory_limit_bytes));
-}
-
-// "stage 2", or "stages 0, 3 of rank 1".
-std::string DescribeStages(const CostModel& costs, int rank) {
-  std::vector<int> stages;
-  for (int stage = 0; stage < costs.stages(); ++stage) {
-    if (costs.rank_of(stage) == rank) stages.push_back(stage);
-  }
-  if (stages.size() == 1) return absl::StrCat("stage ", stages.front());
-  return absl::StrCat("stages ", absl::StrJoin(stages, ", "), " of rank ", rank);
 }
 
 // A grid knows rectangles alone; packed micro-batches need a closed form.
@@ -113,7 +101,7 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
                           int stages) {
   Assignment assignment(candidate.replicas.size());
   for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
-    const std::vector<int>& slots = candidate.replicas[replica];
+    const std::vector<int32_t>& slots = candidate.replicas[replica].slots;
     for (size_t m = 0; m < slots.size(); ++m) {
       MicroBatch micro_batch;
       micro_batch.samples = candidate.table.samples(slots[m]);
@@ -125,6 +113,17 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
     }
   }
   return assignment;
+}
+
+// What the programs belong to: a split backward pass shows, and so do several stages a rank.
+ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipelines) {
+  for (const ReplicaPipeline& pipeline : pipelines) {
+    for (const Pass& pass : pipeline.passes.passes) {
+      if (pass.kind == PassKind::kBackwardWeight) return ScheduleFamily::kSplitBackward;
+    }
+  }
+  if (static_cast<int32_t>(job.stages.size()) > job.pipeline) return ScheduleFamily::kInterleaved;
+  return job.schedule == ScheduleFamily::kOneForwardOneBackward ? job.schedule : ScheduleFamily::kReadyFirst;
 }
 
 }  // namespace
@@ -176,7 +175,7 @@ absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& b
     if (changed.samples().empty()) return true;
     const absl::StatusOr<Batch> samples = BatchFromProto(changed, (*planner)->job_);
     if (!samples.ok() || !(*planner)->CheckSamples(*samples).ok()) return false;
-    return !plan || (*planner)->PlanSamples(*samples).ok();
+    return !plan || (*planner)->PlanSamples(*samples, RunSerially).ok();
   };
   const Attempts attempts = {
       .may_plan = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, false); },
@@ -186,21 +185,19 @@ absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& b
 }
 
 absl::Status Planner::CheckSamples(const Batch& batch) const {
-  const ReplicaEvaluator evaluator(costs_, AvailableBytes(job_, costs_));
-  MicroBatchTable table(costs_, batch.samples, job_.recompute);
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
   const bool padded = job_.policy == Policy::kPadding || job_.policy == Policy::kConcatenated ||
                       (job_.policy == Policy::kDynamic && job_.layout == LayoutChoice::kPadded);
-  const int slot = table.Add({}, padded ? Layout::kPadded : Layout::kPacked);
+  LayerCosts layers;
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
-    table.samples(slot).assign(1, sample);
-    table.Update(slot);
-    if (!table.known(slot)) {
+    const TokenSums sums = SumsOf({&sample, 1}, batch.samples, padded ? Layout::kPadded : Layout::kPacked);
+    if (!costs_.Layers(sums, &layers)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(table.sums(slot))));
+          absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(sums)));
     }
-    for (int stage = 0; stage < costs_.stages(); ++stage) {
-      if (evaluator.FitsAlone(table, slot, stage)) continue;
-      return absl::InvalidArgumentError(DescribeSample(costs_, job_, table, slot, stage));
+    for (int rank = 0; rank < costs_.ranks(); ++rank) {
+      if (space.FitsAlone(rank, sums)) continue;
+      return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
     }
   }
   return absl::OkStatus();
@@ -212,32 +209,36 @@ absl::Status Planner::ValidateBatch(const v1::Batch& batch) const {
   return status.ok() ? status : WithChanges(status, batch, /*plan_them=*/false);
 }
 
-absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto) const {
+absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTasks& run_tasks) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
   const absl::Status status = CheckSamples(batch);
   if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true);
-  absl::StatusOr<v1::Plan> plan = PlanSamples(batch);
+  absl::StatusOr<v1::Plan> plan = PlanSamples(batch, run_tasks);
   if (!absl::IsResourceExhausted(plan.status())) return plan;
   return WithChanges(plan.status(), proto, /*plan_them=*/true);
 }
 
-absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch) const {
-  ReplicaEvaluator evaluator(costs_, AvailableBytes(job_, costs_));
-  const Candidate candidate = PlanByPolicy(costs_, job_, batch.samples, &evaluator);
+absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks) const {
+  ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  Candidate candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
   std::vector<ReplicaPipeline> pipelines;
-  PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs,
-                            MakePrograms(costs_, job_, candidate, &evaluator, &pipelines));
-  for (int attempt = 0; Tighten(programs, job_, &evaluator.available_bytes()); ++attempt) {
+  PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, MakePrograms(space, job_, candidate, &pipelines));
+  for (int attempt = 0; Tighten(programs, job_, &space.available_bytes()); ++attempt) {
     if (attempt == kMemoryAttempts) return DescribeExcess(programs, job_);
-    absl::StatusOr<ProgramSet> tightened = MakePrograms(costs_, job_, candidate, &evaluator, &pipelines);
+    absl::StatusOr<ProgramSet> tightened = MakePrograms(space, job_, candidate, &pipelines);
+    if (!tightened.ok()) {
+      // These micro-batches cannot do with less; others may.
+      candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
+      tightened = MakePrograms(space, job_, candidate, &pipelines);
+    }
     if (!tightened.ok()) return DescribeExcess(programs, job_);
     programs = *std::move(tightened);
   }
   Simulator simulator;
   PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs));
   const Assignment assignment = MakeAssignment(candidate, pipelines, costs_.stages());
-  v1::Plan plan =
-      PlanToProto({spec_, job_, batch, costs_, assignment, programs, simulator, lower_bound_(batch.samples)});
+  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, programs, simulator,
+                               lower_bound_(batch.samples), FamilyOf(job_, pipelines)});
   plan.set_content_hash(core::ContentHash(plan));
   return plan;
 }

@@ -19,6 +19,7 @@
 #include "planner/core/bound/lower_bound.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
+#include "planner/core/parallel/run_tasks.h"
 
 namespace penstock::core {
 
@@ -42,8 +43,9 @@ class Planner {
 
   // planning_time_ns is left 0: the core has no clock. plan_version is 1.
   // Possible errors: those of ValidateBatch; RESOURCE_EXHAUSTED (every sample fits alone, but the
-  // micro-batches that the job asks for do not); INTERNAL (our bug).
-  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const;
+  // micro-batches that the job asks for do not); INTERNAL (our bug). `run_tasks` may use threads: the plan is
+  // the same.
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially) const;
 
   // See contract/content_hash.h.
   static std::string ContentHash(const v1::Plan& plan);
@@ -58,7 +60,7 @@ class Planner {
   static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain);
   absl::Status CheckStages() const;
   absl::Status CheckSamples(const Batch& batch) const;
-  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch) const;
+  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks) const;
   // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit
   // alone, or a plan must be found.
   absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const;

@@ -10,11 +10,9 @@
 
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/planner.h"
-#include "planner/core/schedule/one_forward_one_backward.h"
-#include "planner/core/schedule/pipeline_estimate.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/schedule/rank_passes.h"
 #include "planner/core/simulate/simulator.h"
+#include "tests/support/pass_lists.h"
 
 namespace penstock::core {
 namespace {
@@ -124,15 +122,14 @@ ReplicaPipeline Pipeline(int micro_batches) {
   for (size_t i = 0; i < pipeline.costs.forward_ns.size(); ++i) {
     pipeline.costs.forward_ns[i] = static_cast<int64_t>(1'000'000 + random() % 1'000'000);
     pipeline.costs.backward_ns[i] = 2 * pipeline.costs.forward_ns[i];
+    pipeline.costs.weight_ns[i] = pipeline.costs.forward_ns[i];
     pipeline.costs.transfer_ns[i] = 50'000;
   }
   pipeline.memory.resize(pipeline.costs.forward_ns.size());
   pipeline.recompute.resize(pipeline.costs.forward_ns.size());
   pipeline.costs.ranks = 8;
   pipeline.costs.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
-  PassOrder order;
-  MakeOneForwardOneBackward(8, micro_batches, &order);
-  MakeRankPasses(pipeline.costs, order, &pipeline.passes);
+  pipeline.passes = ListOneForwardOneBackward(pipeline.costs).passes;
   return pipeline;
 }
 
@@ -162,16 +159,15 @@ void SimulateProgram(benchmark::State& state) {
 }
 BENCHMARK(SimulateProgram)->ArgName("micro_batches")->Arg(32)->Arg(512);
 
-// The estimate that searches use; items are passes and transfers.
-void EstimatePipeline(benchmark::State& state) {
+// The list schedule that searches use, with the copies of a run of its own; items are passes.
+void ListPipeline(benchmark::State& state) {
   const ReplicaPipeline pipeline = Pipeline(static_cast<int>(state.range(0)));
-  PassOrder order;
-  MakeOneForwardOneBackward(8, pipeline.costs.micro_batches, &order);
-  PipelineEstimate estimate;
-  for (auto _ : state) benchmark::DoNotOptimize(estimate.Run(pipeline.costs, order));
-  state.SetItemsProcessed(state.iterations() * 4 * static_cast<int64_t>(pipeline.costs.forward_ns.size()));
+  ScheduleRules rules;
+  rules.split.assign(8, 1);
+  for (auto _ : state) benchmark::DoNotOptimize(ListPasses(pipeline.costs, rules).makespan_ns);
+  state.SetItemsProcessed(state.iterations() * 3 * static_cast<int64_t>(pipeline.costs.forward_ns.size()));
 }
-BENCHMARK(EstimatePipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
+BENCHMARK(ListPipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
 
 // The exact timeline; items are passes and transfers.
 void RunTimeline(benchmark::State& state) {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/core/schedule/memory_fit.h"
 
 namespace penstock::core {
 namespace {
@@ -13,14 +12,12 @@ namespace {
 // Samples that a message lists.
 constexpr size_t kMostListed = 4;
 
-RecomputeMode MostRecompute(RecomputeMode mode) {
-  return mode == RecomputeMode::kAuto ? RecomputeMode::kFull : mode;
+int64_t BytesNeeded(const ScheduleSpace& space, const TokenSums& sums, int rank) {
+  return space.costs().RankStaticBytes(rank) + space.BytesAlone(rank, sums);
 }
 
-std::string DescribeNeed(const CostModel& costs, const Job& job, const MicroBatchTable& table, int slot,
-                         int stage) {
-  return absl::StrCat("needs ", BytesAlone(costs, stage, table.memory(slot)[stage], job.recompute),
-                      " bytes, limit ", job.memory_limit_bytes);
+std::string DescribeNeed(const ScheduleSpace& space, const Job& job, const TokenSums& sums, int rank) {
+  return absl::StrCat("needs ", BytesNeeded(space, sums, rank), " bytes, limit ", job.memory_limit_bytes);
 }
 
 // "batch.samples[3], [5], [8], [9] and 12 more".
@@ -37,42 +34,44 @@ std::string DescribeSamples(const std::vector<uint32_t>& samples) {
 
 }  // namespace
 
-int64_t BytesAlone(const CostModel& costs, int stage, const StageMemory& memory, RecomputeMode mode) {
-  const StageRecompute recompute = InitialRecompute(costs.stage(stage), MostRecompute(mode));
-  return costs.RankStaticBytes(costs.rank_of(stage)) + PassingBytes(memory) +
-         HeldBytes(costs, stage, memory, recompute);
+std::string DescribeStages(const CostModel& costs, int rank) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    if (costs.rank_of(stage) == rank) stages.push_back(stage);
+  }
+  if (stages.size() == 1) return absl::StrCat("stage ", stages.front());
+  return absl::StrCat("stages ", absl::StrJoin(stages, ", "), " of rank ", rank);
 }
 
-std::string DescribeSample(const CostModel& costs, const Job& job, const MicroBatchTable& table, int slot,
-                           int stage) {
-  const TokenSums& sums = table.sums(slot);
-  return absl::StrCat("batch.samples[", table.samples(slot).front(), "]: ", sums.source + sums.target,
-                      " tokens do not fit on stage ", stage, ": ",
-                      DescribeNeed(costs, job, table, slot, stage));
+std::string DescribeSample(const ScheduleSpace& space, const Job& job, uint32_t sample, const TokenSums& sums,
+                           int rank) {
+  return absl::StrCat("batch.samples[", sample, "]: ", sums.source + sums.target, " tokens do not fit on ",
+                      DescribeStages(space.costs(), rank), ": ", DescribeNeed(space, job, sums, rank));
 }
 
-std::string DescribeMicroBatches(const CostModel& costs, const Job& job, const MicroBatchTable& table,
-                                 absl::Span<const int> slots) {
+std::string DescribeMicroBatches(const ScheduleSpace& space, const Job& job, const MicroBatchTable& table,
+                                 absl::Span<const int32_t> slots) {
   int worst_slot = -1;
-  int worst_stage = 0;
+  int worst_rank = 0;
   int64_t most = job.memory_limit_bytes;
-  for (const int slot : slots) {
+  for (const int32_t slot : slots) {
     if (!table.known(slot)) {
       return absl::StrCat("micro-batch of ", DescribeSamples(table.samples(slot)), ": ",
-                          DescribeUnknownShape(table.sums(slot)));
+                          DescribeUnknownShape(table.Sums(slot)));
     }
-    for (int stage = 0; stage < costs.stages(); ++stage) {
-      const int64_t bytes = BytesAlone(costs, stage, table.memory(slot)[stage], job.recompute);
+    for (int rank = 0; rank < space.costs().ranks(); ++rank) {
+      const int64_t bytes = BytesNeeded(space, table.Sums(slot), rank);
       if (bytes <= most) continue;
       most = bytes;
       worst_slot = slot;
-      worst_stage = stage;
+      worst_rank = rank;
     }
   }
   if (worst_slot < 0) return "every micro-batch fits alone, but not with the others of its replica";
+  const TokenSums sums = table.Sums(worst_slot);
   return absl::StrCat("micro-batch of ", DescribeSamples(table.samples(worst_slot)), " (",
-                      DescribeShape(table.sums(worst_slot)), ") does not fit on stage ", worst_stage, ": ",
-                      DescribeNeed(costs, job, table, worst_slot, worst_stage));
+                      DescribeShape(sums), ") does not fit on ", DescribeStages(space.costs(), worst_rank),
+                      ": ", DescribeNeed(space, job, sums, worst_rank));
 }
 
 std::string DescribeShape(const TokenSums& sums) {

@@ -9,21 +9,22 @@
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 #include "planner/core/search/micro_batch_table.h"
+#include "planner/core/search/schedule_space.h"
 
 namespace penstock::core {
 
-// Bytes that a stage needs to run one micro-batch alone, with as much recompute as the mode allows; what lies
-// on the stage whatever it runs is counted.
-int64_t BytesAlone(const CostModel& costs, int stage, const StageMemory& memory, RecomputeMode mode);
+// "stage 2", or "stages 0, 3 of rank 1".
+std::string DescribeStages(const CostModel& costs, int rank);
 
-// "batch.samples[3]: 16000 tokens do not fit on stage 0: needs 95000000000 bytes, limit 80000000000".
-std::string DescribeSample(const CostModel& costs, const Job& job, const MicroBatchTable& table, int slot,
-                           int stage);
+// "batch.samples[3]: 16000 tokens do not fit on stage 0: needs 95000000000 bytes, limit 80000000000". With as
+// much recompute as the mode allows; what lies on the rank whatever it runs is counted.
+std::string DescribeSample(const ScheduleSpace& space, const Job& job, uint32_t sample, const TokenSums& sums,
+                           int rank);
 
-// The micro-batch of `slots` and the stage that lack most, in the same words. Says so when every micro-batch
+// The micro-batch of `slots` and the rank that lack most, in the same words. Says so when every micro-batch
 // fits alone.
-std::string DescribeMicroBatches(const CostModel& costs, const Job& job, const MicroBatchTable& table,
-                                 absl::Span<const int> slots);
+std::string DescribeMicroBatches(const ScheduleSpace& space, const Job& job, const MicroBatchTable& table,
+                                 absl::Span<const int32_t> slots);
 
 // "shape [1, 0, 4096]" for a padded rectangle, "4096 tokens" for a packed micro-batch.
 std::string DescribeShape(const TokenSums& sums);

@@ -117,4 +117,22 @@ Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends
   return groups;
 }
 
+Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const double> weights) {
+  const double total = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  const double all_weights = std::accumulate(weights.begin(), weights.end(), 0.0);
+  using Lack = std::pair<double, uint32_t>;
+  std::priority_queue<Lack> lacks;
+  for (uint32_t group = 0; group < weights.size(); ++group) {
+    lacks.push({total * weights[group] / all_weights, group});
+  }
+  Groups groups(weights.size());
+  for (const uint32_t sample : DescendingOrder(sizes)) {
+    const auto [lack, group] = lacks.top();
+    lacks.pop();
+    groups[group].push_back(sample);
+    lacks.push({lack - sizes[sample], group});
+  }
+  return groups;
+}
+
 }  // namespace penstock::core

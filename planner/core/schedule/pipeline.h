@@ -52,13 +52,4 @@ struct RankPasses {
   std::vector<Pass> passes;
 };
 
-// Order of the passes of every stage: forwards_before[stage * micro_batches + j] forward passes run before
-// the backward pass of micro-batch j. Passes of a kind run in the order of micro-batches.
-//
-// A stage may never be ahead of the one before it: forwards_before is non-increasing in the stage. With that
-// no stage waits in a circle (see docs of MakeOneForwardOneBackward).
-struct PassOrder {
-  std::vector<int32_t> forwards_before;
-};
-
 }  // namespace penstock::core

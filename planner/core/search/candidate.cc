@@ -1,6 +1,7 @@
 #include "planner/core/search/candidate.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::core {
 namespace {
@@ -20,68 +21,104 @@ void SplitForReplicas(size_t replicas, Groups* groups) {
 }
 
 // Descending from the outside in, or from the inside out.
-std::vector<int> Interleave(const std::vector<int>& descending, bool largest_inside) {
-  std::vector<int> order(descending.size());
+std::vector<int32_t> Interleave(const std::vector<int32_t>& descending, bool largest_inside) {
+  std::vector<int32_t> order(descending.size());
   size_t left = 0;
   size_t right = descending.size();
   for (size_t i = 0; i < descending.size(); ++i) {
-    const int slot = largest_inside ? descending[descending.size() - 1 - i] : descending[i];
+    const int32_t slot = largest_inside ? descending[descending.size() - 1 - i] : descending[i];
     order[i % 2 == 0 ? left++ : --right] = slot;
   }
   return order;
 }
 
+void FitRules(const ScheduleSpace& space, Candidate* candidate) {
+  for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    CandidateReplica& part = candidate->replicas[replica];
+    part.rules = space.Fit(candidate->table, part.slots);
+    UpdateReplica(static_cast<int>(replica), candidate);
+  }
+}
+
 }  // namespace
 
-Candidate MakeCandidate(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode,
-                        Groups groups, Layout layout, int replicas, RowLengths row) {
-  SplitForReplicas(replicas, &groups);
-  Candidate candidate(costs, tokens, mode);
+Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Groups groups,
+                        Layout layout, RowLengths row) {
+  SplitForReplicas(space.replicas(), &groups);
+  Candidate candidate(space.costs(), tokens);
+  const std::vector<int32_t> lowest = space.LowestLevels();
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
     const int slot = candidate.table.Add(std::move(group), layout, row);
+    candidate.table.Update(slot, lowest);
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
-  candidate.replicas.resize(replicas);
-  const Groups slots_of_replicas = BalancedGroups(work, replicas);
+  candidate.replicas.resize(space.replicas());
+  const Groups slots_of_replicas = BalancedGroups(work, space.replicas());
   for (size_t replica = 0; replica < slots_of_replicas.size(); ++replica) {
-    std::vector<int>& slots = candidate.replicas[replica];
-    slots.assign(slots_of_replicas[replica].begin(), slots_of_replicas[replica].end());
-    std::sort(slots.begin(), slots.end());
+    CandidateReplica& part = candidate.replicas[replica];
+    part.slots.assign(slots_of_replicas[replica].begin(), slots_of_replicas[replica].end());
+    std::sort(part.slots.begin(), part.slots.end());
   }
+  FitRules(space, &candidate);
   return candidate;
 }
 
-void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
-  candidate->makespans[replica] = evaluator->Makespan(candidate->table, candidate->replicas[replica],
-                                                      replica * candidate->table.costs().stages());
-  candidate->makespan = *std::max_element(candidate->makespans.begin(), candidate->makespans.end());
+Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
+                        std::vector<Groups> replicas, Layout layout) {
+  Candidate candidate(space.costs(), tokens);
+  for (Groups& groups : replicas) {
+    CandidateReplica& part = candidate.replicas.emplace_back();
+    for (std::vector<uint32_t>& group : groups) {
+      if (!group.empty()) part.slots.push_back(candidate.table.Add(std::move(group), layout));
+    }
+  }
+  FitRules(space, &candidate);
+  return candidate;
+}
+
+void UpdateReplica(int replica, Candidate* candidate) {
+  const CandidateReplica& part = candidate->replicas[replica];
+  for (const int32_t slot : part.slots) candidate->table.Update(slot, part.rules.levels);
+}
+
+void SetMakespan(Candidate* candidate) {
+  candidate->makespan = 0;
+  for (const CandidateReplica& replica : candidate->replicas) {
+    candidate->makespan = std::max(candidate->makespan, replica.makespan);
+  }
+}
+
+void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate, int64_t give_up_ns) {
+  CandidateReplica& part = candidate->replicas[replica];
+  part.makespan = evaluator->Makespan(candidate->table, part.slots, part.rules, replica, give_up_ns);
 }
 
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
-  candidate->makespans.assign(candidate->replicas.size(), 0);
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
   }
+  SetMakespan(candidate);
 }
 
 void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
-    const int first_rank = static_cast<int>(replica) * candidate->table.costs().stages();
-    std::vector<int>& slots = candidate->replicas[replica];
-    std::vector<int> descending = slots;
-    std::stable_sort(descending.begin(), descending.end(),
-                     [&](int a, int b) { return candidate->table.work_ns(a) > candidate->table.work_ns(b); });
-    const std::vector<int> ascending(descending.rbegin(), descending.rend());
-    for (const std::vector<int>& order :
+    CandidateReplica& part = candidate->replicas[replica];
+    std::vector<int32_t> descending = part.slots;
+    std::stable_sort(descending.begin(), descending.end(), [&](int32_t a, int32_t b) {
+      return candidate->table.work_ns(a) > candidate->table.work_ns(b);
+    });
+    const std::vector<int32_t> ascending(descending.rbegin(), descending.rend());
+    for (const std::vector<int32_t>& order :
          {descending, ascending, Interleave(descending, true), Interleave(descending, false)}) {
-      const int64_t makespan = evaluator->Makespan(candidate->table, order, first_rank);
-      if (makespan >= candidate->makespans[replica]) continue;
-      candidate->makespans[replica] = makespan;
-      slots = order;
+      const int64_t makespan =
+          evaluator->Makespan(candidate->table, order, part.rules, static_cast<int>(replica));
+      if (makespan >= part.makespan) continue;
+      part.makespan = makespan;
+      part.slots = order;
     }
   }
-  candidate->makespan = *std::max_element(candidate->makespans.begin(), candidate->makespans.end());
+  SetMakespan(candidate);
 }
 
 }  // namespace penstock::core

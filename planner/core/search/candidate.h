@@ -1,38 +1,52 @@
 // A complete answer before its programs are made: micro-batches in slots of a table, and for each replica
-// their order.
+// their order, schedule rules and recompute.
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "planner/core/partition/groups.h"
 #include "planner/core/search/micro_batch_table.h"
 #include "planner/core/search/replica_evaluator.h"
+#include "planner/core/search/schedule_space.h"
 
 namespace penstock::core {
 
+struct CandidateReplica {
+  // In the order in which they enter the pipeline.
+  std::vector<int32_t> slots;
+  ReplicaRules rules;
+  int64_t makespan = 0;
+};
+
 struct Candidate {
-  Candidate(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode)
-      : table(costs, tokens, mode) {}
+  Candidate(const CostModel& costs, absl::Span<const SampleTokens> tokens) : table(costs, tokens) {}
 
   MicroBatchTable table;
-  // Slots in the order in which they enter the pipeline, for each replica.
-  std::vector<std::vector<int>> replicas;
-  std::vector<int64_t> makespans;
-  // The largest of them; kInfeasibleNs when one cannot run.
+  std::vector<CandidateReplica> replicas;
+  // The largest of the replicas; kInfeasibleNs when one cannot run.
   int64_t makespan = kInfeasibleNs;
 };
 
 // Makes a candidate of groups: a slot for each, divided over replicas longest first, each to the replica with
 // least work; in a replica they stay in the order of the groups. Splits the largest groups when there are
-// fewer than replicas. `row`: of the concatenated layout.
-Candidate MakeCandidate(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode,
-                        Groups groups, Layout layout, int replicas, RowLengths row = {});
+// fewer than replicas. Rules are those of ScheduleSpace::Fit. `row`: of the concatenated layout.
+Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Groups groups,
+                        Layout layout, RowLengths row = {});
 
-// Fills makespans.
+// Makes a candidate whose replicas are given; empty groups are left out.
+Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
+                        std::vector<Groups> replicas, Layout layout);
+
+// Fills the makespans.
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate);
-void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate);
+void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate,
+                     int64_t give_up_ns = kInfeasibleNs);
+// After a change of a replica's makespan.
+void SetMakespan(Candidate* candidate);
+
+// Brings the figures of a replica's slots in line with its levels.
+void UpdateReplica(int replica, Candidate* candidate);
 
 // Orders each replica anew: tries a few orders that are known to be good and keeps the best.
 void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate);

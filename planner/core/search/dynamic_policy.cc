@@ -1,8 +1,8 @@
 #include "planner/core/search/dynamic_policy.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,193 +10,235 @@
 #include "planner/core/partition/contiguous_groups.h"
 #include "planner/core/partition/sample_order.h"
 #include "planner/core/search/local_search.h"
+#include "planner/core/search/tune_rules.h"
 
 namespace penstock::core {
 namespace {
 
 // Caps that first-fit decreasing is run for: 1, 5/4, 6/4, ... of the longest sample.
 constexpr int kCaps = 8;
+// Ratio of the numbers of micro-batches that are tried.
+constexpr double kCountStep = 1.2;
+// Most micro-batches of a replica that are tried.
+constexpr double kMostMicroBatches = 64;
 // Rows of one rectangle at most, so that the table of windows stays linear in the batch.
 constexpr int kMaxRows = 256;
 // Candidates that are refined. Padded ones gain little by it: a moved sample seldom has the length of its new
 // neighbours.
-constexpr size_t kPackedStarts = 7;
+constexpr size_t kPackedStarts = 4;
 constexpr size_t kPaddedStarts = 1;
-// Passes that the local search simulates for each sample and stage, by effort.
-constexpr int64_t kFastPasses = 150;
-constexpr int64_t kNormalPasses = 1500;
-constexpr int64_t kThoroughPasses = 30000;
+// Candidates whose rules and order are tuned first.
+constexpr size_t kTunedStarts = 16;
+// Passes that the local search simulates for each sample and stage, by effort, and at least in all: small
+// batches are cheap to plan well.
+struct Budget {
+  int64_t each;
+  int64_t least;
+};
+constexpr Budget kFast = {150, 30'000};
+constexpr Budget kNormal = {600, 200'000};
+constexpr Budget kThorough = {30'000, 10'000'000};
+
+// Micro-batches while the pipeline fills grow by this over the number of ranks, plus one; found by looking at
+// refined plans.
+constexpr double kRampGrowth = 3.0;
+// How many micro-batches grow.
+constexpr int kRamps[] = {2, 4, 6, 9};
+// The last ones, with which the pipeline drains, are smaller.
+constexpr int kTail = 2;
+constexpr double kTailShare = 0.65;
+
+// A start of the search: groups to divide over replicas, or those of each replica in their order.
+struct Start {
+  Groups groups;
+  std::vector<Groups> replicas;
+  Layout layout = Layout::kPacked;
+};
+
+// Targets of the micro-batches of one replica: growing, level, and smaller at the end.
+std::vector<double> RampWeights(int micro_batches, int ramp, double growth) {
+  std::vector<double> weights;
+  double weight = 1;
+  for (int i = 0; i < micro_batches; ++i) {
+    weights.push_back(micro_batches - i <= kTail ? weight * kTailShare : weight);
+    if (i < ramp) weight *= growth;
+  }
+  return weights;
+}
 
 class DynamicPolicy {
  public:
-  DynamicPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
-                ReplicaEvaluator* evaluator)
-      : costs_(costs), job_(job), tokens_(tokens), evaluator_(evaluator) {
-    FindTokenBytes();
-  }
+  DynamicPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                const RunTasks& run_tasks)
+      : space_(space), costs_(space.costs()), job_(job), tokens_(tokens), run_tasks_(run_tasks) {}
 
   Candidate Run();
 
  private:
-  void TryPadded();
-  void TryPacked();
-  // Time of a micro-batch on the stage that takes longest; infinite when it is outside of the profile.
-  double Work(const TokenSums& sums) const;
-  void FindTokenBytes();
-  // Whether a micro-batch fits alone, with as much recompute as there may be.
+  void AddPadded();
+  void AddPacked();
+  void AddRamps(const std::vector<double>& work);
   bool Fits(const TokenSums& sums) const;
-  void Try(Groups groups, Layout layout);
-  static void Keep(Candidate candidate, std::vector<Candidate>* starts, size_t most);
-  Candidate Refine();
+  void KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const;
+  std::vector<Candidate> EvaluateStarts();
+  Candidate Refine(std::vector<Candidate> candidates);
   int64_t RefinementBudget() const;
 
+  const ScheduleSpace& space_;
   const CostModel& costs_;
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
-  ReplicaEvaluator* evaluator_;
-  // Bytes of a source and a target token on each stage, with as much recompute as there may be.
-  std::vector<double> source_bytes_;
-  std::vector<double> target_bytes_;
-  // Best first.
-  std::vector<Candidate> packed_;
-  std::vector<Candidate> padded_;
+  const RunTasks& run_tasks_;
+  std::vector<Start> starts_;
 };
 
-void DynamicPolicy::Keep(Candidate candidate, std::vector<Candidate>* starts, size_t most) {
-  const auto worse = std::find_if(starts->begin(), starts->end(), [&](const Candidate& other) {
-    return candidate.makespan < other.makespan;
-  });
-  starts->insert(worse, std::move(candidate));
-  if (starts->size() > most) starts->pop_back();
-}
-
-// Successive halving (Jamieson and Talwalkar 2016): every round has the same budget, and the better half goes
-// on.
-Candidate DynamicPolicy::Refine() {
-  std::vector<Candidate>& starts = packed_;
-  std::move(padded_.begin(), padded_.end(), std::back_inserter(starts));
-  const auto better = [](const Candidate& a, const Candidate& b) { return a.makespan < b.makespan; };
-  int rounds = 1;
-  for (size_t left = starts.size(); left > 1; left = (left + 1) / 2) ++rounds;
-  while (true) {
-    const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(starts.size());
-    for (Candidate& start : starts) {
-      if (start.makespan != kInfeasibleNs) LocalSearch(evaluator_, &start).Run(budget);
-    }
-    std::stable_sort(starts.begin(), starts.end(), better);
-    if (starts.size() == 1) return std::move(starts.front());
-    starts.erase(starts.begin() + static_cast<std::ptrdiff_t>((starts.size() + 1) / 2), starts.end());
-  }
-}
-
-void DynamicPolicy::FindTokenBytes() {
-  // Bytes are linear in tokens: many tokens give the bytes of one without rounding.
-  constexpr uint32_t kMany = 1 << 20;
-  const RecomputeMode most = job_.recompute == RecomputeMode::kAuto ? RecomputeMode::kFull : job_.recompute;
-  const auto bytes = [&](int stage, const SampleTokens& sample) {
-    TokenSums sums;
-    AddPacked(sample, &sums);
-    const StageMemory memory = costs_.Memory(stage, sums);
-    const StageRecompute recompute = InitialRecompute(costs_.stage(stage), most);
-    return static_cast<double>(HeldBytes(costs_, stage, memory, recompute) + PassingBytes(memory)) / kMany;
-  };
-  for (int stage = 0; stage < costs_.stages(); ++stage) {
-    source_bytes_.push_back(bytes(stage, {kMany, 0, 0}));
-    target_bytes_.push_back(bytes(stage, {0, kMany, 0}));
-  }
-}
+bool IsBetter(const Candidate& a, const Candidate& b) { return a.makespan < b.makespan; }
 
 bool DynamicPolicy::Fits(const TokenSums& sums) const {
-  for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const double bytes = sums.source * source_bytes_[stage] + sums.target * target_bytes_[stage];
-    if (bytes > static_cast<double>(evaluator_->available_bytes()[stage])) return false;
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    if (!space_.FitsAlone(rank, sums)) return false;
   }
   return true;
 }
 
-double DynamicPolicy::Work(const TokenSums& sums) const {
-  LayerCosts layers;
-  if (!costs_.Layers(sums, &layers)) return std::numeric_limits<double>::infinity();
-  int64_t work = 0;
-  for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const StageRecompute recompute = InitialRecompute(costs_.stage(stage), job_.recompute);
-    work = std::max(work, costs_.ForwardNs(stage, layers) + costs_.BackwardNs(stage, layers, recompute));
-  }
-  return static_cast<double>(work);
-}
-
-void DynamicPolicy::Try(Groups groups, Layout layout) {
-  Candidate candidate =
-      MakeCandidate(costs_, tokens_, job_.recompute, std::move(groups), layout, job_.replicas);
-  Evaluate(evaluator_, &candidate);
-  ChooseInjectionOrder(evaluator_, &candidate);
-  if (layout == Layout::kPacked) {
-    Keep(std::move(candidate), &packed_, kPackedStarts);
-  } else {
-    Keep(std::move(candidate), &padded_, kPaddedStarts);
-  }
-}
-
-void DynamicPolicy::TryPadded() {
+void DynamicPolicy::AddPadded() {
   const BottleneckTime time(costs_, job_.recompute);
   // Whether a sample fits alone has been asked before the search, and exactly.
   const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
-  const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.stages()};
+  const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.ranks()};
   for (const std::vector<uint32_t>& order : AlikeOrders(SampleCosts(time, tokens_))) {
     for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
-      Try(std::move(groups), Layout::kPadded);
+      starts_.push_back({std::move(groups), {}, Layout::kPadded});
     }
   }
 }
 
-void DynamicPolicy::TryPacked() {
+void DynamicPolicy::AddPacked() {
+  const BottleneckTime time(costs_, job_.recompute);
   std::vector<double> work;
+  work.reserve(tokens_.size());
   for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
-    work.push_back(Work(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
+    work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
   }
   const int samples = static_cast<int>(tokens_.size());
   int last = 0;
-  for (double count = job_.replicas; count <= 64.0 * job_.replicas; count *= 1.15) {
+  for (double count = job_.replicas; count <= kMostMicroBatches * job_.replicas; count *= kCountStep) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
-    Try(BalancedGroups(work, groups), Layout::kPacked);
-    Try(BalancedGroups(work, groups, /*small_ends=*/true), Layout::kPacked);
+    starts_.push_back({BalancedGroups(work, groups), {}, Layout::kPacked});
   }
-  // The last resort where memory is scarce.
-  if (packed_.front().makespan == kInfeasibleNs) Try(FixedSizeGroups(samples, 1), Layout::kPacked);
-  // What the packed policy would do, by time instead of tokens.
+  AddRamps(work);
+  // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
   for (int step = 0; step < kCaps; ++step) {
-    Try(FirstFitDecreasing(work, longest * (1.0 + step / 4.0)), Layout::kPacked);
+    const double cap = longest * (1.0 + step / 4.0);
+    starts_.push_back({FirstFitDecreasing(work, cap), {}, Layout::kPacked});
+    if (step % 2 == 0) starts_.push_back({BudgetGroups(work, cap), {}, Layout::kPacked});
+  }
+  // The last resort where memory is scarce.
+  starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
+}
+
+void DynamicPolicy::AddRamps(const std::vector<double>& work) {
+  const double growth = 1 + kRampGrowth / costs_.ranks();
+  int last = 0;
+  for (double count = 4; count <= kMostMicroBatches; count *= kCountStep) {
+    const int micro_batches = static_cast<int>(count);
+    if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
+      continue;
+    last = micro_batches;
+    for (const int ramp : kRamps) {
+      if (ramp + kTail > micro_batches) continue;
+      const std::vector<double> one = RampWeights(micro_batches, ramp, growth);
+      std::vector<double> all;
+      for (int replica = 0; replica < job_.replicas; ++replica) all.insert(all.end(), one.begin(), one.end());
+      Groups groups = WeightedGroups(work, all);
+      Start start;
+      start.replicas.resize(job_.replicas);
+      for (size_t group = 0; group < groups.size(); ++group) {
+        start.replicas[group / micro_batches].push_back(std::move(groups[group]));
+      }
+      starts_.push_back(std::move(start));
+    }
   }
 }
 
-// Passes to simulate: in proportion to the samples and the stages.
+// The best of each layout, best first.
+void DynamicPolicy::KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const {
+  std::stable_sort(candidates->begin(), candidates->end(), IsBetter);
+  size_t kept[2] = {packed, padded};
+  const auto dropped = [&](const Candidate& candidate) {
+    size_t& left = kept[candidate.table.layout(0) == Layout::kPacked ? 0 : 1];
+    if (left == 0) return true;
+    --left;
+    return false;
+  };
+  candidates->erase(std::remove_if(candidates->begin(), candidates->end(), dropped), candidates->end());
+}
+
+// A first look at all starts, a closer one at the best.
+std::vector<Candidate> DynamicPolicy::EvaluateStarts() {
+  std::vector<std::optional<Candidate>> all(starts_.size());
+  run_tasks_(static_cast<int>(starts_.size()), [&](int index) {
+    Start& start = starts_[index];
+    ReplicaEvaluator evaluator(space_);
+    Candidate candidate = start.replicas.empty()
+                              ? MakeCandidate(space_, tokens_, std::move(start.groups), start.layout)
+                              : MakeCandidate(space_, tokens_, std::move(start.replicas), start.layout);
+    Evaluate(&evaluator, &candidate);
+    all[index].emplace(std::move(candidate));
+  });
+  std::vector<Candidate> candidates;
+  for (std::optional<Candidate>& candidate : all) candidates.push_back(*std::move(candidate));
+  KeepBest(kTunedStarts, kPaddedStarts, &candidates);
+  run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
+    ReplicaEvaluator evaluator(space_);
+    TuneRules(&evaluator, &candidates[index]);
+    ChooseInjectionOrder(&evaluator, &candidates[index]);
+  });
+  KeepBest(kPackedStarts, kPaddedStarts, &candidates);
+  return candidates;
+}
+
+// Successive halving (Jamieson and Talwalkar 2016): every round has the same budget, and the better half goes
+// on.
+Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
+  int rounds = 1;
+  for (size_t left = candidates.size(); left > 1; left = (left + 1) / 2) ++rounds;
+  for (uint64_t round = 0;; ++round) {
+    const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(candidates.size());
+    run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
+      if (candidates[index].makespan >= kInfeasibleNs) return;
+      ReplicaEvaluator evaluator(space_);
+      LocalSearch(&evaluator, &candidates[index], 1000 * round + index).Run(budget);
+    });
+    std::stable_sort(candidates.begin(), candidates.end(), IsBetter);
+    if (candidates.size() == 1) return std::move(candidates.front());
+    candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>((candidates.size() + 1) / 2),
+                     candidates.end());
+  }
+}
+
 int64_t DynamicPolicy::RefinementBudget() const {
   const int64_t unit = static_cast<int64_t>(tokens_.size()) * costs_.stages();
-  switch (job_.effort) {
-    case Effort::kFast:
-      return unit * kFastPasses;
-    case Effort::kNormal:
-      return unit * kNormalPasses;
-    case Effort::kThorough:
-      break;
-  }
-  return unit * kThoroughPasses;
+  const Budget& budget = job_.effort == Effort::kFast       ? kFast
+                         : job_.effort == Effort::kThorough ? kThorough
+                                                            : kNormal;
+  return std::max(budget.least, unit * budget.each);
 }
 
 Candidate DynamicPolicy::Run() {
-  if (job_.layout != LayoutChoice::kPadded) TryPacked();
-  if (job_.layout != LayoutChoice::kPacked) TryPadded();
-  return Refine();
+  if (job_.layout != LayoutChoice::kPadded) AddPacked();
+  if (job_.layout != LayoutChoice::kPacked) AddPadded();
+  return Refine(EvaluateStarts());
 }
 
 }  // namespace
 
-Candidate PlanDynamic(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
-                      ReplicaEvaluator* evaluator) {
-  return DynamicPolicy(costs, job, tokens, evaluator).Run();
+Candidate PlanDynamic(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                      const RunTasks& run_tasks) {
+  return DynamicPolicy(space, job, tokens, run_tasks).Run();
 }
 
 }  // namespace penstock::core

@@ -6,156 +6,363 @@
 namespace penstock::core {
 namespace {
 
-constexpr size_t kHistory = 60;
+constexpr size_t kHistory = 20;
+// The mean makespan of the replicas counts as one in so many.
+constexpr int64_t kMeanShare = 4;
+// Of a hundred changes, those of the replica that ends last.
+constexpr uint32_t kCriticalPercent = 75;
+// What a step costs besides its passes, in passes.
+constexpr int64_t kStepPasses = 24;
+// Samples that move together at most.
+constexpr uint32_t kMostMoved = 6;
 
 }  // namespace
 
-LocalSearch::LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate)
+LocalSearch::LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint64_t seed)
     : evaluator_(evaluator),
       candidate_(candidate),
-      history_(kHistory, candidate->makespan),
-      best_(candidate->makespan) {
-  Remember();
+      random_(seed),
+      score_(0),
+      best_(0),
+      best_replicas_(candidate->replicas),
+      dirty_replicas_(candidate->replicas.size(), 0) {
+  const MicroBatchTable& table = candidate->table;
+  std::vector<char> used(table.slots(), 0);
+  for (const CandidateReplica& replica : candidate->replicas) {
+    for (const int32_t slot : replica.slots) used[slot] = 1;
+  }
+  for (int slot = 0; slot < table.slots(); ++slot) {
+    best_samples_.push_back(table.samples(slot));
+    if (used[slot] == 0) free_slots_.push_back(slot);
+  }
+  dirty_slots_.assign(table.slots(), 0);
+  score_ = best_ = Score();
+  history_.assign(kHistory, score_);
 }
 
-void LocalSearch::Remember() {
-  best_ = candidate_->makespan;
-  best_replicas_ = candidate_->replicas;
-  best_samples_.resize(candidate_->table.slots());
-  for (int slot = 0; slot < candidate_->table.slots(); ++slot)
-    best_samples_[slot] = candidate_->table.samples(slot);
+int64_t LocalSearch::Score() const {
+  int64_t sum = 0;
+  for (const CandidateReplica& replica : candidate_->replicas) sum += replica.makespan;
+  return candidate_->makespan + sum / (kMeanShare * static_cast<int64_t>(candidate_->replicas.size()));
+}
+
+bool LocalSearch::EvaluateChange(int64_t most) {
+  const int64_t share = kMeanShare * static_cast<int64_t>(candidate_->replicas.size());
+  int64_t known = 0;
+  for (const CandidateReplica& replica : candidate_->replicas) known += replica.makespan;
+  for (size_t i = 0; i < saved_replica_count_; ++i) {
+    known -= candidate_->replicas[saved_replicas_[i].replica].makespan;
+  }
+  for (size_t i = 0; i < saved_replica_count_; ++i) {
+    const int replica = saved_replicas_[i].replica;
+    // The score is at least makespan + (known + makespan) / share, but for rounding.
+    const int64_t give_up = (most - known / share + 2) / (share + 1) * share + share;
+    EvaluateReplica(evaluator_, replica, candidate_, give_up);
+    const int64_t makespan = candidate_->replicas[replica].makespan;
+    if (makespan >= kInfeasibleNs) return false;
+    known += makespan;
+  }
+  SetMakespan(candidate_);
+  return Score() <= most;
 }
 
 void LocalSearch::Run(int64_t budget) {
-  const int64_t end = evaluator_->simulated() + budget;
-  // A step that cannot be made costs nothing, so steps are bounded too.
-  const int64_t most_steps = budget / 8 + 1;
-  for (int64_t step = 0; step < most_steps && evaluator_->simulated() < end; ++step) {
-    if (Try() && candidate_->makespan < best_) Remember();
+  int64_t left = budget;
+  while (left > 0) {
+    const int64_t before = evaluator_->simulated();
+    Try();
+    left -= evaluator_->simulated() - before + kStepPasses;
   }
   candidate_->replicas = best_replicas_;
   for (int slot = 0; slot < candidate_->table.slots(); ++slot) {
     candidate_->table.samples(slot) = best_samples_[slot];
-    candidate_->table.Update(slot);
   }
-  Evaluate(evaluator_, candidate_);
+  for (size_t replica = 0; replica < candidate_->replicas.size(); ++replica) {
+    UpdateReplica(static_cast<int>(replica), candidate_);
+  }
+  SetMakespan(candidate_);
+}
+
+void LocalSearch::SaveSlot(int32_t slot) {
+  if (saved_slot_count_ == saved_slots_.size()) saved_slots_.emplace_back();
+  candidate_->table.Save(slot, &saved_slots_[saved_slot_count_++]);
+}
+
+void LocalSearch::SaveReplica(int replica) {
+  if (saved_replica_count_ == saved_replicas_.size()) saved_replicas_.emplace_back();
+  SavedReplica& saved = saved_replicas_[saved_replica_count_++];
+  saved.replica = replica;
+  saved.part = candidate_->replicas[replica];
+}
+
+void LocalSearch::Undo() {
+  while (saved_slot_count_ > 0) candidate_->table.Restore(saved_slots_[--saved_slot_count_]);
+  while (saved_replica_count_ > 0) {
+    const SavedReplica& saved = saved_replicas_[--saved_replica_count_];
+    candidate_->replicas[saved.replica] = saved.part;
+  }
+  if (taken_slot_ >= 0) free_slots_.push_back(taken_slot_);
+}
+
+void LocalSearch::Accept() {
+  for (size_t i = 0; i < saved_slot_count_; ++i) dirty_slots_[saved_slots_[i].slot] = 1;
+  for (size_t i = 0; i < saved_replica_count_; ++i) dirty_replicas_[saved_replicas_[i].replica] = 1;
+  if (taken_slot_ >= 0) dirty_slots_[taken_slot_] = 1;
+  if (freed_slot_ >= 0) free_slots_.push_back(freed_slot_);
+  saved_slot_count_ = 0;
+  saved_replica_count_ = 0;
+}
+
+void LocalSearch::RememberBest() {
+  best_ = score_;
+  for (size_t slot = 0; slot < dirty_slots_.size(); ++slot) {
+    if (dirty_slots_[slot] == 0) continue;
+    best_samples_[slot] = candidate_->table.samples(static_cast<int>(slot));
+    dirty_slots_[slot] = 0;
+  }
+  for (size_t replica = 0; replica < dirty_replicas_.size(); ++replica) {
+    if (dirty_replicas_[replica] == 0) continue;
+    best_replicas_[replica] = candidate_->replicas[replica];
+    dirty_replicas_[replica] = 0;
+  }
 }
 
 int LocalSearch::CriticalReplica() const {
-  const auto& makespans = candidate_->makespans;
-  return static_cast<int>(std::max_element(makespans.begin(), makespans.end()) - makespans.begin());
+  const auto& replicas = candidate_->replicas;
+  const auto last = std::max_element(replicas.begin(), replicas.end(),
+                                     [](const auto& a, const auto& b) { return a.makespan < b.makespan; });
+  return static_cast<int>(last - replicas.begin());
 }
 
-LocalSearch::Place LocalSearch::RandomPlace(int replica) {
-  const auto size = static_cast<uint32_t>(candidate_->replicas[replica].size());
-  return {replica, static_cast<int>(random_.Below(size))};
-}
-
-LocalSearch::Step LocalSearch::Propose() {
-  Step step;
+int LocalSearch::PartnerOf(int replica) {
   const auto replicas = static_cast<uint32_t>(candidate_->replicas.size());
-  const int critical = CriticalReplica();
-  const int other =
-      replicas > 1 && random_.Below(2) == 0 ? static_cast<int>(random_.Below(replicas)) : critical;
-  if (candidate_->replicas[critical].empty() || candidate_->replicas[other].empty()) return step;
-  step.from = RandomPlace(critical);
-  step.to = RandomPlace(other);
-  if (step.from.replica == step.to.replica && step.from.position == step.to.position) return step;
-  if (random_.Below(2) == 0) std::swap(step.from, step.to);
-  const auto& from = candidate_->table.samples(SlotAt(step.from));
-  const auto& to = candidate_->table.samples(SlotAt(step.to));
-  step.from_sample = random_.Below(static_cast<uint32_t>(from.size()));
-  step.to_sample = random_.Below(static_cast<uint32_t>(to.size()));
-  const uint32_t kind = random_.Below(10);
-  if (kind < 5) {
-    if (from.size() > 1) step.change = Change::kMoveSample;
-  } else if (kind < 8) {
-    step.change = Change::kSwapSamples;
-  } else {
-    step.change = critical == other ? Change::kReorder : Change::kSwapMicroBatches;
-  }
-  return step;
+  return replicas > 1 && random_.Below(2) == 0 ? static_cast<int>(random_.Below(replicas)) : replica;
 }
 
-void LocalSearch::MoveSample(int from_slot, uint32_t index, int to_slot) {
+int32_t LocalSearch::RandomSlot(int replica, uint32_t* position) {
+  const std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
+  const uint32_t at = random_.Below(static_cast<uint32_t>(slots.size()));
+  if (position != nullptr) *position = at;
+  return slots[at];
+}
+
+void LocalSearch::UpdateSlot(int replica, int32_t slot) {
+  candidate_->table.Update(slot, candidate_->replicas[replica].rules.levels);
+}
+
+bool LocalSearch::MoveSamples(int from_replica, int to_replica) {
+  const int32_t from_slot = RandomSlot(from_replica);
+  const int32_t to_slot = RandomSlot(to_replica);
   std::vector<uint32_t>& from = candidate_->table.samples(from_slot);
   std::vector<uint32_t>& to = candidate_->table.samples(to_slot);
-  to.push_back(from[index]);
-  from[index] = from.back();
-  from.pop_back();
-}
-
-void LocalSearch::Reorder(int replica, int from, int to) {
-  auto slots = candidate_->replicas[replica].begin();
-  if (from < to) {
-    std::rotate(slots + from, slots + from + 1, slots + to + 1);
-  } else {
-    std::rotate(slots + to, slots + from, slots + from + 1);
+  if (from_slot == to_slot || from.size() < 2) return false;
+  SaveSlot(from_slot);
+  SaveSlot(to_slot);
+  const uint32_t most = std::min(kMostMoved, static_cast<uint32_t>(from.size()) - 1);
+  const uint32_t count = 1 + random_.Below(1 + random_.Below(most));
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
+    to.push_back(from[index]);
+    from[index] = from.back();
+    from.pop_back();
   }
+  UpdateSlot(from_replica, from_slot);
+  UpdateSlot(to_replica, to_slot);
+  return true;
 }
 
-void LocalSearch::Apply(const Step& step) {
+bool LocalSearch::SwapSamples(int from_replica, int to_replica) {
+  const int32_t from_slot = RandomSlot(from_replica);
+  const int32_t to_slot = RandomSlot(to_replica);
+  if (from_slot == to_slot) return false;
+  SaveSlot(from_slot);
+  SaveSlot(to_slot);
+  std::vector<uint32_t>& from = candidate_->table.samples(from_slot);
+  std::vector<uint32_t>& to = candidate_->table.samples(to_slot);
+  std::swap(from[random_.Below(static_cast<uint32_t>(from.size()))],
+            to[random_.Below(static_cast<uint32_t>(to.size()))]);
+  UpdateSlot(from_replica, from_slot);
+  UpdateSlot(to_replica, to_slot);
+  return true;
+}
+
+bool LocalSearch::SplitMicroBatch(int replica) {
+  uint32_t position = 0;
+  const int32_t slot = RandomSlot(replica, &position);
   MicroBatchTable& table = candidate_->table;
-  switch (step.change) {
-    case Change::kNone:
-      return;
-    case Change::kReorder:
-      return Reorder(step.from.replica, step.from.position, step.to.position);
-    case Change::kSwapMicroBatches:
-      return std::swap(candidate_->replicas[step.from.replica][step.from.position],
-                       candidate_->replicas[step.to.replica][step.to.position]);
-    case Change::kMoveSample:
-      MoveSample(SlotAt(step.from), step.from_sample, SlotAt(step.to));
-      break;
-    case Change::kSwapSamples:
-      std::swap(table.samples(SlotAt(step.from))[step.from_sample],
-                table.samples(SlotAt(step.to))[step.to_sample]);
-      break;
+  if (table.samples(slot).size() < 2) return false;
+  SaveSlot(slot);
+  if (free_slots_.empty()) {
+    taken_slot_ = table.Add({}, table.layout(slot));
+    best_samples_.emplace_back();
+    dirty_slots_.push_back(0);
+  } else {
+    taken_slot_ = free_slots_.back();
+    free_slots_.pop_back();
   }
-  table.Update(SlotAt(step.from));
-  table.Update(SlotAt(step.to));
+  std::vector<uint32_t>& from = table.samples(slot);
+  std::vector<uint32_t>& to = table.samples(taken_slot_);
+  to.clear();
+  const uint32_t count = 1 + random_.Below(static_cast<uint32_t>(from.size()) - 1);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
+    to.push_back(from[index]);
+    from[index] = from.back();
+    from.pop_back();
+  }
+  std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
+  slots.insert(slots.begin() + position + random_.Below(2), taken_slot_);
+  UpdateSlot(replica, slot);
+  UpdateSlot(replica, taken_slot_);
+  return true;
 }
 
-void LocalSearch::Revert(const Step& step) {
-  switch (step.change) {
-    case Change::kReorder:
-      return Reorder(step.from.replica, step.to.position, step.from.position);
-    case Change::kMoveSample: {
-      const auto last = static_cast<uint32_t>(candidate_->table.samples(SlotAt(step.to)).size() - 1);
-      MoveSample(SlotAt(step.to), last, SlotAt(step.from));
-      candidate_->table.Update(SlotAt(step.from));
-      candidate_->table.Update(SlotAt(step.to));
-      return;
-    }
-    default:
-      return Apply(step);
-  }
+bool LocalSearch::MergeMicroBatch(int replica) {
+  std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
+  uint32_t position = 0;
+  const int32_t slot = RandomSlot(replica, &position);
+  const int32_t into = RandomSlot(replica);
+  if (slot == into) return false;
+  SaveSlot(slot);
+  SaveSlot(into);
+  MicroBatchTable& table = candidate_->table;
+  const std::vector<uint32_t>& from = table.samples(slot);
+  std::vector<uint32_t>& to = table.samples(into);
+  to.insert(to.end(), from.begin(), from.end());
+  table.samples(slot).clear();
+  slots.erase(slots.begin() + position);
+  freed_slot_ = slot;
+  UpdateSlot(replica, into);
+  return true;
 }
 
-void LocalSearch::EvaluateStep(const Step& step) {
-  EvaluateReplica(evaluator_, step.from.replica, candidate_);
-  if (step.to.replica != step.from.replica) EvaluateReplica(evaluator_, step.to.replica, candidate_);
+bool LocalSearch::Reorder(int replica) {
+  std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
+  const auto size = static_cast<uint32_t>(slots.size());
+  const uint32_t from = random_.Below(size);
+  const uint32_t to = random_.Below(size);
+  if (from == to) return false;
+  if (random_.Below(2) == 0) {
+    std::swap(slots[from], slots[to]);
+  } else if (from < to) {
+    std::rotate(slots.begin() + from, slots.begin() + from + 1, slots.begin() + to + 1);
+  } else {
+    std::rotate(slots.begin() + to, slots.begin() + from, slots.begin() + from + 1);
+  }
+  return true;
+}
+
+bool LocalSearch::SwapMicroBatches(int from_replica, int to_replica) {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  const int32_t from_slot = RandomSlot(from_replica, &from);
+  const int32_t to_slot = RandomSlot(to_replica, &to);
+  SaveSlot(from_slot);
+  SaveSlot(to_slot);
+  candidate_->replicas[from_replica].slots[from] = to_slot;
+  candidate_->replicas[to_replica].slots[to] = from_slot;
+  UpdateSlot(from_replica, to_slot);
+  UpdateSlot(to_replica, from_slot);
+  return true;
+}
+
+bool LocalSearch::MoveMicroBatch(int from_replica, int to_replica) {
+  std::vector<int32_t>& from = candidate_->replicas[from_replica].slots;
+  std::vector<int32_t>& to = candidate_->replicas[to_replica].slots;
+  if (from.size() < 2) return false;
+  uint32_t position = 0;
+  const int32_t slot = RandomSlot(from_replica, &position);
+  SaveSlot(slot);
+  from.erase(from.begin() + position);
+  to.insert(to.begin() + random_.Below(static_cast<uint32_t>(to.size()) + 1), slot);
+  UpdateSlot(to_replica, slot);
+  return true;
+}
+
+bool LocalSearch::ChangeLevel(int replica) {
+  CandidateReplica& part = candidate_->replicas[replica];
+  const auto stage = static_cast<int>(random_.Below(static_cast<uint32_t>(part.rules.levels.size())));
+  const LevelRange& range = evaluator_->space().levels(stage);
+  if (range.lowest == range.highest) return false;
+  const int32_t step = 1 << random_.Below(3);
+  const int32_t level = std::clamp(part.rules.levels[stage] + (random_.Below(2) == 0 ? step : -step),
+                                   range.lowest, range.highest);
+  if (level == part.rules.levels[stage]) return false;
+  part.rules.levels[stage] = level;
+  for (const int32_t slot : part.slots) {
+    SaveSlot(slot);
+    candidate_->table.UpdateLevel(slot, stage, level);
+  }
+  return true;
+}
+
+bool LocalSearch::ChangeAhead(int replica) {
+  CandidateReplica& part = candidate_->replicas[replica];
+  std::vector<int32_t>& ahead = part.rules.schedule.ahead;
+  int32_t& value = ahead[random_.Below(static_cast<uint32_t>(ahead.size()))];
+  const auto most = static_cast<int32_t>(part.slots.size());
+  const int32_t changed = std::clamp(std::min(value, most) + (random_.Below(2) == 0 ? 1 : -1), 1, most);
+  if (changed == value) return false;
+  value = changed;
+  return true;
+}
+
+bool LocalSearch::Flip(std::vector<char>& flags) {
+  char& value = flags[random_.Below(static_cast<uint32_t>(flags.size()))];
+  value = value == 0 ? 1 : 0;
+  return true;
+}
+
+bool LocalSearch::Change() {
+  const int critical =
+      random_.Below(100) < kCriticalPercent
+          ? CriticalReplica()
+          : static_cast<int>(random_.Below(static_cast<uint32_t>(candidate_->replicas.size())));
+  if (candidate_->replicas[critical].slots.empty()) return false;
+  int from = critical;
+  int to = PartnerOf(critical);
+  if (candidate_->replicas[to].slots.empty()) return false;
+  SaveReplica(from);
+  if (to != from) SaveReplica(to);
+  if (random_.Below(2) == 0) std::swap(from, to);
+  const uint32_t kind = random_.Below(100);
+  if (kind < 35) return MoveSamples(from, to);
+  if (kind < 55) return SwapSamples(from, to);
+  if (kind < 65) return from == to ? Reorder(from) : SwapMicroBatches(from, to);
+  if (kind < 70) return from == to ? Reorder(from) : MoveMicroBatch(from, to);
+  if (kind < 73) return SplitMicroBatch(critical);
+  if (kind < 77) return MergeMicroBatch(critical);
+  if (kind < 87) return ChangeLevel(critical);
+  if (evaluator_->space().is_strict()) return false;
+  if (kind < 91) return ChangeAhead(critical);
+  ScheduleRules& rules = candidate_->replicas[critical].rules.schedule;
+  if (kind < 94) return Flip(rules.forward_first);
+  if (!evaluator_->space().may_split()) return false;
+  return Flip(kind < 97 ? rules.split : rules.eager_weights);
 }
 
 bool LocalSearch::Try() {
-  const Step step = Propose();
-  if (step.change == Change::kNone) return false;
-  const int64_t before = candidate_->makespan;
-  const int64_t from_before = candidate_->makespans[step.from.replica];
-  const int64_t to_before = candidate_->makespans[step.to.replica];
-  Apply(step);
-  EvaluateStep(step);
+  saved_slot_count_ = 0;
+  saved_replica_count_ = 0;
+  freed_slot_ = -1;
+  taken_slot_ = -1;
+  const int64_t makespan = candidate_->makespan;
+  if (!Change()) {
+    Undo();
+    return false;
+  }
   int64_t& late = history_[history_next_];
   history_next_ = (history_next_ + 1) % kHistory;
-  if (candidate_->makespan <= before || candidate_->makespan <= late) {
-    late = candidate_->makespan;
+  if (EvaluateChange(std::max(score_, late))) {
+    score_ = Score();
+    late = score_;
+    Accept();
+    if (score_ < best_) RememberBest();
     return true;
   }
-  late = before;
-  Revert(step);
-  candidate_->makespans[step.from.replica] = from_before;
-  candidate_->makespans[step.to.replica] = to_before;
-  candidate_->makespan = before;
+  late = score_;
+  Undo();
+  candidate_->makespan = makespan;
   return false;
 }
 

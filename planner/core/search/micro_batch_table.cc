@@ -3,49 +3,74 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/core/schedule/memory_fit.h"
+#include "planner/core/schedule/recompute_ladder.h"
+#include "planner/core/schedule/stage_bytes.h"
 
 namespace penstock::core {
+
+MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens)
+    : costs_(&costs), tokens_(tokens), rank_work_(costs.ranks()) {}
 
 int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
   samples_.push_back(std::move(samples));
   layouts_.push_back(layout);
   rows_.push_back(row);
-  sums_.emplace_back();
-  layer_costs_.emplace_back();
-  known_.push_back(false);
+  known_.push_back(0);
   work_ns_.push_back(0);
-  const size_t size = at(slot + 1);
-  forward_ns_.resize(size);
-  backward_ns_.resize(size);
-  near_transfer_ns_.resize(size);
-  far_transfer_ns_.resize(size);
-  memory_.resize(size);
-  held_bytes_.resize(size);
-  passing_bytes_.resize(size);
-  Update(slot);
+  layer_costs_.emplace_back();
+  figures_.resize(offset(slot + 1));
   return slot;
 }
 
-void MicroBatchTable::Update(int slot) {
-  sums_[slot] = SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
-  known_[slot] = costs_->Layers(sums_[slot], &layer_costs_[slot]);
-  work_ns_[slot] = 0;
-  for (int stage = 0; stage < costs_->stages(); ++stage) {
-    const size_t i = at(slot) + stage;
-    const StageRecompute recompute = InitialRecompute(costs_->stage(stage), mode_);
-    forward_ns_[i] = costs_->ForwardNs(stage, layer_costs_[slot]);
-    backward_ns_[i] = costs_->BackwardNs(stage, layer_costs_[slot], recompute);
-    memory_[i] = costs_->Memory(stage, sums_[slot]);
-    if (stage + 1 < costs_->stages()) {
-      near_transfer_ns_[i] = costs_->LinkNs(memory_[i].output, Link::kInsideNode);
-      far_transfer_ns_[i] = costs_->LinkNs(memory_[i].output, Link::kBetweenNodes);
-    }
-    held_bytes_[i] = HeldBytes(*costs_, stage, memory_[i], recompute);
-    passing_bytes_[i] = PassingBytes(memory_[i]);
-    work_ns_[slot] = std::max(work_ns_[slot], forward_ns_[i] + backward_ns_[i]);
+void MicroBatchTable::Update(int slot, absl::Span<const int32_t> levels) {
+  const TokenSums sums = Sums(slot);
+  LayerCosts& layers = layer_costs_[slot];
+  known_[slot] = costs_->Layers(sums, &layers) ? 1 : 0;
+  std::fill(rank_work_.begin(), rank_work_.end(), 0);
+  const int stages = costs_->stages();
+  for (int stage = 0; stage < stages; ++stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_->stage(stage), levels[stage], costs_->has_selective());
+    const StageMemory memory = costs_->Memory(stage, sums);
+    const int64_t forward = costs_->ForwardNs(stage, layers);
+    at(slot, kForwardNs)[stage] = forward;
+    at(slot, kBackwardNs)[stage] = costs_->BackwardNs(stage, layers, recompute);
+    at(slot, kWeightNs)[stage] = costs_->WeightNs(stage, layers);
+    const bool sends = stage + 1 < stages && costs_->rank_of(stage) != costs_->rank_of(stage + 1);
+    at(slot, kNearTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0;
+    at(slot, kFarTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kBetweenNodes) : 0;
+    at(slot, kInputBytes)[stage] = memory.input;
+    at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
+    at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
+    at(slot, kPassingBytes)[stage] = PassingBytes(memory);
+    rank_work_[costs_->rank_of(stage)] += forward + costs_->BackwardNs(stage, layers, StageRecompute());
   }
+  work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
+}
+
+void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
+  const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), level, costs_->has_selective());
+  at(slot, kBackwardNs)[stage] = costs_->BackwardNs(stage, layer_costs_[slot], recompute);
+  at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, costs_->Memory(stage, Sums(slot)), recompute);
+}
+
+void MicroBatchTable::Save(int slot, Saved* saved) const {
+  saved->slot = slot;
+  saved->samples = samples_[slot];
+  const auto begin = figures_.begin() + offset(slot);
+  saved->figures.assign(begin, begin + offset(1));
+  saved->layer_costs = layer_costs_[slot];
+  saved->work_ns = work_ns_[slot];
+  saved->known = known_[slot] != 0;
+}
+
+void MicroBatchTable::Restore(const Saved& saved) {
+  samples_[saved.slot] = saved.samples;
+  std::copy(saved.figures.begin(), saved.figures.end(), figures_.begin() + offset(saved.slot));
+  work_ns_[saved.slot] = saved.work_ns;
+  known_[saved.slot] = saved.known ? 1 : 0;
+  layer_costs_[saved.slot] = saved.layer_costs;
 }
 
 }  // namespace penstock::core

@@ -1,7 +1,8 @@
 // The micro-batches of a plan under construction, with what each costs on every stage.
 //
-// Flat arrays indexed by [slot * stages + stage]; a micro-batch keeps its slot for life. Searches change the
-// samples of a slot and call Update.
+// A micro-batch has a slot; its figures lie together as [field][stage], so that a scheduler can use them in
+// place and a search can put them aside and back with one copy. Searches change the samples of a slot and
+// call Update.
 #pragma once
 
 #include <cstdint>
@@ -15,63 +16,79 @@ namespace penstock::core {
 
 class MicroBatchTable {
  public:
-  // `costs` and `tokens` (the samples of the batch) must outlive the table.
-  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, RecomputeMode mode)
-      : costs_(&costs), tokens_(tokens), mode_(mode) {}
+  enum Field : int {
+    kForwardNs,
+    // The whole backward pass at the recompute of the slot, and the part of it that may be delayed.
+    kBackwardNs,
+    kWeightNs,
+    // Of the activation that leaves the stage, over a link inside a node and one between nodes; 0 where the
+    // next stage is on the same rank, and on the last.
+    kNearTransferNs,
+    kFarTransferNs,
+    // Bytes of the activation that is received.
+    kInputBytes,
+    // Bytes held between the passes, bytes put aside for the weight gradient, bytes around the passes.
+    kHeldBytes,
+    kPutAsideBytes,
+    kPassingBytes,
+    kFields
+  };
+  // All that depends on the samples of a slot, for taking a change back.
+  struct Saved {
+    int slot = 0;
+    std::vector<uint32_t> samples;
+    std::vector<int64_t> figures;
+    LayerCosts layer_costs;
+    int64_t work_ns = 0;
+    bool known = true;
+  };
 
-  // Returns the slot. `row`: of the concatenated layout.
+  // `costs` and `tokens` (the samples of the batch) must outlive the table.
+  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens);
+
+  // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
-  // Call after a change of samples(slot).
-  void Update(int slot);
+  // Call after a change of samples(slot). `levels`: recompute of each stage (recompute_ladder.h).
+  void Update(int slot, absl::Span<const int32_t> levels);
+  // The same for one stage, when its level alone has changed.
+  void UpdateLevel(int slot, int stage, int32_t level);
+
+  void Save(int slot, Saved* saved) const;
+  void Restore(const Saved& saved);
 
   int slots() const { return static_cast<int>(samples_.size()); }
   std::vector<uint32_t>& samples(int slot) { return samples_[slot]; }
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
-  const TokenSums& sums(int slot) const { return sums_[slot]; }
   Layout layout(int slot) const { return layouts_[slot]; }
   RowLengths row(int slot) const { return rows_[slot]; }
-  const LayerCosts& layer_costs(int slot) const { return layer_costs_[slot]; }
+  TokenSums Sums(int slot) const { return SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]); }
   // False when the shape is outside of the profile; its costs are then meaningless.
-  bool known(int slot) const { return known_[slot]; }
-  // Forward and backward time on the stage that takes longest.
+  bool known(int slot) const { return known_[slot] != 0; }
+  // Forward and backward time, without recompute, of all stages of the rank that has most.
   int64_t work_ns(int slot) const { return work_ns_[slot]; }
 
-  // Values of one slot on all stages, at the recompute that the mode starts from.
-  const int64_t* forward_ns(int slot) const { return &forward_ns_[at(slot)]; }
-  const int64_t* backward_ns(int slot) const { return &backward_ns_[at(slot)]; }
-  // Of the activation that leaves each stage, over a link inside a node and one between nodes; 0 on the last
-  // stage.
-  const int64_t* near_transfer_ns(int slot) const { return &near_transfer_ns_[at(slot)]; }
-  const int64_t* far_transfer_ns(int slot) const { return &far_transfer_ns_[at(slot)]; }
-  const StageMemory* memory(int slot) const { return &memory_[at(slot)]; }
-  // Bytes held between the passes, and bytes around them, as FitMemory counts them.
-  const int64_t* held_bytes(int slot) const { return &held_bytes_[at(slot)]; }
-  const int64_t* passing_bytes(int slot) const { return &passing_bytes_[at(slot)]; }
+  // [offset(slot) + stage] of field(f).
+  int32_t offset(int slot) const { return static_cast<int32_t>(slot * kFields * costs_->stages()); }
+  const int64_t* field(Field field) const {
+    return figures_.data() + static_cast<ptrdiff_t>(field * costs_->stages());
+  }
 
   const CostModel& costs() const { return *costs_; }
   absl::Span<const SampleTokens> tokens() const { return tokens_; }
-  RecomputeMode mode() const { return mode_; }
 
  private:
-  size_t at(int slot) const { return static_cast<size_t>(slot) * costs_->stages(); }
+  int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
   const CostModel* costs_;
   absl::Span<const SampleTokens> tokens_;
-  RecomputeMode mode_;
   std::vector<std::vector<uint32_t>> samples_;
   std::vector<Layout> layouts_;
   std::vector<RowLengths> rows_;
-  std::vector<TokenSums> sums_;
-  std::vector<LayerCosts> layer_costs_;
   std::vector<char> known_;
   std::vector<int64_t> work_ns_;
-  std::vector<int64_t> forward_ns_;
-  std::vector<int64_t> backward_ns_;
-  std::vector<int64_t> near_transfer_ns_;
-  std::vector<int64_t> far_transfer_ns_;
-  std::vector<StageMemory> memory_;
-  std::vector<int64_t> held_bytes_;
-  std::vector<int64_t> passing_bytes_;
+  std::vector<LayerCosts> layer_costs_;
+  std::vector<int64_t> figures_;
+  std::vector<int64_t> rank_work_;
 };
 
 }  // namespace penstock::core

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/core/search/dynamic_policy.h"
+#include "planner/core/search/tune_rules.h"
 
 namespace penstock::core {
 namespace {
@@ -26,9 +27,9 @@ constexpr int64_t kHopeless = 2;
 // What a policy that is not the dynamic one searches in: the best candidate so far.
 class Search {
  public:
-  Search(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+  Search(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
          ReplicaEvaluator* evaluator)
-      : costs_(costs), job_(job), tokens_(tokens), evaluator_(evaluator) {}
+      : space_(space), job_(job), tokens_(tokens), evaluator_(evaluator) {}
 
   const Job& job() const { return job_; }
   absl::Span<const SampleTokens> tokens() const { return tokens_; }
@@ -37,9 +38,9 @@ class Search {
 
   // Returns the makespan. The first of equals is kept.
   int64_t Try(Groups groups, Layout layout, RowLengths row = {}) {
-    Candidate candidate =
-        MakeCandidate(costs_, tokens_, job_.recompute, std::move(groups), layout, job_.replicas, row);
+    Candidate candidate = MakeCandidate(space_, tokens_, std::move(groups), layout, row);
     Evaluate(evaluator_, &candidate);
+    TuneRules(evaluator_, &candidate);
     const int64_t makespan = candidate.makespan;
     if (!best_.has_value() || makespan < best_->makespan) best_.emplace(std::move(candidate));
     return makespan;
@@ -48,7 +49,7 @@ class Search {
   Candidate TakeBest() { return *std::move(best_); }
 
  private:
-  const CostModel& costs_;
+  const ScheduleSpace& space_;
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
   ReplicaEvaluator* evaluator_;
@@ -157,17 +158,17 @@ RowLengths BestRow(Search* search, RowLengths longest, RowLengths kept, bool sou
 
 }  // namespace
 
-Candidate PlanPadding(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanPadding(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator) {
-  Search search(costs, job, tokens, evaluator);
+  Search search(space, job, tokens, evaluator);
   BestSize(&search, search.samples(), Layout::kPadded, {},
            [&](int size) { return FixedSizeGroups(search.samples(), size); });
   return search.TakeBest();
 }
 
-Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanConcatenated(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                            ReplicaEvaluator* evaluator) {
-  Search search(costs, job, tokens, evaluator);
+  Search search(space, job, tokens, evaluator);
   const RowLengths longest = LongestRow(tokens);
   if (job.token_cap > 0) {
     const double scale = static_cast<double>(job.token_cap) / (longest.source + longest.target);
@@ -181,31 +182,33 @@ Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<co
   return search.TakeBest();
 }
 
-Candidate PlanPacked(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanPacked(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                      ReplicaEvaluator* evaluator) {
-  return BestCap(Search(costs, job, tokens, evaluator), FirstFitDecreasing);
+  return BestCap(Search(space, job, tokens, evaluator), FirstFitDecreasing);
 }
 
-Candidate PlanTokenBudget(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                           ReplicaEvaluator* evaluator) {
-  return BestCap(Search(costs, job, tokens, evaluator), BudgetGroups);
+  return BestCap(Search(space, job, tokens, evaluator), BudgetGroups);
 }
 
-Candidate PlanByPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
-                       ReplicaEvaluator* evaluator) {
+Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       const RunTasks& run_tasks) {
+  ReplicaEvaluator own(space);
+  ReplicaEvaluator* evaluator = &own;
   switch (job.policy) {
     case Policy::kPadding:
-      return PlanPadding(costs, job, tokens, evaluator);
+      return PlanPadding(space, job, tokens, evaluator);
     case Policy::kConcatenated:
-      return PlanConcatenated(costs, job, tokens, evaluator);
+      return PlanConcatenated(space, job, tokens, evaluator);
     case Policy::kPacked:
-      return PlanPacked(costs, job, tokens, evaluator);
+      return PlanPacked(space, job, tokens, evaluator);
     case Policy::kTokenBudget:
-      return PlanTokenBudget(costs, job, tokens, evaluator);
+      return PlanTokenBudget(space, job, tokens, evaluator);
     case Policy::kDynamic:
       break;
   }
-  return PlanDynamic(costs, job, tokens, evaluator);
+  return PlanDynamic(space, job, tokens, run_tasks);
 }
 
 }  // namespace penstock::core

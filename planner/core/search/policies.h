@@ -6,30 +6,31 @@
 #pragma once
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/run_tasks.h"
 #include "planner/core/search/candidate.h"
 
 namespace penstock::core {
 
 // Samples a micro-batch, or the best of 1, 2, 3, 4, 6, 8, ...; order of arrival, padded.
-Candidate PlanPadding(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanPadding(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                       ReplicaEvaluator* evaluator);
 
 // Rows of one length for the whole batch, filled first-fit in order of arrival without cutting a sample, and
 // rows a micro-batch. The length is the cap (never below the longest sample), or the best of a range of
 // multiples of the longest sample; rows a micro-batch as in PlanPadding.
-Candidate PlanConcatenated(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanConcatenated(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                            ReplicaEvaluator* evaluator);
 
 // First-fit decreasing to a cap, or the best of a range of caps; packed.
-Candidate PlanPacked(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanPacked(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                      ReplicaEvaluator* evaluator);
 
 // Samples in order of arrival until the cap is reached; packed.
-Candidate PlanTokenBudget(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
+Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
                           ReplicaEvaluator* evaluator);
 
 // Any of these, or dynamic_policy.h.
-Candidate PlanByPolicy(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> tokens,
-                       ReplicaEvaluator* evaluator);
+Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       const RunTasks& run_tasks);
 
 }  // namespace penstock::core

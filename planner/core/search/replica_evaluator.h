@@ -1,5 +1,4 @@
-// The makespan of one replica whose micro-batches and their order are given: fits them in memory, then
-// estimates.
+// The makespan of one replica whose micro-batches, order and rules are given.
 #pragma once
 
 #include <cstdint>
@@ -7,62 +6,39 @@
 
 #include "absl/types/span.h"
 #include "planner/core/comm/build_programs.h"
-#include "planner/core/schedule/memory_fit.h"
-#include "planner/core/schedule/pipeline_estimate.h"
-#include "planner/core/schedule/pipeline_timeline.h"
+#include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/search/micro_batch_table.h"
+#include "planner/core/search/schedule_space.h"
 
 namespace penstock::core {
-
-// What a replica that cannot run is said to take.
-inline constexpr int64_t kInfeasibleNs = int64_t{1} << 61;
 
 // Keeps its arrays between calls. Counts the work that it does.
 class ReplicaEvaluator {
  public:
-  // `available_bytes`: of each stage, for micro-batches. `first_rank`: of the replica, for the speed of its
-  // links.
-  ReplicaEvaluator(const CostModel& costs, std::vector<int64_t> available_bytes)
-      : costs_(costs), available_(std::move(available_bytes)) {}
+  explicit ReplicaEvaluator(const ScheduleSpace& space);
 
-  // End of the last backward pass; kInfeasibleNs when memory is short or a shape is outside of the profile.
-  // `slots`: in the order in which they enter the pipeline. `first_rank`: of the replica, for the speed of
-  // its links.
-  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank);
+  // End of the last backward pass; kInfeasibleNs when memory is short, a shape is outside of the profile, or
+  // the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline, updated with the
+  // levels of `rules`. `replica` decides the speed of its links.
+  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
+                   int replica, int64_t give_up_ns = kInfeasibleNs);
 
-  // The same, with everything that the programs are made of.
-  // False, and `pipeline` as it was, when it cannot run.
-  bool MakePipeline(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank,
-                    ReplicaPipeline* pipeline);
+  // The same, with everything that the programs are made of. False when it cannot run.
+  bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
+                    int replica, ReplicaPipeline* pipeline);
 
-  // Whether a stage could run a micro-batch at all: alone, with as much recompute as the mode allows.
-  bool FitsAlone(const MicroBatchTable& table, int slot, int stage) const;
-
-  // Passes and transfers that were simulated so far.
+  const ScheduleSpace& space() const { return space_; }
+  // Passes that were simulated so far.
   int64_t simulated() const { return simulated_; }
 
-  std::vector<int64_t>& available_bytes() { return available_; }
-
  private:
-  void Gather(const MicroBatchTable& table, absl::Span<const int> slots, int first_rank);
-  // True when the schedule runs fully ahead without more recompute than the mode starts from.
-  bool FitsAsIs(const MicroBatchTable& table, absl::Span<const int> slots) const;
-  // Fits memory one way and returns the estimate.
-  int64_t TryFit(const MicroBatchTable& table, absl::Span<const int> slots, bool prefer_waiting, bool serial);
-  int64_t Estimate();
-  // Whether the fast estimate would be too far off.
-  bool LinksAreBusy() const;
+  bool Gather(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica);
 
-  const CostModel& costs_;
-  std::vector<int64_t> available_;
-  PipelineEstimate estimate_;
-  PipelineTimeline timeline_;
-  PipelineCosts pipeline_;
-  PipelineMemory memory_;
-  std::vector<StageRecompute> recompute_;
-  PassOrder order_;
-  RankPasses passes_;
-  MemoryFitOptions fit_;
+  const ScheduleSpace& space_;
+  ListScheduler scheduler_;
+  PassTable passes_;
+  std::vector<int32_t> rows_;
+  std::vector<const int64_t*> transfer_ns_;
   int64_t simulated_ = 0;
 };
 

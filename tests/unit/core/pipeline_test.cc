@@ -1,29 +1,25 @@
-// The schedule, its timeline, memory fitting, and the programs cut from it.
+// The schedule, its timeline, and the programs cut from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
-#include "planner/core/schedule/memory_fit.h"
-#include "planner/core/schedule/one_forward_one_backward.h"
-#include "planner/core/schedule/pipeline_estimate.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/schedule/rank_passes.h"
 #include "planner/core/simulate/bubble.h"
 #include "planner/core/simulate/simulator.h"
+#include "tests/support/pass_lists.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
 namespace {
-
-using ::testing::Each;
-using ::testing::ElementsAre;
 
 CostModel ModelOf(const v1::JobSpec& spec) {
   const Job job = *JobFromProto(spec);
@@ -44,39 +40,51 @@ PipelineCosts UniformCosts(int stages, int micro_batches, int64_t forward, int64
   return costs;
 }
 
-RankPasses PassesOf(const PipelineCosts& costs, const PassOrder& order) {
-  RankPasses passes;
-  MakeRankPasses(costs, order, &passes);
-  return passes;
+// As "F0 F1 B0 ..." of one rank.
+std::string PassNames(const RankPasses& passes, int rank) {
+  std::string names;
+  for (int32_t i = passes.rank_begin[rank]; i < passes.rank_begin[rank + 1]; ++i) {
+    const Pass& pass = passes.passes[i];
+    absl::StrAppend(&names, names.empty() ? "" : " ",
+                    absl::string_view("FBIW").substr(static_cast<int>(pass.kind), 1), pass.micro_batch);
+  }
+  return names;
 }
 
 TEST(OneForwardOneBackwardTest, StagesRunAheadByTheirDistanceToTheEnd) {
-  PassOrder order;
-  MakeOneForwardOneBackward(3, 4, &order);
-  EXPECT_THAT(order.forwards_before, ElementsAre(3, 4, 4, 4, 2, 3, 4, 4, 1, 2, 3, 4));
+  const RankPasses passes = ListOneForwardOneBackward(UniformCosts(3, 4, 10, 20, 0)).passes;
+  EXPECT_EQ(PassNames(passes, 0), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(PassNames(passes, 1), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(PassNames(passes, 2), "F0 B0 F1 B1 F2 B2 F3 B3");
 }
 
-TEST(PipelineEstimateTest, AUniformPipelineTakesWhatTheFormulaSays) {
+TEST(ListSchedulerTest, AUniformPipelineTakesWhatTheFormulaSays) {
   // (micro-batches + stages - 1) * (forward + backward).
-  PassOrder order;
-  MakeOneForwardOneBackward(4, 6, &order);
-  EXPECT_EQ(PipelineEstimate().Run(UniformCosts(4, 6, 10, 20, 0), order), (6 + 3) * 30);
+  EXPECT_EQ(ListOneForwardOneBackward(UniformCosts(4, 6, 10, 20, 0)).makespan_ns, (6 + 3) * 30);
 }
 
-TEST(PipelineEstimateTest, OneMicroBatchPaysForEveryTransferTwice) {
-  PassOrder order;
-  MakeOneForwardOneBackward(3, 1, &order);
-  EXPECT_EQ(PipelineEstimate().Run(UniformCosts(3, 1, 10, 20, 7), order), 3 * 30 + 4 * 7);
+TEST(ListSchedulerTest, OneMicroBatchPaysForEveryTransferTwice) {
+  EXPECT_EQ(ListOneForwardOneBackward(UniformCosts(3, 1, 10, 20, 7)).makespan_ns, 3 * 30 + 4 * 7);
+}
+
+TEST(ListSchedulerTest, ASplitBackwardPassFillsTheDrainWithWeightGradients) {
+  PipelineCosts costs = UniformCosts(4, 6, 10, 20, 0);
+  for (auto& time : costs.weight_ns) time = 10;
+  ScheduleRules rules;
+  rules.split = {0, 1, 1, 1};
+  rules.eager_weights = {1, 1, 1, 1};
+  const ListedPasses listed = ListPasses(costs, rules);
+  // The work of a rank, the fill of the last one, and at most one weight gradient in the way.
+  EXPECT_LE(listed.makespan_ns, 6 * 30 + 3 * 10 + 10);
+  EXPECT_THAT(PassNames(listed.passes, 3), ::testing::EndsWith("W5"));
 }
 
 TEST(PipelineTimelineTest, OppositeTransfersOfALinkWaitForEachOther) {
   // Two stages, two micro-batches, transfers longer than passes: forward 0 ends at 1, its transfer at 11, the
   // next at 21. Backward 0 ends at 13: its gradient waits for the link until 21.
-  PassOrder order;
-  MakeOneForwardOneBackward(2, 2, &order);
   PipelineTimeline timeline;
   const PipelineCosts costs = UniformCosts(2, 2, 1, 1, 10);
-  ASSERT_TRUE(timeline.Run(costs, PassesOf(costs, order)));
+  ASSERT_TRUE(timeline.Run(costs, ListOneForwardOneBackward(costs).passes));
   for (const PipelineEvent& event : timeline.events()) {
     if (event.kind == EventKind::kTransferStart && event.gradient && event.micro_batch == 0) {
       EXPECT_EQ(event.time_ns, 21);
@@ -86,7 +94,7 @@ TEST(PipelineTimelineTest, OppositeTransfersOfALinkWaitForEachOther) {
   EXPECT_EQ(timeline.makespan_ns(), 42);
 }
 
-TEST(PipelineTimelineTest, EqualsTheEstimateWhenNothingIsSent) {
+TEST(PipelineTimelineTest, EqualsTheListScheduleWhenNothingIsSent) {
   std::mt19937 random(3);
   for (int round = 0; round < 100; ++round) {
     const int stages = 1 + static_cast<int>(random() % 6);
@@ -94,11 +102,10 @@ TEST(PipelineTimelineTest, EqualsTheEstimateWhenNothingIsSent) {
     PipelineCosts costs = UniformCosts(stages, micro_batches, 0, 0, 0);
     for (auto& time : costs.forward_ns) time = 1 + random() % 100;
     for (auto& time : costs.backward_ns) time = 1 + random() % 200;
-    PassOrder order;
-    MakeOneForwardOneBackward(stages, micro_batches, &order);
     PipelineTimeline timeline;
-    ASSERT_TRUE(timeline.Run(costs, PassesOf(costs, order)));
-    EXPECT_EQ(PipelineEstimate().Run(costs, order), timeline.makespan_ns());
+    const ListedPasses listed = ListOneForwardOneBackward(costs);
+    ASSERT_TRUE(timeline.Run(costs, listed.passes));
+    EXPECT_EQ(listed.makespan_ns, timeline.makespan_ns());
   }
 }
 
@@ -122,9 +129,7 @@ ReplicaPipeline RandomPipeline(const CostModel& costs, int micro_batches, std::m
   pipeline.recompute.resize(pipeline.memory.size());
   pipeline.costs.ranks = costs.ranks();
   pipeline.costs.rank_of_stage = costs.rank_of_stage();
-  PassOrder order;
-  MakeOneForwardOneBackward(costs.stages(), micro_batches, &order);
-  pipeline.passes = PassesOf(pipeline.costs, order);
+  pipeline.passes = ListOneForwardOneBackward(pipeline.costs).passes;
   return pipeline;
 }
 
@@ -157,65 +162,6 @@ TEST(BuildProgramsTest, AReceiveStandsBeforeThePassDuringWhichItsTransferStarts)
       }
     }
   }
-}
-
-// Micro-batches of 100 tokens on a GPT: 4 layers a stage keep 40,000 bytes, 4,000 with full recompute.
-PipelineMemory EqualMemory(const CostModel& costs, int micro_batches) {
-  TokenSums sums;
-  AddPacked({0, 100, 0}, &sums);
-  PipelineMemory memory{costs.stages(), micro_batches, {}};
-  for (int m = 0; m < micro_batches; ++m) {
-    for (int stage = 0; stage < costs.stages(); ++stage) memory.memory.push_back(costs.Memory(stage, sums));
-  }
-  return memory;
-}
-
-TEST(MemoryFitTest, WithRoomThereIsNoRecomputeAndTheScheduleRunsFullyAhead) {
-  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
-  MemoryFitOptions options;
-  options.available_bytes = {1'000'000, 1'000'000};
-  std::vector<StageRecompute> recompute;
-  PassOrder order;
-  ASSERT_TRUE(FitMemory(costs, EqualMemory(costs, 3), options, &recompute, &order));
-  EXPECT_THAT(order.forwards_before, ElementsAre(2, 3, 3, 1, 2, 3));
-  EXPECT_THAT(recompute, Each(::testing::Field(&StageRecompute::full, 0)));
-}
-
-TEST(MemoryFitTest, OnlyAsManyLayersAreRecomputedAsMemoryAsksFor) {
-  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
-  MemoryFitOptions options;
-  // Two micro-batches need 2 * (40,000 + 1,600 tokens) and 5,000 + 3 * 1,600 around them: 10,000 short of
-  // 93,000.
-  options.available_bytes = {83'000, 1'000'000};
-  std::vector<StageRecompute> recompute;
-  PassOrder order;
-  ASSERT_TRUE(FitMemory(costs, EqualMemory(costs, 2), options, &recompute, &order));
-  EXPECT_THAT(order.forwards_before, ElementsAre(2, 2, 1, 2));
-  // A layer gives back 9,000 bytes: two layers of the second micro-batch.
-  EXPECT_EQ(recompute[0].full, 0);
-  EXPECT_EQ(recompute[2].full, 2);
-  EXPECT_EQ(recompute[1].full + recompute[3].full, 0);
-}
-
-TEST(MemoryFitTest, WaitingInsteadOfRecomputeRunsLessFarAhead) {
-  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
-  MemoryFitOptions options;
-  options.available_bytes = {83'000, 1'000'000};
-  options.prefer_waiting = true;
-  std::vector<StageRecompute> recompute;
-  PassOrder order;
-  ASSERT_TRUE(FitMemory(costs, EqualMemory(costs, 2), options, &recompute, &order));
-  EXPECT_THAT(order.forwards_before, ElementsAre(1, 2, 1, 2));
-  EXPECT_THAT(recompute, Each(::testing::Field(&StageRecompute::full, 0)));
-}
-
-TEST(MemoryFitTest, AMicroBatchThatDoesNotFitAloneIsRefused) {
-  const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
-  MemoryFitOptions options;
-  options.available_bytes = {10'000, 1'000'000};
-  std::vector<StageRecompute> recompute;
-  PassOrder order;
-  EXPECT_FALSE(FitMemory(costs, EqualMemory(costs, 2), options, &recompute, &order));
 }
 
 }  // namespace

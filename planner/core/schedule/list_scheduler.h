@@ -1,0 +1,168 @@
+// Schedules the passes of one replica as they become ready: the fast judge that searches call thousands of
+// times, and the source of the order that is planned.
+//
+// An event-driven list schedule. Whenever a rank is free it takes, among the passes whose data has arrived, a
+// backward pass before a forward pass (what drains the pipeline frees memory), and a weight gradient only
+// where it would wait otherwise (zero bubble: Qi et al. 2023, "Zero Bubble Pipeline Parallelism"; there the
+// passes are alike and placed by hand or by an integer programme, here every one has its own time and the
+// rank looks at what is on its way to it). Forward passes start only where memory allows. The first stage has
+// nobody waiting for its input gradients: it runs forward passes first and never splits.
+//
+// Exact for the model of execution but for one thing: of two transfers that want a link in opposite
+// directions, the one whose pass began first goes first, not the one that is ready first (PipelineTimeline
+// has that).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/schedule/pipeline.h"
+
+namespace penstock::core {
+
+// What a replica that cannot run is said to take.
+inline constexpr int64_t kInfeasibleNs = int64_t{1} << 61;
+
+// How a replica's passes are chosen. Searches change it.
+struct ScheduleRules {
+  // Strictly alternating after the warm-up, instead of whatever is ready.
+  bool one_forward_one_backward = false;
+  // For each stage: most micro-batches between their forward and backward pass.
+  std::vector<int32_t> ahead;
+  // For each rank: whether backward passes are split there.
+  std::vector<char> split;
+  // For each rank: whether a forward pass goes before a backward pass when both are there.
+  std::vector<char> forward_first;
+  // For each rank: whether a weight gradient may run although it delays a pass that is already on its way.
+  std::vector<char> eager_weights;
+};
+
+// Times and bytes of the micro-batches of one replica on each stage. Micro-batch m on stage s is at
+// [rows[m] + s] of every array, so that the arrays of a table can be used in place.
+struct PassTable {
+  int stages = 0;
+  int ranks = 0;
+  const int32_t* rank_of_stage = nullptr;
+  absl::Span<const int32_t> rows;
+  const int64_t* forward_ns = nullptr;
+  // The whole backward pass, and the part of it that may be delayed.
+  const int64_t* backward_ns = nullptr;
+  const int64_t* weight_ns = nullptr;
+  // For each stage, of the activation that leaves it and its gradient: [rows[m] + s] of transfer_ns[s].
+  const int64_t* const* transfer_ns = nullptr;
+  // Of the activation that is received: from when it is sent to the backward pass; part of held_bytes.
+  const int64_t* input_bytes = nullptr;
+  // Between forward and backward pass; between BACKWARD_INPUT and BACKWARD_WEIGHT; only around a pass.
+  const int64_t* held_bytes = nullptr;
+  const int64_t* put_aside_bytes = nullptr;
+  const int64_t* passing_bytes = nullptr;
+  // For each rank.
+  const int64_t* available_bytes = nullptr;
+};
+
+// Keeps its arrays between runs.
+class ListScheduler {
+ public:
+  // `rank_of_stage`: its position in the pipeline for each stage.
+  ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
+
+  // End of the last pass; kInfeasibleNs when memory never suffices for the next pass, or as soon as the end
+  // is known to be after `give_up_ns`. `passes`, if not null, gets what each rank ran.
+  int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
+              RankPasses* passes = nullptr);
+
+  // Passes of the last run.
+  int64_t passes() const { return passes_run_; }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  struct Interval {
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+  };
+  struct StageState {
+    int32_t forwards = 0;
+    int32_t backwards = 0;
+    // Of activations that were sent to the stage and that it has not run.
+    int64_t queued_bytes = 0;
+    int64_t most_held_bytes = 0;
+    // The last transfers over the link to the next stage.
+    Interval activation;
+    Interval gradient;
+  };
+  struct Weight {
+    int32_t stage = 0;
+    int32_t micro_batch = 0;
+    int64_t time_ns = 0;
+  };
+  struct RankState {
+    int64_t free_ns = 0;
+    // Of the passes that it has not run.
+    int64_t left_ns = 0;
+    int64_t used_bytes = 0;
+    int64_t passing_bytes = 0;
+    // A forward pass here waits for memory of the rank that it sends to.
+    bool waits_for_receiver = false;
+    // Put aside and not yet run; count of them in weights_.
+    int32_t weights = 0;
+  };
+  // What a rank could run next.
+  struct Choice {
+    // Stage, or -1.
+    int32_t forward = -1;
+    int32_t backward = -1;
+    // When the next pass that is on its way arrives.
+    int64_t next_arrival_ns = kNever;
+    // A forward pass is there, but its bytes are not.
+    bool short_of_memory = false;
+    // A forward pass could run here, but what it sends has no room.
+    bool receiver_is_full = false;
+  };
+
+  void Reset(const PassTable& table);
+  // Whether the rank of the next stage can take one more activation now. What waits there must leave room for
+  // the largest micro-batch, or the stage could never run again.
+  bool ReceiverHasRoom(const PassTable& table, int stage) const;
+  // Books a link: after the last transfer in the same direction, and not during the last one in the other.
+  static int64_t Transfer(int64_t ready_ns, int64_t duration_ns, const Interval& other, Interval* own);
+  bool FitsForward(const PassTable& table, int stage) const;
+  // Lets ranks that wait for memory of this one look again.
+  void WakeSenders(int rank, int64_t time_ns);
+  Choice Choose(const PassTable& table, const ScheduleRules& rules, int rank, int64_t now) const;
+  void LookAtStage(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now,
+                   Choice* choice) const;
+  // Runs one pass of the rank, or finds that it must wait.
+  void Step(const PassTable& table, const ScheduleRules& rules, int rank);
+  void RunForward(const PassTable& table, int stage, int64_t now);
+  void RunBackward(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now);
+  // The weight gradient that suits a gap; -1 when waiting is better.
+  int PickWeight(int rank, int64_t gap_ns, bool any) const;
+  void RunWeight(const PassTable& table, int rank, int index, int64_t now);
+  void Wake(int rank, int64_t time_ns);
+  void Record(PassKind kind, int stage, int micro_batch);
+  void FillPasses(RankPasses* passes) const;
+
+  std::vector<int32_t> rank_of_stage_;
+  // Stages of rank r: stages_of_rank_[rank_begin_[r] .. rank_begin_[r + 1]), the last stage first.
+  std::vector<int32_t> rank_begin_;
+  std::vector<int32_t> stages_of_rank_;
+  std::vector<StageState> stages_;
+  std::vector<RankState> ranks_;
+  // For each rank: when it may be able to start something; kNever until something happens elsewhere.
+  std::vector<int64_t> wake_ns_;
+  // [rank * capacity + i].
+  std::vector<Weight> weights_;
+  size_t weight_capacity_ = 0;
+  // When the input of a pass arrives: [micro_batch * stages + stage].
+  std::vector<int64_t> activation_ns_;
+  std::vector<int64_t> gradient_ns_;
+  int64_t left_ = 0;
+  int64_t passes_run_ = 0;
+  bool recording_ = false;
+  std::vector<Pass> recorded_;
+};
+
+}  // namespace penstock::core

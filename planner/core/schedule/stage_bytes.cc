@@ -1,0 +1,12 @@
+#include "planner/core/schedule/stage_bytes.h"
+
+namespace penstock::core {
+
+int64_t HeldBytes(const CostModel& costs, int stage, const StageMemory& memory,
+                  const StageRecompute& recompute) {
+  return costs.StoredBytes(stage, memory, recompute) + memory.input + memory.tokens;
+}
+
+int64_t PassingBytes(const StageMemory& memory) { return memory.peak + 3 * memory.input + 3 * memory.output; }
+
+}  // namespace penstock::core

@@ -1,0 +1,116 @@
+#include "planner/core/search/schedule_space.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/core/schedule/stage_bytes.h"
+
+namespace penstock::core {
+namespace {
+
+// More than any pipeline has micro-batches in flight.
+constexpr int32_t kUnlimited = 1 << 20;
+
+// Element by element the larger one.
+StageMemory Larger(const StageMemory& a, const StageMemory& b) {
+  StageMemory larger = a;
+  for (size_t kind = 0; kind < larger.stored_layer.size(); ++kind) {
+    for (size_t level = 0; level < larger.stored_layer[kind].size(); ++level) {
+      larger.stored_layer[kind][level] = std::max(a.stored_layer[kind][level], b.stored_layer[kind][level]);
+    }
+  }
+  larger.peak = std::max(a.peak, b.peak);
+  larger.input = std::max(a.input, b.input);
+  larger.output = std::max(a.output, b.output);
+  larger.tokens = std::max(a.tokens, b.tokens);
+  return larger;
+}
+
+}  // namespace
+
+ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes)
+    : costs_(costs),
+      replicas_(job.replicas),
+      strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
+      may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
+      available_(std::move(available_bytes)) {
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
+  }
+}
+
+int32_t ScheduleSpace::Depth(int stage) const {
+  const int to_the_end = costs_.stages() - stage;
+  if (strict_) return to_the_end;
+  return (to_the_end * costs_.ranks() + costs_.stages() - 1) / costs_.stages();
+}
+
+std::vector<int32_t> ScheduleSpace::LowestLevels() const {
+  std::vector<int32_t> lowest;
+  lowest.reserve(levels_.size());
+  for (const LevelRange& range : levels_) lowest.push_back(range.lowest);
+  return lowest;
+}
+
+ReplicaRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const {
+  const int stages = costs_.stages();
+  ReplicaRules rules;
+  rules.levels = LowestLevels();
+  rules.schedule.one_forward_one_backward = strict_;
+  rules.schedule.split.assign(costs_.ranks(), may_split_ ? 1 : 0);
+  rules.schedule.forward_first.assign(costs_.ranks(), 0);
+  rules.schedule.eager_weights.assign(costs_.ranks(), 1);
+  const auto count = static_cast<int32_t>(slots.size());
+  for (int stage = 0; stage < stages; ++stage) {
+    rules.schedule.ahead.push_back(strict_ ? Depth(stage) : kUnlimited);
+  }
+  std::vector<StageMemory> largest(stages);
+  for (const int32_t slot : slots) {
+    const TokenSums sums = table.Sums(slot);
+    for (int stage = 0; stage < stages; ++stage) {
+      largest[stage] = Larger(largest[stage], costs_.Memory(stage, sums));
+    }
+  }
+  const auto held = [&](int stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_.stage(stage), rules.levels[stage], costs_.has_selective());
+    return std::min(count, Depth(stage)) * HeldBytes(costs_, stage, largest[stage], recompute);
+  };
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    while (true) {
+      int64_t needed = 0;
+      int64_t passing = 0;
+      int raise = -1;
+      int64_t most_held = 0;
+      for (int stage = 0; stage < stages; ++stage) {
+        if (costs_.rank_of(stage) != rank) continue;
+        const int64_t bytes = held(stage);
+        needed += bytes;
+        passing = std::max(passing, PassingBytes(largest[stage]));
+        if (rules.levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
+          raise = stage;
+          most_held = bytes;
+        }
+      }
+      if (needed + passing <= available_[rank] || raise < 0) break;
+      ++rules.levels[raise];
+    }
+  }
+  return rules;
+}
+
+int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
+  int64_t held = 0;
+  int64_t passing = 0;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    if (costs_.rank_of(stage) != rank) continue;
+    const StageMemory memory = costs_.Memory(stage, sums);
+    const StageRecompute most =
+        RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
+    held += HeldBytes(costs_, stage, memory, most);
+    passing = std::max(passing, PassingBytes(memory));
+  }
+  return held + passing;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,55 @@
+// The schedules and recompute levels that a job allows, and where to start among them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/schedule/list_scheduler.h"
+#include "planner/core/schedule/recompute_ladder.h"
+#include "planner/core/search/micro_batch_table.h"
+
+namespace penstock::core {
+
+// What a replica has besides its micro-batches and their order.
+struct ReplicaRules {
+  ScheduleRules schedule;
+  // Recompute on each stage (recompute_ladder.h).
+  std::vector<int32_t> levels;
+};
+
+class ScheduleSpace {
+ public:
+  // `available_bytes`: of each rank, for micro-batches.
+  ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes);
+
+  const CostModel& costs() const { return costs_; }
+  int replicas() const { return replicas_; }
+  bool may_split() const { return may_split_; }
+  bool is_strict() const { return strict_; }
+  const LevelRange& levels(int stage) const { return levels_[stage]; }
+  // Micro-batches that 1F1B has in flight on a stage; with several stages a rank, about as many as keep it
+  // busy.
+  int32_t Depth(int stage) const;
+  const std::vector<int64_t>& available_bytes() const { return available_; }
+  std::vector<int64_t>& available_bytes() { return available_; }
+
+  // The least recompute that the mode allows.
+  std::vector<int32_t> LowestLevels() const;
+  // As little recompute as lets Depth() of the largest micro-batches be in flight on every stage.
+  ReplicaRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
+  // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
+  // that the rank needs for it.
+  int64_t BytesAlone(int rank, const TokenSums& sums) const;
+  bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
+
+ private:
+  const CostModel& costs_;
+  int replicas_;
+  bool strict_;
+  bool may_split_;
+  std::vector<LevelRange> levels_;
+  std::vector<int64_t> available_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,13 @@
+// Rules that suit a candidate better than those it was made with.
+#pragma once
+
+#include "planner/core/search/candidate.h"
+
+namespace penstock::core {
+
+// ScheduleSpace::Fit is careful: it assumes that the largest micro-batches of a replica are in flight
+// together. Tries less recompute in steps, then forward passes first, and keeps what gives the smallest
+// makespan. The candidate has been evaluated.
+void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate);
+
+}  // namespace penstock::core
