@@ -220,6 +220,23 @@ TEST_F(PlanningCommands, ComparePrintsARowForEachPolicyAndBatch) {
     for (const char* field : kFields) EXPECT_TRUE(row.contains(field)) << field;
 }
 
+TEST_F(PlanningCommands, ComparePlansEveryPolicyThatThereIs) {
+  const Ended ended =
+      Compare({"--policies", "padding,concatenated,packed,token_budget,dynamic", "--batches", "1", "--json"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  const Json rows = Parse(ended.output);
+  ASSERT_EQ(rows.size(), 5);
+  for (const Json& row : rows) EXPECT_EQ(row["feasible"], true) << row;
+  EXPECT_EQ(rows[1]["policy"], "concatenated");
+  EXPECT_LT(rows[1]["padding_efficiency"], 1.0);
+}
+
+TEST_F(PlanningCommands, VerifyAcceptsConcatenatedRows) {
+  ASSERT_EQ(Plan({"--policy", "concatenated", "--out", Path("plan.json")}).code, 0);
+  const Ended ended = penstock_.Run({"verify", Path("plan.json")});
+  EXPECT_EQ(ended.code, 0) << ended.output << ended.errors;
+}
+
 TEST_F(PlanningCommands, CompareSaysWhyABatchHasNoPlan) {
   const Ended ended =
       Compare({"--policies", "dynamic", "--recompute", "none", "--memory-mb", "4.5", "--json"});
