@@ -10,7 +10,7 @@
 
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
-#include "planner/core/schedule/memory_fit.h"
+#include "planner/core/schedule/recompute_ladder.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
@@ -27,7 +27,9 @@ double SlowTime(const CostModel& costs, RecomputeMode mode, const TokenSums& sum
   EXPECT_TRUE(costs.Layers(sums, &layers));
   std::vector<double> ranks(costs.ranks());
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    const StageRecompute recompute = InitialRecompute(costs.stage(stage), mode);
+    const bool selective = costs.has_selective();
+    const LevelRange levels = RecomputeLevels(costs.stage(stage), mode, selective);
+    const StageRecompute recompute = RecomputeAtLevel(costs.stage(stage), levels.lowest, selective);
     ranks[costs.rank_of(stage)] +=
         static_cast<double>(costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, recompute));
   }
