@@ -1,0 +1,333 @@
+// Two thousand random small jobs: every plan is valid and not below its bound, every refusal is honest, and
+// where all plans can be tried the dynamic policy is close to the best of them.
+//
+// PENSTOCK_RANDOM_JOBS=N runs N jobs of each test; PENSTOCK_WORST_CASES=FILE writes the jobs that are
+// furthest from the optimum, with the optimum, to a file.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/planner.h"
+#include "planner/core/verify/check_plan.h"
+#include "tests/unit/core/brute_force.h"
+#include "tests/unit/core/random_job.h"
+
+namespace penstock::core {
+namespace {
+
+// Enough for nearly all jobs that are tried.
+constexpr int64_t kNodes = 100000;
+constexpr int64_t kForever = int64_t{1} << 55;
+constexpr uint32_t kBruteForceSamples = 5;
+
+int Option(const char* name, int otherwise) {
+  int given = 0;
+  const char* option = std::getenv(name);
+  return option != nullptr && absl::SimpleAtoi(option, &given) ? given : otherwise;
+}
+
+// Fewer where every job takes many times as long.
+int JobCount(int count) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+  return count / 20;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  return count / 20;
+#endif
+#endif
+  return count;
+}
+
+std::string Percent(double share) { return absl::StrCat(std::to_string(100 * share).substr(0, 5), " %"); }
+
+// A list of ratios, printed as a distribution.
+class Distribution {
+ public:
+  void Add(double value) { values_.push_back(value); }
+  size_t size() const { return values_.size(); }
+  double At(double share) {
+    if (values_.empty()) return 0;
+    std::sort(values_.begin(), values_.end());
+    return values_[static_cast<size_t>(share * static_cast<double>(values_.size() - 1))];
+  }
+  void Print(const std::string& name) {
+    std::cout << name << ": " << size() << " jobs";
+    for (const auto& [label, share] :
+         {std::pair("median", 0.5), {"90 %", 0.9}, {"99 %", 0.99}, {"worst", 1.0}}) {
+      std::cout << ", " << label << " " << Percent(At(share) - 1);
+    }
+    std::cout << "\n";
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+double Ratio(int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
+
+bool Splits(const Job& job) {
+  return job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward;
+}
+
+// Whether every sample could be everywhere at once without recompute.
+bool MemoryIsPlenty(const CostModel& costs, const Job& job, const Batch& batch) {
+  TokenSums sums;
+  for (const SampleTokens& sample : batch.samples) AddPacked(sample, &sums);
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    int64_t bytes = costs.RankStaticBytes(rank);
+    for (int stage = 0; stage < costs.stages(); ++stage) {
+      if (costs.rank_of(stage) != rank) continue;
+      const StageMemory memory = costs.Memory(stage, sums);
+      bytes += costs.StoredBytes(stage, memory, {}) + memory.peak + memory.tokens +
+               4 * (memory.input + memory.output);
+    }
+    if (bytes > job.memory_limit_bytes) return false;
+  }
+  return true;
+}
+
+// The jobs that are furthest from the optimum, by kind.
+class WorstCases {
+ public:
+  void Add(const std::string& kind, double ratio, const std::string& text) {
+    cases_[kind].emplace(ratio, text);
+  }
+
+  void Write() const {
+    const char* path = std::getenv("PENSTOCK_WORST_CASES");
+    if (path == nullptr) return;
+    std::ofstream file(path);
+    for (const auto& [kind, cases] : cases_) {
+      file << "# " << kind << "\n\n";
+      int left = 10;
+      for (auto it = cases.rbegin(); it != cases.rend() && left > 0; ++it, --left) {
+        file << "## " << Percent(it->first - 1) << "\n\n```\n" << it->second << "```\n\n";
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, std::multimap<double, std::string>> cases_;
+};
+
+// What a plan does, in the order of its programs.
+std::string PassesOf(const v1::Plan& plan) {
+  std::string text;
+  for (const v1::Replica& replica : plan.replicas()) {
+    absl::StrAppend(&text, "replica");
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+      absl::StrAppend(&text, " [", micro_batch.layout() == v1::LAYOUT_PACKED ? "packed" : "rectangle");
+      for (const uint32_t sample : micro_batch.samples()) absl::StrAppend(&text, " ", sample);
+      absl::StrAppend(&text, "]");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  for (const v1::Program& program : plan.programs()) {
+    absl::StrAppend(&text, "rank ", program.rank(), ":");
+    for (const v1::Instruction& instruction : program.instructions()) {
+      const char* name = nullptr;
+      if (instruction.op() == v1::OP_FORWARD) name = "F";
+      if (instruction.op() == v1::OP_BACKWARD) name = "B";
+      if (instruction.op() == v1::OP_BACKWARD_INPUT) name = "dX";
+      if (instruction.op() == v1::OP_BACKWARD_WEIGHT) name = "dW";
+      if (name == nullptr) continue;
+      absl::StrAppend(&text, " ", name, " m", instruction.micro_batch(), " s", instruction.stage(), " ",
+                      instruction.expected_start_ns(), "..",
+                      instruction.expected_start_ns() + instruction.expected_duration_ns(), ";");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+// Within 3 % at the median; `worst` is meant to be 1.10 for all kinds.
+void ExpectClose(Distribution& distribution, double worst) {
+  EXPECT_LE(distribution.At(0.5), 1.03);
+  EXPECT_LE(distribution.At(1.0), worst);
+}
+
+class RandomJobsTest : public ::testing::Test {
+ protected:
+  void Run(int seed, const RandomJobLimits& limits);
+  void CheckRefusal(const Planner& planner, const Batch& batch, const absl::Status& status,
+                    const std::string& name);
+  void CompareWithOptimum(const Planner& planner, const Batch& batch, const v1::Plan& plan,
+                          const RandomPlanningCase& given, const std::string& name);
+  void AddWorst(const std::string& kind, const v1::Plan& plan, const BruteForceAnswer& best,
+                const RandomPlanningCase& given, const std::string& name);
+  bool IsSmall(const Job& job, const Batch& batch) const {
+    return batch.samples.size() <= kBruteForceSamples && job.stages.size() <= 4 && job.replicas <= 3;
+  }
+
+  int jobs_ = 0;
+  int impossible_jobs_ = 0;
+  int planned_ = 0;
+  int refused_ = 0;
+  // Of refusals: tried by brute force; of these, such that may have a plan, and that have one even if all
+  // buffers are counted with caution.
+  int refusals_tried_ = 0;
+  int too_careful_ = 0;
+  int wrongly_refused_ = 0;
+  int incomplete_ = 0;
+  Distribution gap_;
+  // Plan by optimum: where memory is plenty and the backward pass may be split, and not. Where memory is not
+  // plenty: against an optimum that counts buffers with caution, and one that knows less of them than the
+  // planner must.
+  Distribution split_;
+  Distribution whole_;
+  Distribution fixed_;
+  Distribution tight_;
+  Distribution optimistic_;
+  Distribution bound_;
+  WorstCases worst_;
+};
+
+void RandomJobsTest::CheckRefusal(const Planner& planner, const Batch& batch, const absl::Status& status,
+                                  const std::string& name) {
+  ++refused_;
+  const auto code = status.code();
+  ASSERT_TRUE(code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kResourceExhausted)
+      << name << status;
+  if (code == absl::StatusCode::kInvalidArgument) {
+    EXPECT_NE(status.message().find("batch.samples["), absl::string_view::npos) << name << status;
+  }
+  const Job& job = planner.job();
+  if (job.policy != Policy::kDynamic || !IsSmall(job, batch)) return;
+  BruteForceOptions options{kForever, kNodes, /*any=*/true};
+  const BruteForceAnswer answer = BruteForce(planner.costs(), job, batch.samples, options);
+  if (!answer.complete) return;
+  ++refusals_tried_;
+  if (!answer.found) return;
+  ++too_careful_;
+  options.cautious = true;
+  const BruteForceAnswer cautious = BruteForce(planner.costs(), job, batch.samples, options);
+  if (cautious.complete && cautious.found) ++wrongly_refused_;
+  worst_.Add(cautious.found ? "refused, fits with cautious buffers" : "refused, may fit with exact buffers",
+             1,
+             absl::StrCat(name, "refused: ", std::string(status.message()), "\n",
+                          cautious.found ? cautious.text : answer.text));
+}
+
+void RandomJobsTest::CompareWithOptimum(const Planner& planner, const Batch& batch, const v1::Plan& plan,
+                                        const RandomPlanningCase& given, const std::string& name) {
+  const Job& job = planner.job();
+  const int64_t makespan = plan.predicted().makespan_ns();
+  const bool plenty = MemoryIsPlenty(planner.costs(), job, batch);
+  const bool fixed = job.schedule == ScheduleFamily::kOneForwardOneBackward;
+  if (fixed && (!plenty || job.stages.size() != static_cast<size_t>(job.pipeline))) return;
+  BruteForceOptions options{makespan, kNodes};
+  const BruteForceAnswer best =
+      fixed ? BruteForceOneForwardOneBackward(planner.costs(), job, batch.samples, makespan)
+            : BruteForce(planner.costs(), job, batch.samples, options);
+  if (!best.complete) {
+    ++incomplete_;
+    return;
+  }
+  ASSERT_TRUE(best.found) << "the plan is better than the optimum\n" << name << PassesOf(plan);
+  EXPECT_LE(plan.lower_bound_ns(), best.makespan_ns) << name << best.text;
+  bound_.Add(Ratio(best.makespan_ns, plan.lower_bound_ns()));
+  worst_.Add("optimum above lower bound", Ratio(best.makespan_ns, plan.lower_bound_ns()),
+             absl::StrCat(name, "lower bound ", plan.lower_bound_ns(), " ns, optimum ", best.makespan_ns,
+                          " ns\n", best.text));
+  if (plenty) {
+    (fixed ? fixed_ : Splits(job) ? split_ : whole_).Add(Ratio(makespan, best.makespan_ns));
+    AddWorst(fixed ? "1F1B" : Splits(job) ? "split backward" : "whole backward", plan, best, given, name);
+    return;
+  }
+  optimistic_.Add(Ratio(makespan, best.makespan_ns));
+  options.cautious = true;
+  BruteForceAnswer cautious = BruteForce(planner.costs(), job, batch.samples, options);
+  if (!cautious.complete) {
+    ++incomplete_;
+    return;
+  }
+  // A plan may be better than what cautious buffers allow.
+  tight_.Add(cautious.found ? Ratio(makespan, cautious.makespan_ns) : 1);
+  if (cautious.found) AddWorst("tight memory, cautious buffers", plan, cautious, given, name);
+}
+
+void RandomJobsTest::AddWorst(const std::string& kind, const v1::Plan& plan, const BruteForceAnswer& best,
+                              const RandomPlanningCase& given, const std::string& name) {
+  const int64_t makespan = plan.predicted().makespan_ns();
+  const double ratio = Ratio(makespan, best.makespan_ns);
+  if (ratio < 1.005) return;
+  worst_.Add(kind, ratio,
+             absl::StrCat(name, "\nplan ", makespan, " ns\n", PassesOf(plan), "\noptimum ", best.makespan_ns,
+                          " ns\n", best.text, "\njob: ", given.job.ShortDebugString(), "\n"));
+}
+
+void RandomJobsTest::Run(int seed, const RandomJobLimits& limits) {
+  ++jobs_;
+  const RandomPlanningCase given = MakeRandomCase(seed, limits);
+  const std::string name = absl::StrCat("seed ", seed, "\n", given.Describe());
+  const auto planner = Planner::Create(given.job);
+  if (!planner.ok()) {
+    ++impossible_jobs_;
+    EXPECT_EQ(planner.status().code(), absl::StatusCode::kInvalidArgument) << name << planner.status();
+    EXPECT_EQ(planner.status().message().substr(0, 4), "job.") << name << planner.status();
+    return;
+  }
+  const auto batch = BatchFromProto(given.batch, (*planner)->job());
+  ASSERT_TRUE(batch.ok()) << name << batch.status();
+  const auto plan = (*planner)->MakePlan(given.batch);
+  if (!plan.ok()) return CheckRefusal(**planner, *batch, plan.status(), name);
+  ++planned_;
+  const auto violations = CheckPlan(given.batch, *plan);
+  ASSERT_TRUE(violations.empty()) << name << "rule " << violations[0].rule << ": " << violations[0].message;
+  ASSERT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns()) << name << PassesOf(*plan);
+  for (const v1::RankPrediction& rank : plan->predicted().ranks()) {
+    EXPECT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limit_bytes) << name;
+  }
+  const Job& job = (*planner)->job();
+  if (job.policy != Policy::kDynamic) return;
+  gap_.Add(Ratio(plan->predicted().makespan_ns(), plan->lower_bound_ns()));
+  if (IsSmall(job, *batch)) CompareWithOptimum(**planner, *batch, *plan, given, name);
+}
+
+TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
+  const int only = Option("PENSTOCK_RANDOM_SEED", -1);
+  const int count = only >= 0 ? only + 1 : Option("PENSTOCK_RANDOM_JOBS", JobCount(2000));
+  for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) {
+    RandomJobLimits limits;
+    // Every other one is small enough for brute force.
+    if (seed % 2 == 1) {
+      limits.samples = kBruteForceSamples;
+      limits.pipeline = 3;
+      limits.replicas = 2;
+      limits.layers = 6;
+    }
+    Run(seed, limits);
+  }
+  worst_.Write();
+  std::cout << jobs_ << " jobs: " << impossible_jobs_ << " whose parameters do not fit, " << planned_
+            << " planned, " << refused_ << " refused (" << refusals_tried_ << " of them tried, "
+            << too_careful_ << " may have a plan, " << wrongly_refused_ << " have one), " << incomplete_
+            << " too large for brute force\n";
+  gap_.Print("plan above lower bound");
+  split_.Print("plan above optimum, split backward");
+  whole_.Print("plan above optimum, whole backward");
+  fixed_.Print("plan above optimum, 1F1B");
+  tight_.Print("plan above optimum, tight memory");
+  optimistic_.Print("plan above optimum, tight memory, buffers forgotten");
+  bound_.Print("optimum above lower bound");
+  EXPECT_GT(planned_, jobs_ / 2);
+  EXPECT_EQ(wrongly_refused_, 0);
+  EXPECT_LT(too_careful_, std::max(3, refusals_tried_ / 3));
+  ExpectClose(split_, 1.16);
+  ExpectClose(whole_, 1.14);
+  ExpectClose(fixed_, 1.10);
+  ExpectClose(tight_, 1.20);
+}
+
+}  // namespace
+}  // namespace penstock::core
