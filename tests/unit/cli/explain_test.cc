@@ -16,7 +16,7 @@ using testing::Not;
 
 v1::Batch UnevenBatch() {
   std::vector<std::pair<uint32_t, uint32_t>> lengths;
-  for (uint32_t i = 0; i < 24; ++i) lengths.emplace_back(i % 5 * 40, 4 + i * i % 90);
+  for (uint32_t i = 0; i < 12; ++i) lengths.emplace_back(i % 5 * 40, 4 + i * i % 90);
   return core::MakeBatch(lengths);
 }
 
@@ -38,7 +38,9 @@ struct Explained {
   double makespan_ms() const { return static_cast<double>(planned.plan().predicted().makespan_ns()) / 1e6; }
 };
 
-Explained PlanAndExplain(const v1::JobSpec& job) {
+// With little effort: what is tested is not how good the plans are.
+Explained PlanAndExplain(v1::JobSpec job) {
+  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
   Explained result;
   *result.planned.mutable_batch() = UnevenBatch();
   const auto planner = core::Planner::Create(job);
@@ -55,7 +57,7 @@ Explained PlanAndExplain(const v1::JobSpec& job) {
 }
 
 TEST(Explain, ConditionsThatOnlyRelaxAreNeverSlowerThanThePlan) {
-  for (const uint32_t pipeline : {1U, 2U, 4U}) {
+  for (const uint32_t pipeline : {1U, 4U}) {
     v1::JobSpec job = core::GptJob(pipeline, 2, v1::POLICY_DYNAMIC);
     job.mutable_planning()->set_memory_limit_bytes(120'000);
     const Explained explained = PlanAndExplain(job);

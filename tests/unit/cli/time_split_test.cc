@@ -68,8 +68,9 @@ TEST(TimeSplit, CountsWhatIsRunAgainAsRecompute) {
 
 TEST(TimeSplit, AddsUpToTheMakespanOnEveryRankOfRandomJobs) {
   int plans = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    const core::RandomPlanningCase given = core::MakeRandomCase(seed, {});
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    core::RandomPlanningCase given = core::MakeRandomCase(seed, {});
+    given.job.mutable_planning()->set_effort(v1::EFFORT_FAST);
     const Planned planned = MakePlan(given.job, given.batch);
     if (planned.planner == nullptr) continue;
     ++plans;
@@ -83,7 +84,7 @@ TEST(TimeSplit, AddsUpToTheMakespanOnEveryRankOfRandomJobs) {
       for (const double part : split) EXPECT_GE(part, -1000) << given.Describe();
     }
   }
-  EXPECT_GT(plans, 100);
+  EXPECT_GT(plans, 30);
 }
 
 TEST(TimeSplit, APackedPlanHasNoPadding) {
