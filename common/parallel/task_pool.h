@@ -34,11 +34,12 @@ class TaskPool {
 
   int threads() const { return threads_; }
 
-  // Calls task(0) .. task(count - 1), each once, on this thread and on free ones of the pool, and returns when
-  // all have ended. Tasks start in this order. Of several loops the free threads take tasks in turn.
+  // Calls task(0) .. task(count - 1), each once, on this thread and on free ones of the pool, and returns
+  // when all have ended. Tasks start in this order. Of several loops the free threads take tasks in turn.
   void Run(int count, absl::FunctionRef<void(int)> task);
 
-  // Run as a function, for code that must not know threads (planner/core/parallel). Valid as long as the pool.
+  // Run as a function, for code that must not know threads (planner/core/parallel). Valid as long as the
+  // pool.
   std::function<void(int, absl::FunctionRef<void(int)>)> AsFunction();
 
  private:

@@ -1,5 +1,6 @@
 #include "planner/core/cost/analytic_json.h"
 
+#include <cmath>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -34,6 +35,13 @@ std::string PathName(const JsonPath& path) {
   return name;
 }
 
+absl::StatusOr<uint32_t> Count(double number, const JsonPath& path) {
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  if (number >= 1 && number <= kMost && number == std::floor(number)) return static_cast<uint32_t>(number);
+  return absl::InvalidArgumentError(
+      absl::StrCat(PathName(path), ": ", number, "; must be a whole number from 1 to 2147483647"));
+}
+
 // Flattens nested arrays of numbers and nulls.
 absl::Status Flatten(const Json& node, std::vector<double>* values) {
   if (node.is_array()) {
@@ -51,6 +59,20 @@ absl::StatusOr<double> NumberAt(const Json& root, const JsonPath& path) {
   const Json& node = NodeAt(root, path);
   if (!node.is_number()) return Missing(PathName(path), "a number");
   return node.get<double>();
+}
+
+absl::StatusOr<uint32_t> CountAt(const Json& root, const JsonPath& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const double number, NumberAt(root, path));
+  return Count(number, path);
+}
+
+absl::StatusOr<std::vector<uint32_t>> CountsAt(const Json& root, const JsonPath& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> numbers, ValuesAt(root, path));
+  std::vector<uint32_t> counts;
+  for (const double number : numbers) {
+    PENSTOCK_ASSIGN_OR_RETURN(counts.emplace_back(), Count(number, path));
+  }
+  return counts;
 }
 
 absl::StatusOr<std::string> TextAt(const Json& root, const JsonPath& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ using Json = nlohmann::json;
 constexpr double kNsPerMs = 1e6;
 constexpr double kNsPerSecond = 1e9;
 constexpr double kBytesPerMb = 1e6;
+constexpr double kMostClusterNumber = 1e11;
+// How far beyond the longest sequence of the grid the closed forms are trusted.
+constexpr uint32_t kBeyondTheGrid = 8;
 // 1e9 bits a second, in bytes.
 constexpr double kBytesPerGigabit = 1e9 / 8;
 
@@ -58,30 +62,30 @@ absl::Status Reader::ReadModel(v1::ModelSpec* model) {
         absl::StrCat("model.architecture: '", architecture, "'; known are 'gpt' and 't5'"));
   }
   t5 = architecture == "t5";
-  const auto read = [&](const std::string& key) { return NumberAt(root, {"model", key}); };
+  const auto read = [&](const std::string& key) { return CountAt(root, {"model", key}); };
   PENSTOCK_ASSIGN_OR_RETURN(sizes.H, read("hidden"));
   PENSTOCK_ASSIGN_OR_RETURN(sizes.F, read("ffn"));
   PENSTOCK_ASSIGN_OR_RETURN(sizes.V, read("vocab"));
-  PENSTOCK_ASSIGN_OR_RETURN(const double heads, read("heads"));
-  PENSTOCK_ASSIGN_OR_RETURN(const double element, read("bytes_per_element"));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t heads, read("heads"));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t element, read("bytes_per_element"));
   if (element != 2) return absl::InvalidArgumentError("model.bytes_per_element: only 2 (bfloat16) is known");
   model->set_architecture(t5 ? v1::ARCHITECTURE_T5 : v1::ARCHITECTURE_GPT);
   model->set_hidden(static_cast<uint32_t>(sizes.H));
   model->set_ffn(static_cast<uint32_t>(sizes.F));
   model->set_vocab(static_cast<uint32_t>(sizes.V));
-  model->set_heads(static_cast<uint32_t>(heads));
+  model->set_heads(heads);
   model->set_dtype(v1::DATA_TYPE_BFLOAT16);
   profile->set_bytes_per_element(2);
   if (!t5) {
-    PENSTOCK_ASSIGN_OR_RETURN(const double layers, read("layers"));
-    model->set_layers(static_cast<uint32_t>(layers));
+    PENSTOCK_ASSIGN_OR_RETURN(const uint32_t layers, read("layers"));
+    model->set_layers(layers);
     return absl::OkStatus();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const double encoder, read("encoder_layers"));
-  PENSTOCK_ASSIGN_OR_RETURN(const double decoder, read("decoder_layers"));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t encoder, read("encoder_layers"));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t decoder, read("decoder_layers"));
   PENSTOCK_ASSIGN_OR_RETURN(sizes.A, read("attention_inner"));
-  model->set_encoder_layers(static_cast<uint32_t>(encoder));
-  model->set_decoder_layers(static_cast<uint32_t>(decoder));
+  model->set_encoder_layers(encoder);
+  model->set_decoder_layers(decoder);
   model->set_attention_inner(static_cast<uint32_t>(sizes.A));
   return absl::OkStatus();
 }
@@ -94,21 +98,29 @@ absl::Status Reader::ReadCluster() {
   PENSTOCK_ASSIGN_OR_RETURN(const double inter_gbps, read("inter_node_gbps"));
   PENSTOCK_ASSIGN_OR_RETURN(const double intra_us, read("intra_node_latency_us"));
   PENSTOCK_ASSIGN_OR_RETURN(const double inter_us, read("inter_node_latency_us"));
-  PENSTOCK_ASSIGN_OR_RETURN(const double gpus, read("gpus_per_node"));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t gpus, CountAt(root, {"cluster", "gpus_per_node"}));
+  // More would not fit into 64 bits.
+  for (const double number : {memory_mb, intra_us, inter_us}) {
+    if (number > kMostClusterNumber) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cluster: ", number, " is too large: memory is in MB, latencies in microseconds"));
+    }
+  }
   cluster->set_memory_bytes(std::llround(memory_mb * kBytesPerMb));
   cluster->set_intra_node_bytes_per_second(intra_gbps * kBytesPerGigabit);
   cluster->set_inter_node_bytes_per_second(inter_gbps * kBytesPerGigabit);
   cluster->set_intra_node_latency_ns(std::llround(intra_us * 1e3));
   cluster->set_inter_node_latency_ns(std::llround(inter_us * 1e3));
-  cluster->set_gpus_per_node(static_cast<uint32_t>(gpus));
+  cluster->set_gpus_per_node(gpus);
   return absl::OkStatus();
 }
 
 absl::Status Reader::ReadGrid() {
   const auto read = [&](const std::string& key,
                         google::protobuf::RepeatedField<uint32_t>* axis) -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> values, ValuesAt(root, {"grid", key}));
-    for (const double value : values) axis->Add(static_cast<uint32_t>(value));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> values, CountsAt(root, {"grid", key}));
+    if (values.empty()) return absl::InvalidArgumentError(absl::StrCat("grid.", key, " is empty"));
+    axis->Add(values.begin(), values.end());
     return absl::OkStatus();
   };
   v1::Grid* grid = profile->mutable_grid();
@@ -283,11 +295,12 @@ absl::StatusOr<v1::ProfileFile> ParseAnalyticProfile(const nlohmann::json& root)
   profile->set_embedding_parameter_bytes(embedding_mb * kBytesPerMb);
   PENSTOCK_RETURN_IF_ERROR(reader.FinishHead());
   PENSTOCK_RETURN_IF_ERROR(ReadAnalyticTables(root, profile));
-  // The longest sequence that was profiled.
+  // The closed forms hold beyond the longest sequence of the grid.
   const v1::Grid& grid = profile->grid();
   uint32_t longest = *grid.target_length().rbegin();
   if (grid.source_length_size() > 0) longest = std::max(longest, *grid.source_length().rbegin());
-  file.mutable_model()->set_max_sequence_length(longest);
+  file.mutable_model()->set_max_sequence_length(
+      std::min(longest, std::numeric_limits<uint32_t>::max() / kBeyondTheGrid) * kBeyondTheGrid);
   return file;
 }
 

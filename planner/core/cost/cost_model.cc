@@ -86,7 +86,27 @@ bool CostModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* c
   for (int level = 0; level < kRecomputeLevels; ++level) {
     backward[level] = costs->forward[kind] * layer.backward_ratio[level];
   }
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) RaiseToBorder(kind, sums, costs);
   return true;
+}
+
+// Interpolation between points lies above a convex closed form. Beyond the border of the table a micro-batch
+// takes at least what a smaller one takes at the border: time never falls where the grid ends.
+void CostModel::RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  std::array<GridPoint, 3> border;
+  const int count = LocateBelow(profile_.grid, layer.axes, sums, &border);
+  for (int i = 0; i < count; ++i) {
+    const auto forward = Interpolate(layer.forward_table_ns, border[i]);
+    if (!forward.has_value()) continue;
+    costs->forward[kind] = std::max(costs->forward[kind], *forward);
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const std::vector<double>& table = layer.backward_table_ns[level];
+      const auto measured = table.empty() ? std::nullopt : Interpolate(table, border[i]);
+      double& backward = costs->backward[kind][level];
+      backward = std::max(backward, measured.value_or(*forward * layer.backward_ratio[level]));
+    }
+  }
 }
 
 bool CostModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
@@ -107,6 +127,8 @@ double CostModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums
       const auto backward = table.empty() ? std::nullopt : Interpolate(table, point);
       return *forward + backward.value_or(*forward * layer.backward_ratio[level]);
     }
+    LayerCosts costs;
+    if (LayerOfKind(kind, sums, &costs)) return costs.forward[kind] + costs.backward[kind][level];
   }
   if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
   const double forward = layer.forward(layer.loss_tokens_only ? LossPositions(sums) : sums);

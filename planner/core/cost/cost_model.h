@@ -96,6 +96,7 @@ class CostModel {
 
  private:
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
+  void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
 
   Profile profile_;
   std::vector<Stage> stages_;

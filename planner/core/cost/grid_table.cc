@@ -63,6 +63,22 @@ GridPoint LocateOnGrid(const Grid& grid, TableAxes axes, const TokenSums& sums, 
   return point;
 }
 
+int LocateBelow(const Grid& grid, TableAxes axes, const TokenSums& sums, std::array<GridPoint, 3>* points) {
+  int count = 0;
+  const auto try_axis = [&](const std::vector<double>& axis, int32_t TokenSums::*value) {
+    const auto above = std::upper_bound(axis.begin(), axis.end(), static_cast<double>(sums.*value));
+    if (above == axis.begin()) return;
+    TokenSums smaller = sums;
+    smaller.*value = static_cast<int32_t>(*(above - 1));
+    const GridPoint point = LocateOnGrid(grid, axes, smaller, /*clamp_below=*/false);
+    if (point.inside) (*points)[count++] = point;
+  };
+  try_axis(grid.rows, &TokenSums::rows);
+  if (axes != TableAxes::kTarget) try_axis(grid.source_length, &TokenSums::source_length);
+  if (axes != TableAxes::kSource) try_axis(grid.target_length, &TokenSums::target_length);
+  return count;
+}
+
 std::optional<double> Interpolate(const std::vector<double>& table, const GridPoint& point) {
   if (!point.inside) return std::nullopt;
   double value = 0;

@@ -25,6 +25,10 @@ struct GridPoint {
 // beyond the largest.
 GridPoint LocateOnGrid(const Grid& grid, TableAxes axes, const TokenSums& sums, bool clamp_below);
 
+// Up to three places at the border of what was measured: the rectangle made smaller along one axis, to the
+// nearest point of that axis. Returns how many are inside the grid.
+int LocateBelow(const Grid& grid, TableAxes axes, const TokenSums& sums, std::array<GridPoint, 3>* points);
+
 // The value there. Nothing when outside, or when a corner that counts was not profiled.
 std::optional<double> Interpolate(const std::vector<double>& table, const GridPoint& point);
 

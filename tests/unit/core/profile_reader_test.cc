@@ -47,7 +47,8 @@ TEST(ProfileReaderTest, AnAnalyticGptProfileBecomesClosedFormsAndTables) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->model().architecture(), v1::ARCHITECTURE_GPT);
   EXPECT_EQ(file->model().layers(), 2);
-  EXPECT_EQ(file->model().max_sequence_length(), 64);
+  // Eight times the longest sequence of the grid.
+  EXPECT_EQ(file->model().max_sequence_length(), 512);
   const v1::LayerCost& layer = Layer(*file, "layer");
   EXPECT_DOUBLE_EQ(layer.forward().fixed_ns(), 0.15e6);
   // 24 H^2 operations a token at 1e9 of them a second.
@@ -79,6 +80,23 @@ TEST(ProfileReaderTest, AMissingKeyIsNamed) {
   std::string json = AnalyticGptExample();
   json.replace(json.find("\"memory_mb\""), 11, "\"memory_xx\"");
   EXPECT_THAT(std::string(ParseProfile(json).status().message()), HasSubstr("cluster.memory_mb"));
+}
+
+TEST(ProfileReaderTest, NumbersThatAreNoCountsAreNamed) {
+  const auto error = [](const std::string& from, const std::string& to) {
+    std::string json = AnalyticGptExample();
+    const size_t place = json.find(from);
+    EXPECT_NE(place, std::string::npos) << from;
+    if (place != std::string::npos) json.replace(place, from.size(), to);
+    return std::string(ParseProfile(json).status().message());
+  };
+  EXPECT_THAT(error("\"hidden\":10", "\"hidden\":-10"), HasSubstr("model.hidden: -10"));
+  EXPECT_THAT(error("\"layers\":2", "\"layers\":2.5"), HasSubstr("model.layers: 2.5"));
+  EXPECT_THAT(error("\"sequence_length\":[32,64]", "\"sequence_length\":[32,null]"),
+              HasSubstr("grid.sequence_length: nan; must be a whole number"));
+  EXPECT_THAT(error("\"sequence_length\":[32,64]", "\"sequence_length\":[]"),
+              HasSubstr("grid.sequence_length is empty"));
+  EXPECT_THAT(error("\"memory_mb\":80000", "\"memory_mb\":1e20"), HasSubstr("cluster: 1e+20 is too large"));
 }
 
 TEST(ProfileReaderTest, TheJsonFormOfAProfileFileIsRead) {

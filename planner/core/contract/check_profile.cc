@@ -1,0 +1,176 @@
+#include "planner/core/contract/check_profile.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::core {
+namespace {
+
+// Above these no figure of a real machine lies, and a wrong unit does.
+struct Limit {
+  double most;
+  const char* unit;
+};
+constexpr Limit kPassNs = {1e12, "nanoseconds"};          // 1000 s
+constexpr Limit kTokenNs = {1e9, "nanoseconds a token"};  // 1 s
+constexpr Limit kSquareNs = {1e6, "nanoseconds a squared token"};
+constexpr Limit kTokens = {1e9, "tokens"};
+constexpr Limit kTokenBytes = {1e12, "bytes a token"};
+constexpr Limit kParameterBytes = {1e13, "bytes"};  // 10 TB a layer
+constexpr Limit kStateRatio = {100, "bytes of state for each byte of parameters"};
+constexpr Limit kOptimizerNs = {1e6, "nanoseconds a byte"};
+constexpr Limit kBackwardRatio = {1000, "units of the forward pass"};
+constexpr Limit kShare = {1, "a share between 0 and 1"};
+constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
+// What-if questions set links that are as good as free.
+constexpr Limit kBandwidth = {1e22, "bytes a second"};
+constexpr Limit kLatencyNs = {1e12, "nanoseconds"};
+constexpr Limit kMemoryBytes = {1e17, "bytes"};
+constexpr uint32_t kMostGpus = 1 << 20;
+
+absl::Status Wrong(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("profile.", field, ": ", what));
+}
+
+absl::Status Check(const std::string& field, double value, const Limit& limit) {
+  if (!std::isfinite(value) || value < 0) {
+    return Wrong(field, absl::StrCat(value, "; must be finite and at least 0"));
+  }
+  if (value <= limit.most) return absl::OkStatus();
+  return Wrong(field, absl::StrCat(value, "; more than ", limit.most, ": is it in ", limit.unit, "?"));
+}
+
+absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".fixed_ns", time.fixed_ns(), kPassNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".target_token_ns", time.target_token_ns(), kTokenNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".target_square_ns", time.target_square_ns(), kSquareNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".cross_ns", time.cross_ns(), kSquareNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_token_ns", time.source_token_ns(), kTokenNs));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_square_ns", time.source_square_ns(), kSquareNs));
+  return Check(field + ".half_efficiency_tokens", time.half_efficiency_tokens(), kTokens);
+}
+
+absl::Status CheckBytes(const std::string& field, const v1::LayerBytes& bytes) {
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".source_token_bytes", bytes.source_token_bytes(), kTokenBytes));
+  return Check(field + ".target_token_bytes", bytes.target_token_bytes(), kTokenBytes);
+}
+
+absl::Status CheckTable(const std::string& field, const v1::Table& table, size_t points) {
+  if (table.values().empty()) return absl::OkStatus();
+  if (static_cast<size_t>(table.values_size()) != points) {
+    return Wrong(field, absl::StrCat(table.values_size(), " values; the grid has ", points, " points"));
+  }
+  bool measured = false;
+  for (int i = 0; i < table.values_size(); ++i) {
+    const double value = table.values(i);
+    if (std::isnan(value)) continue;  // not profiled
+    measured = true;
+    if (value > kTableMs.most || !(value >= 0)) {
+      return Wrong(absl::StrCat(field, ".values[", i, "]"),
+                   absl::StrCat(value, "; must be at least 0 and at most ", kTableMs.most,
+                                " milliseconds, or NaN where nothing was measured"));
+    }
+  }
+  return measured ? absl::OkStatus() : Wrong(field, "has no measured point: every value is NaN");
+}
+
+absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, size_t points) {
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".parameter_bytes", layer.parameter_bytes(), kParameterBytes));
+  PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".forward", layer.forward()));
+  PENSTOCK_RETURN_IF_ERROR(
+      Check(field + ".backward_ratio_none", layer.backward_ratio_none(), kBackwardRatio));
+  PENSTOCK_RETURN_IF_ERROR(
+      Check(field + ".backward_ratio_selective", layer.backward_ratio_selective(), kBackwardRatio));
+  PENSTOCK_RETURN_IF_ERROR(
+      Check(field + ".backward_ratio_full", layer.backward_ratio_full(), kBackwardRatio));
+  PENSTOCK_RETURN_IF_ERROR(Check(field + ".backward_input_share", layer.backward_input_share(), kShare));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".stored_none", layer.stored_none()));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".stored_selective", layer.stored_selective()));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".stored_full", layer.stored_full()));
+  PENSTOCK_RETURN_IF_ERROR(CheckBytes(field + ".peak", layer.peak()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".forward_ms", layer.forward_ms(), points));
+  PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".backward_none_ms", layer.backward_none_ms(), points));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckTable(field + ".backward_selective_ms", layer.backward_selective_ms(), points));
+  PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".backward_full_ms", layer.backward_full_ms(), points));
+  if (!layer.has_forward() && layer.forward_ms().values().empty()) {
+    return Wrong(field, "has neither a closed form (forward) nor a table (forward_ms)");
+  }
+  if (layer.backward_ratio_none() == 0) {
+    return Wrong(field + ".backward_ratio_none",
+                 "0; set it even beside a table: it serves where the table has no value");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAxis(const std::string& field, const google::protobuf::RepeatedField<uint32_t>& axis) {
+  for (int i = 0; i < axis.size(); ++i) {
+    if (axis[i] == 0 || (i > 0 && axis[i] <= axis[i - 1])) {
+      return Wrong(absl::StrCat(field, "[", i, "]"),
+                   absl::StrCat(axis[i], "; an axis must be ascending and above 0"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool HasSource(const std::string& layer) { return layer == "encoder" || layer == "decoder"; }
+bool HasTarget(const std::string& layer) { return layer != "encoder"; }
+
+size_t GridPoints(const v1::Grid& grid, const std::string& layer) {
+  size_t points = grid.micro_batch_size_size();
+  if (HasSource(layer)) points *= grid.source_length_size();
+  if (HasTarget(layer)) points *= grid.target_length_size();
+  return points;
+}
+
+absl::Status CheckCluster(const v1::Cluster& cluster) {
+  const auto intra = cluster.intra_node_bytes_per_second(), inter = cluster.inter_node_bytes_per_second();
+  if (intra == 0) return Wrong("cluster.intra_node_bytes_per_second", "must be above 0");
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.intra_node_bytes_per_second", intra, kBandwidth));
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_bytes_per_second", inter, kBandwidth));
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.intra_node_latency_ns",
+                                 static_cast<double>(cluster.intra_node_latency_ns()), kLatencyNs));
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_latency_ns",
+                                 static_cast<double>(cluster.inter_node_latency_ns()), kLatencyNs));
+  PENSTOCK_RETURN_IF_ERROR(
+      Check("cluster.memory_bytes", static_cast<double>(cluster.memory_bytes()), kMemoryBytes));
+  if (cluster.gpus_per_node() == 0) return Wrong("cluster.gpus_per_node", "0; use at least 1");
+  if (cluster.gpus_per_node() > kMostGpus) {
+    return Wrong("cluster.gpus_per_node", absl::StrCat(cluster.gpus_per_node(), "; use at most ", kMostGpus));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckProfile(const v1::CostProfile& profile) {
+  const v1::Grid& grid = profile.grid();
+  PENSTOCK_RETURN_IF_ERROR(CheckAxis("grid.micro_batch_size", grid.micro_batch_size()));
+  PENSTOCK_RETURN_IF_ERROR(CheckAxis("grid.source_length", grid.source_length()));
+  PENSTOCK_RETURN_IF_ERROR(CheckAxis("grid.target_length", grid.target_length()));
+  for (int i = 0; i < profile.layers_size(); ++i) {
+    const v1::LayerCost& layer = profile.layers(i);
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckLayer(absl::StrCat("layers[", i, "]"), layer, GridPoints(grid, layer.name())));
+  }
+  PENSTOCK_RETURN_IF_ERROR(
+      Check("embedding_parameter_bytes", profile.embedding_parameter_bytes(), kParameterBytes));
+  PENSTOCK_RETURN_IF_ERROR(CheckTime("embedding_forward", profile.embedding_forward()));
+  const double state = profile.state_bytes_per_parameter_byte();
+  const double sharded = profile.sharded_state_bytes_per_parameter_byte();
+  PENSTOCK_RETURN_IF_ERROR(Check("state_bytes_per_parameter_byte", state, kStateRatio));
+  PENSTOCK_RETURN_IF_ERROR(Check("sharded_state_bytes_per_parameter_byte", sharded, kStateRatio));
+  if (sharded > state) {
+    return Wrong("sharded_state_bytes_per_parameter_byte", "is a part of state_bytes_per_parameter_byte");
+  }
+  PENSTOCK_RETURN_IF_ERROR(
+      Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
+  return CheckCluster(profile.cluster());
+}
+
+}  // namespace penstock::core
