@@ -106,12 +106,13 @@ absl::Status CheckRanks(const v1::Plan& plan) {
 
 }  // namespace
 
-absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned) {
+absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
+                                    const std::function<void(const std::string&)>& progress) {
   PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
   Explanation explanation;
   PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));
-  PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs, AskWhatIf(job, planned, explanation.ranks));
+  PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs, AskWhatIf(job, planned, explanation.ranks, progress));
   return explanation;
 }
 

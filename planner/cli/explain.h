@@ -1,6 +1,7 @@
 // `penstock plan --explain`: where the time of an iteration goes, and what would help most.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,8 +22,9 @@ struct Explanation {
 };
 
 // Plans the batch some eight times under other conditions. `job` is the one that the plan was made for.
-// Possible errors: those of SplitTime and AskWhatIf.
-absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned);
+// `progress` as in AskWhatIf. Possible errors: those of SplitTime and AskWhatIf.
+absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
+                                    const std::function<void(const std::string&)>& progress = nullptr);
 
 // What to do: by the two plans that gain most, if they gain 1 %; else by the estimate.
 std::string Conclusion(const Explanation& explanation);

@@ -1,4 +1,6 @@
 // `penstock plan`: plans one global batch.
+#include <unistd.h>
+
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -114,6 +116,17 @@ struct Shown {
   std::optional<Explanation> explanation;
 };
 
+// One line on a terminal that says what is being planned; it is gone at the end.
+absl::StatusOr<Explanation> ExplainWithProgress(const v1::JobSpec& job, const v1::PlannedBatch& planned) {
+  constexpr const char* kClearLine = "\r\x1b[K";
+  if (isatty(STDERR_FILENO) == 0) return Explain(job, planned);
+  absl::StatusOr<Explanation> explanation = Explain(job, planned, [](const std::string& condition) {
+    std::cerr << kClearLine << "planning again with: " << condition << std::flush;
+  });
+  std::cerr << kClearLine << std::flush;
+  return explanation;
+}
+
 absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(RequireRequest(flags.request));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
@@ -124,7 +137,7 @@ absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   shown.planned.mutable_batch()->Swap(&batches.front());
   PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_plan(), MakePlan(flags, job, shown.planned.batch()));
   if (flags.explain) {
-    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, Explain(job, shown.planned));
+    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, ExplainWithProgress(job, shown.planned));
   }
   return shown;
 }

@@ -208,10 +208,15 @@ class Asker {
 }  // namespace
 
 absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::PlannedBatch& planned,
-                                              const std::vector<TimeSplit>& ranks) {
+                                              const std::vector<TimeSplit>& ranks,
+                                              const std::function<void(const std::string&)>& progress) {
   Asker asker(job, planned);
-  for (const std::vector<Question>& questions : {Conditions(planned.plan()), Choices(job)})
-    for (const Question& question : questions) PENSTOCK_RETURN_IF_ERROR(asker.Ask(question));
+  for (const std::vector<Question>& questions : {Conditions(planned.plan()), Choices(job)}) {
+    for (const Question& question : questions) {
+      if (progress) progress(question.condition);
+      PENSTOCK_RETURN_IF_ERROR(asker.Ask(question));
+    }
+  }
   const TimeSplit mean = MeanOf(ranks);
   if (ranks.size() > 1)
     asker.Add("all ranks equally busy after the fill", WhatIfKind::kEstimate, BusyNs(mean) + mean[kFill],

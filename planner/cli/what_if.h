@@ -3,6 +3,7 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<WhatIf> what_ifs, AskWhatIf(job, planned));
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,11 @@ struct WhatIf {
 
 // The most gain first. `ranks` is the time of the plan (SplitTime). Plans some eight times, at the job's
 // effort. Conditions that cannot change anything for this job (no padding in a packed plan) are left out.
+// `progress` is called with each condition before it is planned, where it is set.
 // Possible errors: INTERNAL (a plan breaks a rule).
-absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::PlannedBatch& planned,
-                                              const std::vector<TimeSplit>& ranks);
+absl::StatusOr<std::vector<WhatIf>> AskWhatIf(
+    const v1::JobSpec& job, const v1::PlannedBatch& planned, const std::vector<TimeSplit>& ranks,
+    const std::function<void(const std::string&)>& progress = nullptr);
 
 // "plan", "estimate", "bound".
 const char* KindName(WhatIfKind kind);

@@ -121,6 +121,19 @@ TEST(Explain, SaysWhatIsAPlanAnEstimateAndABound) {
   EXPECT_EQ(explained.Find("twice the samples, per batch").kind, WhatIfKind::kPlan);
 }
 
+TEST(Explain, NamesEachConditionBeforeItIsPlanned) {
+  const v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_PACKED);
+  const Explained explained = PlanAndExplain(job);
+  std::vector<std::string> named;
+  const auto what_ifs = AskWhatIf(job, explained.planned, explained.explanation.ranks,
+                                  [&](const std::string& condition) { named.push_back(condition); });
+  ASSERT_TRUE(what_ifs.ok()) << what_ifs.status();
+  std::vector<std::string> planned;
+  for (const WhatIf& what_if : *what_ifs)
+    if (what_if.kind == WhatIfKind::kPlan) planned.push_back(what_if.condition);
+  EXPECT_THAT(named, testing::UnorderedElementsAreArray(planned));
+}
+
 TEST(Explain, SortsByGain) {
   const Explained explained = PlanAndExplain(core::GptJob(4, 1, v1::POLICY_TOKEN_BUDGET));
   const auto& what_ifs = explained.explanation.what_ifs;
