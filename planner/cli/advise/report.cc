@@ -119,8 +119,11 @@ nlohmann::ordered_json ToJson(const Trial& trial) {
   return json;
 }
 
+// Those that were planned at least once.
 size_t Tried(const TournamentResult& result) {
-  return result.finalists.size() + result.dropped.size() + result.infeasible.size();
+  const auto planned = std::count_if(result.dropped.begin(), result.dropped.end(),
+                                     [](const Trial& trial) { return trial.batches > 0; });
+  return result.finalists.size() + result.infeasible.size() + static_cast<size_t>(planned);
 }
 
 }  // namespace

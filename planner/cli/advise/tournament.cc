@@ -37,6 +37,7 @@ void AddPlan(const v1::Plan& plan, Trial* trial) {
   trial->computed_tokens += plan.computed_tokens();
   for (const v1::RankPrediction& rank : plan.predicted().ranks()) {
     trial->peak_memory_bytes = std::max(trial->peak_memory_bytes, rank.peak_memory_bytes());
+    trial->memory_binds = trial->memory_binds || rank.bubble().memory_ns() > 0;
   }
   double layers = 0;
   for (const uint32_t count : plan.layers_per_stage()) layers += count;
@@ -46,6 +47,7 @@ void AddPlan(const v1::Plan& plan, Trial* trial) {
       trial->layer_tokens += tokens * layers;
       for (const v1::StageRecompute& stage : micro_batch.recompute()) {
         trial->recomputed_layer_tokens += tokens * (stage.selective_layers() + stage.full_layers());
+        trial->memory_binds = trial->memory_binds || stage.selective_layers() + stage.full_layers() > 0;
       }
     }
   }
@@ -90,6 +92,7 @@ absl::Status Round::TryOne(Trial* trial) const {
 
 absl::Status Round::Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const {
   const size_t all = trials->size();
+  if (all == 0) return absl::OkStatus();
   std::vector<absl::Status> statuses(all);
   std::atomic<size_t> next = 0;
   Mutex mutex;
@@ -123,6 +126,34 @@ bool SamePlan(const Trial& a, const Trial& b) {
   return a.candidate.pipeline == b.candidate.pipeline && a.candidate.policy == b.candidate.policy &&
          a.makespan_ns == b.makespan_ns && a.schedule == b.schedule &&
          a.layers_per_stage == b.layers_per_stage;
+}
+
+// The same without sharding.
+Candidate Unsharded(Candidate candidate) {
+  candidate.shard_optimizer_state = false;
+  return candidate;
+}
+
+// The first round. Sharding only gives memory: where the whole state leaves enough, it is not tried.
+absl::Status RunFirst(const Round& round, const TournamentOptions& options, std::vector<Trial>* trials,
+                      std::vector<Trial>* dropped) {
+  const auto first_sharded = std::stable_partition(trials->begin(), trials->end(), [](const Trial& trial) {
+    return !trial.candidate.shard_optimizer_state;
+  });
+  std::vector<Trial> sharded(std::make_move_iterator(first_sharded), std::make_move_iterator(trials->end()));
+  trials->erase(first_sharded, trials->end());
+  PENSTOCK_RETURN_IF_ERROR(round.Run(1, options, trials));
+  const auto first_idle = std::stable_partition(sharded.begin(), sharded.end(), [&](const Trial& trial) {
+    const Candidate twin = Unsharded(trial.candidate);
+    return std::none_of(trials->begin(), trials->end(), [&](const Trial& other) {
+      return other.candidate == twin && other.feasible && !other.memory_binds;
+    });
+  });
+  std::move(first_idle, sharded.end(), std::back_inserter(*dropped));
+  sharded.erase(first_idle, sharded.end());
+  PENSTOCK_RETURN_IF_ERROR(round.Run(1, options, &sharded));
+  std::move(sharded.begin(), sharded.end(), std::back_inserter(*trials));
+  return absl::OkStatus();
 }
 
 // Keeps the simplest of those that are the same.
@@ -184,7 +215,8 @@ absl::StatusOr<TournamentResult> RunTournament(const v1::JobSpec& base,
   for (const Candidate& candidate : candidates) trials.push_back({.candidate = candidate});
   const auto finalists = static_cast<size_t>(options.finalists);
 
-  PENSTOCK_RETURN_IF_ERROR(Round(base, batches, 1, v1::EFFORT_FAST).Run(1, options, &trials));
+  PENSTOCK_RETURN_IF_ERROR(
+      RunFirst(Round(base, batches, 1, v1::EFFORT_FAST), options, &trials, &result.dropped));
   TakeInfeasible(&trials, &result.infeasible);
   DropDoubles(&trials, &result.dropped);
   KeepBest(std::max(finalists, (trials.size() + kKeepOneIn - 1) / kKeepOneIn), &trials, &result.dropped);

@@ -1,6 +1,7 @@
 // Finds the fastest candidates by planning sample batches with them, in three rounds of successive halving
-// (Jamieson and Talwalkar 2016): all on one batch with effort fast, the better quarter on all batches with
-// effort fast, the best of these on all batches with effort normal.
+// (Jamieson and Talwalkar 2016): all on one batch with effort fast (sharded optimizer state only where memory
+// binds without), the better quarter on all batches with effort fast, the best of these on all batches with
+// effort normal.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ struct Trial {
   // Computed tokens times layers, all and those recomputed (in full or in part).
   double layer_tokens = 0;
   double recomputed_layer_tokens = 0;
+  // Something was recomputed, or waited for memory.
+  bool memory_binds = false;
   // Of the first batch: the family of schedules that was taken, and the stages.
   v1::Schedule schedule = v1::SCHEDULE_UNSPECIFIED;
   std::vector<uint32_t> layers_per_stage = {};
@@ -54,7 +57,8 @@ struct TournamentOptions {
 struct TournamentResult {
   // Fastest first.
   std::vector<Trial> finalists;
-  // Feasible, but dropped in round 1 or 2; in the order of the candidates.
+  // Dropped in round 1 or 2, or not planned at all because they cannot differ from a simpler one; in the
+  // order of the candidates.
   std::vector<Trial> dropped;
   // Has no plan for a batch that it was tried on; in the order of the candidates.
   std::vector<Trial> infeasible;

@@ -95,9 +95,15 @@ TEST_F(TournamentTest, ManyThreadsGiveTheSameAnswer) {
 
 TEST_F(TournamentTest, ChoicesThatMakeNoDifferenceAreShownOnce) {
   // Memory is plenty: sharding changes nothing.
-  for (const Trial& trial : Run({.finalists = 50}).finalists) {
-    EXPECT_FALSE(trial.candidate.shard_optimizer_state);
+  const TournamentResult result = Run({.finalists = 50});
+  for (const Trial& trial : result.finalists) EXPECT_FALSE(trial.candidate.shard_optimizer_state);
+  int sharded = 0;
+  for (const Trial& trial : result.dropped) {
+    if (!trial.candidate.shard_optimizer_state) continue;
+    ++sharded;
+    EXPECT_EQ(trial.batches, 0);  // not even planned
   }
+  EXPECT_GT(sharded, 0);
 }
 
 TEST_F(TournamentTest, WhatDoesNotFitIsListedWithItsReason) {
@@ -139,7 +145,7 @@ TEST_F(TournamentTest, ProgressCountsEveryRoundToItsEnd) {
          EXPECT_LE(done, all);
          last[static_cast<size_t>(round)] = {done, all};
        }});
-  EXPECT_EQ(last[1].first, tried_);
+  EXPECT_GT(last[1].first, 0u);
   for (int round = 1; round <= 3; ++round) EXPECT_EQ(last[round].first, last[round].second);
 }
 
