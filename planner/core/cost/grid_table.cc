@@ -1,6 +1,5 @@
 #include "planner/core/cost/grid_table.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace penstock::core {
@@ -21,41 +20,38 @@ AxisPoint LocateOnAxis(const std::vector<double>& axis, double value, bool clamp
     return point;
   }
   point.inside = true;
-  const auto above = std::upper_bound(axis.begin(), axis.end(), value);
-  point.lower = static_cast<int>(above - axis.begin()) - 1;
-  if (above == axis.end()) return point;
+  // Axes are short, and this has no branch to guess.
+  point.lower = -1;
+  for (const double place : axis) point.lower += place <= value ? 1 : 0;
+  const size_t above = static_cast<size_t>(point.lower) + 1;
+  if (above == axis.size()) return point;
   const double low = axis[point.lower];
-  point.fraction = (value - low) / (*above - low);
+  point.fraction = (value - low) / (axis[above] - low);
   return point;
 }
 
 // Adds one more axis, nested inside those that `point` already has.
-void AddAxis(const std::vector<double>& axis, const AxisPoint& place, GridPoint* point) {
+void AddAxis(const std::vector<double>& axis, const AxisPoint& place, int number, GridPoint* point) {
   const int size = static_cast<int>(axis.size());
-  const int corners = point->corners;
-  for (int corner = 0; corner < corners; ++corner) {
-    const int index = point->index[corner] * size + place.lower;
-    const double weight = point->weight[corner];
-    point->index[corner] = index;
-    if (place.fraction == 0) continue;
-    point->weight[corner] = weight * (1.0 - place.fraction);
-    point->index[point->corners] = index + 1;
-    point->weight[point->corners] = weight * place.fraction;
-    ++point->corners;
-  }
+  point->index = point->index * size + place.lower;
+  for (int outer = 0; outer < number; ++outer) point->step[outer] *= size;
+  // No step to a point that has no weight: it may not have been profiled.
+  point->step[number] = place.fraction > 0 ? 1 : 0;
+  point->fraction[number] = place.fraction;
 }
+
+double Between(double lower, double upper, double fraction) { return lower + fraction * (upper - lower); }
 
 }  // namespace
 
 GridPoint LocateOnGrid(const Grid& grid, TableAxes axes, const TokenSums& sums, bool clamp_below) {
   GridPoint point;
   point.inside = true;
-  point.corners = 1;
-  point.weight[0] = 1.0;
+  int number = 0;
   const auto add = [&](const std::vector<double>& axis, double value) {
     const AxisPoint place = LocateOnAxis(axis, value, clamp_below);
     point.inside = point.inside && place.inside;
-    if (point.inside) AddAxis(axis, place, &point);
+    if (point.inside) AddAxis(axis, place, number++, &point);
   };
   add(grid.rows, sums.rows);
   if (axes != TableAxes::kTarget) add(grid.source_length, sums.source_length);
@@ -81,10 +77,15 @@ int LocateBelow(const Grid& grid, TableAxes axes, const TokenSums& sums, std::ar
 
 std::optional<double> Interpolate(const std::vector<double>& table, const GridPoint& point) {
   if (!point.inside) return std::nullopt;
-  double value = 0;
-  for (int corner = 0; corner < point.corners; ++corner) {
-    value += point.weight[corner] * table[point.index[corner]];
-  }
+  // Along the last axis, then along the one before it, then along the first.
+  const auto along_last = [&](int index) {
+    return Between(table[index], table[index + point.step[2]], point.fraction[2]);
+  };
+  const auto along_middle = [&](int index) {
+    return Between(along_last(index), along_last(index + point.step[1]), point.fraction[1]);
+  };
+  const double value =
+      Between(along_middle(point.index), along_middle(point.index + point.step[0]), point.fraction[0]);
   if (std::isnan(value)) return std::nullopt;
   return value;
 }

@@ -12,12 +12,13 @@
 
 namespace penstock::core {
 
-// A place among the points of a table: up to eight corners and their weights.
+// A place among the points of a table: the point below it on all axes, and on each axis the way to the point
+// above and how far of it. Axes that a table lacks have no way.
 struct GridPoint {
   bool inside = false;
-  int corners = 0;
-  std::array<int, 8> index = {};
-  std::array<double, 8> weight = {};
+  int index = 0;
+  std::array<int, 3> step = {};
+  std::array<double, 3> fraction = {};
 };
 
 // Where a padded rectangle lies on the axes of a table. `clamp_below`: a rectangle smaller than the smallest
