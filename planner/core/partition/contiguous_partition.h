@@ -84,11 +84,10 @@ struct PartitionSearch {
 // which stays alone: their objective is no better, but with few micro-batches a pipeline often is faster for
 // it. Empty when a sample's own cost is infinite.
 //
-// Bounds are searched from the largest cost of a sample alone up to where the objective is out of the slack;
-// it is taken to stay there, because from then on the sum falls by less than the bound rises. The work:
-// passes over the windows within one and a half times the first bound, three times, ... until then, and at
-// most `runs` passes over their costs. A window's samples are bounded by the bound, so this is linear in
-// samples of one distribution.
+// Bounds are searched from the largest cost of a sample alone up to where the objective rises; it is taken to
+// go on rising, because from then on the sum falls by less than the bound rises. The work: passes over the
+// windows within twice the first bound, four times, ... until then, and at most `runs` passes over their
+// costs. A window's samples are bounded by the bound, so this is linear in samples of one distribution.
 template <typename Cost>
 std::vector<ContiguousPartition> SearchPartitions(int samples, const PartitionSearch& search, Cost cost);
 
@@ -124,8 +123,10 @@ WindowTable::WindowTable(int samples, double largest_bound, Cost cost) {
 
 template <typename Cost>
 std::vector<ContiguousPartition> SearchPartitions(int samples, const PartitionSearch& search, Cost cost) {
-  constexpr double kFirstReach = 1.5;
-  constexpr double kLastReach = 12;
+  constexpr double kFirstReach = 2;
+  constexpr double kLastReach = 16;
+  // Above the best so far: the objective rises with the bound.
+  constexpr double kRises = 1.02;
   double alone = 0;
   for (int sample = 0; sample < samples; ++sample) alone = std::max(alone, cost(sample, sample));
   if (!(alone < std::numeric_limits<double>::infinity())) return {};
@@ -140,7 +141,7 @@ std::vector<ContiguousPartition> SearchPartitions(int samples, const PartitionSe
     best = std::min(best, last);
     const double useful = LargestUsefulBound(search, best);
     const bool room = windows.windows() < int64_t{search.windows_per_sample} * samples;
-    if (room && reach < kLastReach && reach * alone < useful && last <= best * (1 + search.slack)) continue;
+    if (room && reach < kLastReach && reach * alone < useful && last <= best * kRises) continue;
     return SearchBounds(windows, alone, std::clamp(useful, alone, reach * alone), search);
   }
 }
