@@ -79,8 +79,10 @@ class Search {
     v1::JobSpec job = job_;
     job.mutable_planning()->clear_layers_per_stage();
     job.mutable_planning()->clear_rank_of_stage();
+    const bool given = !job_.planning().layers_per_stage().empty();
+    const uint32_t least = job_.mesh().pipeline() + (given ? 0 : 1);
     const uint32_t most = std::min(TotalLayers(job.model()), job.mesh().pipeline() + kMostPipelines);
-    for (uint32_t pipeline = job_.mesh().pipeline() + 1; pipeline <= most; ++pipeline) {
+    for (uint32_t pipeline = least; pipeline <= most; ++pipeline) {
       job.mutable_mesh()->set_pipeline(pipeline);
       if (Plans(job, batch_)) return pipeline;
     }

@@ -28,7 +28,8 @@ struct Attempts {
 struct SmallestChanges {
   // job.planning.recompute: full.
   bool full_recompute = false;
-  // The fewest stages above those of the job, layers divided anew.
+  // The fewest stages above those of the job, layers divided anew; where the job gave their division, it may
+  // be those of the job.
   std::optional<uint32_t> pipeline;
   bool shard_optimizer_state = false;
   // The longest that samples may be, tokens. GPT: of input and target together; T5: of each.

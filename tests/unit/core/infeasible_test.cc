@@ -174,10 +174,10 @@ TEST(InfeasibleTest, StaticMemoryNamesTheStageAndTheSmallestPipeline) {
   EXPECT_GE(ExpectExactChanges(job, {}), 2);
 }
 
-TEST(InfeasibleTest, AGivenSplitHasToGoForAnotherPipeline) {
+TEST(InfeasibleTest, AGivenSplitMayHaveToGo) {
   v1::JobSpec job = Scaled(GptJob(2, 1, v1::POLICY_DYNAMIC), 250);
   for (const uint32_t layers : {6, 2}) job.mutable_planning()->add_layers_per_stage(layers);
-  EXPECT_THAT(ErrorOf(job, {}), HasSubstr("job.mesh.pipeline 3 without job.planning.layers_per_stage"));
+  EXPECT_THAT(ErrorOf(job, {}), HasSubstr("job.mesh.pipeline 2 without job.planning.layers_per_stage"));
   EXPECT_GE(ExpectExactChanges(job, {}), 2);
 }
 
@@ -232,12 +232,13 @@ TEST(InfeasibleTest, ChangesOfRandomJobsAreExact) {
                                       v1::POLICY_DYNAMIC};
   constexpr v1::Recompute kRecompute[] = {v1::RECOMPUTE_AUTO, v1::RECOMPUTE_NONE, v1::RECOMPUTE_FULL};
   int infeasible = 0;
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const auto pipeline = static_cast<uint32_t>(1 + below(4)), data = static_cast<uint32_t>(1 + below(3));
     const v1::Policy policy = kPolicies[below(4)];
     v1::JobSpec job = Scaled(below(2) == 0 ? GptJob(pipeline, data, policy) : T5Job(pipeline, data, policy),
                              static_cast<int64_t>(200 + below(1500)));
     job.mutable_planning()->set_recompute(kRecompute[below(3)]);
+    job.mutable_planning()->set_effort(v1::EFFORT_FAST);
     if (below(2) == 0) {
       job.mutable_planning()->set_micro_batch_size(static_cast<uint32_t>(1 + below(6)));
       job.mutable_planning()->set_token_cap(static_cast<uint32_t>(200 + below(1500)));
@@ -250,7 +251,7 @@ TEST(InfeasibleTest, ChangesOfRandomJobsAreExact) {
     SCOPED_TRACE(testing::Message() << "job " << i);
     EXPECT_GE(ExpectExactChanges(job, Planner::Create(job).ok() ? batch : v1::Batch()), 1);
   }
-  EXPECT_GT(infeasible, 30);
+  EXPECT_GT(infeasible, 15);
 }
 
 }  // namespace
