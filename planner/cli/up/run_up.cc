@@ -299,6 +299,6 @@ absl::Status UpRun::Run() {
 
 }  // namespace
 
-absl::Status RunUp(UpOptions options) { return UpRun(std::move(options)).Run(); }
+absl::Status RunUp(UpOptions options) { return NameFlags(UpRun(std::move(options)).Run()); }
 
 }  // namespace penstock::cli
