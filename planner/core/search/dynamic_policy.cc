@@ -191,7 +191,8 @@ std::vector<Candidate> DynamicPolicy::EvaluateStarts() {
   });
   std::vector<Candidate> candidates;
   for (std::optional<Candidate>& candidate : all) candidates.push_back(*std::move(candidate));
-  KeepBest(kTunedStarts, kPaddedStarts, &candidates);
+  const bool only_padded = job_.layout == LayoutChoice::kPadded;
+  KeepBest(kTunedStarts, only_padded ? kTunedStarts : kPaddedStarts, &candidates);
   run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
     ReplicaEvaluator evaluator(space_);
     TuneRules(&evaluator, &candidates[index]);
