@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Weights of work against memory that SteadyStateNs tries.
-constexpr int kWeights = 32;
+// Weights of memory against work that SteadyStateNs tries: 1, 1/2, 1/4, ...
+constexpr int kWeights = 14;
 
 // Passes and transfers are rounded to nanoseconds, the bytes of a layer to bytes: by this much at most for
 // each stage.
@@ -155,52 +155,61 @@ double LowerBound::MicroBatchesNs(const RankBound& rank, const LayerVector& work
   return least;
 }
 
-double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work,
-                                 const BatchSums& batch) const {
-  // A micro-batch is on the rank at least while it goes through its last stage, the stages after that, and
-  // back.
-  const int last = rank.stages.back();
-  const StageBound& own = pipeline_.stages[last];
-  LayerVector held = own.pass(BoundPass::kForward);
-  AddTo(&held, own.pass(BoundPass::kWhole));
-  TransferBound transfers;
-  for (size_t stage = last; stage < pipeline_.stages.size(); ++stage) {
-    const StageBound& bound = pipeline_.stages[stage];
-    transfers.latency_ns += 2 * bound.transfer.latency_ns;
-    transfers.ns.source += 2 * bound.transfer.ns.source;
-    transfers.ns.target += 2 * bound.transfer.ns.target;
-    if (static_cast<int>(stage) == last) continue;
-    AddTo(&held, bound.pass(BoundPass::kForward));
-    AddTo(&held, bound.pass(pipeline_.split ? BoundPass::kInput : BoundPass::kWhole));
-  }
-  PerToken rate = transfers.ns;
-  for (int kind = 0; kind < kLayerKinds; ++kind) {
-    const PerToken layer = pipeline_.layers[kind].Rate();
-    rate.source += held[kind] * layer.source;
-    rate.target += held[kind] * layer.target;
-  }
-  const double per_byte = SmallestQuotient(rate, rank.kept);
+double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work, const BatchSums& batch,
+                                 absl::Span<const SampleTokens> samples) const {
   const double linear = Dot(work, batch.linear);
-  if (!std::isfinite(per_byte) || rank.available_bytes <= 0) return linear / batch.replicas;
-  const double once = Dot(held, batch.overhead) + transfers.latency_ns;
+  if (rank.available_bytes <= 0) return linear / batch.replicas;
+  const HeldTime held = HeldTimeOf(rank.stages.back());
+  const double once = Dot(held.passes, batch.overhead) + held.transfers.latency_ns;
   const double overhead = Dot(work, batch.overhead);
-  const double rounding = batch.samples * kRounding * static_cast<double>(rank.stages.size());
-  const double kept = std::max(0.0, rank.kept(batch.all) - rounding);
+  const double rounding = kRounding * static_cast<double>(rank.stages.size());
+  // Of each sample: the bytes that it keeps, and the root of their product with the time that it keeps them.
+  std::vector<double> kept(samples.size());
+  std::vector<double> root(samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const TokenSums sums = SumsOfOne(samples[i]);
+    kept[i] = std::max(0.0, rank.kept(sums) - rounding);
+    root[i] = std::sqrt(kept[i] * (Dot(held.passes, pipeline_.Linear(sums)) + held.transfers.ns(sums)));
+  }
   const double least_share = std::min(1.0, SmallestQuotient(rank.least_kept, rank.kept));
   double longest = 0;
-  for (int step = 0; step <= kWeights; ++step) {
-    const double weight = static_cast<double>(step) / kWeights;
-    const double held_weight = (1 - weight) / rank.available_bytes;
-    double least = kInfinity;
-    for (const double share : {1.0, least_share}) {
-      double time =
-          held_weight * share * once + 2 * std::sqrt(weight * overhead * held_weight * share * per_byte);
-      if (share < 1) time += weight * rank.price_ns_per_byte * (1 - share);
-      least = std::min(least, time);
+  double memory_weight = 1;
+  for (int step = 0; step < kWeights; ++step, memory_weight /= 2) {
+    const double weight = 1 - memory_weight;
+    const double held_weight = memory_weight / rank.available_bytes;
+    // What the bytes of a sample and their root cost, if it is kept whole, and as little as it can be.
+    double byte_ns[2];
+    double root_ns[2];
+    for (const int least : {0, 1}) {
+      const double share = least == 0 ? 1 : least_share;
+      byte_ns[least] = held_weight * share * once;
+      if (share < 1) byte_ns[least] += weight * rank.price_ns_per_byte * (1 - share);
+      root_ns[least] = 2 * std::sqrt(weight * overhead * held_weight * share);
     }
-    longest = std::max(longest, weight * linear + least * kept);
+    double time = weight * linear;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      time +=
+          std::min(byte_ns[0] * kept[i] + root_ns[0] * root[i], byte_ns[1] * kept[i] + root_ns[1] * root[i]);
+    }
+    longest = std::max(longest, time);
   }
   return longest / batch.replicas;
+}
+
+LowerBound::HeldTime LowerBound::HeldTimeOf(int stage) const {
+  HeldTime held;
+  held.passes = pipeline_.stages[stage].pass(BoundPass::kForward);
+  AddTo(&held.passes, pipeline_.stages[stage].pass(BoundPass::kWhole));
+  for (size_t above = stage; above < pipeline_.stages.size(); ++above) {
+    const StageBound& bound = pipeline_.stages[above];
+    held.transfers.latency_ns += 2 * bound.transfer.latency_ns;
+    held.transfers.ns.source += 2 * bound.transfer.ns.source;
+    held.transfers.ns.target += 2 * bound.transfer.ns.target;
+    if (static_cast<int>(above) == stage) continue;
+    AddTo(&held.passes, bound.pass(BoundPass::kForward));
+    AddTo(&held.passes, bound.pass(pipeline_.split ? BoundPass::kInput : BoundPass::kWhole));
+  }
+  return held;
 }
 
 double LowerBound::FillTransfersNs(int stages, const BatchSums& batch) const {
@@ -211,7 +220,8 @@ double LowerBound::FillTransfersNs(int stages, const BatchSums& batch) const {
   return time;
 }
 
-double LowerBound::RankNs(size_t index, const BatchSums& batch, const RampBound& ramp) const {
+double LowerBound::RankNs(size_t index, const BatchSums& batch, absl::Span<const SampleTokens> samples,
+                          const RampBound& ramp) const {
   const RankBound& rank = pipeline_.ranks[index];
   LayerVector all = {};
   LayerVector until_inputs = {};
@@ -230,7 +240,7 @@ double LowerBound::RankNs(size_t index, const BatchSums& batch, const RampBound&
   const int first = rank.stages.front();
   const double fill = ChainNs(0, first, BoundPass::kForward, batch);
   const double ramped = ramp.RankNs(index, linear_share, batch.samples) + FillTransfersNs(first, batch);
-  double time = std::max(fill + std::max(share(all), SteadyStateNs(rank, all, batch)), ramped) +
+  double time = std::max(fill + std::max(share(all), SteadyStateNs(rank, all, batch, samples)), ramped) +
                 TailNs(rank, /*inputs=*/false, batch);
   if (pipeline_.split) {
     time = std::max(time, fill + share(until_inputs) + TailNs(rank, /*inputs=*/true, batch));
@@ -249,7 +259,7 @@ int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
     ramp.Add(pipeline_.Linear(SumsOfOne(sample)));
   }
   for (size_t rank = 0; rank < pipeline_.ranks.size(); ++rank) {
-    bound = std::max(bound, RankNs(rank, batch, ramp));
+    bound = std::max(bound, RankNs(rank, batch, samples, ramp));
   }
   bound -= kRounding * static_cast<double>(pipeline_.stages.size());
   return static_cast<int64_t>(std::max(0.0, bound) + pipeline_.optimizer_ns);
