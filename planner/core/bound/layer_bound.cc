@@ -44,11 +44,27 @@ class LayerWalk {
 
   // Smallest quotient of `value`(forward, ranges of backward by level) and the form. Between the points of a
   // grid the interpolated table is not below the interpolated form, which is not below the form: its terms
-  // are linear along each axis, or convex.
+  // are linear along each axis, or convex. Beyond a grid times are only raised.
   template <typename Value>
   double SmallestRatio(Value value) const {
+    return Smallest(
+        [&](double form, double forward, const auto& backward) { return value(forward, backward) / form; });
+  }
+
+  // Smallest backward time of a level in units of that without recompute.
+  double SmallestRelation(RecomputeLevel level) const {
+    return Smallest([&](double /*form*/, double /*forward*/, const auto& backward) {
+      return backward[level].low / backward[kKeepAll].high;
+    });
+  }
+
+ private:
+  using Ranges = std::array<Range, kRecomputeLevels>;
+
+  template <typename Value>
+  double Smallest(Value value) const {
     double ratio = kInfinity;
-    if (layer_.has_closed_form) ratio = value(1.0, Backward(1.0, 0, /*closed=*/true));
+    if (layer_.has_closed_form) ratio = value(1.0, 1.0, Backward(1.0, 0, /*closed=*/true));
     static const std::vector<double>& none = *new std::vector<double>{0};
     const bool has_source = layer_.axes != TableAxes::kTarget;
     const bool has_target = layer_.axes != TableAxes::kSource;
@@ -61,7 +77,7 @@ class LayerWalk {
           const TokenSums sums = PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
                                             static_cast<int32_t>(target));
           if (!std::isnan(forward)) {
-            ratio = std::min(ratio, value(forward, Backward(forward, index, false)) / form_(sums));
+            ratio = std::min(ratio, value(form_(sums), forward, Backward(forward, index, false)));
           }
           ++index;
         }
@@ -69,9 +85,6 @@ class LayerWalk {
     }
     return ratio;
   }
-
- private:
-  using Ranges = std::array<Range, kRecomputeLevels>;
 
   Ranges Backward(double forward, size_t index, bool closed) const {
     Ranges ranges;
@@ -93,12 +106,14 @@ class LayerWalk {
 
 PerToken Rates(const LayerBytes& bytes) { return {bytes.source_token_bytes, bytes.target_token_bytes}; }
 
+double LeastBackward(const LayerWalk& walk, RecomputeLevel level) {
+  return walk.SmallestRatio([&](double /*forward*/, const auto& backward) { return backward[level].low; });
+}
+
 // Backward time of a level above that without recompute for each byte that it saves, from below.
 double PriceOfLevel(const LayerWalk& walk, const LayerBound& bound, RecomputeLevel level,
                     const PerToken& kept) {
-  const double extra = walk.SmallestRatio([&](double /*forward*/, const auto& backward) {
-    return backward[level].low - backward[kKeepAll].high;
-  });
+  const double extra = LeastBackward(walk, level) * (1 - 1 / walk.SmallestRelation(level));
   double price = kInfinity;
   const PerToken rate = bound.Rate();
   const double sides[2][2] = {{rate.source, bound.kept.source - kept.source},
@@ -166,19 +181,18 @@ LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode
   const std::vector<RecomputeLevel> levels = AllowedLevels(kind, mode, layer.has_selective);
   const LayerWalk walk(profile, kind, bound.form);
   const double weight_share = kind == kHead ? 0 : 1 - layer.backward_input_share;
-  const auto least = [&](double kept_out) {
-    return [&levels, kept_out](double /*forward*/, const auto& backward) {
-      double low = kInfinity;
-      for (const RecomputeLevel level : levels) low = std::min(low, backward[level].low);
-      return low - kept_out * backward[kKeepAll].high;
-    };
-  };
   const auto scale = [&](BoundPass pass) -> double& { return bound.scale[static_cast<int>(pass)]; };
   scale(BoundPass::kForward) = walk.SmallestRatio([](double forward, const auto&) { return forward; });
-  scale(BoundPass::kWhole) = walk.SmallestRatio(least(0));
-  scale(BoundPass::kInput) = walk.SmallestRatio(least(weight_share));
-  scale(BoundPass::kWeight) =
-      walk.SmallestRatio([&](double, const auto& backward) { return weight_share * backward[kKeepAll].low; });
+  scale(BoundPass::kWhole) = kInfinity;
+  scale(BoundPass::kInput) = kInfinity;
+  for (const RecomputeLevel level : levels) {
+    const double whole = LeastBackward(walk, level);
+    // What is put off is a share of the time without recompute.
+    const double input = whole * (1 - weight_share / walk.SmallestRelation(level));
+    scale(BoundPass::kWhole) = std::min(scale(BoundPass::kWhole), whole);
+    scale(BoundPass::kInput) = std::min(scale(BoundPass::kInput), input);
+  }
+  scale(BoundPass::kWeight) = weight_share * LeastBackward(walk, kKeepAll);
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
   BoundMemory(layer, levels, walk, &bound);
   return bound;

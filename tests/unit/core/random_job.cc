@@ -66,6 +66,25 @@ void RandomProfile(bool needs_selective, Random* random, v1::CostProfile* profil
   profile->set_optimizer_ns_per_parameter_byte(0.1 * random->Range(0, 10));
 }
 
+// Measured points near the closed form, for the padded layout of a GPT.
+void RandomTables(Random* random, v1::CostProfile* profile) {
+  for (const uint32_t rows : {1, 2, 4}) profile->mutable_grid()->add_micro_batch_size(rows);
+  for (const uint32_t length : {16, 64, 256, 1024}) profile->mutable_grid()->add_target_length(length);
+  v1::LayerCost& layer = *profile->mutable_layers(0);
+  const v1::LayerTime& form = layer.forward();
+  for (const double rows : {1.0, 2.0, 4.0}) {
+    for (const double length : {16.0, 64.0, 256.0, 1024.0}) {
+      const double tokens = rows * length;
+      const double square = form.target_square_ns() * tokens * length;
+      const double time = form.fixed_ns() + (form.target_token_ns() * tokens + square) *
+                                                (1 + form.half_efficiency_tokens() / tokens);
+      const double measured = 1e-8 * random->Range(90, 120) * time;
+      layer.mutable_forward_ms()->add_values(measured);
+      layer.mutable_backward_none_ms()->add_values(0.01 * random->Range(190, 210) * measured);
+    }
+  }
+}
+
 void RandomCluster(Random* random, v1::Cluster* cluster) {
   cluster->set_gpus_per_node(random->Range(1, 8));
   // From links that hide to ones that take as long as the passes.
@@ -168,6 +187,11 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
     job.mutable_planning()->set_stage_split(random.Chance(50) ? v1::STAGE_SPLIT_EVEN : v1::STAGE_SPLIT_AUTO);
   }
   RandomProfile(job.planning().recompute() == v1::RECOMPUTE_SELECTIVE, &random, job.mutable_profile());
+  // Drawn apart, so that the rest of a job does not depend on it.
+  Random tables(seed + (uint64_t{1} << 40));
+  if (job.model().architecture() == v1::ARCHITECTURE_GPT && tables.Chance(25)) {
+    RandomTables(&tables, job.mutable_profile());
+  }
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
