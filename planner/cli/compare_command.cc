@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/local_planning.h"
@@ -19,6 +20,7 @@ struct CompareFlags {
   PlanRequestFlags request;
   std::vector<v1::Policy> policies = {v1::POLICY_PADDING, v1::POLICY_PACKED, v1::POLICY_DYNAMIC};
   uint64_t batches = 1;
+  int threads = 1;
   bool json = false;
 };
 
@@ -29,12 +31,12 @@ bool IsInfeasible(const absl::Status& status) {
 }
 
 absl::Status ComparePolicy(const v1::JobSpec& job, const std::vector<v1::Batch>& batches,
-                           std::vector<PlanSummary>& rows) {
+                           const core::RunTasks& run_tasks, std::vector<PlanSummary>& rows) {
   const std::string policy = PolicyName(job.planning().policy());
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
   for (const v1::Batch& batch : batches) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(*planner, batch);
+    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(*planner, batch, run_tasks);
     const std::chrono::duration<double, std::milli> duration = std::chrono::steady_clock::now() - start;
     if (plan.ok())
       rows.push_back(Summarize(policy, batch, *plan));
@@ -95,11 +97,12 @@ absl::Status RunCompare(const CompareFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(flags.batches, job.model().architecture()));
+  TaskPool threads(flags.threads);
   std::vector<PlanSummary> rows;
   for (v1::Policy policy : flags.policies) {
     *job.mutable_planning() = flags.request.planning.ToOptions(policy);
     SetTypicalSamples(batches, &job);
-    PENSTOCK_RETURN_IF_ERROR(NameFlags(ComparePolicy(job, batches, rows)));
+    PENSTOCK_RETURN_IF_ERROR(NameFlags(ComparePolicy(job, batches, threads.AsFunction(), rows)));
   }
   if (flags.json) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
@@ -129,6 +132,7 @@ void AddCompareCommand(CommandSet& commands) {
       ->add_option("--batches", flags->batches,
                    "Global batches: rows A:B, then the next B-A rows, and so on (1)")
       ->check(CLI::Range(1U, 1U << 20));
+  AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print an array with one object for each policy and batch");
   commands.OnRun(command, [flags] { return RunCompare(*flags); });
 }

@@ -107,12 +107,14 @@ absl::Status CheckRanks(const v1::Plan& plan) {
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
-                                    const std::function<void(const std::string&)>& progress) {
+                                    const std::function<void(const std::string&)>& progress,
+                                    const core::RunTasks& run_tasks) {
   PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
   Explanation explanation;
   PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));
-  PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs, AskWhatIf(job, planned, explanation.ranks, progress));
+  PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs,
+                            AskWhatIf(job, planned, explanation.ranks, progress, run_tasks));
   return explanation;
 }
 

@@ -11,6 +11,7 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/time_split.h"
 #include "planner/cli/what_if.h"
+#include "planner/core/parallel/run_tasks.h"
 
 namespace penstock::cli {
 
@@ -22,9 +23,10 @@ struct Explanation {
 };
 
 // Plans the batch some eight times under other conditions. `job` is the one that the plan was made for.
-// `progress` as in AskWhatIf. Possible errors: those of SplitTime and AskWhatIf.
+// `progress` and `run_tasks` as in AskWhatIf. Possible errors: those of SplitTime and AskWhatIf.
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
-                                    const std::function<void(const std::string&)>& progress = nullptr);
+                                    const std::function<void(const std::string&)>& progress = nullptr,
+                                    const core::RunTasks& run_tasks = core::RunSerially);
 
 // What to do: by the two plans that gain most, if they gain 1 %; else by the estimate.
 std::string Conclusion(const Explanation& explanation);

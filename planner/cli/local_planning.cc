@@ -3,17 +3,25 @@
 #include <chrono>
 #include <utility>
 
+#include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock::cli {
 
-absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Batch& batch) {
+void AddThreadsFlag(CLI::App& command, int& threads) {
+  threads = DefaultThreads();
+  command.add_option("--threads", threads, "Threads that plan here (all that the machine runs at once)")
+      ->check(CLI::Range(1, 1024));
+}
+
+absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Batch& batch,
+                                      const core::RunTasks& run_tasks) {
   const auto start = std::chrono::steady_clock::now();
-  PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner.MakePlan(batch));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner.MakePlan(batch, run_tasks));
+  PENSTOCK_RETURN_IF_ERROR(core::ViolationsToStatus(core::CheckPlan(batch, plan)));
   const auto duration = std::chrono::steady_clock::now() - start;
   plan.set_planning_time_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
-  PENSTOCK_RETURN_IF_ERROR(core::ViolationsToStatus(core::CheckPlan(batch, plan)));
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/files/files.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
@@ -29,6 +30,7 @@ namespace {
 struct PlanFlags {
   PlanRequestFlags request;
   v1::Policy policy = v1::POLICY_DYNAMIC;
+  int threads = 1;
   std::string planner;
   // A plan to show instead of making one.
   std::string from;
@@ -52,10 +54,11 @@ absl::StatusOr<v1::Plan> PlanRemotely(const std::string& address, const v1::JobS
   return std::move(*response->mutable_plan());
 }
 
-absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch) {
+absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch,
+                                  const core::RunTasks& run_tasks) {
   if (!flags.planner.empty()) return PlanRemotely(flags.planner, job, batch);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
-  return PlanAndCheck(*planner, batch);
+  return PlanAndCheck(*planner, batch, run_tasks);
 }
 
 // " (fill 9.1%, drain 3.0%)": causes of at least 0.05 %, as the others would read 0.0%.
@@ -117,12 +120,14 @@ struct Shown {
 };
 
 // One line on a terminal that says what is being planned; it is gone at the end.
-absl::StatusOr<Explanation> ExplainWithProgress(const v1::JobSpec& job, const v1::PlannedBatch& planned) {
+absl::StatusOr<Explanation> ExplainWithProgress(const v1::JobSpec& job, const v1::PlannedBatch& planned,
+                                                const core::RunTasks& run_tasks) {
   constexpr const char* kClearLine = "\r\x1b[K";
-  if (isatty(STDERR_FILENO) == 0) return Explain(job, planned);
-  absl::StatusOr<Explanation> explanation = Explain(job, planned, [](const std::string& condition) {
+  if (isatty(STDERR_FILENO) == 0) return Explain(job, planned, nullptr, run_tasks);
+  const auto show = [](const std::string& condition) {
     std::cerr << kClearLine << "planning again with: " << condition << std::flush;
-  });
+  };
+  absl::StatusOr<Explanation> explanation = Explain(job, planned, show, run_tasks);
   std::cerr << kClearLine << std::flush;
   return explanation;
 }
@@ -133,11 +138,14 @@ absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
+  TaskPool threads(flags.threads);
+  const core::RunTasks run_tasks = threads.AsFunction();
   Shown shown;
   shown.planned.mutable_batch()->Swap(&batches.front());
-  PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_plan(), MakePlan(flags, job, shown.planned.batch()));
+  PENSTOCK_ASSIGN_OR_RETURN(*shown.planned.mutable_plan(),
+                            MakePlan(flags, job, shown.planned.batch(), run_tasks));
   if (flags.explain) {
-    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, ExplainWithProgress(job, shown.planned));
+    PENSTOCK_ASSIGN_OR_RETURN(shown.explanation, ExplainWithProgress(job, shown.planned, run_tasks));
   }
   return shown;
 }
@@ -206,6 +214,7 @@ void AddPlanCommand(CommandSet& commands) {
   for (const char* flag : {"--profile", "--lengths", "--rows"})
     from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);
+  AddThreadsFlag(*command, flags->threads);
   command->add_option("--planner", flags->planner, "Ask the planner at HOST:PORT instead of planning here");
   command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");
   command->add_option("--trace", flags->trace,

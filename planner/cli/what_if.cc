@@ -155,23 +155,24 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
 }
 
 // The makespan in nanoseconds, or an error.
-absl::StatusOr<double> MakespanOf(const Request& request) {
+absl::StatusOr<double> MakespanOf(const Request& request, const core::RunTasks& run_tasks) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(request.job));
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, request.batch));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, request.batch, run_tasks));
   return static_cast<double>(plan.predicted().makespan_ns());
 }
 
 class Asker {
  public:
-  Asker(const v1::JobSpec& job, const v1::PlannedBatch& planned)
+  Asker(const v1::JobSpec& job, const v1::PlannedBatch& planned, const core::RunTasks& run_tasks)
       : job_(job),
         planned_(planned),
+        run_tasks_(run_tasks),
         makespan_ns_(static_cast<double>(planned.plan().predicted().makespan_ns())) {}
 
   absl::Status Ask(const Question& question) {
     Request request{.job = job_, .batch = planned_.batch()};
     question.change(&request);
-    const absl::StatusOr<double> makespan = MakespanOf(request);
+    const absl::StatusOr<double> makespan = MakespanOf(request, run_tasks_);
     if (makespan.status().code() == absl::StatusCode::kInternal) return makespan.status();
     if (!makespan.ok()) {
       answers_.push_back({.condition = question.condition});
@@ -201,6 +202,7 @@ class Asker {
  private:
   const v1::JobSpec& job_;
   const v1::PlannedBatch& planned_;
+  const core::RunTasks& run_tasks_;
   const double makespan_ns_;
   std::vector<WhatIf> answers_;
 };
@@ -209,8 +211,9 @@ class Asker {
 
 absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::PlannedBatch& planned,
                                               const std::vector<TimeSplit>& ranks,
-                                              const std::function<void(const std::string&)>& progress) {
-  Asker asker(job, planned);
+                                              const std::function<void(const std::string&)>& progress,
+                                              const core::RunTasks& run_tasks) {
+  Asker asker(job, planned, run_tasks);
   for (const std::vector<Question>& questions : {Conditions(planned.plan()), Choices(job)}) {
     for (const Question& question : questions) {
       if (progress) progress(question.condition);

@@ -11,6 +11,7 @@
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/time_split.h"
+#include "planner/core/parallel/run_tasks.h"
 
 namespace penstock::cli {
 
@@ -37,11 +38,12 @@ struct WhatIf {
 
 // The most gain first. `ranks` is the time of the plan (SplitTime). Plans some eight times, at the job's
 // effort. Conditions that cannot change anything for this job (no padding in a packed plan) are left out.
-// `progress` is called with each condition before it is planned, where it is set.
-// Possible errors: INTERNAL (a plan breaks a rule).
+// `progress` is called with each condition before it is planned, where it is set. `run_tasks` may use
+// threads. Possible errors: INTERNAL (a plan breaks a rule).
 absl::StatusOr<std::vector<WhatIf>> AskWhatIf(
     const v1::JobSpec& job, const v1::PlannedBatch& planned, const std::vector<TimeSplit>& ranks,
-    const std::function<void(const std::string&)>& progress = nullptr);
+    const std::function<void(const std::string&)>& progress = nullptr,
+    const core::RunTasks& run_tasks = core::RunSerially);
 
 // "plan", "estimate", "bound".
 const char* KindName(WhatIfKind kind);

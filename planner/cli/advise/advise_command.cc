@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "planner/cli/advise/report.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
 
@@ -27,6 +27,7 @@ struct AdviseFlags {
   std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
   double memory_mb = 0;
   uint32_t top = 10;
+  int threads = 1;
   bool json = false;
 };
 
@@ -92,8 +93,7 @@ absl::Status RunAdvise(const AdviseFlags& flags) {
   job.mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(flags.memory_mb * 1e6));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(flags.gpus, job.model(), flags.global_batch, flags.policies));
-  TournamentOptions options{.finalists = static_cast<int>(flags.top),
-                            .threads = std::max(1U, std::thread::hardware_concurrency())};
+  TournamentOptions options{.finalists = static_cast<int>(flags.top), .threads = flags.threads};
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = ShowProgress;
   const absl::StatusOr<TournamentResult> result = RunTournament(job, candidates, batches, options);
@@ -132,6 +132,7 @@ void AddAdviseCommand(CommandSet& commands) {
                    "Memory of one rank, millions of bytes (that of the profile)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
+  AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print one JSON object");
   commands.OnRun(command, [flags] { return RunAdvise(*flags); });
 }

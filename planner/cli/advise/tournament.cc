@@ -1,13 +1,12 @@
 #include "planner/cli/advise/tournament.h"
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
 #include "planner/cli/local_planning.h"
@@ -56,8 +55,9 @@ void AddPlan(const v1::Plan& plan, Trial* trial) {
 // One round: the same batches and effort for all.
 class Round {
  public:
-  Round(const v1::JobSpec& base, const std::vector<v1::Batch>& batches, size_t batch_count, v1::Effort effort)
-      : base_(base), batches_(batches), batch_count_(batch_count), effort_(effort) {}
+  Round(const v1::JobSpec& base, const std::vector<v1::Batch>& batches, size_t batch_count, v1::Effort effort,
+        TaskPool* pool)
+      : base_(base), batches_(batches), batch_count_(batch_count), effort_(effort), pool_(pool) {}
 
   // Fills the trials anew; an error is that of the first candidate that has one.
   absl::Status Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const;
@@ -69,6 +69,7 @@ class Round {
   const std::vector<v1::Batch>& batches_;
   const size_t batch_count_;
   const v1::Effort effort_;
+  TaskPool* const pool_;
 };
 
 absl::Status Round::TryOne(Trial* trial) const {
@@ -83,7 +84,7 @@ absl::Status Round::TryOne(Trial* trial) const {
       core::Planner::Create(MakeJob(base_, trial->candidate, effort_), core::Planner::Explain::kCauseAlone);
   if (!planner.ok()) return refuse(planner.status());
   for (size_t i = 0; i < batch_count_; ++i) {
-    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i]);
+    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i], pool_->AsFunction());
     if (!plan.ok()) return refuse(plan.status());
     AddPlan(*plan, trial);
   }
@@ -94,21 +95,15 @@ absl::Status Round::Run(int round, const TournamentOptions& options, std::vector
   const size_t all = trials->size();
   if (all == 0) return absl::OkStatus();
   std::vector<absl::Status> statuses(all);
-  std::atomic<size_t> next = 0;
   Mutex mutex;
   size_t done = 0;
   options.progress(round, done, all);
-  const auto work = [&] {
-    for (size_t i = next++; i < all; i = next++) {
-      statuses[i] = TryOne(&(*trials)[i]);
-      MutexLock lock(&mutex);
-      options.progress(round, ++done, all);
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < std::min<size_t>(options.threads, all); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  // A candidate's plans use the threads that have no candidate of their own.
+  pool_->Run(static_cast<int>(all), [&](int i) {
+    statuses[i] = TryOne(&(*trials)[i]);
+    MutexLock lock(&mutex);
+    options.progress(round, ++done, all);
+  });
   for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
   return absl::OkStatus();
 }
@@ -210,22 +205,25 @@ absl::StatusOr<TournamentResult> RunTournament(const v1::JobSpec& base,
                                                const std::vector<Candidate>& candidates,
                                                const std::vector<v1::Batch>& batches,
                                                const TournamentOptions& options) {
+  TaskPool pool(options.threads);
   TournamentResult result;
   std::vector<Trial>& trials = result.finalists;
   for (const Candidate& candidate : candidates) trials.push_back({.candidate = candidate});
   const auto finalists = static_cast<size_t>(options.finalists);
 
   PENSTOCK_RETURN_IF_ERROR(
-      RunFirst(Round(base, batches, 1, v1::EFFORT_FAST), options, &trials, &result.dropped));
+      RunFirst(Round(base, batches, 1, v1::EFFORT_FAST, &pool), options, &trials, &result.dropped));
   TakeInfeasible(&trials, &result.infeasible);
   DropDoubles(&trials, &result.dropped);
   KeepBest(std::max(finalists, (trials.size() + kKeepOneIn - 1) / kKeepOneIn), &trials, &result.dropped);
   if (batches.size() > 1 && trials.size() > finalists) {
-    PENSTOCK_RETURN_IF_ERROR(Round(base, batches, batches.size(), v1::EFFORT_FAST).Run(2, options, &trials));
+    PENSTOCK_RETURN_IF_ERROR(
+        Round(base, batches, batches.size(), v1::EFFORT_FAST, &pool).Run(2, options, &trials));
     TakeInfeasible(&trials, &result.infeasible);
   }
   KeepBest(finalists, &trials, &result.dropped);
-  PENSTOCK_RETURN_IF_ERROR(Round(base, batches, batches.size(), v1::EFFORT_NORMAL).Run(3, options, &trials));
+  PENSTOCK_RETURN_IF_ERROR(
+      Round(base, batches, batches.size(), v1::EFFORT_NORMAL, &pool).Run(3, options, &trials));
   TakeInfeasible(&trials, &result.infeasible);
   Sort(&trials);
   SortAsCandidates(candidates, &result.dropped);

@@ -49,7 +49,7 @@ struct Trial {
 struct TournamentOptions {
   // Candidates in the last round.
   int finalists = 10;
-  unsigned threads = 1;
+  int threads = 1;
   // Called now and then, never at the same time: round 1 to 3, candidates done and all of the round.
   std::function<void(int round, size_t done, size_t all)> progress = [](int, size_t, size_t) {};
 };

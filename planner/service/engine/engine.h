@@ -25,6 +25,7 @@
 namespace penstock {
 
 struct EngineOptions {
+  // Batches that are planned at a time.
   int planning_threads = 1;
   // Batches that wait for a planning thread, over all jobs.
   size_t queue_capacity = 1024;

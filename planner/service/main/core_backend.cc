@@ -10,15 +10,17 @@ namespace {
 
 class CoreBatchPlanner final : public BatchPlanner {
  public:
-  explicit CoreBatchPlanner(std::unique_ptr<core::Planner> planner) : planner_(std::move(planner)) {}
+  CoreBatchPlanner(std::unique_ptr<core::Planner> planner, core::RunTasks run_tasks)
+      : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)) {}
 
   absl::Status ValidateBatch(const v1::Batch& batch) const override { return planner_->ValidateBatch(batch); }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
-    return planner_->MakePlan(batch);
+    return planner_->MakePlan(batch, run_tasks_);
   }
 
  private:
   const std::unique_ptr<core::Planner> planner_;
+  const core::RunTasks run_tasks_;
 };
 
 }  // namespace
@@ -28,7 +30,7 @@ absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v
   // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
   if (absl::IsUnimplemented(planner.status())) return absl::InvalidArgumentError(planner.status().message());
   if (!planner.ok()) return planner.status();
-  return std::make_unique<CoreBatchPlanner>(*std::move(planner));
+  return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
 }
 
 absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan) const {

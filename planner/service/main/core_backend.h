@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "planner/core/parallel/run_tasks.h"
 #include "planner/service/engine/batch_planner.h"
 
 namespace penstock {
@@ -10,7 +12,15 @@ namespace penstock {
 // Planners of planner/core.
 class CorePlannerFactory final : public BatchPlannerFactory {
  public:
+  // `run_tasks` may run the tasks of a plan on other threads, and those of several plans at a time. What it
+  // needs must outlive the planners.
+  explicit CorePlannerFactory(core::RunTasks run_tasks = core::RunSerially)
+      : run_tasks_(std::move(run_tasks)) {}
+
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const override;
+
+ private:
+  const core::RunTasks run_tasks_;
 };
 
 // The checker of planner/core/verify.

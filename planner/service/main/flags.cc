@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "common/parallel/task_pool.h"
+
 namespace penstock {
 namespace {
 
@@ -38,7 +40,8 @@ void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
 }
 
 void AddEngineFlags(CLI::App* app, EngineOptions* options) {
-  app->add_option("--planning-threads", options->planning_threads, "threads that plan")
+  app->add_option("--planning-threads", options->planning_threads,
+                  "threads that plan: so many batches at a time, and a batch that is alone uses them all")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--queue-capacity", options->queue_capacity, "batches that may wait for a planning thread")
@@ -69,6 +72,7 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
 ParsedFlags ParseFlags(int argc, char** argv) {
   ParsedFlags parsed;
   Texts texts;
+  parsed.flags.server.engine.planning_threads = DefaultThreads();
   CLI::App app("Plans training iterations ahead of time and streams every rank its program.",
                "penstock-planner");
   AddServerFlags(&app, &parsed.flags.server);

@@ -5,6 +5,7 @@
 
 #include "common/files/files.h"
 #include "common/logging/logging.h"
+#include "common/parallel/task_pool.h"
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
 #include "planner/service/main/core_backend.h"
@@ -33,7 +34,8 @@ std::string PortsAsJson(const BoundPorts& ports) {
 
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
-  const CorePlannerFactory planners;
+  TaskPool threads(flags.server.engine.planning_threads);
+  const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
   PENSTOCK_ASSIGN_OR_RETURN(const auto server, PlannerServer::Start(flags.server, &planners, &checker));
   const BoundPorts& ports = server->ports();

@@ -1,0 +1,117 @@
+// The engine with the planner core behind it, whose plans share the threads of one pool.
+#include "planner/service/main/core_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/parallel/task_pool.h"
+#include "planner/core/planner.h"
+#include "planner/service/engine/engine.h"
+#include "planner/service/engine/memory_plan_store.h"
+#include "tests/unit/core/job_builder.h"
+#include "tests/unit/service/event.h"
+
+namespace penstock {
+namespace {
+
+// As the composition root of the service makes them.
+struct Service {
+  explicit Service(int threads)
+      : pool(threads),
+        planners(pool.AsFunction()),
+        engine({.planning_threads = threads}, {&planners, &checker, &store, &clock, &observer}) {}
+
+  TaskPool pool;
+  const CorePlannerFactory planners;
+  const CorePlanChecker checker;
+  MemoryPlanStore store;
+  MachineClock clock;
+  NullObserver observer;
+  PlannerEngine engine;
+};
+
+v1::PlanBatchRequest Request(uint64_t iteration) {
+  v1::PlanBatchRequest request;
+  *request.mutable_job() = core::GptJob(4, 2, v1::POLICY_DYNAMIC);
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < 40; ++i) lengths.push_back({0, 30 + (37 * i + 11 * iteration) % 300});
+  *request.mutable_batch() = core::MakeBatch(lengths);
+  request.mutable_batch()->set_iteration(iteration);
+  return request;
+}
+
+// What the core plans on one thread.
+std::string HashOf(const v1::PlanBatchRequest& request) {
+  const auto planner = core::Planner::Create(request.job());
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  const auto plan = (*planner)->MakePlan(request.batch());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan->content_hash();
+}
+
+// Answers to batches 0 .. count - 1.
+class Answers {
+ public:
+  void Ask(PlannerEngine& engine, uint64_t iteration) {
+    engine.PlanBatch(
+        Request(iteration), [] { return false; },
+        [this, iteration](absl::StatusOr<v1::Plan> plan) {
+          {
+            MutexLock lock(&mutex_);
+            ++counts_[iteration];
+            plans_.insert_or_assign(iteration, std::move(plan));
+          }
+          answered_.Notify();
+        });
+  }
+  bool Await() { return answered_.Await(); }
+  int count(uint64_t iteration) {
+    MutexLock lock(&mutex_);
+    return counts_[iteration];
+  }
+  absl::StatusOr<v1::Plan> plan(uint64_t iteration) {
+    MutexLock lock(&mutex_);
+    return plans_.at(iteration);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<uint64_t, int> counts_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, absl::StatusOr<v1::Plan>> plans_ ABSL_GUARDED_BY(mutex_);
+  Event answered_;
+};
+
+TEST(CoreBackendTest, PlansMadeSideBySideAreThoseOfOneThread) {
+  constexpr uint64_t kBatches = 6;
+  for (const int threads : {1, 2, 7}) {
+    Service service(threads);
+    Answers answers;
+    for (uint64_t i = 0; i < kBatches; ++i) answers.Ask(service.engine, i);
+    for (uint64_t i = 0; i < kBatches; ++i) ASSERT_TRUE(answers.Await());
+    for (uint64_t i = 0; i < kBatches; ++i) {
+      ASSERT_TRUE(answers.plan(i).ok()) << answers.plan(i).status();
+      EXPECT_EQ(answers.plan(i)->content_hash(), HashOf(Request(i))) << threads << " threads, batch " << i;
+    }
+  }
+}
+
+TEST(CoreBackendTest, ShutdownAnswersEveryBatchOnce) {
+  constexpr uint64_t kBatches = 12;
+  Service service(3);
+  Answers answers;
+  for (uint64_t i = 0; i < kBatches; ++i) answers.Ask(service.engine, i);
+  ASSERT_TRUE(answers.Await());
+  service.engine.Shutdown(absl::ZeroDuration());
+  for (uint64_t i = 0; i < kBatches; ++i) {
+    ASSERT_EQ(answers.count(i), 1) << "batch " << i;
+    const absl::Status status = answers.plan(i).status();
+    EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+  }
+}
+
+}  // namespace
+}  // namespace penstock
