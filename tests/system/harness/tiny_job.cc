@@ -23,7 +23,13 @@ v1::JobSpec TinyJob() {
           dtype: DATA_TYPE_FLOAT64
         }
         mesh { pipeline: 1 data: 1 }
-        planning { policy: POLICY_DYNAMIC recompute: RECOMPUTE_NONE effort: EFFORT_FAST }
+        planning {
+          policy: POLICY_DYNAMIC
+          schedule: SCHEDULE_ONE_FORWARD_ONE_BACKWARD
+          stage_split: STAGE_SPLIT_EVEN
+          recompute: RECOMPUTE_NONE
+          effort: EFFORT_FAST
+        }
         training {
           seed: 11
           learning_rate { peak: 0.003 minimum: 0.0003 warmup_iterations: 2 decay_iterations: 5 }
