@@ -96,6 +96,9 @@ void SetTypicalSamples(const std::vector<v1::Batch>& batches, v1::JobSpec* job) 
       if (ModelTakes(job->model(), sample)) samples.push_back(&sample);
   const size_t count = std::min(samples.size(), kMostTypicalSamples);
   job->mutable_planning()->clear_typical_samples();
+  if (!batches.empty()) {
+    job->mutable_planning()->set_typical_batch_size(static_cast<uint32_t>(batches.front().samples_size()));
+  }
   for (size_t i = 0; i < count; ++i) {
     const v1::Sample& sample = *samples[i * samples.size() / count];
     v1::SampleLengths& typical = *job->mutable_planning()->add_typical_samples();

@@ -66,6 +66,7 @@ void SplitStagesByCost(Request* request) {
   planning.set_stage_split(v1::STAGE_SPLIT_AUTO);
   planning.clear_typical_samples();
   const v1::Batch& batch = request->batch;
+  planning.set_typical_batch_size(static_cast<uint32_t>(batch.samples_size()));
   for (int i = 0; i < batch.samples_size(); i += 1 + batch.samples_size() / kMostTypicalSamples) {
     const v1::Sample& sample = batch.samples(i);
     v1::SampleLengths& lengths = *planning.add_typical_samples();

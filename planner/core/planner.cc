@@ -17,6 +17,7 @@
 #include "planner/core/search/policies.h"
 #include "planner/core/simulate/bubble.h"
 #include "planner/core/simulate/simulator.h"
+#include "planner/core/stages/stage_choice.h"
 
 namespace penstock::core {
 namespace {
@@ -142,6 +143,7 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
     return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
   }
   PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
+  if (job.stage_split_auto) job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges);
   std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile), explain));
   if (planner->job_.recompute == RecomputeMode::kSelective && !planner->costs_.has_selective()) {
     return absl::InvalidArgumentError("job.planning.recompute: the profile has no figures for 'selective'");

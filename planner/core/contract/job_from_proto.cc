@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/model/stage_list.h"
 
 namespace penstock::core {
 namespace {
@@ -140,26 +141,6 @@ absl::StatusOr<std::vector<int32_t>> RankOfStage(const v1::JobSpec& job, size_t 
     if (used[rank] == 0) return Wrong(kField, absl::StrCat("rank ", rank, " has no stage"));
   }
   return ranks;
-}
-
-// Encoder layers first. A boundary carries the decoder's activation once a decoder layer lies before it.
-std::vector<Stage> MakeStages(const std::vector<uint32_t>& layers_per_stage, uint32_t encoder_layers) {
-  std::vector<Stage> stages;
-  uint32_t encoders_left = encoder_layers;
-  uint32_t decoders_before = 0;
-  for (const uint32_t layers : layers_per_stage) {
-    Stage stage;
-    const uint32_t encoders = std::min(layers, encoders_left);
-    encoders_left -= encoders;
-    stage.encoder_layers = static_cast<int32_t>(encoders);
-    stage.decoder_layers = static_cast<int32_t>(layers - encoders);
-    decoders_before += layers - encoders;
-    stage.encoder_boundary = decoders_before == 0;
-    stages.push_back(stage);
-  }
-  stages.front().first = true;
-  stages.back().last = true;
-  return stages;
 }
 
 absl::Status ReadPolicy(const v1::PlanningOptions& options, Job* job) {
@@ -310,6 +291,10 @@ absl::Status ReadStageSplit(const v1::PlanningOptions& options, Job* job) {
         SampleFromProto(options.typical_samples(i), absl::StrCat(kField, "[", i, "]"), *job));
     job->typical_samples.push_back(tokens);
   }
+  if (options.typical_batch_size() > kMaxSamples) {
+    return Wrong("job.planning.typical_batch_size", absl::StrCat("more than ", kMaxSamples));
+  }
+  job->typical_batch_size = static_cast<int32_t>(options.typical_batch_size());
   return absl::OkStatus();
 }
 

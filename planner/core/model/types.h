@@ -86,6 +86,8 @@ struct Job {
   bool stage_split_auto = false;
   // Lengths as the batches will have them; empty: unknown.
   std::vector<SampleTokens> typical_samples;
+  // Samples of a global batch; 0: as many as there are typical samples.
+  int32_t typical_batch_size = 0;
   int64_t memory_limit_bytes = 0;
   bool shard_optimizer_state = false;
   Policy policy = Policy::kDynamic;

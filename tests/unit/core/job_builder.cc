@@ -40,6 +40,7 @@ v1::JobSpec CommonJob(uint32_t pipeline, uint32_t data, v1::Policy policy) {
   job.mutable_mesh()->set_pipeline(pipeline);
   job.mutable_mesh()->set_data(data);
   job.mutable_planning()->set_policy(policy);
+  job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
   job.mutable_planning()->set_memory_limit_bytes(int64_t{1} << 40);
   v1::CostProfile* profile = job.mutable_profile();
   profile->set_version(3);

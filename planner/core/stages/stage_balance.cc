@@ -1,0 +1,77 @@
+#include "planner/core/stages/stage_balance.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "planner/core/model/stage_list.h"
+
+namespace penstock::core {
+namespace {
+
+// What is lowered, most important first.
+using Imbalance = std::tuple<int64_t, int64_t, double>;
+
+Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
+                const StageLayout& layout) {
+  const CostModel costs(profile, WithStages(job, layout));
+  LayerCosts layers;
+  costs.Layers(sums, &layers);
+  int64_t above = 0;
+  int64_t longest = 0;
+  double squares = 0;
+  const std::vector<int64_t> times = RankTimes(costs, layers);
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    above += std::max<int64_t>(0, costs.RankStaticBytes(rank) - rank_bytes);
+    longest = std::max(longest, times[rank]);
+    squares += static_cast<double>(times[rank]) * static_cast<double>(times[rank]);
+  }
+  return {above, longest, squares};
+}
+
+}  // namespace
+
+Job WithStages(const Job& job, const StageLayout& layout) {
+  Job changed = job;
+  uint32_t encoder_layers = 0;
+  for (const Stage& stage : job.stages) encoder_layers += static_cast<uint32_t>(stage.encoder_layers);
+  changed.stages = MakeStages(layout.layers, encoder_layers);
+  changed.rank_of_stage = layout.rank_of_stage;
+  changed.stage_split_auto = false;
+  return changed;
+}
+
+std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers) {
+  std::vector<int64_t> times(costs.ranks(), 0);
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    times[costs.rank_of(stage)] += costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, {});
+  }
+  return times;
+}
+
+StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
+                          StageLayout layout) {
+  Imbalance best = Judge(profile, job, sums, rank_bytes, layout);
+  const size_t stages = layout.layers.size();
+  for (bool improved = true; improved;) {
+    improved = false;
+    StageLayout next = layout;
+    for (size_t from = 0; from < stages; ++from) {
+      if (layout.layers[from] == 1) continue;
+      for (size_t to = 0; to < stages; ++to) {
+        if (to == from) continue;
+        StageLayout changed = layout;
+        --changed.layers[from];
+        ++changed.layers[to];
+        const Imbalance imbalance = Judge(profile, job, sums, rank_bytes, changed);
+        if (!(imbalance < best)) continue;
+        best = imbalance;
+        next = changed;
+        improved = true;
+      }
+    }
+    layout = next;
+  }
+  return layout;
+}
+
+}  // namespace penstock::core

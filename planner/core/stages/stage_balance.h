@@ -1,0 +1,31 @@
+// Divides layers over the stages of a pipeline so that its ranks have equal work, counted in time: the embedding
+// and the LM head belong to the first and the last stage, and encoder layers cost other than decoder layers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+// Layers of each stage, and each stage's rank.
+struct StageLayout {
+  std::vector<uint32_t> layers;
+  std::vector<int32_t> rank_of_stage;
+};
+
+// The job with these stages.
+Job WithStages(const Job& job, const StageLayout& layout);
+
+// Forward and backward time of each rank for a micro-batch without recompute.
+std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers);
+
+// Moves single layers between stages as long as that lowers, in this order: bytes above `rank_bytes` (what weights,
+// gradients and optimizer state of a rank may take), the time of the busiest rank, the sum of squares of all. Starts
+// from `layout`. `sums`: a typical micro-batch.
+StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
+                          StageLayout layout);
+
+}  // namespace penstock::core
