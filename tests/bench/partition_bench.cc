@@ -92,7 +92,7 @@ void Partition(benchmark::State& state, bool t5, Layout layout) {
   const CostModel costs = t5 ? T5() : Gpt();
   const BottleneckTime time(costs, RecomputeMode::kAuto);
   const std::vector<SampleTokens> samples = Samples(state.range(0), t5);
-  const std::vector<uint32_t> order = AlikeOrders(SampleCosts(time, samples)).front();
+  const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, samples));
   const PartitionSearch search = {.replicas = 4, .stages = kStages};
   const auto fits = [](const TokenSums& sums) { return sums.rows <= kMaxRows; };
   std::vector<Groups> found;

@@ -15,19 +15,19 @@ std::vector<uint32_t> OrderByLength(absl::Span<const SampleTokens> samples) {
   return order;
 }
 
-std::vector<std::vector<uint32_t>> AlikeOrders(absl::Span<const PathPoint> points) {
+std::vector<uint32_t> AlikeOrder(absl::Span<const PathPoint> points) {
   const auto on_line = [&](double PathPoint::*coordinate) {
     return std::all_of(points.begin(), points.end(), [&](const PathPoint& point) {
       return point.*coordinate == points.front().*coordinate;
     });
   };
-  if (!on_line(&PathPoint::x) && !on_line(&PathPoint::y)) return {ShortPath(points), HilbertOrder(points)};
+  if (!on_line(&PathPoint::x) && !on_line(&PathPoint::y)) return ShortPath(points);
   std::vector<uint32_t> order(points.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return points[a].x + points[a].y < points[b].x + points[b].y;
   });
-  return {order};
+  return order;
 }
 
 }  // namespace penstock::core

@@ -40,8 +40,7 @@ std::vector<PathPoint> SampleCosts(const Time& time, absl::Span<const SampleToke
   return points;
 }
 
-// Orders that are worth trying: on a line the one by length; else the short path and the Hilbert curve it
-// began as, because whether neighbours or whole windows are closer together decides from batch to batch.
-std::vector<std::vector<uint32_t>> AlikeOrders(absl::Span<const PathPoint> points);
+// The short path through the points; on a line, the order by length.
+std::vector<uint32_t> AlikeOrder(absl::Span<const PathPoint> points);
 
 }  // namespace penstock::core

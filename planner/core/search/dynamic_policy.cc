@@ -106,10 +106,9 @@ void DynamicPolicy::AddPadded() {
   // Whether a sample fits alone has been asked before the search, and exactly.
   const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
   const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.ranks()};
-  for (const std::vector<uint32_t>& order : AlikeOrders(SampleCosts(time, tokens_))) {
-    for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
-      starts_.push_back({std::move(groups), {}, Layout::kPadded});
-    }
+  const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_));
+  for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
+    starts_.push_back({std::move(groups), {}, Layout::kPadded});
   }
 }
 
