@@ -179,8 +179,10 @@ bool LocalSearch::SwapSamples(int from_replica, int to_replica) {
   SaveSlot(to_slot);
   std::vector<uint32_t>& from = candidate_->table.samples(from_slot);
   std::vector<uint32_t>& to = candidate_->table.samples(to_slot);
-  std::swap(from[random_.Below(static_cast<uint32_t>(from.size()))],
-            to[random_.Below(static_cast<uint32_t>(to.size()))]);
+  // Drawn one after the other: the order in which arguments are evaluated is the compiler's.
+  uint32_t& other = to[random_.Below(static_cast<uint32_t>(to.size()))];
+  uint32_t& one = from[random_.Below(static_cast<uint32_t>(from.size()))];
+  std::swap(one, other);
   UpdateSlot(from_replica, from_slot);
   UpdateSlot(to_replica, to_slot);
   return true;
