@@ -15,12 +15,12 @@ std::string ContentHash(const v1::Plan& plan) {
     content.clear_content_hash();
     return ContentHash(content);
   }
-  std::string bytes;
+  std::string bytes(plan.ByteSizeLong(), '\0');
   {
-    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::ArrayOutputStream stream(bytes.data(), static_cast<int>(bytes.size()));
     google::protobuf::io::CodedOutputStream output(&stream);
     output.SetSerializationDeterministic(true);
-    plan.SerializeToCodedStream(&output);
+    plan.SerializeWithCachedSizes(&output);
   }
   return Sha256(bytes);
 }

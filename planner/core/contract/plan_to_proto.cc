@@ -70,16 +70,18 @@ class Converter {
   v1::Plan Convert();
 
  private:
-  void AddMicroBatch(const MicroBatch& micro_batch, v1::Replica* replica);
+  void AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& sums, v1::Replica* replica);
   void AddCuSeqlens(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
   void AddRowSamples(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
   void AddProgram(int rank);
   void AddInstruction(int rank, int32_t position, v1::Program* program) const;
   void AddTransfer(int rank, const Instruction& instruction, v1::Instruction* proto) const;
-  void AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer* transfer) const;
+  void AddShape(const TokenSums& sums, int stage, v1::Transfer* transfer) const;
   void AddPrediction();
 
   const PlanParts& parts_;
+  // Of each micro-batch of each replica.
+  std::vector<std::vector<TokenSums>> sums_;
   v1::Plan plan_;
 };
 
@@ -94,7 +96,11 @@ v1::Plan Converter::Convert() {
     plan_.add_layers_per_stage(static_cast<uint32_t>(stage.layers()));
   for (const std::vector<MicroBatch>& micro_batches : parts_.assignment) {
     v1::Replica* replica = plan_.add_replicas();
-    for (const MicroBatch& micro_batch : micro_batches) AddMicroBatch(micro_batch, replica);
+    std::vector<TokenSums>& sums = sums_.emplace_back();
+    for (const MicroBatch& micro_batch : micro_batches) {
+      sums.push_back(SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row));
+      AddMicroBatch(micro_batch, sums.back(), replica);
+    }
   }
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) AddProgram(rank);
   for (const std::vector<int32_t>& ranks : parts_.programs.groups) {
@@ -126,10 +132,8 @@ void Converter::AddRowSamples(const MicroBatch& micro_batch, v1::MicroBatch* pro
              [&](size_t end) { proto->add_row_samples(static_cast<uint32_t>(end)); });
 }
 
-void Converter::AddMicroBatch(const MicroBatch& micro_batch, v1::Replica* replica) {
+void Converter::AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& sums, v1::Replica* replica) {
   v1::MicroBatch* proto = replica->add_micro_batches();
-  const TokenSums sums =
-      SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row);
   proto->mutable_samples()->Add(micro_batch.samples.begin(), micro_batch.samples.end());
   if (micro_batch.layout != Layout::kPacked) {
     proto->set_layout(micro_batch.layout == Layout::kPadded ? v1::LAYOUT_PADDED : v1::LAYOUT_CONCATENATED);
@@ -219,12 +223,10 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
   // The stage whose output it is, or the gradient of that: the lower one of its two ends.
   const bool upper_end = (instruction.op == Op::kSend) == gradient;
   const int stage = upper_end ? instruction.stage - 1 : instruction.stage;
-  AddShape(parts_.assignment[rank / parts_.job.pipeline][instruction.micro_batch], stage, result);
+  AddShape(sums_[rank / parts_.job.pipeline][instruction.micro_batch], stage, result);
 }
 
-void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer* transfer) const {
-  const TokenSums sums =
-      SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row);
+void Converter::AddShape(const TokenSums& sums, int stage, v1::Transfer* transfer) const {
   const auto hidden = static_cast<uint32_t>(parts_.job.hidden);
   const bool t5 = parts_.job.architecture == Architecture::kT5;
   const bool encoder = parts_.job.stages[stage].encoder_boundary;
@@ -232,7 +234,7 @@ void Converter::AddShape(const MicroBatch& micro_batch, int stage, v1::Transfer*
     transfer->add_shape(static_cast<uint32_t>(parts_.costs.BoundaryElements(stage, sums)));
     return;
   }
-  if (micro_batch.layout != Layout::kPacked) {
+  if (sums.layout != Layout::kPacked) {
     transfer->add_shape(static_cast<uint32_t>(sums.rows));
     transfer->add_shape(static_cast<uint32_t>(t5 ? sums.source_length : sums.target_length));
   } else {

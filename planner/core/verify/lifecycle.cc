@@ -26,13 +26,15 @@ void CheckPasses(const PlanIndex& index, int rank, uint32_t stage, uint32_t micr
   const Found backward = find(v1::OP_BACKWARD);
   const Found input = find(v1::OP_BACKWARD_INPUT);
   const Found weight = find(v1::OP_BACKWARD_WEIGHT);
-  const std::string name = absl::StrCat("micro-batch ", micro_batch, " on stage ", stage, " ");
-  if (forward == nullptr) report.AddAt(kLifecycle, rank, absl::StrCat(name, "has no FORWARD"));
+  const auto fail = [&](const char* message) {
+    report.AddAt(kLifecycle, rank,
+                 absl::StrCat("micro-batch ", micro_batch, " on stage ", stage, " ", message));
+  };
+  if (forward == nullptr) fail("has no FORWARD");
   if (backward != nullptr && (input != nullptr || weight != nullptr))
     report.AddAt(kLifecycle, rank, *backward, "there is a BACKWARD_INPUT or BACKWARD_WEIGHT beside it");
   if (backward == nullptr && (input == nullptr || weight == nullptr))
-    report.AddAt(kLifecycle, rank,
-                 absl::StrCat(name, "has neither BACKWARD nor both BACKWARD_INPUT and BACKWARD_WEIGHT"));
+    fail("has neither BACKWARD nor both BACKWARD_INPUT and BACKWARD_WEIGHT");
   RequireOrder(rank, forward, backward, report);
   RequireOrder(rank, forward, input, report);
   RequireOrder(rank, input, weight, report);

@@ -1,6 +1,5 @@
 // Rule 6: memory stays within the limit and all of it is given back.
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/verify/rules.h"
@@ -8,20 +7,17 @@
 namespace penstock::core::verify {
 namespace {
 
-// Micro-batch of the account that REDUCE_GRADIENTS and OPTIMIZER_STEP use.
-constexpr int64_t kWholeIteration = -1;
-
-int64_t AccountOf(const v1::Instruction& instruction) {
-  const bool whole = instruction.op() == v1::OP_REDUCE_GRADIENTS || instruction.op() == v1::OP_OPTIMIZER_STEP;
-  return whole ? kWholeIteration : instruction.micro_batch();
-}
+bool IsOfWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
 
 class Ledger {
  public:
-  Ledger(int rank, const v1::Program& program, Report& report)
-      : rank_(rank),
-        limit_(program.memory_limit_bytes()),
-        in_use_(program.static_memory_bytes()),
+  Ledger(const PlanIndex& index, int rank, Report& report)
+      : index_(index),
+        rank_(rank),
+        stages_(index.program(rank).stages()),
+        limit_(index.program(rank).memory_limit_bytes()),
+        in_use_(index.program(rank).static_memory_bytes()),
+        accounts_(static_cast<size_t>(stages_.size()) * (1 + index.MicroBatches(index.ReplicaOf(rank))), 0),
         report_(report) {}
 
   // Returns false at the first instruction after which the account means nothing any more. No sum here can
@@ -34,8 +30,7 @@ class Ledger {
     if (acquired > limit_ - in_use_)
       return Fail(instruction, absl::StrCat("it takes ", acquired, " bytes while ", in_use_, " of ", limit_,
                                             " are in use"));
-    const auto entry = accounts_.try_emplace({AccountOf(instruction), instruction.stage()}, 0).first;
-    int64_t& account = entry->second;
+    int64_t& account = AccountOf(instruction);
     in_use_ += acquired;
     account += acquired;
     if (released > account)
@@ -43,30 +38,39 @@ class Ledger {
                                             account, " on this stage"));
     in_use_ -= released;
     account -= released;
-    if (account == 0) accounts_.erase(entry);
     return true;
   }
 
   void Close() {
-    for (const auto& [key, bytes] : accounts_) {
-      const std::string owner =
-          key.first == kWholeIteration ? "the end of the iteration" : absl::StrCat("micro-batch ", key.first);
-      report_.AddAt(kMemory, rank_,
-                    absl::StrCat(owner, " on stage ", key.second, " never gives back ", bytes, " bytes"));
+    for (size_t i = 0; i < accounts_.size(); ++i) {
+      if (accounts_[i] == 0) continue;
+      const size_t owner = i / stages_.size();
+      report_.AddAt(
+          kMemory, rank_,
+          absl::StrCat(owner == 0 ? "the end of the iteration" : absl::StrCat("micro-batch ", owner - 1),
+                       " on stage ", stages_[static_cast<int>(i % stages_.size())], " never gives back ",
+                       accounts_[i], " bytes"));
     }
   }
 
  private:
+  int64_t& AccountOf(const v1::Instruction& instruction) {
+    const size_t owner = IsOfWholeIteration(instruction.op()) ? 0 : size_t{1} + instruction.micro_batch();
+    return accounts_[owner * stages_.size() + index_.LocalStage(instruction.stage())];
+  }
+
   bool Fail(const v1::Instruction& instruction, const std::string& message) {
     report_.AddAt(kMemory, rank_, instruction, message);
     return false;
   }
 
+  const PlanIndex& index_;
   const int rank_;
+  const google::protobuf::RepeatedField<uint32_t>& stages_;
   const int64_t limit_;
   int64_t in_use_;
-  // Bytes by (micro-batch, stage); those that hold nothing are absent.
-  std::map<std::pair<int64_t, uint32_t>, int64_t> accounts_;
+  // Bytes held on each stage of the rank: first by the end of the iteration, then by micro-batch 0, 1, ...
+  std::vector<int64_t> accounts_;
   Report& report_;
 };
 
@@ -101,7 +105,7 @@ void CheckMemory(const PlanIndex& index, Report& report) {
                                 program.memory_limit_bytes()));
       continue;
     }
-    Ledger ledger(rank, program, report);
+    Ledger ledger(index, rank, report);
     bool sound = true;
     for (int i = 0; sound && i < program.instructions_size(); ++i)
       sound = ledger.Run(program.instructions(i));

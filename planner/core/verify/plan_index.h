@@ -48,6 +48,8 @@ class PlanIndex {
   int MicroBatches(int replica) const { return plan_.replicas(replica).micro_batches_size(); }
   // The rank of `replica` that holds `stage`.
   int RankOf(int replica, uint32_t stage) const { return replica * pipeline() + position_of_stage_[stage]; }
+  // Position of `stage` among the stages of its rank.
+  int LocalStage(uint32_t stage) const { return local_stage_[stage]; }
   // Whether `stage` and the next one are on different ranks, so that tensors travel between them.
   bool CrossesRanks(uint32_t stage) const {
     return position_of_stage_[stage] != position_of_stage_[stage + 1];
@@ -67,7 +69,6 @@ class PlanIndex {
   const v1::Batch& batch_;
   const v1::Plan& plan_;
   std::vector<int> position_of_stage_;
-  // Position of a stage among the stages of its rank.
   std::vector<int> local_stage_;
   // For each rank: instruction id by (kind, local stage, micro-batch), or -1.
   std::vector<std::vector<int32_t>> slots_;

@@ -55,12 +55,15 @@ class Rendezvous {
     return absl::StrCat("rank ", rank, ", which is at ", Describe(*head));
   }
 
+  // The other rank of a transfer; -1 when it does not exist.
+  int Peer(const v1::Instruction& transfer) const {
+    const uint32_t peer = transfer.transfer().peer();
+    return peer < static_cast<uint32_t>(index_.ranks()) ? static_cast<int>(peer) : -1;
+  }
+
   // The ranks that must be at the same transfer or collective; -1 for one that does not exist.
   std::vector<int> Partners(int rank, const v1::Instruction& instruction) const {
-    if (IsTransfer(instruction.op())) {
-      const uint32_t peer = instruction.transfer().peer();
-      return {peer < static_cast<uint32_t>(index_.ranks()) ? static_cast<int>(peer) : -1};
-    }
+    if (IsTransfer(instruction.op())) return {Peer(instruction)};
     std::vector<int> partners;
     const uint32_t group = instruction.collective().group();
     if (group >= static_cast<uint32_t>(index_.plan().groups_size())) return {-1};
@@ -90,7 +93,12 @@ class Rendezvous {
   // Runs `rank` until it has to wait.
   void Advance(int rank) {
     for (const v1::Instruction* head = Head(rank); head != nullptr; head = Head(rank)) {
-      if (IsTransfer(head->op()) || IsCollective(head->op())) {
+      if (IsTransfer(head->op())) {
+        const int peer = Peer(*head);
+        if (peer < 0 || !IsReadyFor(rank, *head, peer)) return;
+        ++heads_[peer];
+        runnable_.push_back(peer);
+      } else if (IsCollective(head->op())) {
         const std::vector<int> partners = Partners(rank, *head);
         for (int partner : partners)
           if (partner < 0 || !IsReadyFor(rank, *head, partner)) return;
