@@ -1,0 +1,125 @@
+// The same input gives the same plan, bit for bit: with any number of threads, from a plan's own JSON, and in
+// every build (golden_hashes.txt).
+//
+// After a change that is meant to change plans: PENSTOCK_UPDATE_GOLDEN=1 core_determinism_test
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "planner/core/parallel/run_tasks.h"
+#include "planner/core/planner.h"
+#include "tests/unit/core/golden_jobs.h"
+
+namespace penstock::core {
+namespace {
+
+std::string HashOf(const v1::Plan& plan) {
+  const std::string& hash = plan.content_hash();
+  return absl::BytesToHexString(absl::string_view(hash.data(), hash.size()));
+}
+
+std::map<std::string, std::string> ReadGolden() {
+  std::map<std::string, std::string> hashes;
+  std::ifstream file(PENSTOCK_GOLDEN_FILE);
+  std::string name;
+  std::string hash;
+  while (file >> name >> hash) hashes[name] = hash;
+  return hashes;
+}
+
+TEST(DeterminismTest, EveryBuildMakesTheSamePlans) {
+  std::map<std::string, std::string> hashes;
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << job.name << planner.status();
+    const auto plan = (*planner)->MakePlan(job.given.batch);
+    ASSERT_TRUE(plan.ok()) << job.name << plan.status();
+    hashes[job.name] = HashOf(*plan);
+  }
+  if (std::getenv("PENSTOCK_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream file(PENSTOCK_GOLDEN_FILE);
+    for (const auto& [name, hash] : hashes) file << name << " " << hash << "\n";
+    return;
+  }
+  EXPECT_EQ(hashes, ReadGolden())
+      << "if plans are meant to change: PENSTOCK_UPDATE_GOLDEN=1 and commit the file";
+}
+
+// Runs tasks on that many threads, whichever is free taking the next.
+RunTasks OnThreads(int threads) {
+  return [threads](int count, absl::FunctionRef<void(int)> task) {
+    std::atomic<int> next = 0;
+    std::vector<std::thread> running;
+    for (int i = 0; i < std::min(threads, count); ++i) {
+      running.emplace_back([&] {
+        for (int taken = next++; taken < count; taken = next++) task(taken);
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+  };
+}
+
+// The last task first.
+void RunBackwards(int count, absl::FunctionRef<void(int)> task) {
+  for (int i = count - 1; i >= 0; --i) task(i);
+}
+
+TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlan) {
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    const std::string serial = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
+    EXPECT_EQ((*planner)->MakePlan(job.given.batch, RunBackwards)->SerializeAsString(), serial) << job.name;
+    for (const int threads : {1, 2, 7}) {
+      EXPECT_EQ((*planner)->MakePlan(job.given.batch, OnThreads(threads))->SerializeAsString(), serial)
+          << job.name << " with " << threads << " threads";
+    }
+  }
+}
+
+TEST(DeterminismTest, ManyThreadsMayUseOnePlanner) {
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    const std::string alone = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
+    std::vector<std::string> plans(3);
+    std::vector<std::thread> threads;
+    for (std::string& plan : plans) {
+      threads.emplace_back([&] { plan = (*planner)->MakePlan(job.given.batch)->SerializeAsString(); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& plan : plans) EXPECT_EQ(plan, alone) << job.name;
+  }
+}
+
+TEST(DeterminismTest, APlanIsMadeAgainFromItsOwnJson) {
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << planner.status();
+    v1::PlannedBatch first;
+    *first.mutable_batch() = job.given.batch;
+    *first.mutable_plan() = *(*planner)->MakePlan(job.given.batch);
+    std::string text;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(first, &text).ok());
+    v1::PlannedBatch read;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(text, &read).ok());
+    EXPECT_EQ(Planner::ContentHash(read.plan()), first.plan().content_hash()) << job.name;
+    const auto again = (*planner)->MakePlan(read.batch());
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->SerializeAsString(), read.plan().SerializeAsString()) << job.name;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::core
