@@ -1,5 +1,6 @@
-// Divides layers over the stages of a pipeline so that its ranks have equal work, counted in time: the embedding
-// and the LM head belong to the first and the last stage, and encoder layers cost other than decoder layers.
+// Divides layers over the stages of a pipeline so that its ranks have equal work, counted in time: the
+// embedding and the LM head belong to the first and the last stage, and encoder layers cost other than
+// decoder layers.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,9 @@ Job WithStages(const Job& job, const StageLayout& layout);
 // Forward and backward time of each rank for a micro-batch without recompute.
 std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers);
 
-// Moves single layers between stages as long as that lowers, in this order: bytes above `rank_bytes` (what weights,
-// gradients and optimizer state of a rank may take), the time of the busiest rank, the sum of squares of all. Starts
-// from `layout`. `sums`: a typical micro-batch.
+// Moves single layers between stages as long as that lowers, in this order: bytes above `rank_bytes` (what
+// weights, gradients and optimizer state of a rank may take), the time of the busiest rank, the sum of
+// squares of all. Starts from `layout`. `sums`: a typical micro-batch.
 StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
                           StageLayout layout);
 

@@ -18,7 +18,8 @@ constexpr int64_t kInterleavingGain = 1;
 // Samples of a replica that are planned.
 constexpr size_t kMostSamples = 256;
 constexpr size_t kFewestSamples = 16;
-// Share of a rank's memory that weights, gradients and optimizer state may take, so that micro-batches have room.
+// Share of a rank's memory that weights, gradients and optimizer state may take, so that micro-batches have
+// room.
 constexpr double kStaticShare = 0.85;
 // Micro-batches of a typical replica for each rank, for the balance.
 constexpr size_t kMicroBatchesPerRank = 2;
@@ -59,8 +60,7 @@ std::vector<SampleTokens> TypicalShare(const Job& job) {
     const bool t5 = job.architecture == Architecture::kT5;
     return std::vector<SampleTokens>(kFewestSamples * job.pipeline, {t5 ? quarter : 0, quarter, quarter});
   }
-  const size_t batch =
-      job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
+  const size_t batch = job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
   const size_t wanted = std::clamp(batch / job.replicas, kFewestSamples, kMostSamples);
   const size_t count = std::min(wanted, job.typical_samples.size());
   std::vector<SampleTokens> share;
@@ -182,7 +182,8 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe) {
     int64_t makespan = 0;
     StageLayout layout = choice.Probe(choice.Balanced(placement), &makespan);
     const bool more_stages = best.has_value() && layout.layers.size() > best->layers.size();
-    const int64_t needed = more_stages ? best_makespan - best_makespan * kInterleavingGain / 100 : best_makespan;
+    const int64_t needed =
+        more_stages ? best_makespan - best_makespan * kInterleavingGain / 100 : best_makespan;
     if (best.has_value() && makespan >= needed) continue;
     best = std::move(layout);
     best_makespan = makespan;

@@ -68,6 +68,20 @@ TEST_F(PlanningCommands, PlanPrintsWhatTheIterationWillTake) {
   EXPECT_THAT(ended.errors, IsEmpty());
 }
 
+TEST_F(PlanningCommands, AnyNumberOfThreadsMakesTheSamePlan) {
+  Json rows;
+  for (const char* threads : {"1", "2", "7"}) {
+    const Ended ended = Compare({"--pp", "2", "--policies", "dynamic", "--json", "--threads", threads});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    Json row = Parse(ended.output)[0];
+    row.erase("planning_ms");
+    rows.push_back(row);
+  }
+  EXPECT_EQ(rows[1], rows[0]);
+  EXPECT_EQ(rows[2], rows[0]);
+  ExpectWrongRequest(Plan({"--threads", "0"}), "--threads");
+}
+
 TEST_F(PlanningCommands, PlanPrintsJson) {
   const Ended ended = Plan({"--pp", "2", "--json", "--policy", "packed"});
   ASSERT_EQ(ended.code, 0) << ended.errors;

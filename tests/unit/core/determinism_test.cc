@@ -5,8 +5,6 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -17,7 +15,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "planner/core/parallel/run_tasks.h"
+#include "common/parallel/task_pool.h"
 #include "planner/core/planner.h"
 #include "tests/unit/core/golden_jobs.h"
 
@@ -56,20 +54,6 @@ TEST(DeterminismTest, EveryBuildMakesTheSamePlans) {
       << "if plans are meant to change: PENSTOCK_UPDATE_GOLDEN=1 and commit the file";
 }
 
-// Runs tasks on that many threads, whichever is free taking the next.
-RunTasks OnThreads(int threads) {
-  return [threads](int count, absl::FunctionRef<void(int)> task) {
-    std::atomic<int> next = 0;
-    std::vector<std::thread> running;
-    for (int i = 0; i < std::min(threads, count); ++i) {
-      running.emplace_back([&] {
-        for (int taken = next++; taken < count; taken = next++) task(taken);
-      });
-    }
-    for (std::thread& thread : running) thread.join();
-  };
-}
-
 // The last task first.
 void RunBackwards(int count, absl::FunctionRef<void(int)> task) {
   for (int i = count - 1; i >= 0; --i) task(i);
@@ -82,7 +66,8 @@ TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlan) {
     const std::string serial = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
     EXPECT_EQ((*planner)->MakePlan(job.given.batch, RunBackwards)->SerializeAsString(), serial) << job.name;
     for (const int threads : {1, 2, 7}) {
-      EXPECT_EQ((*planner)->MakePlan(job.given.batch, OnThreads(threads))->SerializeAsString(), serial)
+      TaskPool pool(threads);
+      EXPECT_EQ((*planner)->MakePlan(job.given.batch, pool.AsFunction())->SerializeAsString(), serial)
           << job.name << " with " << threads << " threads";
     }
   }
@@ -93,10 +78,12 @@ TEST(DeterminismTest, ManyThreadsMayUseOnePlanner) {
     const auto planner = Planner::Create(job.given.job);
     ASSERT_TRUE(planner.ok()) << planner.status();
     const std::string alone = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
+    TaskPool pool(2);
     std::vector<std::string> plans(3);
     std::vector<std::thread> threads;
     for (std::string& plan : plans) {
-      threads.emplace_back([&] { plan = (*planner)->MakePlan(job.given.batch)->SerializeAsString(); });
+      threads.emplace_back(
+          [&] { plan = (*planner)->MakePlan(job.given.batch, pool.AsFunction())->SerializeAsString(); });
     }
     for (std::thread& thread : threads) thread.join();
     for (const std::string& plan : plans) EXPECT_EQ(plan, alone) << job.name;
