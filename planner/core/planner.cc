@@ -43,8 +43,8 @@ absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& j
   pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
   for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
     const CandidateReplica& part = candidate.replicas[replica];
-    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, static_cast<int>(replica),
-                                &(*pipelines)[replica])) {
+    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica],
+                                static_cast<int>(replica), &(*pipelines)[replica])) {
       return absl::ResourceExhaustedError(
           absl::StrCat("every sample fits alone, but no plan does: ",
                        DescribeMicroBatches(space, job, candidate.table, part.slots)));

@@ -39,8 +39,10 @@ inline ListedPasses ListPasses(const PipelineCosts& costs, ScheduleRules rules) 
     if (flags->empty()) flags->assign(costs.ranks, 0);
   }
   ListedPasses listed;
+  std::vector<Pass> order;
   listed.makespan_ns =
-      ListScheduler(costs.rank_of_stage, costs.ranks).Run(table, rules, kInfeasibleNs, &listed.passes);
+      ListScheduler(costs.rank_of_stage, costs.ranks).Run(table, rules, kInfeasibleNs, &order);
+  listed.passes = ByRank(order, costs.rank_of_stage, costs.ranks);
   return listed;
 }
 

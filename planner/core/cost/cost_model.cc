@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/core/cost/grid_table.h"
+#include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
 namespace {
@@ -55,8 +56,8 @@ CostModel::CostModel(Profile profile, const Job& job)
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
     if (stage.first) bytes += profile_.embedding_parameter_bytes;
     if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
-    parameter_bytes_.push_back(std::llround(bytes));
-    static_bytes_.push_back(std::llround(bytes * state));
+    parameter_bytes_.push_back(RoundToInteger(bytes));
+    static_bytes_.push_back(RoundToInteger(bytes * state));
   }
 }
 
@@ -141,7 +142,7 @@ int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
       layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
   if (layers.first) time += costs.embedding;
   if (layers.last) time += costs.forward[kHead];
-  return std::llround(time);
+  return RoundToInteger(time);
 }
 
 int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const {
@@ -155,7 +156,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   }
   if (layers.first) time += costs.embedding;
   if (layers.last) time += costs.backward[kHead][kKeepAll];
-  return std::llround(time);
+  return RoundToInteger(time);
 }
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
@@ -165,7 +166,7 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   for (int kind = 0; kind < 2; ++kind) {
     time += counts[kind] * costs.backward[kind][kKeepAll] * (1 - profile_.layers[kind].backward_input_share);
   }
-  return std::llround(time);
+  return RoundToInteger(time);
 }
 
 int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
@@ -232,7 +233,7 @@ int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   const bool inside = link == Link::kInsideNode;
   const double speed = inside ? cluster.intra_node_bytes_per_second : cluster.inter_node_bytes_per_second;
   const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
-  return latency + std::llround(static_cast<double>(bytes) / speed * 1e9);
+  return latency + RoundToInteger(static_cast<double>(bytes) / speed * 1e9);
 }
 
 int64_t CostModel::AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const {
@@ -249,8 +250,8 @@ int64_t CostModel::AllReduceNs(int64_t bytes, int first_rank, int stride, int ra
 }
 
 int64_t CostModel::OptimizerNs(int stage) const {
-  return std::llround(static_cast<double>(parameter_bytes_[stage]) *
-                      profile_.optimizer_ns_per_parameter_byte);
+  return RoundToInteger(static_cast<double>(parameter_bytes_[stage]) *
+                        profile_.optimizer_ns_per_parameter_byte);
 }
 
 }  // namespace penstock::core

@@ -1,6 +1,6 @@
 #include "planner/core/cost/profile.h"
 
-#include <cmath>
+#include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
 
@@ -18,7 +18,7 @@ double LayerTime::operator()(const TokenSums& sums) const {
 }
 
 int64_t LayerBytes::operator()(const TokenSums& sums) const {
-  return std::llround(source_token_bytes * sums.source + target_token_bytes * sums.target);
+  return RoundToInteger(source_token_bytes * sums.source + target_token_bytes * sums.target);
 }
 
 }  // namespace penstock::core

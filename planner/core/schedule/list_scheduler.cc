@@ -41,12 +41,12 @@ void ListScheduler::Reset(const PassTable& table) {
   if (weights_.size() < ranks_.size() * weight_capacity_) weights_.resize(ranks_.size() * weight_capacity_);
   left_ = 2 * static_cast<int64_t>(size);
   passes_run_ = 0;
-  recorded_.clear();
+  if (order_ != nullptr) order_->clear();
 }
 
 int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns,
-                           RankPasses* passes) {
-  recording_ = passes != nullptr;
+                           std::vector<Pass>* order) {
+  order_ = order;
   Reset(table);
   while (left_ > 0) {
     int next = 0;
@@ -58,7 +58,6 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
   }
   int64_t end = 0;
   for (const RankState& rank : ranks_) end = std::max(end, rank.free_ns);
-  if (recording_) FillPasses(passes);
   return end;
 }
 
@@ -164,14 +163,6 @@ void ListScheduler::Wake(int rank, int64_t time_ns) {
   wake_ns_[rank] = std::min(wake_ns_[rank], std::max(time_ns, ranks_[rank].free_ns));
 }
 
-int64_t ListScheduler::Transfer(int64_t ready_ns, int64_t duration_ns, const Interval& other, Interval* own) {
-  int64_t start = std::max(ready_ns, own->end_ns);
-  if (start < other.end_ns && start + duration_ns > other.start_ns) start = other.end_ns;
-  own->start_ns = start;
-  own->end_ns = start + duration_ns;
-  return own->end_ns;
-}
-
 void ListScheduler::WakeSenders(int rank, int64_t time_ns) {
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
     const int stage = stages_of_rank_[i];
@@ -195,7 +186,7 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
     stages_[stage + 1].queued_bytes += table.input_bytes[row + stage + 1];
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[row + stage + 1];
     const int64_t arrival =
-        Transfer(rank.free_ns, table.transfer_ns[stage][row + stage], state.gradient, &state.activation);
+        BookLink(rank.free_ns, table.transfer_ns[stage][row + stage], state.gradient, &state.activation);
     activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
     Wake(rank_of_stage_[stage + 1], arrival);
   }
@@ -226,7 +217,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   }
   if (stage > 0) {
     StageState& below = stages_[stage - 1];
-    const int64_t arrival = Transfer(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1],
+    const int64_t arrival = BookLink(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1],
                                      below.activation, &below.gradient);
     gradient_ns_[static_cast<size_t>(state.backwards) * table.stages + stage - 1] = arrival;
     Wake(rank_of_stage_[stage - 1], arrival);
@@ -251,17 +242,18 @@ void ListScheduler::RunWeight(const PassTable& table, int rank, int index, int64
 
 void ListScheduler::Record(PassKind kind, int stage, int micro_batch) {
   ++passes_run_;
-  if (recording_) recorded_.push_back({kind, stage, micro_batch});
+  if (order_ != nullptr) order_->push_back({kind, stage, micro_batch});
 }
 
-void ListScheduler::FillPasses(RankPasses* passes) const {
-  const size_t ranks = ranks_.size();
-  passes->rank_begin.assign(ranks + 1, 0);
-  for (const Pass& pass : recorded_) ++passes->rank_begin[rank_of_stage_[pass.stage] + 1];
-  for (size_t rank = 0; rank < ranks; ++rank) passes->rank_begin[rank + 1] += passes->rank_begin[rank];
-  passes->passes.resize(recorded_.size());
-  std::vector<int32_t> next(passes->rank_begin.begin(), passes->rank_begin.end() - 1);
-  for (const Pass& pass : recorded_) passes->passes[next[rank_of_stage_[pass.stage]]++] = pass;
+RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> rank_of_stage, int ranks) {
+  RankPasses passes;
+  passes.rank_begin.assign(ranks + 1, 0);
+  for (const Pass& pass : order) ++passes.rank_begin[rank_of_stage[pass.stage] + 1];
+  for (int rank = 0; rank < ranks; ++rank) passes.rank_begin[rank + 1] += passes.rank_begin[rank];
+  passes.passes.resize(order.size());
+  std::vector<int32_t> next(passes.rank_begin.begin(), passes.rank_begin.end() - 1);
+  for (const Pass& pass : order) passes.passes[next[rank_of_stage[pass.stage]]++] = pass;
+  return passes;
 }
 
 }  // namespace penstock::core

@@ -18,12 +18,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
 namespace penstock::core {
-
-// What a replica that cannot run is said to take.
-inline constexpr int64_t kInfeasibleNs = int64_t{1} << 61;
 
 // How a replica's passes are chosen. Searches change it.
 struct ScheduleRules {
@@ -39,29 +37,6 @@ struct ScheduleRules {
   std::vector<char> eager_weights;
 };
 
-// Times and bytes of the micro-batches of one replica on each stage. Micro-batch m on stage s is at
-// [rows[m] + s] of every array, so that the arrays of a table can be used in place.
-struct PassTable {
-  int stages = 0;
-  int ranks = 0;
-  const int32_t* rank_of_stage = nullptr;
-  absl::Span<const int32_t> rows;
-  const int64_t* forward_ns = nullptr;
-  // The whole backward pass, and the part of it that may be delayed.
-  const int64_t* backward_ns = nullptr;
-  const int64_t* weight_ns = nullptr;
-  // For each stage, of the activation that leaves it and its gradient: [rows[m] + s] of transfer_ns[s].
-  const int64_t* const* transfer_ns = nullptr;
-  // Of the activation that is received: from when it is sent to the backward pass; part of held_bytes.
-  const int64_t* input_bytes = nullptr;
-  // Between forward and backward pass; between BACKWARD_INPUT and BACKWARD_WEIGHT; only around a pass.
-  const int64_t* held_bytes = nullptr;
-  const int64_t* put_aside_bytes = nullptr;
-  const int64_t* passing_bytes = nullptr;
-  // For each rank.
-  const int64_t* available_bytes = nullptr;
-};
-
 // Keeps its arrays between runs.
 class ListScheduler {
  public:
@@ -69,9 +44,9 @@ class ListScheduler {
   ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
 
   // End of the last pass; kInfeasibleNs when memory never suffices for the next pass, or as soon as the end
-  // is known to be after `give_up_ns`. `passes`, if not null, gets what each rank ran.
+  // is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as they began.
   int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
-              RankPasses* passes = nullptr);
+              std::vector<Pass>* order = nullptr);
 
   // Passes of the last run.
   int64_t passes() const { return passes_run_; }
@@ -79,10 +54,6 @@ class ListScheduler {
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-  struct Interval {
-    int64_t start_ns = 0;
-    int64_t end_ns = 0;
-  };
   struct StageState {
     int32_t forwards = 0;
     int32_t backwards = 0;
@@ -126,8 +97,6 @@ class ListScheduler {
   // Whether the rank of the next stage can take one more activation now. What waits there must leave room for
   // the largest micro-batch, or the stage could never run again.
   bool ReceiverHasRoom(const PassTable& table, int stage) const;
-  // Books a link: after the last transfer in the same direction, and not during the last one in the other.
-  static int64_t Transfer(int64_t ready_ns, int64_t duration_ns, const Interval& other, Interval* own);
   bool FitsForward(const PassTable& table, int stage) const;
   // Lets ranks that wait for memory of this one look again.
   void WakeSenders(int rank, int64_t time_ns);
@@ -143,7 +112,6 @@ class ListScheduler {
   void RunWeight(const PassTable& table, int rank, int index, int64_t now);
   void Wake(int rank, int64_t time_ns);
   void Record(PassKind kind, int stage, int micro_batch);
-  void FillPasses(RankPasses* passes) const;
 
   std::vector<int32_t> rank_of_stage_;
   // Stages of rank r: stages_of_rank_[rank_begin_[r] .. rank_begin_[r + 1]), the last stage first.
@@ -161,8 +129,11 @@ class ListScheduler {
   std::vector<int64_t> gradient_ns_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
-  bool recording_ = false;
-  std::vector<Pass> recorded_;
+  // Null: nobody wants it.
+  std::vector<Pass>* order_ = nullptr;
 };
+
+// What each rank runs of an order of all.
+RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> rank_of_stage, int ranks);
 
 }  // namespace penstock::core

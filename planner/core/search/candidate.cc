@@ -33,6 +33,7 @@ std::vector<int32_t> Interleave(const std::vector<int32_t>& descending, bool lar
 }
 
 void FitRules(const ScheduleSpace& space, Candidate* candidate) {
+  candidate->orders.resize(candidate->replicas.size());
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     CandidateReplica& part = candidate->replicas[replica];
     part.rules = space.Fit(candidate->table, part.slots);
@@ -91,7 +92,8 @@ void SetMakespan(Candidate* candidate) {
 
 void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate, int64_t give_up_ns) {
   CandidateReplica& part = candidate->replicas[replica];
-  part.makespan = evaluator->Makespan(candidate->table, part.slots, part.rules, replica, give_up_ns);
+  part.makespan = evaluator->Makespan(candidate->table, part.slots, part.rules, replica, give_up_ns,
+                                      &candidate->orders[replica]);
 }
 
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
@@ -117,6 +119,7 @@ void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate) {
       part.makespan = makespan;
       part.slots = order;
     }
+    EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
   }
   SetMakespan(candidate);
 }

@@ -24,6 +24,8 @@ struct Candidate {
 
   MicroBatchTable table;
   std::vector<CandidateReplica> replicas;
+  // For each replica its passes in the order in which they ran when it was last scheduled.
+  std::vector<std::vector<Pass>> orders;
   // The largest of the replicas; kInfeasibleNs when one cannot run.
   int64_t makespan = kInfeasibleNs;
 };

@@ -16,11 +16,14 @@ namespace penstock::core {
 namespace {
 
 // Caps that first-fit decreasing is run for: 1, 5/4, 6/4, ... of the longest sample.
-constexpr int kCaps = 8;
+constexpr int kCaps = 6;
 // Ratio of the numbers of micro-batches that are tried.
-constexpr double kCountStep = 1.2;
+constexpr double kCountStep = 1.35;
 // Most micro-batches of a replica that are tried.
 constexpr double kMostMicroBatches = 64;
+// Samples whose padded and packed times are compared, and what counts as faster.
+constexpr size_t kComparedSamples = 32;
+constexpr double kFasterShare = 0.98;
 // Rows of one rectangle at most, so that the table of windows stays linear in the batch.
 constexpr int kMaxRows = 256;
 // Candidates that are refined. Padded ones gain little by it: a moved sample seldom has the length of its new
@@ -28,22 +31,22 @@ constexpr int kMaxRows = 256;
 constexpr size_t kPackedStarts = 4;
 constexpr size_t kPaddedStarts = 1;
 // Candidates whose rules and order are tuned first.
-constexpr size_t kTunedStarts = 16;
+constexpr size_t kTunedStarts = 8;
 // Passes that the local search simulates for each sample and stage, by effort, and at least in all: small
 // batches are cheap to plan well.
 struct Budget {
   int64_t each;
   int64_t least;
 };
-constexpr Budget kFast = {150, 30'000};
-constexpr Budget kNormal = {600, 200'000};
-constexpr Budget kThorough = {30'000, 10'000'000};
+constexpr Budget kFast = {60, 15'000};
+constexpr Budget kNormal = {220, 120'000};
+constexpr Budget kThorough = {15'000, 5'000'000};
 
 // Micro-batches while the pipeline fills grow by this over the number of ranks, plus one; found by looking at
 // refined plans.
 constexpr double kRampGrowth = 3.0;
 // How many micro-batches grow.
-constexpr int kRamps[] = {2, 4, 6, 9};
+constexpr int kRamps[] = {3, 6, 9};
 // The last ones, with which the pipeline drains, are smaller.
 constexpr int kTail = 2;
 constexpr double kTailShare = 0.65;
@@ -75,6 +78,7 @@ class DynamicPolicy {
   Candidate Run();
 
  private:
+  bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
   void AddRamps(const std::vector<double>& work);
@@ -99,6 +103,18 @@ bool DynamicPolicy::Fits(const TokenSums& sums) const {
     if (!space_.FitsAlone(rank, sums)) return false;
   }
   return true;
+}
+
+// A rectangle computes at least the tokens of its samples, so it can only win where the profile has measured
+// rectangles as faster than what its closed form says of rows. Asks about some of the samples, alone.
+bool DynamicPolicy::PaddingMayPay() const {
+  const BottleneckTime time(costs_, job_.recompute);
+  const size_t step = std::max<size_t>(1, tokens_.size() / kComparedSamples);
+  for (uint32_t sample = 0; sample < tokens_.size(); sample += static_cast<uint32_t>(step)) {
+    const double packed = time(SumsOf({&sample, 1}, tokens_, Layout::kPacked));
+    if (time(SumsOf({&sample, 1}, tokens_, Layout::kPadded)) < packed * kFasterShare) return true;
+  }
+  return false;
 }
 
 void DynamicPolicy::AddPadded() {
@@ -206,18 +222,20 @@ std::vector<Candidate> DynamicPolicy::EvaluateStarts() {
 Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
   int rounds = 1;
   for (size_t left = candidates.size(); left > 1; left = (left + 1) / 2) ++rounds;
-  for (uint64_t round = 0;; ++round) {
+  for (int round = 0; round < rounds; ++round) {
+    if (round > 0) {
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>((candidates.size() + 1) / 2),
+                       candidates.end());
+    }
     const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(candidates.size());
     run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
       if (candidates[index].makespan >= kInfeasibleNs) return;
       ReplicaEvaluator evaluator(space_);
-      LocalSearch(&evaluator, &candidates[index], 1000 * round + index).Run(budget);
+      LocalSearch(&evaluator, &candidates[index], 1000 * static_cast<uint64_t>(round) + index).Run(budget);
     });
     std::stable_sort(candidates.begin(), candidates.end(), IsBetter);
-    if (candidates.size() == 1) return std::move(candidates.front());
-    candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>((candidates.size() + 1) / 2),
-                     candidates.end());
   }
+  return std::move(candidates.front());
 }
 
 int64_t DynamicPolicy::RefinementBudget() const {
@@ -230,7 +248,9 @@ int64_t DynamicPolicy::RefinementBudget() const {
 
 Candidate DynamicPolicy::Run() {
   if (job_.layout != LayoutChoice::kPadded) AddPacked();
-  if (job_.layout != LayoutChoice::kPacked) AddPadded();
+  if (job_.layout == LayoutChoice::kPadded || (job_.layout == LayoutChoice::kAuto && PaddingMayPay())) {
+    AddPadded();
+  }
   return Refine(EvaluateStarts());
 }
 

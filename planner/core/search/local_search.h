@@ -32,6 +32,9 @@ class LocalSearch {
   struct SavedReplica {
     int replica = 0;
     CandidateReplica part;
+    // Its order, once it has been scheduled anew.
+    std::vector<Pass> order;
+    bool has_order = false;
   };
 
   void SaveSlot(int32_t slot);
@@ -44,6 +47,10 @@ class LocalSearch {
   int64_t Score() const;
   // Evaluates the replicas that the running change touches. False as soon as the score is above `most`.
   bool EvaluateChange(int64_t most);
+  // Schedules it anew; its order goes to `saved`.
+  void Schedule(SavedReplica* saved, int64_t give_up_ns);
+  // A new best answer may have an even better order.
+  void RescheduleChange();
   int CriticalReplica() const;
   // A random replica, or the same one.
   int PartnerOf(int replica);
@@ -76,6 +83,8 @@ class LocalSearch {
   size_t saved_slot_count_ = 0;
   std::vector<SavedReplica> saved_replicas_;
   size_t saved_replica_count_ = 0;
+  // Whether the running change keeps the orders of its replicas.
+  bool keeps_order_ = false;
   // Slots that no replica uses, and the one that the running change frees or takes (-1: none).
   std::vector<int32_t> free_slots_;
   int32_t freed_slot_ = -1;
@@ -85,6 +94,7 @@ class LocalSearch {
   // The score of the best answer so far, which is brought up to date only where something has changed since.
   int64_t best_;
   std::vector<CandidateReplica> best_replicas_;
+  std::vector<std::vector<Pass>> best_orders_;
   std::vector<std::vector<uint32_t>> best_samples_;
   std::vector<char> dirty_slots_;
   std::vector<char> dirty_replicas_;

@@ -3,9 +3,17 @@
 #include <algorithm>
 
 namespace penstock::core {
+namespace {
+
+// A replayed pass takes about one part in so many of one that is scheduled.
+constexpr int64_t kReplaySpeed = 6;
+
+}  // namespace
 
 ReplicaEvaluator::ReplicaEvaluator(const ScheduleSpace& space)
-    : space_(space), scheduler_(space.costs().rank_of_stage(), space.costs().ranks()) {
+    : space_(space),
+      scheduler_(space.costs().rank_of_stage(), space.costs().ranks()),
+      replay_(space.costs().rank_of_stage(), space.costs().ranks()) {
   transfer_ns_.resize(space.costs().stages());
 }
 
@@ -41,18 +49,30 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
 }
 
 int64_t ReplicaEvaluator::Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                   const ReplicaRules& rules, int replica, int64_t give_up_ns) {
+                                   const ReplicaRules& rules, int replica, int64_t give_up_ns,
+                                   std::vector<Pass>* order) {
   if (!Gather(table, slots, replica)) return kInfeasibleNs;
-  const int64_t makespan = scheduler_.Run(passes_, rules.schedule, give_up_ns);
+  const int64_t makespan = scheduler_.Run(passes_, rules.schedule, give_up_ns, order);
   simulated_ += scheduler_.passes();
   return makespan;
 }
 
+int64_t ReplicaEvaluator::Replay(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                 absl::Span<const Pass> order, int replica, int64_t give_up_ns) {
+  if (!Gather(table, slots, replica)) return kInfeasibleNs;
+  simulated_ += static_cast<int64_t>(order.size()) / kReplaySpeed;
+  return replay_.Run(passes_, order, give_up_ns);
+}
+
 bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                    const ReplicaRules& rules, int replica, ReplicaPipeline* pipeline) {
-  if (!Gather(table, slots, replica)) return false;
-  if (scheduler_.Run(passes_, rules.schedule, kInfeasibleNs, &pipeline->passes) == kInfeasibleNs)
+                                    const ReplicaRules& rules, absl::Span<const Pass> order, int replica,
+                                    ReplicaPipeline* pipeline) {
+  std::vector<Pass> passes(order.begin(), order.end());
+  if ((passes.empty() || Replay(table, slots, passes, replica) == kInfeasibleNs) &&
+      Makespan(table, slots, rules, replica, kInfeasibleNs, &passes) == kInfeasibleNs) {
     return false;
+  }
+  pipeline->passes = ByRank(passes, space_.costs().rank_of_stage(), space_.costs().ranks());
   const CostModel& costs = space_.costs();
   const int stages = costs.stages();
   PipelineCosts& times = pipeline->costs;

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/schedule/list_scheduler.h"
+#include "planner/core/schedule/pass_replay.h"
 #include "planner/core/search/micro_batch_table.h"
 #include "planner/core/search/schedule_space.h"
 
@@ -19,16 +20,22 @@ class ReplicaEvaluator {
 
   // End of the last backward pass; kInfeasibleNs when memory is short, a shape is outside of the profile, or
   // the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline, updated with the
-  // levels of `rules`. `replica` decides the speed of its links.
+  // levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets the passes as
+  // they ran.
   int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
-                   int replica, int64_t give_up_ns = kInfeasibleNs);
+                   int replica, int64_t give_up_ns = kInfeasibleNs, std::vector<Pass>* order = nullptr);
 
-  // The same, with everything that the programs are made of. False when it cannot run.
+  // The same with passes in a given order, of as many micro-batches.
+  int64_t Replay(const MicroBatchTable& table, absl::Span<const int32_t> slots, absl::Span<const Pass> order,
+                 int replica, int64_t give_up_ns = kInfeasibleNs);
+
+  // Everything that programs are made of. In the given order if memory suffices for it, else in a new one.
+  // False when the replica cannot run.
   bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
-                    int replica, ReplicaPipeline* pipeline);
+                    absl::Span<const Pass> order, int replica, ReplicaPipeline* pipeline);
 
   const ScheduleSpace& space() const { return space_; }
-  // Passes that were simulated so far.
+  // Work done so far, in passes of a list schedule.
   int64_t simulated() const { return simulated_; }
 
  private:
@@ -36,6 +43,7 @@ class ReplicaEvaluator {
 
   const ScheduleSpace& space_;
   ListScheduler scheduler_;
+  PassReplay replay_;
   PassTable passes_;
   std::vector<int32_t> rows_;
   std::vector<const int64_t*> transfer_ns_;

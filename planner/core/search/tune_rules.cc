@@ -59,6 +59,7 @@ void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
     }
     part = best;
     UpdateReplica(replica, candidate);
+    EvaluateReplica(evaluator, replica, candidate);
   }
   SetMakespan(candidate);
 }

@@ -53,8 +53,8 @@ StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   return layout;
 }
 
-// One replica's share of a typical batch, evenly spaced.
-std::vector<SampleTokens> TypicalShare(const Job& job) {
+// One replica's share of a typical batch, evenly spaced; `part` 0 and 1 are different ones.
+std::vector<SampleTokens> TypicalShare(const Job& job, size_t part) {
   if (job.typical_samples.empty()) {
     const uint32_t quarter = std::max<uint32_t>(1, job.max_sequence_length / 4);
     const bool t5 = job.architecture == Architecture::kT5;
@@ -64,8 +64,9 @@ std::vector<SampleTokens> TypicalShare(const Job& job) {
   const size_t wanted = std::clamp(batch / job.replicas, kFewestSamples, kMostSamples);
   const size_t count = std::min(wanted, job.typical_samples.size());
   std::vector<SampleTokens> share;
+  const size_t all = job.typical_samples.size();
   for (size_t i = 0; i < count; ++i) {
-    share.push_back(job.typical_samples[i * job.typical_samples.size() / count]);
+    share.push_back(job.typical_samples[(i * all + part * all / 2) / count % all]);
   }
   return share;
 }
@@ -73,27 +74,30 @@ std::vector<SampleTokens> TypicalShare(const Job& job) {
 class StageChoice {
  public:
   StageChoice(const Profile& profile, const Job& job)
-      : profile_(profile), job_(job), share_(TypicalShare(job)) {}
+      : profile_(profile), job_(job), shares_{TypicalShare(job, 0), TypicalShare(job, 1)} {}
 
   StageLayout Balanced(std::vector<int32_t> placement) const;
-  // Improves a balanced layout; fills the makespan.
-  StageLayout Probe(StageLayout layout, int64_t* makespan) const;
+  // Improves a balanced layout, judged with little effort.
+  StageLayout Probe(StageLayout layout) const;
+  // The sum over both shares, with the effort that plans are made with.
+  int64_t Judge(const StageLayout& layout) const;
 
  private:
-  int64_t Makespan(const StageLayout& layout) const;
+  int64_t Makespan(const StageLayout& layout, const std::vector<SampleTokens>& share, Effort effort) const;
   int64_t BusiestRank(const StageLayout& layout) const;
   // A micro-batch as a replica would have it.
   TokenSums TypicalMicroBatch() const;
 
   const Profile& profile_;
   const Job& job_;
-  std::vector<SampleTokens> share_;
+  std::vector<SampleTokens> shares_[2];
 };
 
 TokenSums StageChoice::TypicalMicroBatch() const {
-  const size_t count = std::max<size_t>(1, share_.size() / (kMicroBatchesPerRank * job_.pipeline));
+  const std::vector<SampleTokens>& share = shares_[0];
+  const size_t count = std::max<size_t>(1, share.size() / (kMicroBatchesPerRank * job_.pipeline));
   TokenSums sums;
-  for (size_t i = 0; i < count; ++i) AddPacked(share_[i * share_.size() / count], &sums);
+  for (size_t i = 0; i < count; ++i) AddPacked(share[i * share.size() / count], &sums);
   // A profile without a closed form knows rectangles alone.
   if (profile_.has_closed_form()) return sums;
   return PaddedSums(1, static_cast<int32_t>(sums.source / static_cast<double>(count)),
@@ -114,22 +118,29 @@ int64_t StageChoice::BusiestRank(const StageLayout& layout) const {
   return *std::max_element(times.begin(), times.end());
 }
 
-int64_t StageChoice::Makespan(const StageLayout& layout) const {
+int64_t StageChoice::Judge(const StageLayout& layout) const {
+  int64_t sum = 0;
+  for (const std::vector<SampleTokens>& share : shares_) sum += Makespan(layout, share, Effort::kNormal);
+  return sum;
+}
+
+int64_t StageChoice::Makespan(const StageLayout& layout, const std::vector<SampleTokens>& share,
+                              Effort effort) const {
   Job job = WithStages(job_, layout);
   // Optimizer state may be divided over all replicas.
   const CostModel costs(profile_, job);
   job.replicas = 1;
-  job.effort = Effort::kFast;
+  job.effort = effort;
   std::vector<int64_t> available;
   for (int rank = 0; rank < costs.ranks(); ++rank) {
     available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
     if (available.back() <= 0) return kInfeasibleNs;
   }
-  return PlanByPolicy(ScheduleSpace(costs, job, available), job, share_, RunSerially).makespan;
+  return PlanByPolicy(ScheduleSpace(costs, job, available), job, share, RunSerially).makespan;
 }
 
-StageLayout StageChoice::Probe(StageLayout layout, int64_t* makespan) const {
-  int64_t best = Makespan(layout);
+StageLayout StageChoice::Probe(StageLayout layout) const {
+  int64_t best = Makespan(layout, shares_[0], Effort::kFast);
   const int64_t balanced = BusiestRank(layout);
   const size_t stages = layout.layers.size();
   int probes = 1;
@@ -144,13 +155,12 @@ StageLayout StageChoice::Probe(StageLayout layout, int64_t* makespan) const {
     ++changed.layers[to];
     if (BusiestRank(changed) * 100 > balanced * kHopelessPercent) continue;
     ++probes;
-    const int64_t time = Makespan(changed);
+    const int64_t time = Makespan(changed, shares_[0], Effort::kFast);
     if (time >= best) continue;
     best = time;
     layout = changed;
     since_better = 0;
   }
-  *makespan = best;
   return layout;
 }
 
@@ -179,14 +189,16 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe) {
   std::optional<StageLayout> best;
   int64_t best_makespan = 0;
   for (const std::vector<int32_t>& placement : placements) {
-    int64_t makespan = 0;
-    StageLayout layout = choice.Probe(choice.Balanced(placement), &makespan);
-    const bool more_stages = best.has_value() && layout.layers.size() > best->layers.size();
-    const int64_t needed =
-        more_stages ? best_makespan - best_makespan * kInterleavingGain / 100 : best_makespan;
-    if (best.has_value() && makespan >= needed) continue;
-    best = std::move(layout);
-    best_makespan = makespan;
+    const StageLayout balanced = choice.Balanced(placement);
+    for (const StageLayout& layout : {balanced, choice.Probe(balanced)}) {
+      const int64_t makespan = choice.Judge(layout);
+      const bool more_stages = best.has_value() && layout.layers.size() > best->layers.size();
+      const int64_t needed =
+          more_stages ? best_makespan - best_makespan * kInterleavingGain / 100 : best_makespan;
+      if (best.has_value() && makespan >= needed) continue;
+      best = layout;
+      best_makespan = makespan;
+    }
   }
   return WithStages(job, *best);
 }
