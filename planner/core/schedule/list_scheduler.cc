@@ -53,7 +53,10 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
     for (int rank = 1; rank < table.ranks; ++rank) {
       if (wake_ns_[rank] < wake_ns_[next]) next = rank;
     }
-    if (wake_ns_[next] == kNever || wake_ns_[next] + ranks_[next].left_ns > give_up_ns) return kInfeasibleNs;
+    if (wake_ns_[next] == kNever || wake_ns_[next] + ranks_[next].left_ns > give_up_ns) {
+      if (order_ != nullptr) order_->clear();
+      return kInfeasibleNs;
+    }
     Step(table, rules, next);
   }
   int64_t end = 0;

@@ -44,7 +44,8 @@ class ListScheduler {
   ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
 
   // End of the last pass; kInfeasibleNs when memory never suffices for the next pass, or as soon as the end
-  // is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as they began.
+  // is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as they began, or
+  // none.
   int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
               std::vector<Pass>* order = nullptr);
 

@@ -74,8 +74,8 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
   const size_t input = static_cast<size_t>(pass.micro_batch) * table.stages + stage;
   const bool split = pass.kind == PassKind::kBackwardInput;
   rank.used_bytes += (split ? table.put_aside_bytes[at] : 0) - table.held_bytes[at];
-  rank.free_ns = std::max(rank.free_ns, gradient_ns_[input]) + table.backward_ns[at] -
-                 (split ? table.weight_ns[at] : 0);
+  rank.free_ns =
+      std::max(rank.free_ns, gradient_ns_[input]) + table.backward_ns[at] - (split ? table.weight_ns[at] : 0);
   if (stage > 0) {
     StageState& link = stages_[stage - 1];
     gradient_ns_[input - 1] =

@@ -1,5 +1,5 @@
-// The makespan of a replica whose passes run in a given order: several times faster than finding an order anew, for
-// changes that leave a good order good.
+// The makespan of a replica whose passes run in a given order: several times faster than finding an order
+// anew, for changes that leave a good order good.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ class PassReplay {
  public:
   PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks);
 
-  // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its order. End
-  // of the last pass; kInfeasibleNs when memory does not suffice, or the end is after `give_up_ns`.
+  // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its
+  // order. End of the last pass; kInfeasibleNs when memory does not suffice, or the end is after
+  // `give_up_ns`.
   int64_t Run(const PassTable& table, absl::Span<const Pass> order, int64_t give_up_ns);
 
  private:

@@ -40,8 +40,8 @@ struct Interval {
   int64_t end_ns = 0;
 };
 
-// Books a link: after the last transfer in the same direction (`own`), and not during the last one in the other.
-// Returns when the transfer ends.
+// Books a link: after the last transfer in the same direction (`own`), and not during the last one in the
+// other. Returns when the transfer ends.
 inline int64_t BookLink(int64_t ready_ns, int64_t duration_ns, const Interval& other, Interval* own) {
   int64_t start = std::max(ready_ns, own->end_ns);
   if (start < other.end_ns && start + duration_ns > other.start_ns) start = other.end_ns;

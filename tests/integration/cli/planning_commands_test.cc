@@ -60,7 +60,7 @@ constexpr const char* kFields[] = {"policy",
                                    "reason"};
 
 TEST_F(PlanningCommands, PlanPrintsWhatTheIterationWillTake) {
-  const Ended ended = Plan({"--pp", "2", "--dp", "2"});
+  const Ended ended = Plan({"--pp", "2", "--dp", "2", "--stage-split", "even"});
   EXPECT_EQ(ended.code, 0) << ended.errors;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("makespan"), HasSubstr("lower bound"), HasSubstr("peak MB")));
   EXPECT_THAT(ended.output,
@@ -83,7 +83,7 @@ TEST_F(PlanningCommands, AnyNumberOfThreadsMakesTheSamePlan) {
 }
 
 TEST_F(PlanningCommands, PlanPrintsJson) {
-  const Ended ended = Plan({"--pp", "2", "--json", "--policy", "packed"});
+  const Ended ended = Plan({"--pp", "2", "--json", "--policy", "packed", "--stage-split", "even"});
   ASSERT_EQ(ended.code, 0) << ended.errors;
   const Json row = Parse(ended.output);
   for (const char* field : kFields) EXPECT_TRUE(row.contains(field)) << field;
