@@ -159,41 +159,59 @@ double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work,
                                  absl::Span<const SampleTokens> samples) const {
   const double linear = Dot(work, batch.linear);
   if (rank.available_bytes <= 0) return linear / batch.replicas;
-  const HeldTime held = HeldTimeOf(rank.stages.back());
-  const double once = Dot(held.passes, batch.overhead) + held.transfers.latency_ns;
   const double overhead = Dot(work, batch.overhead);
-  const double rounding = kRounding * static_cast<double>(rank.stages.size());
-  // Of each sample: the bytes that it keeps, and the root of their product with the time that it keeps them.
-  std::vector<double> kept(samples.size());
-  std::vector<double> root(samples.size());
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const TokenSums sums = SumsOfOne(samples[i]);
-    kept[i] = std::max(0.0, rank.kept(sums) - rounding);
-    root[i] = std::sqrt(kept[i] * (Dot(held.passes, pipeline_.Linear(sums)) + held.transfers.ns(sums)));
+  std::vector<HeldStage> stages;
+  double total = 0;
+  for (const int stage : rank.stages) {
+    stages.push_back(HeldOn(stage, batch, samples));
+    total += stages.back().total_root * stages.back().total_root;
   }
-  const double least_share = std::min(1.0, SmallestQuotient(rank.least_kept, rank.kept));
   double longest = 0;
   double memory_weight = 1;
   for (int step = 0; step < kWeights; ++step, memory_weight /= 2) {
     const double weight = 1 - memory_weight;
     const double held_weight = memory_weight / rank.available_bytes;
-    // What the bytes of a sample and their root cost, if it is kept whole, and as little as it can be.
-    double byte_ns[2];
-    double root_ns[2];
-    for (const int least : {0, 1}) {
-      const double share = least == 0 ? 1 : least_share;
-      byte_ns[least] = held_weight * share * once;
-      if (share < 1) byte_ns[least] += weight * rank.price_ns_per_byte * (1 - share);
-      root_ns[least] = 2 * std::sqrt(weight * overhead * held_weight * share);
-    }
     double time = weight * linear;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      time +=
-          std::min(byte_ns[0] * kept[i] + root_ns[0] * root[i], byte_ns[1] * kept[i] + root_ns[1] * root[i]);
+    for (const HeldStage& stage : stages) {
+      // The direction in which the stages' roots add up.
+      const double part = total > 0 ? stage.total_root / std::sqrt(total) : 0;
+      // What the bytes of a sample and their root cost, if it is kept whole, and as little as it can be.
+      double byte_ns[2];
+      double root_ns[2];
+      for (const int least : {0, 1}) {
+        const double share = least == 0 ? 1 : stage.least_share;
+        byte_ns[least] = held_weight * share * stage.once_ns;
+        if (share < 1) byte_ns[least] += weight * rank.price_ns_per_byte * (1 - share);
+        root_ns[least] = 2 * std::sqrt(weight * overhead * held_weight * share) * part;
+      }
+      for (size_t i = 0; i < samples.size(); ++i) {
+        time += std::min(byte_ns[0] * stage.kept[i] + root_ns[0] * stage.root[i],
+                         byte_ns[1] * stage.kept[i] + root_ns[1] * stage.root[i]);
+      }
     }
     longest = std::max(longest, time);
   }
   return longest / batch.replicas;
+}
+
+LowerBound::HeldStage LowerBound::HeldOn(int index, const BatchSums& batch,
+                                         absl::Span<const SampleTokens> samples) const {
+  const StageBound& stage = pipeline_.stages[index];
+  const HeldTime held = HeldTimeOf(index);
+  HeldStage result;
+  result.once_ns = Dot(held.passes, batch.overhead) + held.transfers.latency_ns;
+  result.least_share = std::min(1.0, SmallestQuotient(stage.least_kept, stage.kept));
+  result.kept.reserve(samples.size());
+  result.root.reserve(samples.size());
+  for (const SampleTokens& sample : samples) {
+    const TokenSums sums = SumsOfOne(sample);
+    const double kept = std::max(0.0, stage.kept(sums) - kRounding);
+    const double time = Dot(held.passes, pipeline_.Linear(sums)) + held.transfers.ns(sums);
+    result.kept.push_back(kept);
+    result.root.push_back(std::sqrt(kept * time));
+    result.total_root += result.root.back();
+  }
+  return result;
 }
 
 LowerBound::HeldTime LowerBound::HeldTimeOf(int stage) const {

@@ -55,6 +55,16 @@ class LowerBound {
     TransferBound transfers;
   };
 
+  // The samples of a batch on a stage: the bytes that each keeps, and the root of their product with the time
+  // that it keeps them.
+  struct HeldStage {
+    double once_ns = 0;
+    double least_share = 1;
+    std::vector<double> kept;
+    std::vector<double> root;
+    double total_root = 0;
+  };
+
   HeldTime HeldTimeOf(int stage) const;
   BatchSums Sum(absl::Span<const SampleTokens> samples) const;
   double FillTransfersNs(int stages, const BatchSums& batch) const;
@@ -72,6 +82,7 @@ class LowerBound {
   // Of one replica on average: work and recompute, where all that is in the pipeline must fit in memory.
   double SteadyStateNs(const RankBound& rank, const LayerVector& work, const BatchSums& batch,
                        absl::Span<const SampleTokens> samples) const;
+  HeldStage HeldOn(int stage, const BatchSums& batch, absl::Span<const SampleTokens> samples) const;
   double RecomputeNs(const TokenSums& sums) const;
 
   int replicas_;

@@ -6,6 +6,11 @@
 namespace penstock::core {
 namespace {
 
+void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
+  sum->source += layers * bytes.source;
+  sum->target += layers * bytes.target;
+}
+
 StageBound BoundStage(const CostModel& costs, const Job& job,
                       const std::array<LayerBound, kLayerKinds>& layers, int index) {
   const Stage& stage = costs.stage(index);
@@ -17,6 +22,10 @@ StageBound BoundStage(const CostModel& costs, const Job& job,
     }
     // Embedding runs the same time both ways; its gradient is never put off.
     if (stage.first && pass != static_cast<int>(BoundPass::kWeight)) bound.passes[pass][kEmbedding] = 1;
+  }
+  for (const LayerKind kind : {kEncoder, kDecoder}) {
+    AddBytes(counts[kind], layers[kind].kept, &bound.kept);
+    AddBytes(counts[kind], layers[kind].least_kept, &bound.least_kept);
   }
   bound.all_reduce_ns = static_cast<double>(
       costs.AllReduceNs(costs.ParameterBytes(index), costs.rank_of(index), costs.ranks(), job.replicas));
@@ -43,11 +52,6 @@ TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
   bound.ns.source = token_ns;
   if (!costs.stage(stage).encoder_boundary) bound.ns.target = token_ns;
   return bound;
-}
-
-void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
-  sum->source += layers * bytes.source;
-  sum->target += layers * bytes.target;
 }
 
 RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<LayerBound, kLayerKinds>& layers,

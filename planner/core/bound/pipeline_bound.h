@@ -24,6 +24,9 @@ struct StageBound {
   // the next stage is on the same rank.
   TransferBound transfer;
   double all_reduce_ns = 0;
+  // What a micro-batch keeps there at the level that costs least time, and at the level that keeps least.
+  PerToken kept;
+  PerToken least_kept;
 
   const LayerVector& pass(BoundPass kind) const { return passes[static_cast<int>(kind)]; }
 };
@@ -33,8 +36,8 @@ struct RankBound {
   std::vector<int> stages;
   // Bytes for micro-batches.
   double available_bytes = 0;
-  // What a micro-batch keeps on all stages of the rank at the level that costs least, and at the level that
-  // keeps least; what else exists while the last of them runs backward, by kind of layer.
+  // What a micro-batch keeps on all stages of the rank; what else exists while the last of them runs
+  // backward, by kind of layer.
   PerToken kept;
   PerToken least_kept;
   std::array<PerToken, kLayerKinds> peak;
