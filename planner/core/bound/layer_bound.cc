@@ -110,16 +110,21 @@ double LeastBackward(const LayerWalk& walk, RecomputeLevel level) {
   return walk.SmallestRatio([&](double /*forward*/, const auto& backward) { return backward[level].low; });
 }
 
+// Backward time of a level above that without recompute, in units of the form, from below.
+double ExtraOfLevel(const LayerWalk& walk, RecomputeLevel level) {
+  return std::max(0.0, LeastBackward(walk, level) * (1 - 1 / walk.SmallestRelation(level)));
+}
+
 // Backward time of a level above that without recompute for each byte that it saves, from below.
 double PriceOfLevel(const LayerWalk& walk, const LayerBound& bound, RecomputeLevel level,
                     const PerToken& kept) {
-  const double extra = LeastBackward(walk, level) * (1 - 1 / walk.SmallestRelation(level));
+  const double extra = ExtraOfLevel(walk, level);
   double price = kInfinity;
   const PerToken rate = bound.Rate();
   const double sides[2][2] = {{rate.source, bound.kept.source - kept.source},
                               {rate.target, bound.kept.target - kept.target}};
   for (const auto& [time, saved] : sides) {
-    if (saved > 0) price = std::min(price, std::max(0.0, extra) * time / saved);
+    if (saved > 0) price = std::min(price, extra * time / saved);
   }
   return price;
 }
@@ -130,8 +135,10 @@ void BoundMemory(const LayerProfile& layer, const std::vector<RecomputeLevel>& l
   bound->kept = Rates(layer.stored[levels.front()]);
   bound->least_kept = bound->kept;
   bound->price_ns_per_byte = kInfinity;
+  bound->levels = {{bound->kept, 0}};
   for (const RecomputeLevel level : levels) {
     if (level == levels.front()) continue;
+    bound->levels.push_back({Rates(layer.stored[level]), ExtraOfLevel(walk, level)});
     const PerToken kept = Rates(layer.stored[level]);
     bound->least_kept.source = std::min(bound->least_kept.source, kept.source);
     bound->least_kept.target = std::min(bound->least_kept.target, kept.target);

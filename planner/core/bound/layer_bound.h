@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
@@ -34,6 +35,12 @@ struct PerToken {
   double operator()(const TokenSums& sums) const { return source * sums.source + target * sums.target; }
 };
 
+// What a layer may do: bytes kept, and backward time above the level that costs least, in units of the form.
+struct LevelBound {
+  PerToken kept;
+  double extra = 0;
+};
+
 struct LayerBound {
   bool present = false;
   bool loss_tokens_only = false;
@@ -45,6 +52,7 @@ struct LayerBound {
   PerToken kept;
   PerToken least_kept;
   PerToken peak;
+  std::vector<LevelBound> levels;
   // Least backward time for each byte that recompute saves; infinite when nothing can be saved.
   double price_ns_per_byte = 0;
 

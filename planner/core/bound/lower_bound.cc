@@ -40,14 +40,6 @@ double LargestPeak(const RankBound& rank, const TokenSums& sums) {
   return peak;
 }
 
-// The smallest quotient of two linear functions of tokens, where the second is not 0.
-double SmallestQuotient(const PerToken& a, const PerToken& b) {
-  double quotient = kInfinity;
-  if (b.source > 0) quotient = std::min(quotient, a.source / b.source);
-  if (b.target > 0) quotient = std::min(quotient, a.target / b.target);
-  return quotient;
-}
-
 }  // namespace
 
 LowerBound::LowerBound(const CostModel& costs, const Job& job)
@@ -175,18 +167,16 @@ double LowerBound::SteadyStateNs(const RankBound& rank, const LayerVector& work,
     for (const HeldStage& stage : stages) {
       // The direction in which the stages' roots add up.
       const double part = total > 0 ? stage.total_root / std::sqrt(total) : 0;
-      // What the bytes of a sample and their root cost, if it is kept whole, and as little as it can be.
-      double byte_ns[2];
-      double root_ns[2];
-      for (const int least : {0, 1}) {
-        const double share = least == 0 ? 1 : stage.least_share;
-        byte_ns[least] = held_weight * share * stage.once_ns;
-        if (share < 1) byte_ns[least] += weight * rank.price_ns_per_byte * (1 - share);
-        root_ns[least] = 2 * std::sqrt(weight * overhead * held_weight * share) * part;
-      }
-      for (size_t i = 0; i < samples.size(); ++i) {
-        time += std::min(byte_ns[0] * stage.kept[i] + root_ns[0] * stage.root[i],
-                         byte_ns[1] * stage.kept[i] + root_ns[1] * stage.root[i]);
+      const double byte_ns = held_weight * stage.once_ns;
+      const double root_ns = 2 * std::sqrt(weight * overhead * held_weight) * part;
+      const size_t count = samples.size();
+      for (size_t i = 0; i < count; ++i) {
+        double least = kInfinity;
+        for (size_t at = i; at < stage.options * count; at += count) {
+          least =
+              std::min(least, byte_ns * stage.kept[at] + root_ns * stage.root[at] + weight * stage.extra[at]);
+        }
+        time += least;
       }
     }
     longest = std::max(longest, time);
@@ -200,17 +190,18 @@ LowerBound::HeldStage LowerBound::HeldOn(int index, const BatchSums& batch,
   const HeldTime held = HeldTimeOf(index);
   HeldStage result;
   result.once_ns = Dot(held.passes, batch.overhead) + held.transfers.latency_ns;
-  result.least_share = std::min(1.0, SmallestQuotient(stage.least_kept, stage.kept));
-  result.kept.reserve(samples.size());
-  result.root.reserve(samples.size());
-  for (const SampleTokens& sample : samples) {
-    const TokenSums sums = SumsOfOne(sample);
-    const double kept = std::max(0.0, stage.kept(sums) - kRounding);
-    const double time = Dot(held.passes, pipeline_.Linear(sums)) + held.transfers.ns(sums);
-    result.kept.push_back(kept);
-    result.root.push_back(std::sqrt(kept * time));
-    result.total_root += result.root.back();
+  result.options = stage.options.size();
+  for (const StageBound::Option& option : stage.options) {
+    for (const SampleTokens& sample : samples) {
+      const TokenSums sums = SumsOfOne(sample);
+      const LayerVector linear = pipeline_.Linear(sums);
+      const double kept = std::max(0.0, option.kept(sums) - kRounding);
+      result.kept.push_back(kept);
+      result.root.push_back(std::sqrt(kept * (Dot(held.passes, linear) + held.transfers.ns(sums))));
+      result.extra.push_back(Dot(option.extra, linear));
+    }
   }
+  for (size_t i = 0; i < samples.size(); ++i) result.total_root += result.root[i];
   return result;
 }
 

@@ -55,13 +55,15 @@ class LowerBound {
     TransferBound transfers;
   };
 
-  // The samples of a batch on a stage: the bytes that each keeps, and the root of their product with the time
-  // that it keeps them.
+  // The samples of a batch on a stage, [option * samples + sample]: the bytes that each keeps, the root of
+  // their product with the time that it keeps them, and the recompute that the option costs.
   struct HeldStage {
     double once_ns = 0;
-    double least_share = 1;
+    size_t options = 0;
     std::vector<double> kept;
     std::vector<double> root;
+    std::vector<double> extra;
+    // Of the first option.
     double total_root = 0;
   };
 

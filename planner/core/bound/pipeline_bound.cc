@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace penstock::core {
 namespace {
@@ -23,9 +24,18 @@ StageBound BoundStage(const CostModel& costs, const Job& job,
     // Embedding runs the same time both ways; its gradient is never put off.
     if (stage.first && pass != static_cast<int>(BoundPass::kWeight)) bound.passes[pass][kEmbedding] = 1;
   }
+  bound.options.resize(1);
   for (const LayerKind kind : {kEncoder, kDecoder}) {
-    AddBytes(counts[kind], layers[kind].kept, &bound.kept);
-    AddBytes(counts[kind], layers[kind].least_kept, &bound.least_kept);
+    if (counts[kind] == 0) continue;
+    const std::vector<StageBound::Option> before = std::move(bound.options);
+    bound.options.clear();
+    for (const StageBound::Option& option : before) {
+      for (const LevelBound& level : layers[kind].levels) {
+        bound.options.push_back(option);
+        AddBytes(counts[kind], level.kept, &bound.options.back().kept);
+        bound.options.back().extra[kind] = counts[kind] * level.extra;
+      }
+    }
   }
   bound.all_reduce_ns = static_cast<double>(
       costs.AllReduceNs(costs.ParameterBytes(index), costs.rank_of(index), costs.ranks(), job.replicas));

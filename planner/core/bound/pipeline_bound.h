@@ -24,9 +24,13 @@ struct StageBound {
   // the next stage is on the same rank.
   TransferBound transfer;
   double all_reduce_ns = 0;
-  // What a micro-batch keeps there at the level that costs least time, and at the level that keeps least.
-  PerToken kept;
-  PerToken least_kept;
+  // One for each choice of a level for the layers of each kind. Any other choice lies between them.
+  struct Option {
+    PerToken kept;
+    // Backward time above that of the level that costs least.
+    LayerVector extra = {};
+  };
+  std::vector<Option> options;
 
   const LayerVector& pass(BoundPass kind) const { return passes[static_cast<int>(kind)]; }
 };
