@@ -36,7 +36,11 @@ void FitRules(const ScheduleSpace& space, Candidate* candidate) {
   candidate->orders.resize(candidate->replicas.size());
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     CandidateReplica& part = candidate->replicas[replica];
-    part.rules = space.Fit(candidate->table, part.slots);
+    FittedRules fitted = space.Fit(candidate->table, part.slots);
+    part.rules = std::move(fitted.rules);
+    for (const int32_t slot : part.slots) {
+      std::copy(fitted.levels.begin(), fitted.levels.end(), candidate->table.levels(slot).begin());
+    }
     UpdateReplica(static_cast<int>(replica), candidate);
   }
 }
@@ -46,12 +50,11 @@ void FitRules(const ScheduleSpace& space, Candidate* candidate) {
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens, Groups groups,
                         Layout layout, RowLengths row) {
   SplitForReplicas(space.replicas(), &groups);
-  Candidate candidate(space.costs(), tokens);
-  const std::vector<int32_t> lowest = space.LowestLevels();
+  Candidate candidate(space, tokens);
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
     const int slot = candidate.table.Add(std::move(group), layout, row);
-    candidate.table.Update(slot, lowest);
+    candidate.table.Update(slot);
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
   candidate.replicas.resize(space.replicas());
@@ -67,7 +70,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
                         std::vector<Groups> replicas, Layout layout) {
-  Candidate candidate(space.costs(), tokens);
+  Candidate candidate(space, tokens);
   for (Groups& groups : replicas) {
     CandidateReplica& part = candidate.replicas.emplace_back();
     for (std::vector<uint32_t>& group : groups) {
@@ -80,7 +83,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 
 void UpdateReplica(int replica, Candidate* candidate) {
   const CandidateReplica& part = candidate->replicas[replica];
-  for (const int32_t slot : part.slots) candidate->table.Update(slot, part.rules.levels);
+  for (const int32_t slot : part.slots) candidate->table.Update(slot);
 }
 
 void SetMakespan(Candidate* candidate) {

@@ -15,12 +15,13 @@ namespace penstock::core {
 struct CandidateReplica {
   // In the order in which they enter the pipeline.
   std::vector<int32_t> slots;
-  ReplicaRules rules;
+  ScheduleRules rules;
   int64_t makespan = 0;
 };
 
 struct Candidate {
-  Candidate(const CostModel& costs, absl::Span<const SampleTokens> tokens) : table(costs, tokens) {}
+  Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
+      : table(space.costs(), tokens, space.LowestLevels()) {}
 
   MicroBatchTable table;
   std::vector<CandidateReplica> replicas;
@@ -47,7 +48,7 @@ void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candid
 // After a change of a replica's makespan.
 void SetMakespan(Candidate* candidate);
 
-// Brings the figures of a replica's slots in line with its levels.
+// Brings the figures of a replica's slots in line with their levels.
 void UpdateReplica(int replica, Candidate* candidate);
 
 // Orders each replica anew: tries a few orders that are known to be good and keeps the best.

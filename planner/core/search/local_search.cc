@@ -34,6 +34,8 @@ LocalSearch::LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint
   }
   for (int slot = 0; slot < table.slots(); ++slot) {
     best_samples_.push_back(table.samples(slot));
+    const absl::Span<const int32_t> levels = table.levels(slot);
+    best_levels_.emplace_back(levels.begin(), levels.end());
     if (used[slot] == 0) free_slots_.push_back(slot);
   }
   dirty_slots_.assign(table.slots(), 0);
@@ -105,6 +107,7 @@ void LocalSearch::Run(int64_t budget) {
   candidate_->orders = best_orders_;
   for (int slot = 0; slot < candidate_->table.slots(); ++slot) {
     candidate_->table.samples(slot) = best_samples_[slot];
+    std::copy(best_levels_[slot].begin(), best_levels_[slot].end(), candidate_->table.levels(slot).begin());
   }
   for (size_t replica = 0; replica < candidate_->replicas.size(); ++replica) {
     UpdateReplica(static_cast<int>(replica), candidate_);
@@ -149,6 +152,8 @@ void LocalSearch::RememberBest() {
   for (size_t slot = 0; slot < dirty_slots_.size(); ++slot) {
     if (dirty_slots_[slot] == 0) continue;
     best_samples_[slot] = candidate_->table.samples(static_cast<int>(slot));
+    const absl::Span<const int32_t> levels = candidate_->table.levels(static_cast<int>(slot));
+    best_levels_[slot].assign(levels.begin(), levels.end());
     dirty_slots_[slot] = 0;
   }
   for (size_t replica = 0; replica < dirty_replicas_.size(); ++replica) {
@@ -178,10 +183,6 @@ int32_t LocalSearch::RandomSlot(int replica, uint32_t* position) {
   return slots[at];
 }
 
-void LocalSearch::UpdateSlot(int replica, int32_t slot) {
-  candidate_->table.Update(slot, candidate_->replicas[replica].rules.levels);
-}
-
 bool LocalSearch::MoveSamples(int from_replica, int to_replica) {
   const int32_t from_slot = RandomSlot(from_replica);
   const int32_t to_slot = RandomSlot(to_replica);
@@ -198,8 +199,8 @@ bool LocalSearch::MoveSamples(int from_replica, int to_replica) {
     from[index] = from.back();
     from.pop_back();
   }
-  UpdateSlot(from_replica, from_slot);
-  UpdateSlot(to_replica, to_slot);
+  candidate_->table.Update(from_slot);
+  candidate_->table.Update(to_slot);
   return true;
 }
 
@@ -215,8 +216,8 @@ bool LocalSearch::SwapSamples(int from_replica, int to_replica) {
   uint32_t& other = to[random_.Below(static_cast<uint32_t>(to.size()))];
   uint32_t& one = from[random_.Below(static_cast<uint32_t>(from.size()))];
   std::swap(one, other);
-  UpdateSlot(from_replica, from_slot);
-  UpdateSlot(to_replica, to_slot);
+  candidate_->table.Update(from_slot);
+  candidate_->table.Update(to_slot);
   return true;
 }
 
@@ -229,6 +230,8 @@ bool LocalSearch::SplitMicroBatch(int replica) {
   if (free_slots_.empty()) {
     taken_slot_ = table.Add({}, table.layout(slot));
     best_samples_.emplace_back();
+    const absl::Span<const int32_t> levels = table.levels(slot);
+    best_levels_.emplace_back(levels.begin(), levels.end());
     dirty_slots_.push_back(0);
   } else {
     taken_slot_ = free_slots_.back();
@@ -237,6 +240,8 @@ bool LocalSearch::SplitMicroBatch(int replica) {
   std::vector<uint32_t>& from = table.samples(slot);
   std::vector<uint32_t>& to = table.samples(taken_slot_);
   to.clear();
+  const absl::Span<const int32_t> levels = table.levels(slot);
+  std::copy(levels.begin(), levels.end(), table.levels(taken_slot_).begin());
   const uint32_t count = 1 + random_.Below(static_cast<uint32_t>(from.size()) - 1);
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
@@ -246,8 +251,8 @@ bool LocalSearch::SplitMicroBatch(int replica) {
   }
   std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
   slots.insert(slots.begin() + position + random_.Below(2), taken_slot_);
-  UpdateSlot(replica, slot);
-  UpdateSlot(replica, taken_slot_);
+  candidate_->table.Update(slot);
+  candidate_->table.Update(taken_slot_);
   return true;
 }
 
@@ -266,7 +271,7 @@ bool LocalSearch::MergeMicroBatch(int replica) {
   table.samples(slot).clear();
   slots.erase(slots.begin() + position);
   freed_slot_ = slot;
-  UpdateSlot(replica, into);
+  candidate_->table.Update(into);
   return true;
 }
 
@@ -295,8 +300,8 @@ bool LocalSearch::SwapMicroBatches(int from_replica, int to_replica) {
   SaveSlot(to_slot);
   candidate_->replicas[from_replica].slots[from] = to_slot;
   candidate_->replicas[to_replica].slots[to] = from_slot;
-  UpdateSlot(from_replica, to_slot);
-  UpdateSlot(to_replica, from_slot);
+  candidate_->table.Update(to_slot);
+  candidate_->table.Update(from_slot);
   return true;
 }
 
@@ -309,30 +314,35 @@ bool LocalSearch::MoveMicroBatch(int from_replica, int to_replica) {
   SaveSlot(slot);
   from.erase(from.begin() + position);
   to.insert(to.begin() + random_.Below(static_cast<uint32_t>(to.size()) + 1), slot);
-  UpdateSlot(to_replica, slot);
+  candidate_->table.Update(slot);
   return true;
 }
 
 bool LocalSearch::ChangeLevel(int replica) {
-  CandidateReplica& part = candidate_->replicas[replica];
-  const auto stage = static_cast<int>(random_.Below(static_cast<uint32_t>(part.rules.levels.size())));
-  const LevelRange& range = evaluator_->space().levels(stage);
+  const CandidateReplica& part = candidate_->replicas[replica];
+  MicroBatchTable& table = candidate_->table;
+  const ScheduleSpace& space = evaluator_->space();
+  const auto stage = static_cast<int>(random_.Below(static_cast<uint32_t>(space.costs().stages())));
+  const LevelRange& range = space.levels(stage);
   if (range.lowest == range.highest) return false;
-  const int32_t step = 1 << random_.Below(3);
-  const int32_t level = std::clamp(part.rules.levels[stage] + (random_.Below(2) == 0 ? step : -step),
-                                   range.lowest, range.highest);
-  if (level == part.rules.levels[stage]) return false;
-  part.rules.levels[stage] = level;
+  int32_t step = 1 << random_.Below(3);
+  if (random_.Below(2) == 0) step = -step;
+  const bool all = random_.Below(2) == 0;
+  const int32_t one = RandomSlot(replica);
   for (const int32_t slot : part.slots) {
+    if (!all && slot != one) continue;
+    const int32_t before = table.levels(slot)[stage];
+    const int32_t level = std::clamp(before + step, range.lowest, range.highest);
+    if (level == before) continue;
     SaveSlot(slot);
-    candidate_->table.UpdateLevel(slot, stage, level);
+    table.UpdateLevel(slot, stage, level);
   }
-  return true;
+  return saved_slot_count_ > 0;
 }
 
 bool LocalSearch::ChangeAhead(int replica) {
   CandidateReplica& part = candidate_->replicas[replica];
-  std::vector<int32_t>& ahead = part.rules.schedule.ahead;
+  std::vector<int32_t>& ahead = part.rules.ahead;
   int32_t& value = ahead[random_.Below(static_cast<uint32_t>(ahead.size()))];
   const auto most = static_cast<int32_t>(part.slots.size());
   const int32_t changed = std::clamp(std::min(value, most) + (random_.Below(2) == 0 ? 1 : -1), 1, most);
@@ -371,7 +381,7 @@ bool LocalSearch::Change() {
   if (kind < 95) return MergeMicroBatch(critical);
   if (evaluator_->space().is_strict()) return false;
   if (kind < 97) return ChangeAhead(critical);
-  ScheduleRules& rules = candidate_->replicas[critical].rules.schedule;
+  ScheduleRules& rules = candidate_->replicas[critical].rules;
   if (kind < 98 || !evaluator_->space().may_split()) return Flip(rules.forward_first);
   return Flip(kind < 99 ? rules.split : rules.eager_weights);
 }

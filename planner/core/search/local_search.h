@@ -68,7 +68,6 @@ class LocalSearch {
   bool ChangeAhead(int replica);
   bool Flip(std::vector<char>& flags);
 
-  void UpdateSlot(int replica, int32_t slot);
   bool Try();
 
   ReplicaEvaluator* evaluator_;
@@ -96,6 +95,7 @@ class LocalSearch {
   std::vector<CandidateReplica> best_replicas_;
   std::vector<std::vector<Pass>> best_orders_;
   std::vector<std::vector<uint32_t>> best_samples_;
+  std::vector<std::vector<int32_t>> best_levels_;
   std::vector<char> dirty_slots_;
   std::vector<char> dirty_replicas_;
 };

@@ -8,12 +8,14 @@
 
 namespace penstock::core {
 
-MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens)
-    : costs_(&costs), tokens_(tokens), rank_work_(costs.ranks()) {}
+MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
+                                 std::vector<int32_t> levels)
+    : costs_(&costs), tokens_(tokens), initial_levels_(std::move(levels)), rank_work_(costs.ranks()) {}
 
 int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
   samples_.push_back(std::move(samples));
+  levels_.insert(levels_.end(), initial_levels_.begin(), initial_levels_.end());
   layouts_.push_back(layout);
   rows_.push_back(row);
   known_.push_back(0);
@@ -23,7 +25,7 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   return slot;
 }
 
-void MicroBatchTable::Update(int slot, absl::Span<const int32_t> levels) {
+void MicroBatchTable::Update(int slot) {
   const TokenSums sums = Sums(slot);
   LayerCosts& layers = layer_costs_[slot];
   known_[slot] = costs_->Layers(sums, &layers) ? 1 : 0;
@@ -31,7 +33,7 @@ void MicroBatchTable::Update(int slot, absl::Span<const int32_t> levels) {
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
     const StageRecompute recompute =
-        RecomputeAtLevel(costs_->stage(stage), levels[stage], costs_->has_selective());
+        RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
     const StageMemory memory = costs_->Memory(stage, sums);
     const int64_t forward = costs_->ForwardNs(stage, layers);
     at(slot, kForwardNs)[stage] = forward;
@@ -50,6 +52,7 @@ void MicroBatchTable::Update(int slot, absl::Span<const int32_t> levels) {
 }
 
 void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
+  levels(slot)[stage] = level;
   const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), level, costs_->has_selective());
   at(slot, kBackwardNs)[stage] = costs_->BackwardNs(stage, layer_costs_[slot], recompute);
   at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, costs_->Memory(stage, Sums(slot)), recompute);
@@ -58,6 +61,8 @@ void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
 void MicroBatchTable::Save(int slot, Saved* saved) const {
   saved->slot = slot;
   saved->samples = samples_[slot];
+  const absl::Span<const int32_t> kept = levels(slot);
+  saved->levels.assign(kept.begin(), kept.end());
   const auto begin = figures_.begin() + offset(slot);
   saved->figures.assign(begin, begin + offset(1));
   saved->layer_costs = layer_costs_[slot];
@@ -67,6 +72,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
 
 void MicroBatchTable::Restore(const Saved& saved) {
   samples_[saved.slot] = saved.samples;
+  std::copy(saved.levels.begin(), saved.levels.end(), levels(saved.slot).begin());
   std::copy(saved.figures.begin(), saved.figures.end(), figures_.begin() + offset(saved.slot));
   work_ns_[saved.slot] = saved.work_ns;
   known_[saved.slot] = saved.known ? 1 : 0;

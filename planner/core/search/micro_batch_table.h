@@ -37,20 +37,23 @@ class MicroBatchTable {
   struct Saved {
     int slot = 0;
     std::vector<uint32_t> samples;
+    std::vector<int32_t> levels;
     std::vector<int64_t> figures;
     LayerCosts layer_costs;
     int64_t work_ns = 0;
     bool known = true;
   };
 
-  // `costs` and `tokens` (the samples of the batch) must outlive the table.
-  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens);
+  // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
+  // (recompute_ladder.h) that micro-batches begin with.
+  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
+                  std::vector<int32_t> levels);
 
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
-  // Call after a change of samples(slot). `levels`: recompute of each stage (recompute_ladder.h).
-  void Update(int slot, absl::Span<const int32_t> levels);
-  // The same for one stage, when its level alone has changed.
+  // Call after a change of samples(slot), or of many levels.
+  void Update(int slot);
+  // Changes the recompute of one stage.
   void UpdateLevel(int slot, int stage, int32_t level);
 
   void Save(int slot, Saved* saved) const;
@@ -59,6 +62,11 @@ class MicroBatchTable {
   int slots() const { return static_cast<int>(samples_.size()); }
   std::vector<uint32_t>& samples(int slot) { return samples_[slot]; }
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
+  // Recompute of each stage.
+  absl::Span<int32_t> levels(int slot) { return {&levels_[at_stage(slot)], initial_levels_.size()}; }
+  absl::Span<const int32_t> levels(int slot) const {
+    return {&levels_[at_stage(slot)], initial_levels_.size()};
+  }
   Layout layout(int slot) const { return layouts_[slot]; }
   RowLengths row(int slot) const { return rows_[slot]; }
   TokenSums Sums(int slot) const { return SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]); }
@@ -77,11 +85,15 @@ class MicroBatchTable {
   absl::Span<const SampleTokens> tokens() const { return tokens_; }
 
  private:
+  size_t at_stage(int slot) const { return static_cast<size_t>(slot) * initial_levels_.size(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
   const CostModel* costs_;
   absl::Span<const SampleTokens> tokens_;
+  std::vector<int32_t> initial_levels_;
   std::vector<std::vector<uint32_t>> samples_;
+  // [slot * stages + stage].
+  std::vector<int32_t> levels_;
   std::vector<Layout> layouts_;
   std::vector<RowLengths> rows_;
   std::vector<char> known_;

@@ -192,10 +192,10 @@ Candidate PlanTokenBudget(const ScheduleSpace& space, const Job& job, absl::Span
   return BestCap(Search(space, job, tokens, evaluator), BudgetGroups);
 }
 
-Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
-                       const RunTasks& run_tasks) {
-  ReplicaEvaluator own(space);
-  ReplicaEvaluator* evaluator = &own;
+namespace {
+
+Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                         const RunTasks& run_tasks, ReplicaEvaluator* evaluator) {
   switch (job.policy) {
     case Policy::kPadding:
       return PlanPadding(space, job, tokens, evaluator);
@@ -209,6 +209,16 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
       break;
   }
   return PlanDynamic(space, job, tokens, run_tasks);
+}
+
+}  // namespace
+
+Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
+                       const RunTasks& run_tasks) {
+  ReplicaEvaluator evaluator(space);
+  Candidate candidate = SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
+  TrimRecompute(&evaluator, &candidate);
+  return candidate;
 }
 
 }  // namespace penstock::core

@@ -49,10 +49,10 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
 }
 
 int64_t ReplicaEvaluator::Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                   const ReplicaRules& rules, int replica, int64_t give_up_ns,
+                                   const ScheduleRules& rules, int replica, int64_t give_up_ns,
                                    std::vector<Pass>* order) {
   if (!Gather(table, slots, replica)) return kInfeasibleNs;
-  const int64_t makespan = scheduler_.Run(passes_, rules.schedule, give_up_ns, order);
+  const int64_t makespan = scheduler_.Run(passes_, rules, give_up_ns, order);
   simulated_ += scheduler_.passes();
   return makespan;
 }
@@ -65,7 +65,7 @@ int64_t ReplicaEvaluator::Replay(const MicroBatchTable& table, absl::Span<const 
 }
 
 bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots,
-                                    const ReplicaRules& rules, absl::Span<const Pass> order, int replica,
+                                    const ScheduleRules& rules, absl::Span<const Pass> order, int replica,
                                     ReplicaPipeline* pipeline) {
   std::vector<Pass> passes(order.begin(), order.end());
   if ((passes.empty() || Replay(table, slots, passes, replica) == kInfeasibleNs) &&
@@ -91,7 +91,7 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
       times.transfer_ns[m * stages + stage] = stage + 1 < stages ? transfer_ns_[stage][at] : 0;
       pipeline->memory.push_back(costs.Memory(stage, sums));
       pipeline->recompute.push_back(
-          RecomputeAtLevel(costs.stage(stage), rules.levels[stage], costs.has_selective()));
+          RecomputeAtLevel(costs.stage(stage), table.levels(slots[m])[stage], costs.has_selective()));
     }
   }
   return true;

@@ -22,7 +22,7 @@ class ReplicaEvaluator {
   // the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline, updated with the
   // levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets the passes as
   // they ran.
-  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
+  int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
                    int replica, int64_t give_up_ns = kInfeasibleNs, std::vector<Pass>* order = nullptr);
 
   // The same with passes in a given order, of as many micro-batches.
@@ -31,7 +31,7 @@ class ReplicaEvaluator {
 
   // Everything that programs are made of. In the given order if memory suffices for it, else in a new one.
   // False when the replica cannot run.
-  bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ReplicaRules& rules,
+  bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
                     absl::Span<const Pass> order, int replica, ReplicaPipeline* pipeline);
 
   const ScheduleSpace& space() const { return space_; }

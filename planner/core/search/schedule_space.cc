@@ -52,17 +52,19 @@ std::vector<int32_t> ScheduleSpace::LowestLevels() const {
   return lowest;
 }
 
-ReplicaRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const {
+FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const {
   const int stages = costs_.stages();
-  ReplicaRules rules;
-  rules.levels = LowestLevels();
-  rules.schedule.one_forward_one_backward = strict_;
-  rules.schedule.split.assign(costs_.ranks(), may_split_ ? 1 : 0);
-  rules.schedule.forward_first.assign(costs_.ranks(), 0);
-  rules.schedule.eager_weights.assign(costs_.ranks(), 1);
+  FittedRules fitted;
+  ScheduleRules& rules = fitted.rules;
+  std::vector<int32_t>& levels = fitted.levels;
+  levels = LowestLevels();
+  rules.one_forward_one_backward = strict_;
+  rules.split.assign(costs_.ranks(), may_split_ ? 1 : 0);
+  rules.forward_first.assign(costs_.ranks(), 0);
+  rules.eager_weights.assign(costs_.ranks(), 1);
   const auto count = static_cast<int32_t>(slots.size());
   for (int stage = 0; stage < stages; ++stage) {
-    rules.schedule.ahead.push_back(strict_ ? Depth(stage) : kUnlimited);
+    rules.ahead.push_back(strict_ ? Depth(stage) : kUnlimited);
   }
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
@@ -73,7 +75,7 @@ ReplicaRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const i
   }
   const auto held = [&](int stage) {
     const StageRecompute recompute =
-        RecomputeAtLevel(costs_.stage(stage), rules.levels[stage], costs_.has_selective());
+        RecomputeAtLevel(costs_.stage(stage), levels[stage], costs_.has_selective());
     return std::min(count, Depth(stage)) * HeldBytes(costs_, stage, largest[stage], recompute);
   };
   for (int rank = 0; rank < costs_.ranks(); ++rank) {
@@ -87,16 +89,16 @@ ReplicaRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const i
         const int64_t bytes = held(stage);
         needed += bytes;
         passing = std::max(passing, PassingBytes(largest[stage]));
-        if (rules.levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
+        if (levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
           raise = stage;
           most_held = bytes;
         }
       }
       if (needed + passing <= available_[rank] || raise < 0) break;
-      ++rules.levels[raise];
+      ++levels[raise];
     }
   }
-  return rules;
+  return fitted;
 }
 
 int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {

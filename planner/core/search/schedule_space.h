@@ -11,10 +11,9 @@
 
 namespace penstock::core {
 
-// What a replica has besides its micro-batches and their order.
-struct ReplicaRules {
-  ScheduleRules schedule;
-  // Recompute on each stage (recompute_ladder.h).
+// Rules of a replica, and the recompute of each stage (recompute_ladder.h) for all its micro-batches.
+struct FittedRules {
+  ScheduleRules rules;
   std::vector<int32_t> levels;
 };
 
@@ -37,7 +36,7 @@ class ScheduleSpace {
   // The least recompute that the mode allows.
   std::vector<int32_t> LowestLevels() const;
   // As little recompute as lets Depth() of the largest micro-batches be in flight on every stage.
-  ReplicaRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
+  FittedRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
   // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
   // that the rank needs for it.
   int64_t BytesAlone(int rank, const TokenSums& sums) const;

@@ -1,42 +1,75 @@
 #include "planner/core/search/tune_rules.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace penstock::core {
 namespace {
 
-// Evaluates a replica as it stands; keeps it in `best` if it is better.
-void Judge(ReplicaEvaluator* evaluator, int replica, Candidate* candidate, CandidateReplica* best) {
-  UpdateReplica(replica, candidate);
-  EvaluateReplica(evaluator, replica, candidate, best->makespan);
-  if (candidate->replicas[replica].makespan < best->makespan) *best = candidate->replicas[replica];
-}
-
-// A share of the levels above the lowest; false when nothing changes.
-bool LowerLevels(const ScheduleSpace& space, int quarters, const std::vector<int32_t>& from,
-                 std::vector<int32_t>* levels) {
-  bool changed = false;
-  for (size_t stage = 0; stage < from.size(); ++stage) {
-    const int32_t lowest = space.levels(static_cast<int>(stage)).lowest;
-    const int32_t level = lowest + (from[stage] - lowest) * quarters / 4;
-    changed = changed || level != (*levels)[stage];
-    (*levels)[stage] = level;
+// Levels of a replica's micro-batches, one after the other.
+std::vector<int32_t> LevelsOf(const Candidate& candidate, int replica) {
+  std::vector<int32_t> all;
+  for (const int32_t slot : candidate.replicas[replica].slots) {
+    const absl::Span<const int32_t> levels = candidate.table.levels(slot);
+    all.insert(all.end(), levels.begin(), levels.end());
   }
-  return changed;
+  return all;
 }
 
-// With several stages a rank, forward passes of the first can fill memory so that the later ones never run.
-// Runs less far ahead then, at last one micro-batch at a time.
+// Sets a share, in quarters, of the given levels above the lowest. False when all are the lowest.
+bool SetLevels(const ScheduleSpace& space, const std::vector<int32_t>& full, int quarters, int replica,
+               Candidate* candidate) {
+  bool above = false;
+  const size_t stages = space.costs().stages();
+  const std::vector<int32_t>& slots = candidate->replicas[replica].slots;
+  for (size_t m = 0; m < slots.size(); ++m) {
+    for (size_t stage = 0; stage < stages; ++stage) {
+      const int32_t lowest = space.levels(static_cast<int>(stage)).lowest;
+      const int32_t level = full[m * stages + stage];
+      above = above || level > lowest;
+      candidate->table.levels(slots[m])[stage] = lowest + (level - lowest) * quarters / 4;
+    }
+  }
+  UpdateReplica(replica, candidate);
+  return above;
+}
+
+// With several stages a rank, forward passes of the first can fill memory so that the later ones never run. Runs
+// less far ahead then, at last one micro-batch at a time.
 void RelieveMemory(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
   CandidateReplica& part = candidate->replicas[replica];
   const ScheduleSpace& space = evaluator->space();
   for (const bool serial : {false, true}) {
     if (part.makespan < kInfeasibleNs) return;
-    for (size_t stage = 0; stage < part.rules.schedule.ahead.size(); ++stage) {
-      part.rules.schedule.ahead[stage] = serial ? 1 : space.Depth(static_cast<int>(stage));
+    for (size_t stage = 0; stage < part.rules.ahead.size(); ++stage) {
+      part.rules.ahead[stage] = serial ? 1 : space.Depth(static_cast<int>(stage));
     }
     EvaluateReplica(evaluator, replica, candidate);
   }
+}
+
+void TuneLevels(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+  const std::vector<int32_t> full = LevelsOf(*candidate, replica);
+  CandidateReplica& part = candidate->replicas[replica];
+  int64_t best = part.makespan;
+  int best_quarters = 4;
+  for (const int quarters : {3, 2, 1, 0}) {
+    if (!SetLevels(evaluator->space(), full, quarters, replica, candidate)) break;
+    EvaluateReplica(evaluator, replica, candidate, best);
+    if (part.makespan >= best) continue;
+    best = part.makespan;
+    best_quarters = quarters;
+  }
+  SetLevels(evaluator->space(), full, best_quarters, replica, candidate);
+  part.makespan = best;
+}
+
+void TuneForwardFirst(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+  CandidateReplica& part = candidate->replicas[replica];
+  const CandidateReplica before = part;
+  std::fill(part.rules.forward_first.begin(), part.rules.forward_first.end(), 1);
+  EvaluateReplica(evaluator, replica, candidate, before.makespan);
+  if (part.makespan >= before.makespan) part = before;
 }
 
 }  // namespace
@@ -44,22 +77,38 @@ void RelieveMemory(ReplicaEvaluator* evaluator, int replica, Candidate* candidat
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t index = 0; index < candidate->replicas.size(); ++index) {
     const int replica = static_cast<int>(index);
-    CandidateReplica& part = candidate->replicas[index];
     RelieveMemory(evaluator, replica, candidate);
-    CandidateReplica best = part;
-    const std::vector<int32_t> levels = part.rules.levels;
-    for (const int quarters : {3, 2, 1, 0}) {
-      if (!LowerLevels(evaluator->space(), quarters, levels, &part.rules.levels)) break;
-      Judge(evaluator, replica, candidate, &best);
-    }
-    if (!evaluator->space().is_strict()) {
-      part = best;
-      std::fill(part.rules.schedule.forward_first.begin(), part.rules.schedule.forward_first.end(), 1);
-      Judge(evaluator, replica, candidate, &best);
-    }
-    part = best;
-    UpdateReplica(replica, candidate);
+    TuneLevels(evaluator, replica, candidate);
+    if (!evaluator->space().is_strict()) TuneForwardFirst(evaluator, replica, candidate);
     EvaluateReplica(evaluator, replica, candidate);
+  }
+  SetMakespan(candidate);
+}
+
+void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate) {
+  MicroBatchTable& table = candidate->table;
+  const int stages = table.costs().stages();
+  for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    CandidateReplica& part = candidate->replicas[replica];
+    if (part.makespan >= kInfeasibleNs || candidate->orders[replica].empty()) continue;
+    for (const int32_t slot : part.slots) {
+      for (int stage = 0; stage < stages; ++stage) {
+        const int32_t lowest = evaluator->space().levels(stage).lowest;
+        for (const int divisor : {0, 2}) {
+          const int32_t before = table.levels(slot)[stage];
+          const int32_t level = divisor == 0 ? lowest : lowest + (before - lowest) / divisor;
+          if (level == before) break;
+          table.UpdateLevel(slot, stage, level);
+          const int64_t makespan = evaluator->Replay(table, part.slots, candidate->orders[replica],
+                                                     static_cast<int>(replica), part.makespan);
+          if (makespan <= part.makespan) {
+            part.makespan = makespan;
+            break;
+          }
+          table.UpdateLevel(slot, stage, before);
+        }
+      }
+    }
   }
   SetMakespan(candidate);
 }
