@@ -16,7 +16,7 @@ struct ListedPasses {
 
 // `rules`: ahead, split, forward_first and eager_weights may be left empty.
 inline ListedPasses ListPasses(const PipelineCosts& costs, ScheduleRules rules) {
-  const std::vector<int64_t> nothing(costs.forward_ns.size(), 0);
+  const std::vector<int64_t> nothing(costs.forward_ns.size() + costs.stages, 0);
   const std::vector<int64_t> memory(costs.ranks, 1);
   std::vector<int32_t> rows;
   for (int m = 0; m < costs.micro_batches; ++m) rows.push_back(m * costs.stages);
@@ -34,6 +34,9 @@ inline ListedPasses ListPasses(const PipelineCosts& costs, ScheduleRules rules) 
   table.put_aside_bytes = nothing.data();
   table.passing_bytes = nothing.data();
   table.available_bytes = memory.data();
+  table.reduce_ns = nothing.data();
+  const std::vector<int64_t> no_steps(costs.ranks, 0);
+  table.optimizer_ns = no_steps.data();
   if (rules.ahead.empty()) rules.ahead.assign(costs.stages, costs.micro_batches);
   for (auto* flags : {&rules.split, &rules.forward_first, &rules.eager_weights}) {
     if (flags->empty()) flags->assign(costs.ranks, 0);

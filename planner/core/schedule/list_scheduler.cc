@@ -8,7 +8,9 @@ ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks)
     : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
       stages_(rank_of_stage.size()),
       ranks_(ranks),
-      wake_ns_(ranks, 0) {
+      wake_ns_(ranks, 0),
+      last_pass_ns_(rank_of_stage.size(), 0),
+      rank_end_ns_(ranks, 0) {
   for (int rank = 0; rank < ranks; ++rank) {
     rank_begin_.push_back(static_cast<int32_t>(stages_of_rank_.size()));
     for (int stage = static_cast<int>(rank_of_stage.size()) - 1; stage >= 0; --stage) {
@@ -27,6 +29,7 @@ void ListScheduler::Reset(const PassTable& table) {
   }
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
+  std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
   std::fill(wake_ns_.begin(), wake_ns_.end(), 0);
   for (int stage = 0; stage < table.stages; ++stage) {
     RankState& rank = ranks_[rank_of_stage_[stage]];
@@ -59,9 +62,7 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
     }
     Step(table, rules, next);
   }
-  int64_t end = 0;
-  for (const RankState& rank : ranks_) end = std::max(end, rank.free_ns);
-  return end;
+  return EndOfIteration(table, rank_of_stage_, last_pass_ns_, absl::MakeSpan(rank_end_ns_));
 }
 
 bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
@@ -74,12 +75,25 @@ bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
          (next.queued_bytes == 0 || next.queued_bytes + next.most_held_bytes <= room);
 }
 
-bool ListScheduler::FitsForward(const PassTable& table, int stage) const {
+bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const {
   const int rank = rank_of_stage_[stage];
-  const int32_t at = table.rows[stages_[stage].forwards] + stage;
-  return ranks_[rank].used_bytes + table.held_bytes[at] - table.input_bytes[at] +
-             ranks_[rank].passing_bytes <=
-         table.available_bytes[rank];
+  const int64_t room = table.available_bytes[rank] - bytes;
+  if (ranks_[rank].passing_bytes <= room) return true;
+  if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
+  for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
+    const int other = stages_of_rank_[i];
+    for (int32_t m = stages_[other].backwards; m < stages_[other].forwards; ++m) {
+      if (table.passing_bytes[table.rows[m] + other] > room) return false;
+    }
+  }
+  return true;
+}
+
+bool ListScheduler::FitsForward(const PassTable& table, int stage) const {
+  const int32_t micro_batch = stages_[stage].forwards;
+  const int32_t at = table.rows[micro_batch] + stage;
+  return Fits(table, stage, micro_batch,
+              ranks_[rank_of_stage_[stage]].used_bytes + table.held_bytes[at] - table.input_bytes[at]);
 }
 
 void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now,
@@ -206,9 +220,8 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   const int64_t held = table.held_bytes[row + stage];
   const int64_t put_aside = table.put_aside_bytes[row + stage];
   const int64_t weight = table.weight_ns[row + stage];
-  const bool split =
-      stage > 0 && weight > 0 && rules.split[rank_index] != 0 &&
-      rank.used_bytes - held + put_aside + rank.passing_bytes <= table.available_bytes[rank_index];
+  const bool split = stage > 0 && weight > 0 && rules.split[rank_index] != 0 &&
+                     Fits(table, stage, state.backwards, rank.used_bytes - held + put_aside);
   const int64_t duration = table.backward_ns[row + stage] - (split ? weight : 0);
   rank.free_ns = now + duration;
   rank.left_ns -= duration;
@@ -225,6 +238,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
     gradient_ns_[static_cast<size_t>(state.backwards) * table.stages + stage - 1] = arrival;
     Wake(rank_of_stage_[stage - 1], arrival);
   }
+  last_pass_ns_[stage] = rank.free_ns;
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, state.backwards);
   ++state.backwards;
   --left_;
@@ -239,6 +253,7 @@ void ListScheduler::RunWeight(const PassTable& table, int rank, int index, int64
   state.free_ns = now + weight.time_ns;
   state.left_ns -= weight.time_ns;
   state.used_bytes -= table.put_aside_bytes[table.rows[weight.micro_batch] + weight.stage];
+  last_pass_ns_[weight.stage] = state.free_ns;
   Record(PassKind::kBackwardWeight, weight.stage, weight.micro_batch);
   --left_;
 }

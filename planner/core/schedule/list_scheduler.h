@@ -43,9 +43,9 @@ class ListScheduler {
   // `rank_of_stage`: its position in the pipeline for each stage.
   ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
 
-  // End of the last pass; kInfeasibleNs when memory never suffices for the next pass, or as soon as the end
-  // is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as they began, or
-  // none.
+  // End of the iteration (EndOfIteration); kInfeasibleNs when memory never suffices for the next pass, or as
+  // soon as the end is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as
+  // they began, or none.
   int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
               std::vector<Pass>* order = nullptr);
 
@@ -99,6 +99,9 @@ class ListScheduler {
   // the largest micro-batch, or the stage could never run again.
   bool ReceiverHasRoom(const PassTable& table, int stage) const;
   bool FitsForward(const PassTable& table, int stage) const;
+  // Whether a rank may hold `bytes` while it runs micro-batch `micro_batch` on `stage` and then those in
+  // flight: quickly with the largest bytes around any pass, else with those of the passes that may come.
+  bool Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const;
   // Lets ranks that wait for memory of this one look again.
   void WakeSenders(int rank, int64_t time_ns);
   Choice Choose(const PassTable& table, const ScheduleRules& rules, int rank, int64_t now) const;
@@ -128,6 +131,9 @@ class ListScheduler {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
+  // End of the last pass of each stage, and of each rank's iteration.
+  std::vector<int64_t> last_pass_ns_;
+  std::vector<int64_t> rank_end_ns_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

@@ -7,7 +7,9 @@ namespace penstock::core {
 PassReplay::PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks)
     : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
       ranks_(ranks),
-      stages_(rank_of_stage.size()) {}
+      stages_(rank_of_stage.size()),
+      last_pass_ns_(rank_of_stage.size(), 0),
+      rank_end_ns_(ranks, 0) {}
 
 void PassReplay::Reset(const PassTable& table) {
   const size_t size = table.rows.size() * table.stages;
@@ -15,6 +17,7 @@ void PassReplay::Reset(const PassTable& table) {
     activation_ns_.resize(size);
     gradient_ns_.resize(size);
   }
+  std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
   std::fill(stages_.begin(), stages_.end(), StageState());
   for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, 0, table.available_bytes[rank]};
   for (int stage = 0; stage < table.stages; ++stage) {
@@ -46,9 +49,22 @@ int64_t PassReplay::Run(const PassTable& table, absl::Span<const Pass> order, in
     }
     if (!fits) return kInfeasibleNs;
   }
-  int64_t end = 0;
-  for (const RankState& rank : ranks_) end = std::max(end, rank.free_ns);
+  const int64_t end = EndOfIteration(table, rank_of_stage_, last_pass_ns_, absl::MakeSpan(rank_end_ns_));
   return end > give_up_ns ? kInfeasibleNs : end;
+}
+
+bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch) const {
+  const RankState& rank = ranks_[rank_of_stage_[stage]];
+  const int64_t room = rank.available_bytes - rank.used_bytes;
+  if (rank.passing_bytes <= room) return true;
+  if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
+  for (int other = 0; other < table.stages; ++other) {
+    if (rank_of_stage_[other] != rank_of_stage_[stage]) continue;
+    for (int32_t m = stages_[other].backwards; m < stages_[other].forwards; ++m) {
+      if (table.passing_bytes[table.rows[m] + other] > room) return false;
+    }
+  }
+  return true;
 }
 
 bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
@@ -64,7 +80,8 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
         BookLink(rank.free_ns, table.transfer_ns[stage][at], link.gradient, &link.activation);
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
-  return rank.used_bytes + rank.passing_bytes <= rank.available_bytes;
+  stages_[stage].forwards = pass.micro_batch + 1;
+  return Fits(table, stage, pass.micro_batch);
 }
 
 bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
@@ -76,18 +93,22 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
   rank.used_bytes += (split ? table.put_aside_bytes[at] : 0) - table.held_bytes[at];
   rank.free_ns =
       std::max(rank.free_ns, gradient_ns_[input]) + table.backward_ns[at] - (split ? table.weight_ns[at] : 0);
+  last_pass_ns_[stage] = rank.free_ns;
   if (stage > 0) {
     StageState& link = stages_[stage - 1];
     gradient_ns_[input - 1] =
         BookLink(rank.free_ns, table.transfer_ns[stage - 1][at - 1], link.activation, &link.gradient);
   }
-  return !split || rank.used_bytes + rank.passing_bytes <= rank.available_bytes;
+  const bool fits = !split || Fits(table, stage, pass.micro_batch);
+  stages_[stage].backwards = pass.micro_batch + 1;
+  return fits;
 }
 
 void PassReplay::Weight(const PassTable& table, const Pass& pass) {
   RankState& rank = ranks_[rank_of_stage_[pass.stage]];
   const int32_t at = table.rows[pass.micro_batch] + pass.stage;
   rank.free_ns += table.weight_ns[at];
+  last_pass_ns_[pass.stage] = rank.free_ns;
   rank.used_bytes -= table.put_aside_bytes[at];
 }
 

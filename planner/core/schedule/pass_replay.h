@@ -29,11 +29,15 @@ class PassReplay {
     int64_t available_bytes = 0;
   };
   struct StageState {
+    int32_t forwards = 0;
+    int32_t backwards = 0;
     Interval activation;
     Interval gradient;
   };
 
   void Reset(const PassTable& table);
+  // As ListScheduler::Fits, of the bytes that the rank holds.
+  bool Fits(const PassTable& table, int stage, int32_t micro_batch) const;
   // False when memory does not suffice.
   bool Forward(const PassTable& table, const Pass& pass);
   bool Backward(const PassTable& table, const Pass& pass);
@@ -45,6 +49,9 @@ class PassReplay {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
+  // End of the last pass of each stage, and of each rank's iteration.
+  std::vector<int64_t> last_pass_ns_;
+  std::vector<int64_t> rank_end_ns_;
 };
 
 }  // namespace penstock::core

@@ -32,7 +32,27 @@ struct PassTable {
   const int64_t* passing_bytes = nullptr;
   // For each rank.
   const int64_t* available_bytes = nullptr;
+  // For each stage: the reduction of its gradients over the replicas. For each rank: the optimizer step.
+  const int64_t* reduce_ns = nullptr;
+  const int64_t* optimizer_ns = nullptr;
 };
+
+// End of the iteration on all ranks of a replica, as far as it depends on no other one: gradients of a stage
+// are reduced after its last pass, those of one rank one after the other, the last stage first; then comes
+// the optimizer step. `last_pass_ns`: of each stage. `rank_end_ns`: scratch, one for each rank.
+inline int64_t EndOfIteration(const PassTable& table, absl::Span<const int32_t> rank_of_stage,
+                              absl::Span<const int64_t> last_pass_ns, absl::Span<int64_t> rank_end_ns) {
+  std::fill(rank_end_ns.begin(), rank_end_ns.end(), 0);
+  for (int stage = table.stages - 1; stage >= 0; --stage) {
+    int64_t& end = rank_end_ns[rank_of_stage[stage]];
+    end = std::max(end, last_pass_ns[stage]) + table.reduce_ns[stage];
+  }
+  int64_t all = 0;
+  for (size_t rank = 0; rank < rank_end_ns.size(); ++rank) {
+    all = std::max(all, rank_end_ns[rank] + table.optimizer_ns[rank]);
+  }
+  return all;
+}
 
 // When a link is busy.
 struct Interval {

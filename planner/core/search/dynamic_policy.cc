@@ -24,6 +24,7 @@ constexpr double kMostMicroBatches = 64;
 // Samples whose padded and packed times are compared, and what counts as faster.
 constexpr size_t kComparedSamples = 32;
 constexpr double kFasterShare = 0.98;
+constexpr size_t kSmallBatch = 12;
 // Rows of one rectangle at most, so that the table of windows stays linear in the batch.
 constexpr int kMaxRows = 256;
 // Candidates that are refined. Padded ones gain little by it: a moved sample seldom has the length of its new
@@ -38,7 +39,7 @@ struct Budget {
   int64_t each;
   int64_t least;
 };
-constexpr Budget kFast = {60, 15'000};
+constexpr Budget kFast = {60, 30'000};
 constexpr Budget kNormal = {220, 120'000};
 constexpr Budget kThorough = {15'000, 5'000'000};
 
@@ -125,6 +126,15 @@ void DynamicPolicy::AddPadded() {
   const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_));
   for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
     starts_.push_back({std::move(groups), {}, Layout::kPadded});
+  }
+  // In small batches samples that are not alike may share a rectangle.
+  if (tokens_.size() > kSmallBatch) return;
+  std::vector<double> work;
+  for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
+    work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPadded)));
+  }
+  for (int count = 1; count <= static_cast<int>(tokens_.size()); ++count) {
+    starts_.push_back({BalancedGroups(work, count), {}, Layout::kPadded});
   }
 }
 
@@ -213,7 +223,7 @@ std::vector<Candidate> DynamicPolicy::EvaluateStarts() {
     TuneRules(&evaluator, &candidates[index]);
     ChooseInjectionOrder(&evaluator, &candidates[index]);
   });
-  KeepBest(kPackedStarts, kPaddedStarts, &candidates);
+  KeepBest(kPackedStarts, only_padded ? kPackedStarts : kPaddedStarts, &candidates);
   return candidates;
 }
 

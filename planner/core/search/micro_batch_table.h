@@ -46,8 +46,7 @@ class MicroBatchTable {
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
   // (recompute_ladder.h) that micro-batches begin with.
-  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                  std::vector<int32_t> levels);
+  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels);
 
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});

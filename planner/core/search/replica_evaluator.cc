@@ -36,6 +36,8 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.held_bytes = table.field(Table::kHeldBytes);
   passes_.put_aside_bytes = table.field(Table::kPutAsideBytes);
   passes_.passing_bytes = table.field(Table::kPassingBytes);
+  passes_.reduce_ns = space_.reduce_ns().data();
+  passes_.optimizer_ns = space_.optimizer_ns().data();
   passes_.available_bytes = space_.available_bytes().data();
   const int first_rank = replica * costs.ranks();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {

@@ -18,10 +18,10 @@ class ReplicaEvaluator {
  public:
   explicit ReplicaEvaluator(const ScheduleSpace& space);
 
-  // End of the last backward pass; kInfeasibleNs when memory is short, a shape is outside of the profile, or
-  // the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline, updated with the
-  // levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets the passes as
-  // they ran.
+  // End of the iteration (EndOfIteration); kInfeasibleNs when memory is short, a shape is outside of the
+  // profile, or the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline,
+  // updated with the levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets
+  // the passes as they ran.
   int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
                    int replica, int64_t give_up_ns = kInfeasibleNs, std::vector<Pass>* order = nullptr);
 

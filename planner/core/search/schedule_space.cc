@@ -33,9 +33,13 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
       replicas_(job.replicas),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
       may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
-      available_(std::move(available_bytes)) {
+      available_(std::move(available_bytes)),
+      optimizer_ns_(costs.ranks(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
+    reduce_ns_.push_back(
+        costs.AllReduceNs(costs.ParameterBytes(stage), costs.rank_of(stage), costs.ranks(), job.replicas));
+    optimizer_ns_[costs.rank_of(stage)] += costs.OptimizerNs(stage);
   }
 }
 

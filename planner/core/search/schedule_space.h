@@ -32,6 +32,9 @@ class ScheduleSpace {
   int32_t Depth(int stage) const;
   const std::vector<int64_t>& available_bytes() const { return available_; }
   std::vector<int64_t>& available_bytes() { return available_; }
+  // For each stage the reduction of its gradients; for each rank the optimizer step.
+  const std::vector<int64_t>& reduce_ns() const { return reduce_ns_; }
+  const std::vector<int64_t>& optimizer_ns() const { return optimizer_ns_; }
 
   // The least recompute that the mode allows.
   std::vector<int32_t> LowestLevels() const;
@@ -49,6 +52,8 @@ class ScheduleSpace {
   bool may_split_;
   std::vector<LevelRange> levels_;
   std::vector<int64_t> available_;
+  std::vector<int64_t> reduce_ns_;
+  std::vector<int64_t> optimizer_ns_;
 };
 
 }  // namespace penstock::core

@@ -34,8 +34,8 @@ bool SetLevels(const ScheduleSpace& space, const std::vector<int32_t>& full, int
   return above;
 }
 
-// With several stages a rank, forward passes of the first can fill memory so that the later ones never run. Runs
-// less far ahead then, at last one micro-batch at a time.
+// With several stages a rank, forward passes of the first can fill memory so that the later ones never run.
+// Runs less far ahead then, at last one micro-batch at a time.
 void RelieveMemory(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
   CandidateReplica& part = candidate->replicas[replica];
   const ScheduleSpace& space = evaluator->space();

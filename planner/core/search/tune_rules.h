@@ -10,8 +10,8 @@ namespace penstock::core {
 // makespan. The candidate has been evaluated.
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate);
 
-// Takes back recompute that memory does not ask for, micro-batch by micro-batch and stage by stage, while the order of
-// passes stays; no makespan grows by it.
+// Takes back recompute that memory does not ask for, micro-batch by micro-batch and stage by stage, while the
+// order of passes stays; no makespan grows by it.
 void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate);
 
 }  // namespace penstock::core

@@ -15,7 +15,7 @@ constexpr int kMostProbes = 40;
 constexpr int64_t kHopelessPercent = 112;
 // What a placement with several stages a rank must gain, in percent.
 constexpr int64_t kInterleavingGain = 1;
-// Samples of a replica that are planned.
+// Samples that are planned.
 constexpr size_t kMostSamples = 256;
 constexpr size_t kFewestSamples = 16;
 // Share of a rank's memory that weights, gradients and optimizer state may take, so that micro-batches have
@@ -53,7 +53,13 @@ StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   return layout;
 }
 
-// One replica's share of a typical batch, evenly spaced; `part` 0 and 1 are different ones.
+// Replicas that are planned: all where a batch is small, else one for its share.
+int32_t PlannedReplicas(const Job& job) {
+  const size_t batch = job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
+  return batch <= kMostSamples ? job.replicas : 1;
+}
+
+// A typical batch, or one replica's share of it, evenly spaced; `part` 0 and 1 are different ones.
 std::vector<SampleTokens> TypicalShare(const Job& job, size_t part) {
   if (job.typical_samples.empty()) {
     const uint32_t quarter = std::max<uint32_t>(1, job.max_sequence_length / 4);
@@ -61,7 +67,8 @@ std::vector<SampleTokens> TypicalShare(const Job& job, size_t part) {
     return std::vector<SampleTokens>(kFewestSamples * job.pipeline, {t5 ? quarter : 0, quarter, quarter});
   }
   const size_t batch = job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
-  const size_t wanted = std::clamp(batch / job.replicas, kFewestSamples, kMostSamples);
+  const size_t divided = batch * PlannedReplicas(job) / job.replicas;
+  const size_t wanted = std::clamp(divided, kFewestSamples, kMostSamples);
   const size_t count = std::min(wanted, job.typical_samples.size());
   std::vector<SampleTokens> share;
   const size_t all = job.typical_samples.size();
@@ -129,7 +136,7 @@ int64_t StageChoice::Makespan(const StageLayout& layout, const std::vector<Sampl
   Job job = WithStages(job_, layout);
   // Optimizer state may be divided over all replicas.
   const CostModel costs(profile_, job);
-  job.replicas = 1;
+  job.replicas = PlannedReplicas(job);
   job.effort = effort;
   std::vector<int64_t> available;
   for (int rank = 0; rank < costs.ranks(); ++rank) {
