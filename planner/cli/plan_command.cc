@@ -138,6 +138,7 @@ absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
+  SetTypicalSamples(batches, &job);
   TaskPool threads(flags.threads);
   const core::RunTasks run_tasks = threads.AsFunction();
   Shown shown;
