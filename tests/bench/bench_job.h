@@ -1,5 +1,6 @@
-// The job and the lengths that the planner's benchmarks share: a GPT of 6.7 billion parameters (closed form of
-// an 80 GB accelerator at 200 TFLOP/s) with equal stages, and lengths with a long tail. No file from outside.
+// The job and the lengths that the planner's benchmarks share: a GPT of 6.7 billion parameters (closed form
+// of an 80 GB accelerator at 200 TFLOP/s) with equal stages, and lengths with a long tail. No file from
+// outside.
 #pragma once
 
 #include <cstdint>

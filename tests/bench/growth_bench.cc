@@ -2,11 +2,11 @@
 //
 //   build/release/bin/growth_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only
 //
-// Policy dynamic, normal effort, two threads. The job and the lengths are those of bench_job.h; its stages are
-// equal, so that no time goes into choosing them. Time: of one plan, that of the service but for the check.
-// CPU: of all threads. Counters: `samples_per_second`; `heap_mb`, the most that one plan has from the heap at
-// a time (measured on a plan of its own, not on those that are timed); `instructions` of the plan, and `gap`
-// to the lower bound.
+// Policy dynamic, normal effort, two threads. The job and the lengths are those of bench_job.h; its stages
+// are equal, so that no time goes into choosing them. Time: of one plan, that of the service but for the
+// check. CPU: of all threads. Counters: `samples_per_second`; `heap_mb`, the most that one plan has from the
+// heap at a time (measured on a plan of its own, not on those that are timed); `instructions` of the plan,
+// and `gap` to the lower bound.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -87,9 +87,8 @@ void Plan(benchmark::State& state) {
   int64_t instructions = 0;
   for (const v1::Program& program : plan->programs()) instructions += program.instructions_size();
   state.counters["instructions"] = static_cast<double>(instructions);
-  state.counters["gap"] = static_cast<double>(plan->predicted().makespan_ns()) /
-                              static_cast<double>(plan->lower_bound_ns()) -
-                          1;
+  state.counters["gap"] =
+      static_cast<double>(plan->predicted().makespan_ns()) / static_cast<double>(plan->lower_bound_ns()) - 1;
   for (auto _ : state) benchmark::DoNotOptimize((*planner)->MakePlan(batch, run_tasks).ok());
   state.counters["samples_per_second"] =
       benchmark::Counter(static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate);
