@@ -9,6 +9,7 @@
 #include "planner/core/cost/bottleneck_time.h"
 #include "planner/core/partition/contiguous_groups.h"
 #include "planner/core/partition/sample_order.h"
+#include "planner/core/schedule/stage_bytes.h"
 #include "planner/core/search/local_search.h"
 #include "planner/core/search/tune_rules.h"
 
@@ -19,8 +20,9 @@ namespace {
 constexpr int kCaps = 6;
 // Ratio of the numbers of micro-batches that are tried.
 constexpr double kCountStep = 1.35;
-// Most micro-batches of a replica that are tried.
-constexpr double kMostMicroBatches = 64;
+// Micro-batches of a replica that are tried: up to this many, or up to this multiple of what needs no recompute.
+constexpr double kManyMicroBatches = 64;
+constexpr double kRoomyMultiple = 1.5;
 // Samples whose padded and packed times are compared, and what counts as faster.
 constexpr size_t kComparedSamples = 32;
 constexpr double kFasterShare = 0.98;
@@ -82,7 +84,9 @@ class DynamicPolicy {
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
-  void AddRamps(const std::vector<double>& work);
+  void AddRamps(const std::vector<double>& work, double most);
+  // Micro-batches of a replica beyond which more bring nothing.
+  double MostMicroBatches() const;
   bool Fits(const TokenSums& sums) const;
   void KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const;
   std::vector<Candidate> EvaluateStarts();
@@ -138,6 +142,22 @@ void DynamicPolicy::AddPadded() {
   }
 }
 
+double DynamicPolicy::MostMicroBatches() const {
+  TokenSums all;
+  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
+  const std::vector<int32_t> lowest = space_.LowestLevels();
+  double roomy = 0;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
+    const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, all), recompute);
+    const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
+    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) /
+                                static_cast<double>(available) / job_.replicas);
+  }
+  return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
+}
+
 void DynamicPolicy::AddPacked() {
   const BottleneckTime time(costs_, job_.recompute);
   std::vector<double> work;
@@ -146,14 +166,15 @@ void DynamicPolicy::AddPacked() {
     work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
   }
   const int samples = static_cast<int>(tokens_.size());
+  const double most = MostMicroBatches();
   int last = 0;
-  for (double count = job_.replicas; count <= kMostMicroBatches * job_.replicas; count *= kCountStep) {
+  for (double count = job_.replicas; count <= most * job_.replicas; count *= kCountStep) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
     starts_.push_back({BalancedGroups(work, groups), {}, Layout::kPacked});
   }
-  AddRamps(work);
+  AddRamps(work, most);
   // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
   for (int step = 0; step < kCaps; ++step) {
@@ -165,10 +186,10 @@ void DynamicPolicy::AddPacked() {
   starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
 }
 
-void DynamicPolicy::AddRamps(const std::vector<double>& work) {
+void DynamicPolicy::AddRamps(const std::vector<double>& work, double most) {
   const double growth = 1 + kRampGrowth / costs_.ranks();
   int last = 0;
-  for (double count = 4; count <= kMostMicroBatches; count *= kCountStep) {
+  for (double count = 4; count <= most; count *= kCountStep) {
     const int micro_batches = static_cast<int>(count);
     if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
       continue;
