@@ -27,6 +27,7 @@ void ListScheduler::Reset(const PassTable& table) {
     activation_ns_.resize(size);
     gradient_ns_.resize(size);
   }
+  in_flight_.assign(size, 0);
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
@@ -82,7 +83,8 @@ bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch,
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
     const int other = stages_of_rank_[i];
-    for (int32_t m = stages_[other].backwards; m < stages_[other].forwards; ++m) {
+    for (int32_t m = 0; m < stages_[other].forwards; ++m) {
+      if (in_flight_[static_cast<size_t>(m) * table.stages + other] == 0) continue;
       if (table.passing_bytes[table.rows[m] + other] > room) return false;
     }
   }
@@ -104,13 +106,16 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
   const int32_t in_flight = state.forwards - state.backwards;
   const bool wants_forward = state.forwards < micro_batches && in_flight < rules.ahead[stage];
   const bool fits = wants_forward && FitsForward(table, stage);
-  const bool wants_backward = in_flight > 0 && !(rules.one_forward_one_backward && fits);
+  const int32_t backward = in_flight > 0 ? NextBackward(rules, state.backwards) : 0;
+  const bool wants_backward =
+      in_flight > 0 && backward < state.forwards && !(rules.one_forward_one_backward && fits);
   if (wants_backward && (stage == last || stages_[stage + 1].backwards > state.backwards)) {
     const int64_t arrival =
-        stage == last ? 0 : gradient_ns_[static_cast<size_t>(state.backwards) * table.stages + stage];
+        stage == last ? 0 : gradient_ns_[static_cast<size_t>(backward) * table.stages + stage];
     if (arrival > now) {
       choice->next_arrival_ns = std::min(choice->next_arrival_ns, arrival);
-    } else if (choice->backward < 0 || state.backwards < stages_[choice->backward].backwards) {
+    } else if (choice->backward < 0 || (stage > 0 && state.backwards < stages_[choice->backward].backwards)) {
+      // The oldest; but the first stage's last, because nobody waits for it.
       choice->backward = stage;
     }
   }
@@ -207,6 +212,7 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
     activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
     Wake(rank_of_stage_[stage + 1], arrival);
   }
+  in_flight_[static_cast<size_t>(state.forwards) * table.stages + stage] = 1;
   Record(PassKind::kForward, stage, state.forwards);
   ++state.forwards;
   --left_;
@@ -216,30 +222,32 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   StageState& state = stages_[stage];
   const int rank_index = rank_of_stage_[stage];
   RankState& rank = ranks_[rank_index];
-  const int32_t row = table.rows[state.backwards];
+  const int32_t micro_batch = NextBackward(rules, state.backwards);
+  const int32_t row = table.rows[micro_batch];
   const int64_t held = table.held_bytes[row + stage];
   const int64_t put_aside = table.put_aside_bytes[row + stage];
   const int64_t weight = table.weight_ns[row + stage];
   const bool split = stage > 0 && weight > 0 && rules.split[rank_index] != 0 &&
-                     Fits(table, stage, state.backwards, rank.used_bytes - held + put_aside);
+                     Fits(table, stage, micro_batch, rank.used_bytes - held + put_aside);
   const int64_t duration = table.backward_ns[row + stage] - (split ? weight : 0);
   rank.free_ns = now + duration;
   rank.left_ns -= duration;
   rank.used_bytes -= held;
   if (split) {
     rank.used_bytes += put_aside;
-    weights_[rank_index * weight_capacity_ + rank.weights++] = {stage, state.backwards, weight};
+    weights_[rank_index * weight_capacity_ + rank.weights++] = {stage, micro_batch, weight};
     ++left_;
   }
   if (stage > 0) {
     StageState& below = stages_[stage - 1];
     const int64_t arrival = BookLink(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1],
                                      below.activation, &below.gradient);
-    gradient_ns_[static_cast<size_t>(state.backwards) * table.stages + stage - 1] = arrival;
+    gradient_ns_[static_cast<size_t>(micro_batch) * table.stages + stage - 1] = arrival;
     Wake(rank_of_stage_[stage - 1], arrival);
   }
   last_pass_ns_[stage] = rank.free_ns;
-  Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, state.backwards);
+  Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
+  in_flight_[static_cast<size_t>(micro_batch) * table.stages + stage] = 0;
   ++state.backwards;
   --left_;
 }

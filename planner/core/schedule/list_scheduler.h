@@ -29,6 +29,8 @@ struct ScheduleRules {
   bool one_forward_one_backward = false;
   // For each stage: most micro-batches between their forward and backward pass.
   std::vector<int32_t> ahead;
+  // Micro-batches in the order of their backward passes, the same on every stage; empty: as they entered.
+  std::vector<int32_t> backward_order;
   // For each rank: whether backward passes are split there.
   std::vector<char> split;
   // For each rank: whether a forward pass goes before a backward pass when both are there.
@@ -115,6 +117,9 @@ class ListScheduler {
   int PickWeight(int rank, int64_t gap_ns, bool any) const;
   void RunWeight(const PassTable& table, int rank, int index, int64_t now);
   void Wake(int rank, int64_t time_ns);
+  static int32_t NextBackward(const ScheduleRules& rules, int32_t backwards) {
+    return rules.backward_order.empty() ? backwards : rules.backward_order[backwards];
+  }
   void Record(PassKind kind, int stage, int micro_batch);
 
   std::vector<int32_t> rank_of_stage_;
@@ -134,6 +139,8 @@ class ListScheduler {
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;
+  // Whether a micro-batch is between its passes: [micro_batch * stages + stage].
+  std::vector<char> in_flight_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

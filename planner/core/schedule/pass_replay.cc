@@ -18,6 +18,7 @@ void PassReplay::Reset(const PassTable& table) {
     gradient_ns_.resize(size);
   }
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
+  in_flight_.assign(size, 0);
   std::fill(stages_.begin(), stages_.end(), StageState());
   for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, 0, table.available_bytes[rank]};
   for (int stage = 0; stage < table.stages; ++stage) {
@@ -60,7 +61,8 @@ bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch) co
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int other = 0; other < table.stages; ++other) {
     if (rank_of_stage_[other] != rank_of_stage_[stage]) continue;
-    for (int32_t m = stages_[other].backwards; m < stages_[other].forwards; ++m) {
+    for (size_t m = 0; m < table.rows.size(); ++m) {
+      if (in_flight_[m * table.stages + other] == 0) continue;
       if (table.passing_bytes[table.rows[m] + other] > room) return false;
     }
   }
@@ -80,7 +82,7 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
         BookLink(rank.free_ns, table.transfer_ns[stage][at], link.gradient, &link.activation);
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
-  stages_[stage].forwards = pass.micro_batch + 1;
+  in_flight_[input] = 1;
   return Fits(table, stage, pass.micro_batch);
 }
 
@@ -100,7 +102,7 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
         BookLink(rank.free_ns, table.transfer_ns[stage - 1][at - 1], link.activation, &link.gradient);
   }
   const bool fits = !split || Fits(table, stage, pass.micro_batch);
-  stages_[stage].backwards = pass.micro_batch + 1;
+  in_flight_[input] = 0;
   return fits;
 }
 

@@ -29,8 +29,6 @@ class PassReplay {
     int64_t available_bytes = 0;
   };
   struct StageState {
-    int32_t forwards = 0;
-    int32_t backwards = 0;
     Interval activation;
     Interval gradient;
   };
@@ -49,6 +47,8 @@ class PassReplay {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
+  // Whether a micro-batch is between its passes: [micro_batch * stages + stage].
+  std::vector<char> in_flight_;
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;

@@ -1,6 +1,7 @@
 #include "planner/core/search/dynamic_policy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -20,7 +21,9 @@ namespace {
 constexpr int kCaps = 6;
 // Ratio of the numbers of micro-batches that are tried.
 constexpr double kCountStep = 1.35;
-// Micro-batches of a replica that are tried: up to this many, or up to this multiple of what needs no recompute.
+constexpr double kFineCountStep = 1.15;
+// Micro-batches of a replica that are tried: up to this many, or up to this multiple of what needs no
+// recompute.
 constexpr double kManyMicroBatches = 64;
 constexpr double kRoomyMultiple = 1.5;
 // Samples whose padded and packed times are compared, and what counts as faster.
@@ -43,16 +46,20 @@ struct Budget {
 };
 constexpr Budget kFast = {60, 30'000};
 constexpr Budget kNormal = {220, 120'000};
+constexpr int64_t kStrictTimes = 2;
 constexpr Budget kThorough = {15'000, 5'000'000};
 
 // Micro-batches while the pipeline fills grow by this over the number of ranks, plus one; found by looking at
 // refined plans.
 constexpr double kRampGrowth = 3.0;
-// How many micro-batches grow.
-constexpr int kRamps[] = {3, 6, 9};
+// They grow to about ten times the first one: shares of that many steps that are tried.
+constexpr double kGrown = 10;
+constexpr double kRampShares[] = {0.6, 1, 1.4};
 // The last ones, with which the pipeline drains, are smaller.
 constexpr int kTail = 2;
 constexpr double kTailShare = 0.65;
+// Without split backward passes, what each of them is of the one before.
+constexpr double kShrink = 0.87;
 
 // A start of the search: groups to divide over replicas, or those of each replica in their order.
 struct Start {
@@ -61,12 +68,15 @@ struct Start {
   Layout layout = Layout::kPacked;
 };
 
-// Targets of the micro-batches of one replica: growing, level, and smaller at the end.
-std::vector<double> RampWeights(int micro_batches, int ramp, double growth) {
+// Targets of the micro-batches of one replica: growing, level, and smaller at the end. `may_split`: weight
+// gradients fill most of the drain, so that only the last two need to be small; else half of them shrink.
+std::vector<double> RampWeights(int micro_batches, int ramp, double growth, bool may_split) {
   std::vector<double> weights;
   double weight = 1;
+  const int level = micro_batches - (may_split ? kTail : (micro_batches - ramp) * 3 / 5);
   for (int i = 0; i < micro_batches; ++i) {
-    weights.push_back(micro_batches - i <= kTail ? weight * kTailShare : weight);
+    if (i >= level && !may_split) weight *= kShrink;
+    weights.push_back(i >= level && may_split ? weight * kTailShare : weight);
     if (i < ramp) weight *= growth;
   }
   return weights;
@@ -152,8 +162,8 @@ double DynamicPolicy::MostMicroBatches() const {
         RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
     const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, all), recompute);
     const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
-    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) /
-                                static_cast<double>(available) / job_.replicas);
+    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available) /
+                                job_.replicas);
   }
   return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
 }
@@ -167,20 +177,26 @@ void DynamicPolicy::AddPacked() {
   }
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
+  // A strict schedule reacts to every single micro-batch.
+  const double step = space_.is_strict() ? kFineCountStep : kCountStep;
   int last = 0;
-  for (double count = job_.replicas; count <= most * job_.replicas; count *= kCountStep) {
+  for (double count = job_.replicas; count <= most * job_.replicas; count *= step) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
     starts_.push_back({BalancedGroups(work, groups), {}, Layout::kPacked});
+    // Without weight gradients to fill it, the drain is as dear as the fill.
+    if (!space_.may_split()) {
+      starts_.push_back({BalancedGroups(work, groups, /*small_ends=*/true), {}, Layout::kPacked});
+    }
   }
   AddRamps(work, most);
   // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
-  for (int step = 0; step < kCaps; ++step) {
-    const double cap = longest * (1.0 + step / 4.0);
+  for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
+    const double cap = longest * (1.0 + cap_step / 4.0);
     starts_.push_back({FirstFitDecreasing(work, cap), {}, Layout::kPacked});
-    if (step % 2 == 0) starts_.push_back({BudgetGroups(work, cap), {}, Layout::kPacked});
+    if (cap_step % 2 == 0) starts_.push_back({BudgetGroups(work, cap), {}, Layout::kPacked});
   }
   // The last resort where memory is scarce.
   starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
@@ -189,14 +205,15 @@ void DynamicPolicy::AddPacked() {
 void DynamicPolicy::AddRamps(const std::vector<double>& work, double most) {
   const double growth = 1 + kRampGrowth / costs_.ranks();
   int last = 0;
-  for (double count = 4; count <= most; count *= kCountStep) {
+  for (double count = 4; count <= most; count *= space_.is_strict() ? kFineCountStep : kCountStep) {
     const int micro_batches = static_cast<int>(count);
     if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
       continue;
     last = micro_batches;
-    for (const int ramp : kRamps) {
+    for (const double share : kRampShares) {
+      const int ramp = static_cast<int>(share * std::log(kGrown) / std::log(growth) + 0.5);
       if (ramp + kTail > micro_batches) continue;
-      const std::vector<double> one = RampWeights(micro_batches, ramp, growth);
+      const std::vector<double> one = RampWeights(micro_batches, ramp, growth, space_.may_split());
       std::vector<double> all;
       for (int replica = 0; replica < job_.replicas; ++replica) all.insert(all.end(), one.begin(), one.end());
       Groups groups = WeightedGroups(work, all);
@@ -274,7 +291,9 @@ int64_t DynamicPolicy::RefinementBudget() const {
   const Budget& budget = job_.effort == Effort::kFast       ? kFast
                          : job_.effort == Effort::kThorough ? kThorough
                                                             : kNormal;
-  return std::max(budget.least, unit * budget.each);
+  // With one order of passes all is left to the micro-batches themselves.
+  const int64_t times = space_.is_strict() ? kStrictTimes : 1;
+  return std::max(budget.least, times * unit * budget.each);
 }
 
 Candidate DynamicPolicy::Run() {

@@ -1,6 +1,7 @@
 #include "planner/core/search/local_search.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace penstock::core {
@@ -249,6 +250,7 @@ bool LocalSearch::SplitMicroBatch(int replica) {
     from[index] = from.back();
     from.pop_back();
   }
+  candidate_->replicas[replica].rules.backward_order.clear();
   std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
   slots.insert(slots.begin() + position + random_.Below(2), taken_slot_);
   candidate_->table.Update(slot);
@@ -270,6 +272,7 @@ bool LocalSearch::MergeMicroBatch(int replica) {
   to.insert(to.end(), from.begin(), from.end());
   table.samples(slot).clear();
   slots.erase(slots.begin() + position);
+  candidate_->replicas[replica].rules.backward_order.clear();
   freed_slot_ = slot;
   candidate_->table.Update(into);
   return true;
@@ -313,6 +316,9 @@ bool LocalSearch::MoveMicroBatch(int from_replica, int to_replica) {
   const int32_t slot = RandomSlot(from_replica, &position);
   SaveSlot(slot);
   from.erase(from.begin() + position);
+  for (const int replica : {from_replica, to_replica}) {
+    candidate_->replicas[replica].rules.backward_order.clear();
+  }
   to.insert(to.begin() + random_.Below(static_cast<uint32_t>(to.size()) + 1), slot);
   candidate_->table.Update(slot);
   return true;
@@ -351,6 +357,20 @@ bool LocalSearch::ChangeAhead(int replica) {
   return true;
 }
 
+bool LocalSearch::ChangeBackwardOrder(int replica) {
+  CandidateReplica& part = candidate_->replicas[replica];
+  const auto count = static_cast<uint32_t>(part.slots.size());
+  if (count < 2) return false;
+  std::vector<int32_t>& order = part.rules.backward_order;
+  if (order.empty()) {
+    order.resize(count);
+    std::iota(order.begin(), order.end(), 0);
+  }
+  const uint32_t at = random_.Below(count - 1);
+  std::swap(order[at], order[at + 1]);
+  return true;
+}
+
 bool LocalSearch::Flip(std::vector<char>& flags) {
   char& value = flags[random_.Below(static_cast<uint32_t>(flags.size()))];
   value = value == 0 ? 1 : 0;
@@ -380,7 +400,8 @@ bool LocalSearch::Change() {
   if (kind < 93) return SplitMicroBatch(critical);
   if (kind < 95) return MergeMicroBatch(critical);
   if (evaluator_->space().is_strict()) return false;
-  if (kind < 97) return ChangeAhead(critical);
+  if (kind < 96) return ChangeAhead(critical);
+  if (kind < 97) return ChangeBackwardOrder(critical);
   ScheduleRules& rules = candidate_->replicas[critical].rules;
   if (kind < 98 || !evaluator_->space().may_split()) return Flip(rules.forward_first);
   return Flip(kind < 99 ? rules.split : rules.eager_weights);
@@ -400,7 +421,8 @@ bool LocalSearch::Try() {
   history_next_ = (history_next_ + 1) % kHistory;
   if (EvaluateChange(std::max(score_, late))) {
     score_ = Score();
-    if (keeps_order_ && score_ < best_) RescheduleChange();
+    // A strict schedule has one order alone.
+    if (keeps_order_ && score_ < best_ && !evaluator_->space().is_strict()) RescheduleChange();
     late = score_;
     Accept();
     if (score_ < best_) RememberBest();

@@ -66,6 +66,7 @@ class LocalSearch {
   bool MoveMicroBatch(int from_replica, int to_replica);
   bool ChangeLevel(int replica);
   bool ChangeAhead(int replica);
+  bool ChangeBackwardOrder(int replica);
   bool Flip(std::vector<char>& flags);
 
   bool Try();
