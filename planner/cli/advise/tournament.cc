@@ -80,8 +80,11 @@ absl::Status Round::TryOne(Trial* trial) const {
     trial->reason = std::string(NameFlags(status).message());
     return absl::OkStatus();
   };
+  // Stages are chosen by planning in the last round alone: that takes longer than the plans of the others.
+  using Explain = core::Planner::Explain;
   const auto planner =
-      core::Planner::Create(MakeJob(base_, trial->candidate, effort_), core::Planner::Explain::kCauseAlone);
+      core::Planner::Create(MakeJob(base_, trial->candidate, effort_),
+                            effort_ == v1::EFFORT_NORMAL ? Explain::kChanges : Explain::kCauseAlone);
   if (!planner.ok()) return refuse(planner.status());
   for (size_t i = 0; i < batch_count_; ++i) {
     const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i], pool_->AsFunction());

@@ -1,7 +1,8 @@
 // Finds the fastest candidates by planning sample batches with them, in three rounds of successive halving
 // (Jamieson and Talwalkar 2016): all on one batch with effort fast (sharded optimizer state only where memory
 // binds without), the better quarter on all batches with effort fast, the best of these on all batches with
-// effort normal.
+// effort normal. Stages of STAGE_SPLIT_AUTO are balanced by time in the first rounds, and chosen by planning
+// in the last.
 #pragma once
 
 #include <cstdint>
