@@ -111,6 +111,15 @@ TEST_F(PlanningCommands, PlanAndCompareDivideTheLayersAlike) {
   }
 }
 
+TEST_F(PlanningCommands, TheExamplesOfTheRepositoryPlan) {
+  const std::string examples = PENSTOCK_EXAMPLES;
+  const Ended ended = penstock_.Run({"plan", "--profile", examples + "/gpt_7b.json", "--lengths",
+                                     examples + "/lengths.csv", "--rows", "0:256", "--pp", "4", "--dp", "2",
+                                     "--max-length", "8192", "--effort", "fast", "--json"});
+  ASSERT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_LT(Parse(ended.output)["gap"].get<double>(), 0.15);
+}
+
 TEST_F(PlanningCommands, VerifyAcceptsWhatPlanWrote) {
   ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--out", Path("plan.json")}).code, 0);
   const Ended ended = penstock_.Run({"verify", Path("plan.json")});
