@@ -30,6 +30,8 @@ void ListScheduler::Reset(const PassTable& table) {
   in_flight_.assign(size, 0);
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
+  next_links_.assign(ranks_.size(), LinkEnd());
+  previous_links_.assign(ranks_.size(), LinkEnd());
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
   std::fill(wake_ns_.begin(), wake_ns_.end(), 0);
   for (int stage = 0; stage < table.stages; ++stage) {
@@ -93,9 +95,12 @@ bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch,
 
 bool ListScheduler::FitsForward(const PassTable& table, int stage) const {
   const int32_t micro_batch = stages_[stage].forwards;
+  const int rank = rank_of_stage_[stage];
   const int32_t at = table.rows[micro_batch] + stage;
-  return Fits(table, stage, micro_batch,
-              ranks_[rank_of_stage_[stage]].used_bytes + table.held_bytes[at] - table.input_bytes[at]);
+  int64_t bytes = ranks_[rank].used_bytes + table.held_bytes[at] - table.input_bytes[at];
+  // The next stage's input stays here.
+  if (stage + 1 < table.stages && rank_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
+  return Fits(table, stage, micro_batch, bytes);
 }
 
 void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now,
@@ -208,7 +213,8 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
     stages_[stage + 1].queued_bytes += table.input_bytes[row + stage + 1];
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[row + stage + 1];
     const int64_t arrival =
-        BookLink(rank.free_ns, table.transfer_ns[stage][row + stage], state.gradient, &state.activation);
+        BookTransfer(rank.free_ns, table.transfer_ns[stage][row + stage], kActivations,
+                     &next_links_[rank_of_stage_[stage]], &previous_links_[rank_of_stage_[stage + 1]]);
     activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
     Wake(rank_of_stage_[stage + 1], arrival);
   }
@@ -239,9 +245,9 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
     ++left_;
   }
   if (stage > 0) {
-    StageState& below = stages_[stage - 1];
-    const int64_t arrival = BookLink(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1],
-                                     below.activation, &below.gradient);
+    const int64_t arrival =
+        BookTransfer(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1], kGradients,
+                     &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_index]);
     gradient_ns_[static_cast<size_t>(micro_batch) * table.stages + stage - 1] = arrival;
     Wake(rank_of_stage_[stage - 1], arrival);
   }

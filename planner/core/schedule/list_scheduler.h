@@ -63,9 +63,6 @@ class ListScheduler {
     // Of activations that were sent to the stage and that it has not run.
     int64_t queued_bytes = 0;
     int64_t most_held_bytes = 0;
-    // The last transfers over the link to the next stage.
-    Interval activation;
-    Interval gradient;
   };
   struct Weight {
     int32_t stage = 0;
@@ -133,6 +130,9 @@ class ListScheduler {
   // [rank * capacity + i].
   std::vector<Weight> weights_;
   size_t weight_capacity_ = 0;
+  // For each rank: towards next stages, and towards previous ones.
+  std::vector<LinkEnd> next_links_;
+  std::vector<LinkEnd> previous_links_;
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;

@@ -7,7 +7,6 @@ namespace penstock::core {
 PassReplay::PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks)
     : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
       ranks_(ranks),
-      stages_(rank_of_stage.size()),
       last_pass_ns_(rank_of_stage.size(), 0),
       rank_end_ns_(ranks, 0) {}
 
@@ -19,7 +18,8 @@ void PassReplay::Reset(const PassTable& table) {
   }
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
   in_flight_.assign(size, 0);
-  std::fill(stages_.begin(), stages_.end(), StageState());
+  next_links_.assign(ranks_.size(), LinkEnd());
+  previous_links_.assign(ranks_.size(), LinkEnd());
   for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, 0, table.available_bytes[rank]};
   for (int stage = 0; stage < table.stages; ++stage) {
     int64_t& passing = ranks_[rank_of_stage_[stage]].passing_bytes;
@@ -77,9 +77,9 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
   rank.used_bytes += table.held_bytes[at] - table.input_bytes[at];
   rank.free_ns = std::max(rank.free_ns, activation_ns_[input]) + table.forward_ns[at];
   if (stage + 1 < table.stages) {
-    StageState& link = stages_[stage];
     activation_ns_[input + 1] =
-        BookLink(rank.free_ns, table.transfer_ns[stage][at], link.gradient, &link.activation);
+        BookTransfer(rank.free_ns, table.transfer_ns[stage][at], kActivations,
+                     &next_links_[rank_of_stage_[stage]], &previous_links_[rank_of_stage_[stage + 1]]);
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
   in_flight_[input] = 1;
@@ -97,9 +97,9 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
       std::max(rank.free_ns, gradient_ns_[input]) + table.backward_ns[at] - (split ? table.weight_ns[at] : 0);
   last_pass_ns_[stage] = rank.free_ns;
   if (stage > 0) {
-    StageState& link = stages_[stage - 1];
     gradient_ns_[input - 1] =
-        BookLink(rank.free_ns, table.transfer_ns[stage - 1][at - 1], link.activation, &link.gradient);
+        BookTransfer(rank.free_ns, table.transfer_ns[stage - 1][at - 1], kGradients,
+                     &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_of_stage_[stage]]);
   }
   const bool fits = !split || Fits(table, stage, pass.micro_batch);
   in_flight_[input] = 0;

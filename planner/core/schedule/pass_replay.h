@@ -28,10 +28,6 @@ class PassReplay {
     int64_t passing_bytes = 0;
     int64_t available_bytes = 0;
   };
-  struct StageState {
-    Interval activation;
-    Interval gradient;
-  };
 
   void Reset(const PassTable& table);
   // As ListScheduler::Fits, of the bytes that the rank holds.
@@ -43,7 +39,9 @@ class PassReplay {
 
   std::vector<int32_t> rank_of_stage_;
   std::vector<RankState> ranks_;
-  std::vector<StageState> stages_;
+  // For each rank: towards next stages, and towards previous ones.
+  std::vector<LinkEnd> next_links_;
+  std::vector<LinkEnd> previous_links_;
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;

@@ -60,13 +60,26 @@ struct Interval {
   int64_t end_ns = 0;
 };
 
-// Books a link: after the last transfer in the same direction (`own`), and not during the last one in the
-// other. Returns when the transfer ends.
-inline int64_t BookLink(int64_t ready_ns, int64_t duration_ns, const Interval& other, Interval* own) {
-  int64_t start = std::max(ready_ns, own->end_ns);
-  if (start < other.end_ns && start + duration_ns > other.start_ns) start = other.end_ns;
-  *own = {start, start + duration_ns};
-  return own->end_ns;
+// A rank's link to the rank of a next stage, or to that of a previous one: one transfer at a time. Its last
+// transfers of activations and of gradients.
+struct LinkEnd {
+  Interval last[2];
+};
+enum TransferDirection : int { kActivations = 0, kGradients = 1 };
+
+// Books a transfer at both its ends: after the last ones in the same direction, and not during the last ones
+// in the other. Returns when it ends.
+inline int64_t BookTransfer(int64_t ready_ns, int64_t duration_ns, TransferDirection direction,
+                            LinkEnd* lower, LinkEnd* upper) {
+  int64_t start = std::max({ready_ns, lower->last[direction].end_ns, upper->last[direction].end_ns});
+  const int other = 1 - direction;
+  // Moving behind one of the two may run into the other.
+  for (const LinkEnd* end : {lower, upper, lower}) {
+    const Interval& busy = end->last[other];
+    if (start < busy.end_ns && start + duration_ns > busy.start_ns) start = busy.end_ns;
+  }
+  lower->last[direction] = upper->last[direction] = {start, start + duration_ns};
+  return start + duration_ns;
 }
 
 }  // namespace penstock::core

@@ -1,0 +1,251 @@
+// The list schedule, the replay of its order, and the ladder of recompute levels.
+#include "planner/core/schedule/list_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/schedule/pass_replay.h"
+#include "planner/core/schedule/recompute_ladder.h"
+
+namespace penstock::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A replica with arrays of its own: [micro_batch * stages + stage].
+class Replica {
+ public:
+  Replica(std::vector<int32_t> rank_of_stage, int ranks, int micro_batches)
+      : rank_of_stage_(std::move(rank_of_stage)), ranks_(ranks), micro_batches_(micro_batches) {
+    const size_t size = static_cast<size_t>(micro_batches) * stages();
+    for (auto* times : {&forward, &backward, &weight, &transfer, &input, &held, &put_aside, &passing}) {
+      times->assign(size, 0);
+    }
+    available.assign(ranks, INT64_C(1) << 40);
+    reduce.assign(stages(), 0);
+    optimizer.assign(ranks, 0);
+    rules.ahead.assign(stages(), micro_batches);
+    for (auto* flags : {&rules.split, &rules.forward_first, &rules.eager_weights}) flags->assign(ranks, 0);
+  }
+
+  int stages() const { return static_cast<int>(rank_of_stage_.size()); }
+
+  int64_t Schedule(int64_t give_up_ns = kInfeasibleNs) {
+    return ListScheduler(rank_of_stage_, ranks_).Run(Table(), rules, give_up_ns, &order);
+  }
+  int64_t Replay(int64_t give_up_ns = kInfeasibleNs) {
+    return PassReplay(rank_of_stage_, ranks_).Run(Table(), order, give_up_ns);
+  }
+  // "F0 F1 B0" of one rank, with the kinds F, B, I (input gradient) and W.
+  std::string Names(int rank) const {
+    std::string names;
+    for (const Pass& pass : order) {
+      if (rank_of_stage_[pass.stage] != rank) continue;
+      absl::StrAppend(&names, names.empty() ? "" : " ",
+                      std::string(1, "FBIW"[static_cast<int>(pass.kind)]), pass.micro_batch);
+    }
+    return names;
+  }
+
+  std::vector<int64_t> forward, backward, weight, transfer, input, held, put_aside, passing;
+  std::vector<int64_t> available, reduce, optimizer;
+  ScheduleRules rules;
+  std::vector<Pass> order;
+
+ private:
+  PassTable Table() {
+    rows_.clear();
+    for (int m = 0; m < micro_batches_; ++m) rows_.push_back(m * stages());
+    transfers_.assign(stages(), transfer.data());
+    PassTable table;
+    table.stages = stages();
+    table.ranks = ranks_;
+    table.rows = rows_;
+    table.forward_ns = forward.data();
+    table.backward_ns = backward.data();
+    table.weight_ns = weight.data();
+    table.transfer_ns = transfers_.data();
+    table.input_bytes = input.data();
+    table.held_bytes = held.data();
+    table.put_aside_bytes = put_aside.data();
+    table.passing_bytes = passing.data();
+    table.available_bytes = available.data();
+    table.reduce_ns = reduce.data();
+    table.optimizer_ns = optimizer.data();
+    return table;
+  }
+
+  std::vector<int32_t> rank_of_stage_;
+  int ranks_;
+  int micro_batches_;
+  std::vector<int32_t> rows_;
+  std::vector<const int64_t*> transfers_;
+};
+
+Replica Uniform(int stages, int micro_batches) {
+  std::vector<int32_t> placement;
+  for (int stage = 0; stage < stages; ++stage) placement.push_back(stage);
+  Replica replica(placement, stages, micro_batches);
+  for (auto& time : replica.forward) time = 10;
+  for (auto& time : replica.backward) time = 20;
+  for (auto& time : replica.weight) time = 10;
+  for (auto& bytes : replica.held) bytes = 100;
+  for (auto& bytes : replica.put_aside) bytes = 100;
+  return replica;
+}
+
+TEST(ListSchedulerTest, WithoutAMomentToWasteItGivesUpAndLeavesNoOrder) {
+  Replica replica = Uniform(4, 6);
+  const int64_t makespan = replica.Schedule();
+  ASSERT_LT(makespan, kInfeasibleNs);
+  EXPECT_EQ(replica.Schedule(makespan), makespan);
+  EXPECT_EQ(replica.Schedule(makespan - 1), kInfeasibleNs);
+  EXPECT_THAT(replica.order, IsEmpty());
+}
+
+TEST(ListSchedulerTest, RunsNoFurtherAheadThanMemoryAllows) {
+  Replica replica = Uniform(2, 3);
+  replica.available = {200, 100};
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  EXPECT_EQ(replica.Names(0), "F0 F1 B0 F2 B1 B2");
+  EXPECT_EQ(replica.Names(1), "F0 B0 F1 B1 F2 B2");
+}
+
+TEST(ListSchedulerTest, AMicroBatchThatNeverFitsIsInfeasible) {
+  Replica replica = Uniform(2, 3);
+  replica.available = {200, 99};
+  EXPECT_EQ(replica.Schedule(), kInfeasibleNs);
+}
+
+TEST(ListSchedulerTest, SplitsOnlyWhereWhatIsPutAsideFits) {
+  Replica replica = Uniform(2, 2);
+  replica.rules.split = {1, 1};
+  replica.available = {1000, 150};
+  for (auto& bytes : replica.put_aside) bytes = 160;
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  EXPECT_EQ(replica.Names(1), "F0 B0 F1 B1");
+  replica.available = {1000, 160};
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  EXPECT_EQ(replica.Names(1).substr(0, 8), "F0 I0 W0");
+}
+
+TEST(ListSchedulerTest, ActivationsThatWaitCountAtTheReceiver) {
+  // The second stage is slow: without a limit the first one sends all three at once.
+  Replica replica = Uniform(2, 3);
+  for (int m = 0; m < 3; ++m) replica.forward[m * 2 + 1] = 1000;
+  for (int m = 0; m < 3; ++m) replica.input[m * 2 + 1] = 60;
+  replica.Schedule();
+  EXPECT_EQ(replica.Names(0), "F0 F1 F2 B0 B1 B2");
+  // Two that wait beside the one that runs are too many.
+  replica.available[1] = 200;
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  EXPECT_EQ(replica.Names(0), "F0 F1 B0 F2 B1 B2");
+}
+
+TEST(ListSchedulerTest, MicroBatchesComeBackInTheOrderOfTheRules) {
+  Replica replica = Uniform(2, 3);
+  replica.rules.backward_order = {1, 0, 2};
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  EXPECT_EQ(replica.Names(1), "F0 F1 B1 B0 F2 B2");
+  EXPECT_EQ(replica.Names(0), "F0 F1 F2 B1 B0 B2");
+}
+
+TEST(ListSchedulerTest, EndsWithTheReductionsOfARankOneAfterTheOther) {
+  Replica replica({0, 0}, 1, 1);
+  replica.forward = {10, 10};
+  replica.backward = {20, 20};
+  replica.reduce = {5, 100};
+  replica.optimizer = {7};
+  // Stage 1 ends at 40 and is reduced until 140, while stage 0 runs until 60.
+  EXPECT_EQ(replica.Schedule(), 140 + 5 + 7);
+}
+
+// Random times, bytes, placements and rules.
+Replica Random(std::mt19937* random) {
+  const auto below = [&](uint32_t limit) { return static_cast<int>((*random)() % limit); };
+  const int ranks = 1 + below(4);
+  std::vector<int32_t> placement;
+  for (int rank = 0; rank < ranks; ++rank) placement.push_back(rank);
+  if (below(2) == 0) {
+    for (int rank = 0; rank < ranks; ++rank) placement.push_back(below(2) == 0 ? rank : ranks - 1 - rank);
+  }
+  Replica replica(placement, ranks, 1 + below(8));
+  for (size_t i = 0; i < replica.forward.size(); ++i) {
+    replica.forward[i] = 1 + below(100);
+    replica.backward[i] = 2 + below(200);
+    replica.weight[i] = below(static_cast<uint32_t>(replica.backward[i]));
+    replica.transfer[i] = below(30);
+    replica.input[i] = below(10);
+    replica.held[i] = replica.input[i] + 1 + below(50);
+    replica.put_aside[i] = 1 + below(80);
+    replica.passing[i] = below(20);
+  }
+  for (auto& bytes : replica.available) bytes = 100 + below(400);
+  for (auto& time : replica.reduce) time = below(50);
+  for (auto& flag : replica.rules.split) flag = static_cast<char>(below(2));
+  for (auto& flag : replica.rules.forward_first) flag = static_cast<char>(below(2));
+  for (auto& flag : replica.rules.eager_weights) flag = static_cast<char>(below(2));
+  return replica;
+}
+
+TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
+  std::mt19937 random(5);
+  int feasible = 0;
+  int same = 0;
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(round);
+    Replica replica = Random(&random);
+    const int64_t makespan = replica.Schedule();
+    if (makespan == kInfeasibleNs) continue;
+    ++feasible;
+    // A rank that waited for a pass which then found no room runs the next one at once when it is replayed.
+    const int64_t replayed = replica.Replay();
+    ASSERT_LE(replayed, makespan);
+    same += replayed == makespan ? 1 : 0;
+    EXPECT_EQ(replica.Replay(replayed - 1), kInfeasibleNs);
+  }
+  EXPECT_GT(feasible, 1000);
+  EXPECT_GT(same, feasible * 9 / 10);
+}
+
+TEST(PassReplayTest, AnOrderThatNoLongerFitsIsInfeasible) {
+  Replica replica = Uniform(2, 3);
+  ASSERT_LT(replica.Schedule(), kInfeasibleNs);
+  ASSERT_EQ(replica.Names(0).substr(0, 8), "F0 F1 F2");
+  replica.available[0] = 299;
+  EXPECT_EQ(replica.Replay(), kInfeasibleNs);
+  replica.available[0] = 300;
+  EXPECT_LT(replica.Replay(), kInfeasibleNs);
+}
+
+TEST(RecomputeLadderTest, LayersGoToSelectiveFirstAndThenToFull) {
+  Stage stage;
+  stage.decoder_layers = 3;
+  std::vector<std::string> steps;
+  const LevelRange range = RecomputeLevels(stage, RecomputeMode::kAuto, /*has_selective=*/true);
+  for (int32_t level = range.lowest; level <= range.highest; ++level) {
+    const StageRecompute recompute = RecomputeAtLevel(stage, level, true);
+    steps.push_back(absl::StrCat(recompute.selective, "+", recompute.full));
+  }
+  EXPECT_THAT(steps, ElementsAre("0+0", "1+0", "2+0", "3+0", "2+1", "1+2", "0+3"));
+}
+
+TEST(RecomputeLadderTest, AGivenModeLeavesOneLevel) {
+  Stage stage;
+  stage.decoder_layers = 4;
+  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
+    const LevelRange range = RecomputeLevels(stage, mode, true);
+    EXPECT_EQ(range.lowest, range.highest);
+  }
+  EXPECT_EQ(RecomputeAtLevel(stage, RecomputeLevels(stage, RecomputeMode::kFull, false).lowest, false).full, 4);
+}
+
+}  // namespace
+}  // namespace penstock::core
