@@ -48,8 +48,8 @@ class Replica {
     std::string names;
     for (const Pass& pass : order) {
       if (rank_of_stage_[pass.stage] != rank) continue;
-      absl::StrAppend(&names, names.empty() ? "" : " ",
-                      std::string(1, "FBIW"[static_cast<int>(pass.kind)]), pass.micro_batch);
+      absl::StrAppend(&names, names.empty() ? "" : " ", std::string(1, "FBIW"[static_cast<int>(pass.kind)]),
+                      pass.micro_batch);
     }
     return names;
   }
@@ -244,7 +244,8 @@ TEST(RecomputeLadderTest, AGivenModeLeavesOneLevel) {
     const LevelRange range = RecomputeLevels(stage, mode, true);
     EXPECT_EQ(range.lowest, range.highest);
   }
-  EXPECT_EQ(RecomputeAtLevel(stage, RecomputeLevels(stage, RecomputeMode::kFull, false).lowest, false).full, 4);
+  EXPECT_EQ(RecomputeAtLevel(stage, RecomputeLevels(stage, RecomputeMode::kFull, false).lowest, false).full,
+            4);
 }
 
 }  // namespace

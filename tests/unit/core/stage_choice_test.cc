@@ -40,8 +40,7 @@ v1::LayerCost* LayerNamed(const std::string& name, v1::JobSpec* job) {
 }
 
 TEST(StageChoiceTest, AHeavyHeadLeavesTheLastStageFewerLayers) {
-  v1::JobSpec job =
-      Auto(GptJob(2, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  v1::JobSpec job = Auto(GptJob(2, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
   const double layer_ns = LayerNamed("layer", &job)->forward().target_token_ns();
   LayerNamed("head", &job)->mutable_forward()->set_target_token_ns(2 * layer_ns);
   const auto planner = Planner::Create(job);
@@ -61,8 +60,7 @@ TEST(StageChoiceTest, SchedulesWithOneStageARankKeepOne) {
 }
 
 TEST(StageChoiceTest, InterleavedPutsTwoStagesOnEveryRank) {
-  const auto planner =
-      Planner::Create(Auto(GptJob(2, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_INTERLEAVED));
+  const auto planner = Planner::Create(Auto(GptJob(2, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_INTERLEAVED));
   ASSERT_TRUE(planner.ok()) << planner.status();
   const std::vector<int32_t>& ranks = (*planner)->job().rank_of_stage;
   ASSERT_THAT(ranks, SizeIs(4));

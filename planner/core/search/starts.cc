@@ -1,0 +1,206 @@
+#include "planner/core/search/starts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/core/cost/bottleneck_time.h"
+#include "planner/core/partition/contiguous_groups.h"
+#include "planner/core/partition/sample_order.h"
+#include "planner/core/schedule/stage_bytes.h"
+
+namespace penstock::core {
+namespace {
+
+// Caps that first-fit decreasing is run for: 1, 5/4, 6/4, ... of the longest sample.
+constexpr int kCaps = 6;
+// Ratio of the numbers of micro-batches that are tried.
+constexpr double kCountStep = 1.35;
+constexpr double kFineCountStep = 1.15;
+// Micro-batches of a replica that are tried: up to this many, or up to this multiple of what needs no
+// recompute.
+constexpr double kManyMicroBatches = 64;
+constexpr double kRoomyMultiple = 1.5;
+// Samples whose padded and packed times are compared, and what counts as faster.
+constexpr size_t kComparedSamples = 32;
+constexpr double kFasterShare = 0.98;
+constexpr size_t kSmallBatch = 12;
+// Rows of one rectangle at most, so that the table of windows stays linear in the batch.
+constexpr int kMaxRows = 256;
+// Micro-batches while the pipeline fills grow by this over the number of ranks, plus one; found by looking at
+// refined plans.
+constexpr double kRampGrowth = 3.0;
+// They grow to at least so many times the first one: shares of those steps that are tried.
+constexpr double kGrown = 7;
+constexpr double kRampShares[] = {0.6, 1, 1.4};
+// The last ones, with which the pipeline drains, are smaller.
+constexpr int kTail = 2;
+constexpr double kTailShare = 0.65;
+// Without split backward passes, what each of them is of the one before.
+constexpr double kShrink = 0.87;
+
+// Targets of the micro-batches of one replica: growing, level, and smaller at the end. `may_split`: weight
+// gradients fill most of the drain, so that only the last two need to be small; else half of them shrink.
+std::vector<double> RampWeights(int micro_batches, int ramp, double growth, bool may_split) {
+  std::vector<double> weights;
+  double weight = 1;
+  const int level = micro_batches - (may_split ? kTail : (micro_batches - ramp) * 3 / 5);
+  for (int i = 0; i < micro_batches; ++i) {
+    if (i >= level && !may_split) weight *= kShrink;
+    weights.push_back(i >= level && may_split ? weight * kTailShare : weight);
+    if (i < ramp) weight *= growth;
+  }
+  return weights;
+}
+
+class StartMaker {
+ public:
+  StartMaker(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens)
+      : space_(space), costs_(space.costs()), job_(job), tokens_(tokens) {}
+
+  std::vector<Start> Run() {
+    if (job_.layout != LayoutChoice::kPadded) AddPacked();
+    if (job_.layout == LayoutChoice::kPadded || (job_.layout == LayoutChoice::kAuto && PaddingMayPay())) {
+      AddPadded();
+    }
+    return std::move(starts_);
+  }
+
+ private:
+  bool PaddingMayPay() const;
+  void AddPadded();
+  void AddPacked();
+  void AddRamps(const std::vector<double>& work, double most);
+  // Micro-batches of a replica beyond which more bring nothing.
+  double MostMicroBatches() const;
+  bool Fits(const TokenSums& sums) const;
+
+  const ScheduleSpace& space_;
+  const CostModel& costs_;
+  const Job& job_;
+  absl::Span<const SampleTokens> tokens_;
+  std::vector<Start> starts_;
+};
+
+bool StartMaker::Fits(const TokenSums& sums) const {
+  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    if (!space_.FitsAlone(rank, sums)) return false;
+  }
+  return true;
+}
+
+// A rectangle computes at least the tokens of its samples, so it can only win where the profile has measured
+// rectangles as faster than what its closed form says of rows. Asks about some of the samples, alone.
+bool StartMaker::PaddingMayPay() const {
+  const BottleneckTime time(costs_, job_.recompute);
+  const size_t step = std::max<size_t>(1, tokens_.size() / kComparedSamples);
+  for (uint32_t sample = 0; sample < tokens_.size(); sample += static_cast<uint32_t>(step)) {
+    const double packed = time(SumsOf({&sample, 1}, tokens_, Layout::kPacked));
+    if (time(SumsOf({&sample, 1}, tokens_, Layout::kPadded)) < packed * kFasterShare) return true;
+  }
+  return false;
+}
+
+void StartMaker::AddPadded() {
+  const BottleneckTime time(costs_, job_.recompute);
+  // Whether a sample fits alone has been asked before the search, and exactly.
+  const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
+  const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.ranks()};
+  const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_));
+  for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
+    starts_.push_back({std::move(groups), {}, Layout::kPadded});
+  }
+  // In small batches samples that are not alike may share a rectangle.
+  if (tokens_.size() > kSmallBatch) return;
+  std::vector<double> work;
+  for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
+    work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPadded)));
+  }
+  for (int count = 1; count <= static_cast<int>(tokens_.size()); ++count) {
+    starts_.push_back({BalancedGroups(work, count), {}, Layout::kPadded});
+  }
+}
+
+double StartMaker::MostMicroBatches() const {
+  TokenSums all;
+  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
+  const std::vector<int32_t> lowest = space_.LowestLevels();
+  double roomy = 0;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
+    const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, all), recompute);
+    const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
+    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available) /
+                                job_.replicas);
+  }
+  return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
+}
+
+void StartMaker::AddPacked() {
+  const BottleneckTime time(costs_, job_.recompute);
+  std::vector<double> work;
+  work.reserve(tokens_.size());
+  for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
+    work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
+  }
+  const int samples = static_cast<int>(tokens_.size());
+  const double most = MostMicroBatches();
+  // A strict schedule reacts to every single micro-batch.
+  const double step = space_.is_strict() ? kFineCountStep : kCountStep;
+  int last = 0;
+  for (double count = job_.replicas; count <= most * job_.replicas; count *= step) {
+    const int groups = std::min(samples, static_cast<int>(count));
+    if (groups == last) continue;
+    last = groups;
+    starts_.push_back({BalancedGroups(work, groups), {}, Layout::kPacked});
+    // Without weight gradients to fill it, the drain is as dear as the fill.
+    if (!space_.may_split()) {
+      starts_.push_back({BalancedGroups(work, groups, /*small_ends=*/true), {}, Layout::kPacked});
+    }
+  }
+  AddRamps(work, most);
+  // What the packed and token_budget policies would do, by time instead of tokens.
+  const double longest = *std::max_element(work.begin(), work.end());
+  for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
+    const double cap = longest * (1.0 + cap_step / 4.0);
+    starts_.push_back({FirstFitDecreasing(work, cap), {}, Layout::kPacked});
+    if (cap_step % 2 == 0) starts_.push_back({BudgetGroups(work, cap), {}, Layout::kPacked});
+  }
+  // The last resort where memory is scarce.
+  starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
+}
+
+void StartMaker::AddRamps(const std::vector<double>& work, double most) {
+  const double growth = 1 + kRampGrowth / costs_.ranks();
+  double steps = 0;
+  for (double size = 1; size < kGrown; size *= growth) ++steps;
+  int last = 0;
+  for (double count = 4; count <= most; count *= space_.is_strict() ? kFineCountStep : kCountStep) {
+    const int micro_batches = static_cast<int>(count);
+    if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
+      continue;
+    last = micro_batches;
+    for (const double share : kRampShares) {
+      const int ramp = static_cast<int>(share * steps + 0.5);
+      if (ramp + kTail > micro_batches) continue;
+      const std::vector<double> one = RampWeights(micro_batches, ramp, growth, space_.may_split());
+      std::vector<double> all;
+      for (int replica = 0; replica < job_.replicas; ++replica) all.insert(all.end(), one.begin(), one.end());
+      Groups groups = WeightedGroups(work, all);
+      Start start;
+      start.replicas.resize(job_.replicas);
+      for (size_t group = 0; group < groups.size(); ++group) {
+        start.replicas[group / micro_batches].push_back(std::move(groups[group]));
+      }
+      starts_.push_back(std::move(start));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens) {
+  return StartMaker(space, job, tokens).Run();
+}
+
+}  // namespace penstock::core
