@@ -99,9 +99,11 @@ class PlannerAgentImpl : public PlannerAgent {
 
  private:
   // A refused report or stream often means that the epoch has failed; the heartbeat's answer names the rank
-  // that did.
+  // that did. Otherwise it is this rank, which got a program that it cannot run, say: the planner hears of it
+  // before the peers see connections close.
   void AskWhy(const absl::Status& error) {
     heartbeat_.SendNow({}, kCallTimeout).IgnoreError();
+    ReportFailure(error).IgnoreError();
     heartbeat_.Fail(error);
   }
 

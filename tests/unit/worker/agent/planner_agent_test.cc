@@ -186,6 +186,29 @@ TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
   EXPECT_EQ(agent->Next().status().code(), absl::StatusCode::kInternal);
 }
 
+TEST_F(PlannerAgentTest, TellsThePlannerOfAProgramThatItCannotRun) {
+  v1::StreamProgramsResponse program = ProgramOf(6);
+  program.mutable_program()->add_stages(0);
+  planner_->AddProgram(program);
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  EXPECT_EQ(agent->Next().status().code(), absl::StatusCode::kUnimplemented);
+  std::string reported;
+  for (const v1::HeartbeatRequest& request : planner_->heartbeats()) reported += request.failure();
+  EXPECT_THAT(reported, AllOf(HasSubstr("2 stages"), HasSubstr("SCHEDULE_READY_FIRST")));
+}
+
+TEST_F(PlannerAgentTest, DoesNotReportWhatFollowsFromAFailureThatThePlannerKnows) {
+  v1::HeartbeatResponse failed = InState(v1::EPOCH_STATE_FAILED);
+  failed.set_failure("rank 0 was lost");
+  const auto agent = Register();
+  planner_->SetHeartbeat(grpc::Status::OK, failed);
+  planner_->EndPrograms({grpc::StatusCode::FAILED_PRECONDITION, "the epoch has failed"});
+  agent->StartPrograms(6);
+  EXPECT_THAT(std::string(agent->Next().status().message()), HasSubstr("rank 0 was lost"));
+  for (const v1::HeartbeatRequest& request : planner_->heartbeats()) EXPECT_EQ(request.failure(), "");
+}
+
 TEST_F(PlannerAgentTest, SendsReportsInOrder) {
   const auto agent = Register();
   for (uint64_t iteration = 0; iteration < 40; ++iteration) {
