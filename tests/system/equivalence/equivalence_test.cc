@@ -1,6 +1,6 @@
-// The result never depends on the plan: whatever the policy, the split into stages, the replicas and the
-// recomputation, real processes over Gloo compute the losses and gradients of a plain reference that knows
-// nothing of plans.
+// The result never depends on the plan: whatever the policy, the schedule, the split into stages, the
+// replicas and the recomputation, real processes over Gloo compute the losses and gradients of a plain
+// reference that knows nothing of plans.
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,8 @@ struct Planning {
   // Samples or tokens of a micro-batch; small enough for several of them on every mesh.
   uint32_t micro_batch_size;
   uint32_t token_cap;
+  v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+  v1::StageSplit stage_split = v1::STAGE_SPLIT_EVEN;
 };
 
 constexpr Planning kPlannings[] = {
@@ -38,6 +40,8 @@ constexpr Planning kPlannings[] = {
     {"Packed", v1::POLICY_PACKED, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, 30},
     {"DynamicPadded", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PADDED, 0, 0},
     {"DynamicPacked", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PACKED, 0, 0},
+    {"ReadyFirst", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, 0, v1::SCHEDULE_READY_FIRST,
+     v1::STAGE_SPLIT_AUTO},
 };
 
 struct Precision {
@@ -72,6 +76,8 @@ v1::JobSpec JobOf(const Parameters& parameters) {
   options.set_layout(planning.layout);
   options.set_micro_batch_size(planning.micro_batch_size);
   options.set_token_cap(planning.token_cap);
+  options.set_schedule(planning.schedule);
+  options.set_stage_split(planning.stage_split);
   options.set_recompute(recompute);
   job.mutable_training()->set_iterations(kIterations);
   return job;
