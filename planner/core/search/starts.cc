@@ -199,7 +199,8 @@ void StartMaker::AddRamps(const std::vector<double>& work, double most) {
 
 }  // namespace
 
-std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens) {
+std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
+                              absl::Span<const SampleTokens> tokens) {
   return StartMaker(space, job, tokens).Run();
 }
 

@@ -1,9 +1,9 @@
 // Where the dynamic policy's search begins: many divisions of a batch, cheap to make and unlike each other.
 //
-// Packed: for a range of numbers of micro-batches, samples balanced over them by time; ramps, whose first micro-batches
-// are small, so that the pipeline fills early, and whose last ones are smaller, so that it drains early; first-fit
-// decreasing and order of arrival to a cap on time. Padded: the dynamic programme over samples in an order in which
-// neighbours are alike (partition/).
+// Packed: for a range of numbers of micro-batches, samples balanced over them by time; ramps, whose first
+// micro-batches are small, so that the pipeline fills early, and whose last ones are smaller, so that it
+// drains early; first-fit decreasing and order of arrival to a cap on time. Padded: the dynamic programme
+// over samples in an order in which neighbours are alike (partition/).
 #pragma once
 
 #include <vector>
@@ -21,8 +21,9 @@ struct Start {
   Layout layout = Layout::kPacked;
 };
 
-// By the layouts that the job allows. Padded ones are left out of LayoutChoice::kAuto where the profile makes padding
-// pointless.
-std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens);
+// By the layouts that the job allows. Padded ones are left out of LayoutChoice::kAuto where the profile makes
+// padding pointless.
+std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
+                              absl::Span<const SampleTokens> tokens);
 
 }  // namespace penstock::core

@@ -100,15 +100,24 @@ TEST_F(PlanningCommands, PlanPrintsJson) {
 }
 
 TEST_F(PlanningCommands, PlanAndCompareDivideTheLayersAlike) {
-  // Their samples are short, unlike those that are assumed where no lengths are handed over.
-  for (const char* stages : {"2", "3", "4"}) {
-    const Ended compared = Compare({"--pp", stages, "--policies", "dynamic", "--json"});
-    const Ended planned = Plan({"--pp", stages, "--json"});
-    ASSERT_EQ(compared.code + planned.code, 0) << compared.errors << planned.errors;
-    Json rows[] = {Parse(compared.output)[0], Parse(planned.output)};
-    for (Json& row : rows) row.erase("planning_ms");
-    EXPECT_EQ(rows[0], rows[1]);
-  }
+  // Their lengths are unlike those that are assumed where none are handed over.
+  const std::string examples = PENSTOCK_EXAMPLES;
+  const std::vector<std::string> request = {"--profile", examples + "/gpt_7b.json",
+                                            "--lengths", examples + "/lengths.csv",
+                                            "--rows",    "0:64",
+                                            "--pp",      "4",
+                                            "--effort",  "fast",
+                                            "--json"};
+  std::vector<std::string> compare = {"compare", "--policies", "dynamic"};
+  std::vector<std::string> plan = {"plan"};
+  compare.insert(compare.end(), request.begin(), request.end());
+  plan.insert(plan.end(), request.begin(), request.end());
+  const Ended compared = penstock_.Run(compare);
+  const Ended planned = penstock_.Run(plan);
+  ASSERT_EQ(compared.code + planned.code, 0) << compared.errors << planned.errors;
+  Json rows[] = {Parse(compared.output)[0], Parse(planned.output)};
+  for (Json& row : rows) row.erase("planning_ms");
+  EXPECT_EQ(rows[0], rows[1]);
 }
 
 TEST_F(PlanningCommands, TheExamplesOfTheRepositoryPlan) {
