@@ -71,6 +71,7 @@ enum TransferDirection : int { kActivations = 0, kGradients = 1 };
 // in the other. Returns when it ends.
 inline int64_t BookTransfer(int64_t ready_ns, int64_t duration_ns, TransferDirection direction,
                             LinkEnd* lower, LinkEnd* upper) {
+  if (duration_ns == 0) return ready_ns;
   int64_t start = std::max({ready_ns, lower->last[direction].end_ns, upper->last[direction].end_ns});
   const int other = 1 - direction;
   // Moving behind one of the two may run into the other.
