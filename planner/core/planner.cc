@@ -53,8 +53,9 @@ absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& j
   return BuildPrograms(space.costs(), *pipelines);
 }
 
-// Takes what the programs use above the limit away from the ranks; false when nothing was above it.
-bool Tighten(const ProgramSet& programs, const Job& job, std::vector<int64_t>* available) {
+// Takes what the programs use above the limit away from the ranks, more of it with every attempt; false when
+// nothing was above it.
+bool Tighten(const ProgramSet& programs, const Job& job, int attempt, std::vector<int64_t>* available) {
   bool above = false;
   const std::vector<RankMemory> memory = AccountMemory(programs);
   std::vector<int64_t> excess(available->size(), 0);
@@ -64,7 +65,7 @@ bool Tighten(const ProgramSet& programs, const Job& job, std::vector<int64_t>* a
   }
   for (size_t rank = 0; rank < excess.size(); ++rank) {
     above = above || excess[rank] > 0;
-    (*available)[rank] -= excess[rank];
+    (*available)[rank] -= excess[rank] << attempt;
   }
   return above;
 }
@@ -225,7 +226,7 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks
   Candidate candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
   std::vector<ReplicaPipeline> pipelines;
   PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, MakePrograms(space, job_, candidate, &pipelines));
-  for (int attempt = 0; Tighten(programs, job_, &space.available_bytes()); ++attempt) {
+  for (int attempt = 0; Tighten(programs, job_, attempt, &space.available_bytes()); ++attempt) {
     if (attempt == kMemoryAttempts) return DescribeExcess(programs, job_);
     absl::StatusOr<ProgramSet> tightened = MakePrograms(space, job_, candidate, &pipelines);
     if (!tightened.ok()) {

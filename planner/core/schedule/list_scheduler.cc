@@ -85,7 +85,7 @@ bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch,
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
     const int other = stages_of_rank_[i];
-    for (int32_t m = 0; m < stages_[other].forwards; ++m) {
+    for (int32_t m = stages_[other].oldest; m < stages_[other].forwards; ++m) {
       if (in_flight_[static_cast<size_t>(m) * table.stages + other] == 0) continue;
       if (table.passing_bytes[table.rows[m] + other] > room) return false;
     }
@@ -254,6 +254,10 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   last_pass_ns_[stage] = rank.free_ns;
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
   in_flight_[static_cast<size_t>(micro_batch) * table.stages + stage] = 0;
+  while (state.oldest < state.forwards &&
+         in_flight_[static_cast<size_t>(state.oldest) * table.stages + stage] == 0) {
+    ++state.oldest;
+  }
   ++state.backwards;
   --left_;
 }

@@ -60,6 +60,8 @@ class ListScheduler {
   struct StageState {
     int32_t forwards = 0;
     int32_t backwards = 0;
+    // No micro-batch before it is between its passes.
+    int32_t oldest = 0;
     // Of activations that were sent to the stage and that it has not run.
     int64_t queued_bytes = 0;
     int64_t most_held_bytes = 0;

@@ -45,6 +45,12 @@ class PassReplay {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
+  // For each stage: micro-batches between its first and its last one in flight, [oldest, newest).
+  struct Window {
+    int32_t oldest = 0;
+    int32_t newest = 0;
+  };
+  std::vector<Window> windows_;
   // Whether a micro-batch is between its passes: [micro_batch * stages + stage].
   std::vector<char> in_flight_;
   // End of the last pass of each stage, and of each rank's iteration.

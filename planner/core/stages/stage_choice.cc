@@ -192,7 +192,9 @@ std::vector<std::vector<int32_t>> Placements(const Job& job) {
 Job ChooseStages(const Profile& profile, const Job& job, bool probe) {
   const StageChoice choice(profile, job);
   const std::vector<std::vector<int32_t>> placements = Placements(job);
-  if (!probe || job.pipeline == 1) return WithStages(job, choice.Balanced(placements.front()));
+  // Without lengths there is nothing to judge a layout by but the balance of its ranks.
+  if (!probe || job.pipeline == 1 || job.typical_samples.empty())
+    return WithStages(job, choice.Balanced(placements.front()));
   std::optional<StageLayout> best;
   int64_t best_makespan = 0;
   for (const std::vector<int32_t>& placement : placements) {
