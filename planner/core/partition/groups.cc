@@ -93,6 +93,11 @@ Groups Join(const Groups& groups, int size) {
 }
 
 Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends) {
+  return BalancedGroups(sizes, DescendingOrder(sizes), count, small_ends);
+}
+
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending, int count,
+                      bool small_ends) {
   Groups groups(std::min<size_t>(count, sizes.size()));
   using Load = std::pair<double, uint32_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<Load>> loads;
@@ -106,7 +111,7 @@ Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends
     const bool end = group == 0 || group + 1 == groups.size();
     loads.push({end ? head_start : 0, group});
   }
-  for (const uint32_t sample : DescendingOrder(sizes)) {
+  for (const uint32_t sample : descending) {
     const auto [load, group] = loads.top();
     loads.pop();
     groups[group].push_back(sample);
@@ -117,7 +122,8 @@ Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends
   return groups;
 }
 
-Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const double> weights) {
+Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
+                      absl::Span<const double> weights) {
   const double total = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   const double all_weights = std::accumulate(weights.begin(), weights.end(), 0.0);
   using Lack = std::pair<double, uint32_t>;
@@ -126,7 +132,7 @@ Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const double> w
     lacks.push({total * weights[group] / all_weights, group});
   }
   Groups groups(weights.size());
-  for (const uint32_t sample : DescendingOrder(sizes)) {
+  for (const uint32_t sample : descending) {
     const auto [lack, group] = lacks.top();
     lacks.pop();
     groups[group].push_back(sample);

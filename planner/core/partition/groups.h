@@ -37,11 +37,16 @@ Groups Join(const Groups& groups, int size);
 // `small_ends`: the first and the last group get about a quarter of what the others get, because the pipeline
 // fills with the first micro-batch and drains with the last; needs at least four groups to have an effect.
 Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends = false);
+// The same where DescendingOrder(sizes) is there already.
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending, int count,
+                      bool small_ends = false);
 
 // Largest first, each into the group that lacks most of its target; group g is to have a share of all in
 // proportion to weights[g] (LPT, Graham 1969, with unequal targets). Groups may stay empty; their places are
 // kept.
-Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const double> weights);
+// `descending`: DescendingOrder(sizes).
+Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
+                      absl::Span<const double> weights);
 
 // Indices of `sizes`, largest first; equal ones in order of index.
 std::vector<uint32_t> DescendingOrder(absl::Span<const double> sizes);

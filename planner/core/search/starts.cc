@@ -69,7 +69,7 @@ class StartMaker {
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
-  void AddRamps(const std::vector<double>& work, double most);
+  void AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending, double most);
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
   bool Fits(const TokenSums& sums) const;
@@ -143,6 +143,7 @@ void StartMaker::AddPacked() {
   for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
     work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
   }
+  const std::vector<uint32_t> descending = DescendingOrder(work);
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
   // A strict schedule reacts to every single micro-batch.
@@ -152,13 +153,13 @@ void StartMaker::AddPacked() {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
-    starts_.push_back({BalancedGroups(work, groups), {}, Layout::kPacked});
+    starts_.push_back({BalancedGroups(work, descending, groups), {}, Layout::kPacked});
     // Without weight gradients to fill it, the drain is as dear as the fill.
     if (!space_.may_split()) {
-      starts_.push_back({BalancedGroups(work, groups, /*small_ends=*/true), {}, Layout::kPacked});
+      starts_.push_back({BalancedGroups(work, descending, groups, /*small_ends=*/true), {}, Layout::kPacked});
     }
   }
-  AddRamps(work, most);
+  AddRamps(work, descending, most);
   // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
   for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
@@ -170,7 +171,8 @@ void StartMaker::AddPacked() {
   starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
 }
 
-void StartMaker::AddRamps(const std::vector<double>& work, double most) {
+void StartMaker::AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending,
+                          double most) {
   const double growth = 1 + kRampGrowth / costs_.ranks();
   double steps = 0;
   for (double size = 1; size < kGrown; size *= growth) ++steps;
@@ -186,7 +188,7 @@ void StartMaker::AddRamps(const std::vector<double>& work, double most) {
       const std::vector<double> one = RampWeights(micro_batches, ramp, growth, space_.may_split());
       std::vector<double> all;
       for (int replica = 0; replica < job_.replicas; ++replica) all.insert(all.end(), one.begin(), one.end());
-      Groups groups = WeightedGroups(work, all);
+      Groups groups = WeightedGroups(work, descending, all);
       Start start;
       start.replicas.resize(job_.replicas);
       for (size_t group = 0; group < groups.size(); ++group) {
