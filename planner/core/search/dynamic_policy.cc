@@ -25,7 +25,7 @@ struct Budget {
   int64_t least;
 };
 constexpr Budget kFast = {60, 30'000};
-constexpr Budget kNormal = {150, 120'000};
+constexpr Budget kNormal = {100, 120'000};
 constexpr int64_t kStrictTimes = 2;
 constexpr Budget kThorough = {15'000, 5'000'000};
 
