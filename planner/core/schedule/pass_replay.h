@@ -17,8 +17,8 @@ class PassReplay {
   PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks);
 
   // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its
-  // order. End of the last pass; kInfeasibleNs when memory does not suffice, or the end is after
-  // `give_up_ns`.
+  // order. End of the iteration (EndOfIteration); kInfeasibleNs when memory does not suffice, or the end is
+  // after `give_up_ns`.
   int64_t Run(const PassTable& table, absl::Span<const Pass> order, int64_t give_up_ns);
 
  private:

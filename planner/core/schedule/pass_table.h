@@ -16,7 +16,6 @@ inline constexpr int64_t kInfeasibleNs = int64_t{1} << 61;
 struct PassTable {
   int stages = 0;
   int ranks = 0;
-  const int32_t* rank_of_stage = nullptr;
   absl::Span<const int32_t> rows;
   const int64_t* forward_ns = nullptr;
   // The whole backward pass, and the part of it that may be delayed.

@@ -27,7 +27,6 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   const CostModel& costs = space_.costs();
   passes_.stages = costs.stages();
   passes_.ranks = costs.ranks();
-  passes_.rank_of_stage = costs.rank_of_stage().data();
   passes_.rows = rows_;
   passes_.forward_ns = table.field(Table::kForwardNs);
   passes_.backward_ns = table.field(Table::kBackwardNs);
