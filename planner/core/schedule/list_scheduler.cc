@@ -27,7 +27,7 @@ void ListScheduler::Reset(const PassTable& table) {
     activation_ns_.resize(size);
     gradient_ns_.resize(size);
   }
-  in_flight_.assign(size, 0);
+  in_flight_.Reset(table.stages, micro_batches);
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
   next_links_.assign(ranks_.size(), LinkEnd());
@@ -84,11 +84,7 @@ bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch,
   if (ranks_[rank].passing_bytes <= room) return true;
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
-    const int other = stages_of_rank_[i];
-    for (int32_t m = stages_[other].oldest; m < stages_[other].forwards; ++m) {
-      if (in_flight_[static_cast<size_t>(m) * table.stages + other] == 0) continue;
-      if (table.passing_bytes[table.rows[m] + other] > room) return false;
-    }
+    if (!in_flight_.PassesFit(table, stages_of_rank_[i], room)) return false;
   }
   return true;
 }
@@ -218,7 +214,7 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
     activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
     Wake(rank_of_stage_[stage + 1], arrival);
   }
-  in_flight_[static_cast<size_t>(state.forwards) * table.stages + stage] = 1;
+  in_flight_.Enter(state.forwards, stage);
   Record(PassKind::kForward, stage, state.forwards);
   ++state.forwards;
   --left_;
@@ -253,11 +249,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   }
   last_pass_ns_[stage] = rank.free_ns;
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
-  in_flight_[static_cast<size_t>(micro_batch) * table.stages + stage] = 0;
-  while (state.oldest < state.forwards &&
-         in_flight_[static_cast<size_t>(state.oldest) * table.stages + stage] == 0) {
-    ++state.oldest;
-  }
+  in_flight_.Leave(micro_batch, stage);
   ++state.backwards;
   --left_;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/schedule/in_flight.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -60,8 +61,6 @@ class ListScheduler {
   struct StageState {
     int32_t forwards = 0;
     int32_t backwards = 0;
-    // No micro-batch before it is between its passes.
-    int32_t oldest = 0;
     // Of activations that were sent to the stage and that it has not run.
     int64_t queued_bytes = 0;
     int64_t most_held_bytes = 0;
@@ -141,8 +140,7 @@ class ListScheduler {
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;
-  // Whether a micro-batch is between its passes: [micro_batch * stages + stage].
-  std::vector<char> in_flight_;
+  InFlight in_flight_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

@@ -17,8 +17,7 @@ void PassReplay::Reset(const PassTable& table) {
     gradient_ns_.resize(size);
   }
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
-  in_flight_.assign(size, 0);
-  windows_.assign(table.stages, Window());
+  in_flight_.Reset(table.stages, table.rows.size());
   next_links_.assign(ranks_.size(), LinkEnd());
   previous_links_.assign(ranks_.size(), LinkEnd());
   for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, 0, table.available_bytes[rank]};
@@ -62,10 +61,7 @@ bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch) co
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int other = 0; other < table.stages; ++other) {
     if (rank_of_stage_[other] != rank_of_stage_[stage]) continue;
-    for (int32_t m = windows_[other].oldest; m < windows_[other].newest; ++m) {
-      if (in_flight_[static_cast<size_t>(m) * table.stages + other] == 0) continue;
-      if (table.passing_bytes[table.rows[m] + other] > room) return false;
-    }
+    if (!in_flight_.PassesFit(table, other, room)) return false;
   }
   return true;
 }
@@ -83,8 +79,7 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
                      &next_links_[rank_of_stage_[stage]], &previous_links_[rank_of_stage_[stage + 1]]);
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
-  in_flight_[input] = 1;
-  windows_[stage].newest = std::max(windows_[stage].newest, pass.micro_batch + 1);
+  in_flight_.Enter(pass.micro_batch, stage);
   return Fits(table, stage, pass.micro_batch);
 }
 
@@ -104,12 +99,7 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
                      &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_of_stage_[stage]]);
   }
   const bool fits = !split || Fits(table, stage, pass.micro_batch);
-  in_flight_[input] = 0;
-  Window& window = windows_[stage];
-  while (window.oldest < window.newest &&
-         in_flight_[static_cast<size_t>(window.oldest) * table.stages + stage] == 0) {
-    ++window.oldest;
-  }
+  in_flight_.Leave(pass.micro_batch, stage);
   return fits;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/schedule/in_flight.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -45,14 +46,7 @@ class PassReplay {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
-  // For each stage: micro-batches between its first and its last one in flight, [oldest, newest).
-  struct Window {
-    int32_t oldest = 0;
-    int32_t newest = 0;
-  };
-  std::vector<Window> windows_;
-  // Whether a micro-batch is between its passes: [micro_batch * stages + stage].
-  std::vector<char> in_flight_;
+  InFlight in_flight_;
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;
