@@ -39,7 +39,7 @@ class InFlight {
   }
 
  private:
-  // All in flight are in [begin, end), so that looking at them does not grow with the micro-batches of a replica.
+  // All in flight are in [begin, end): looking at them does not grow with the micro-batches of a replica.
   struct Window {
     int32_t begin = 0;
     int32_t end = 0;
