@@ -22,8 +22,7 @@
 namespace penstock::core {
 namespace {
 
-// How often memory is tightened when the exact account of the programs is above the conservative one of the
-// search.
+// How often memory is tightened when the exact account of the programs is above that of the search.
 constexpr int kMemoryAttempts = 8;
 
 // Bytes that micro-batches may take on each rank of a pipeline.
@@ -130,6 +129,13 @@ ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipe
 
 }  // namespace
 
+// What a search has found, and the programs that fit in memory.
+struct Planner::Planned {
+  Candidate candidate;
+  std::vector<ReplicaPipeline> pipelines;
+  ProgramSet programs;
+};
+
 Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
     : spec_(std::move(spec)),
       job_(std::move(job)),
@@ -221,8 +227,9 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTask
   return WithChanges(plan.status(), proto, /*plan_them=*/true);
 }
 
-absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks) const {
-  ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+absl::StatusOr<Planner::Planned> Planner::PlanWithin(Caution caution, const Batch& batch,
+                                                     const RunTasks& run_tasks) const {
+  ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), caution);
   Candidate candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
   std::vector<ReplicaPipeline> pipelines;
   PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, MakePrograms(space, job_, candidate, &pipelines));
@@ -237,11 +244,21 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks
     if (!tightened.ok()) return DescribeExcess(programs, job_);
     programs = *std::move(tightened);
   }
+  return Planned{std::move(candidate), std::move(pipelines), std::move(programs)};
+}
+
+absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks) const {
+  absl::StatusOr<Planned> planned;
+  for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
+    planned = PlanWithin(caution, batch, run_tasks);
+    if (!absl::IsResourceExhausted(planned.status())) break;
+  }
+  PENSTOCK_RETURN_IF_ERROR(planned.status());
   Simulator simulator;
-  PENSTOCK_RETURN_IF_ERROR(simulator.Run(programs));
-  const Assignment assignment = MakeAssignment(candidate, pipelines, costs_.stages());
-  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, programs, simulator,
-                               lower_bound_(batch.samples), FamilyOf(job_, pipelines)});
+  PENSTOCK_RETURN_IF_ERROR(simulator.Run(planned->programs));
+  const Assignment assignment = MakeAssignment(planned->candidate, planned->pipelines, costs_.stages());
+  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, planned->programs, simulator,
+                               lower_bound_(batch.samples), FamilyOf(job_, planned->pipelines)});
   plan.set_content_hash(core::ContentHash(plan));
   return plan;
 }

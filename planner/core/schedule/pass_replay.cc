@@ -54,9 +54,9 @@ int64_t PassReplay::Run(const PassTable& table, absl::Span<const Pass> order, in
   return end > give_up_ns ? kInfeasibleNs : end;
 }
 
-bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch) const {
+bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const {
   const RankState& rank = ranks_[rank_of_stage_[stage]];
-  const int64_t room = rank.available_bytes - rank.used_bytes;
+  const int64_t room = rank.available_bytes - bytes;
   if (rank.passing_bytes <= room) return true;
   if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int other = 0; other < table.stages; ++other) {
@@ -80,7 +80,7 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
   in_flight_.Enter(pass.micro_batch, stage);
-  return Fits(table, stage, pass.micro_batch);
+  return Fits(table, stage, pass.micro_batch, rank.used_bytes);
 }
 
 bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
@@ -98,7 +98,8 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
         BookTransfer(rank.free_ns, table.transfer_ns[stage - 1][at - 1], kGradients,
                      &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_of_stage_[stage]]);
   }
-  const bool fits = !split || Fits(table, stage, pass.micro_batch);
+  // The received activation is given back with the pass.
+  const bool fits = !split || Fits(table, stage, pass.micro_batch, rank.used_bytes + table.input_bytes[at]);
   in_flight_.Leave(pass.micro_batch, stage);
   return fits;
 }

@@ -31,8 +31,8 @@ class PassReplay {
   };
 
   void Reset(const PassTable& table);
-  // As ListScheduler::Fits, of the bytes that the rank holds.
-  bool Fits(const PassTable& table, int stage, int32_t micro_batch) const;
+  // As ListScheduler::Fits.
+  bool Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const;
   // False when memory does not suffice.
   bool Forward(const PassTable& table, const Pass& pass);
   bool Backward(const PassTable& table, const Pass& pass);

@@ -1,5 +1,6 @@
-// The conservative account of memory that searches use: it counts transfer buffers of the neighbours of a
-// micro-batch as if all were alive together. The exact one is that of the programs.
+// The account of memory that searches use: it knows nothing of transfers that are under way. The exact one is
+// that of the programs; where it is above the limit, the planner gives the search less memory, and at last
+// lets it be careful.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,16 @@ namespace penstock::core {
 int64_t HeldBytes(const CostModel& costs, int stage, const StageMemory& memory,
                   const StageRecompute& recompute);
 
-// What comes and goes around its passes: the transient peak, the gradients of its backward pass, its output
-// until it is sent, and the same buffers of a neighbour that is early or late.
-int64_t PassingBytes(const StageMemory& memory);
+// Buffers of transfers that are counted around a pass.
+enum class TransferBuffers : uint8_t {
+  // Those of its own micro-batch: all that one needs that is alone on a rank.
+  kOwn,
+  // Also those of a micro-batch before and one after it, as if all were alive together.
+  kNeighbours,
+};
+
+// What comes and goes around a backward pass: the transient peak, the gradient that arrives and the one that
+// is sent.
+int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);
 
 }  // namespace penstock::core

@@ -21,7 +21,7 @@ struct CandidateReplica {
 
 struct Candidate {
   Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
-      : table(space.costs(), tokens, space.LowestLevels()) {}
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers()) {}
 
   MicroBatchTable table;
   std::vector<CandidateReplica> replicas;

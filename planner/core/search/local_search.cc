@@ -400,7 +400,7 @@ bool LocalSearch::Change() {
   if (kind < 93) return SplitMicroBatch(critical);
   if (kind < 95) return MergeMicroBatch(critical);
   if (evaluator_->space().is_strict()) return false;
-  if (kind < 96) return ChangeAhead(critical);
+  if (kind < 96) return !evaluator_->space().one_at_a_time() && ChangeAhead(critical);
   if (kind < 97) return ChangeBackwardOrder(critical);
   ScheduleRules& rules = candidate_->replicas[critical].rules;
   if (kind < 98 || !evaluator_->space().may_split()) return Flip(rules.forward_first);

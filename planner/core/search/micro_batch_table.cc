@@ -4,13 +4,16 @@
 #include <utility>
 
 #include "planner/core/schedule/recompute_ladder.h"
-#include "planner/core/schedule/stage_bytes.h"
 
 namespace penstock::core {
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                                 std::vector<int32_t> levels)
-    : costs_(&costs), tokens_(tokens), initial_levels_(std::move(levels)), rank_work_(costs.ranks()) {}
+                                 std::vector<int32_t> levels, TransferBuffers buffers)
+    : costs_(&costs),
+      tokens_(tokens),
+      initial_levels_(std::move(levels)),
+      buffers_(buffers),
+      rank_work_(costs.ranks()) {}
 
 int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
@@ -45,7 +48,7 @@ void MicroBatchTable::Update(int slot) {
     at(slot, kInputBytes)[stage] = memory.input;
     at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
     at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
-    at(slot, kPassingBytes)[stage] = PassingBytes(memory);
+    at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
     rank_work_[costs_->rank_of(stage)] += forward + costs_->BackwardNs(stage, layers, StageRecompute());
   }
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());

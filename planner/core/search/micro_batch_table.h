@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/schedule/stage_bytes.h"
 
 namespace penstock::core {
 
@@ -46,7 +47,8 @@ class MicroBatchTable {
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
   // (recompute_ladder.h) that micro-batches begin with.
-  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels);
+  MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
+                  TransferBuffers buffers);
 
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
@@ -90,6 +92,7 @@ class MicroBatchTable {
   const CostModel* costs_;
   absl::Span<const SampleTokens> tokens_;
   std::vector<int32_t> initial_levels_;
+  TransferBuffers buffers_;
   std::vector<std::vector<uint32_t>> samples_;
   // [slot * stages + stage].
   std::vector<int32_t> levels_;

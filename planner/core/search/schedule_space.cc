@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/core/schedule/stage_bytes.h"
-
 namespace penstock::core {
 namespace {
 
@@ -28,12 +26,14 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
 
 }  // namespace
 
-ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes)
+ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
+                             Caution caution)
     : costs_(costs),
       replicas_(job.replicas),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
       may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
       available_(std::move(available_bytes)),
+      caution_(caution),
       optimizer_ns_(costs.ranks(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
@@ -44,6 +44,7 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
 }
 
 int32_t ScheduleSpace::Depth(int stage) const {
+  if (one_at_a_time()) return 1;
   const int to_the_end = costs_.stages() - stage;
   if (strict_) return to_the_end;
   return (to_the_end * costs_.ranks() + costs_.stages() - 1) / costs_.stages();
@@ -68,7 +69,7 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
   rules.eager_weights.assign(costs_.ranks(), 1);
   const auto count = static_cast<int32_t>(slots.size());
   for (int stage = 0; stage < stages; ++stage) {
-    rules.ahead.push_back(strict_ ? Depth(stage) : kUnlimited);
+    rules.ahead.push_back(strict_ || one_at_a_time() ? Depth(stage) : kUnlimited);
   }
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
@@ -92,7 +93,7 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
         if (costs_.rank_of(stage) != rank) continue;
         const int64_t bytes = held(stage);
         needed += bytes;
-        passing = std::max(passing, PassingBytes(largest[stage]));
+        passing = std::max(passing, PassingBytes(largest[stage], buffers()));
         if (levels[stage] < levels_[stage].highest && (raise < 0 || bytes > most_held)) {
           raise = stage;
           most_held = bytes;
@@ -114,7 +115,7 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
     const StageRecompute most =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, most);
-    passing = std::max(passing, PassingBytes(memory));
+    passing = std::max(passing, PassingBytes(memory, TransferBuffers::kOwn));
   }
   return held + passing;
 }

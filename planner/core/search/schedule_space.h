@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/recompute_ladder.h"
+#include "planner/core/schedule/stage_bytes.h"
 #include "planner/core/search/micro_batch_table.h"
 
 namespace penstock::core {
@@ -17,10 +18,21 @@ struct FittedRules {
   std::vector<int32_t> levels;
 };
 
+// How a search avoids plans whose programs need more memory than it has counted.
+enum class Caution : uint8_t {
+  // It counts the buffers of a micro-batch's own transfers alone.
+  kLittle,
+  // It also counts those of the micro-batches before and after it.
+  kMuch,
+  // One micro-batch of a replica after the other: nothing else has buffers then.
+  kMost,
+};
+
 class ScheduleSpace {
  public:
   // `available_bytes`: of each rank, for micro-batches.
-  ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes);
+  ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
+                Caution caution = Caution::kLittle);
 
   const CostModel& costs() const { return costs_; }
   int replicas() const { return replicas_; }
@@ -32,6 +44,10 @@ class ScheduleSpace {
   int32_t Depth(int stage) const;
   const std::vector<int64_t>& available_bytes() const { return available_; }
   std::vector<int64_t>& available_bytes() { return available_; }
+  bool one_at_a_time() const { return caution_ == Caution::kMost; }
+  TransferBuffers buffers() const {
+    return caution_ == Caution::kMuch ? TransferBuffers::kNeighbours : TransferBuffers::kOwn;
+  }
   // For each stage the reduction of its gradients; for each rank the optimizer step.
   const std::vector<int64_t>& reduce_ns() const { return reduce_ns_; }
   const std::vector<int64_t>& optimizer_ns() const { return optimizer_ns_; }
@@ -52,6 +68,7 @@ class ScheduleSpace {
   bool may_split_;
   std::vector<LevelRange> levels_;
   std::vector<int64_t> available_;
+  Caution caution_;
   std::vector<int64_t> reduce_ns_;
   std::vector<int64_t> optimizer_ns_;
 };

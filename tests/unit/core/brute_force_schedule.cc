@@ -281,7 +281,9 @@ void Search::AddMoves(const State& state, int m, int s, std::vector<Move>* moves
     const int64_t ready = last ? state.forward_end[i] : state.gradient_ns[i];
     const PassChoice& choice = pass.choices[state.choice[i]];
     const bool splits = pipeline_.split && pass.weight_ns > 0;
-    const bool fits_split = pass.put_aside_bytes - choice.kept_bytes <= free_bytes;
+    // What is put aside beyond what was kept grows while the pass runs.
+    const int64_t grows = std::max<int64_t>(0, pass.put_aside_bytes - choice.kept_bytes);
+    const bool fits_split = pass.backward_bytes + grows <= free_bytes;
     if (splits && fits_split) add(Kind::kInput, state.choice[i], ready, choice.backward_ns - pass.weight_ns);
     // Both parts at once differ from one after the other by their memory alone.
     if (!splits || memory_binds_[rank]) add(Kind::kWhole, state.choice[i], ready, choice.backward_ns);

@@ -102,7 +102,7 @@ class Naive {
       const PassChoice& choice = pass.choices[choice_[i]];
       Run(i, 3, choice_[i], ready, choice.backward_ns, -choice.kept_bytes, &input_[i], end);
       const int64_t more = pass.put_aside_bytes - choice.kept_bytes;
-      if (!pipeline_.split || more > room) return;
+      if (!pipeline_.split || pass.backward_bytes + std::max<int64_t>(0, more) > room) return;
       Run(i, 2, choice_[i], ready, choice.backward_ns - pass.weight_ns, more, &input_[i], end);
     } else if (phase_[i] == 2) {
       Run(i, 3, choice_[i], input_[i], pass.weight_ns, -pass.put_aside_bytes, nullptr, end);
