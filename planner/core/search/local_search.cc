@@ -16,6 +16,8 @@ constexpr uint32_t kCriticalPercent = 75;
 constexpr int64_t kStepPasses = 24;
 // Samples that move together at most.
 constexpr uint32_t kMostMoved = 6;
+// All of more micro-batches than that are never in flight at once.
+constexpr size_t kFewMicroBatches = 8;
 
 }  // namespace
 
@@ -371,6 +373,23 @@ bool LocalSearch::ChangeBackwardOrder(int replica) {
   return true;
 }
 
+bool LocalSearch::TurnBackwardOrder(int replica) {
+  CandidateReplica& part = candidate_->replicas[replica];
+  if (part.slots.size() < 2 || part.slots.size() > kFewMicroBatches) return false;
+  if (random_.Below(2) == 0) std::reverse(part.slots.begin(), part.slots.end());
+  std::vector<int32_t>& order = part.rules.backward_order;
+  order.resize(part.slots.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  MicroBatchTable& table = candidate_->table;
+  const std::vector<int32_t> levels = evaluator_->space().FitLevelsForAll(table, part.slots);
+  for (const int32_t slot : part.slots) {
+    SaveSlot(slot);
+    std::copy(levels.begin(), levels.end(), table.levels(slot).begin());
+    table.Update(slot);
+  }
+  return true;
+}
+
 bool LocalSearch::Flip(std::vector<char>& flags) {
   char& value = flags[random_.Below(static_cast<uint32_t>(flags.size()))];
   value = value == 0 ? 1 : 0;
@@ -401,7 +420,9 @@ bool LocalSearch::Change() {
   if (kind < 95) return MergeMicroBatch(critical);
   if (evaluator_->space().is_strict()) return false;
   if (kind < 96) return !evaluator_->space().one_at_a_time() && ChangeAhead(critical);
-  if (kind < 97) return ChangeBackwardOrder(critical);
+  if (kind < 97) {
+    return random_.Below(2) == 0 ? ChangeBackwardOrder(critical) : TurnBackwardOrder(critical);
+  }
   ScheduleRules& rules = candidate_->replicas[critical].rules;
   if (kind < 98 || !evaluator_->space().may_split()) return Flip(rules.forward_first);
   return Flip(kind < 99 ? rules.split : rules.eager_weights);

@@ -58,19 +58,31 @@ std::vector<int32_t> ScheduleSpace::LowestLevels() const {
 }
 
 FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const {
-  const int stages = costs_.stages();
   FittedRules fitted;
   ScheduleRules& rules = fitted.rules;
-  std::vector<int32_t>& levels = fitted.levels;
-  levels = LowestLevels();
   rules.one_forward_one_backward = strict_;
   rules.split.assign(costs_.ranks(), may_split_ ? 1 : 0);
   rules.forward_first.assign(costs_.ranks(), 0);
   rules.eager_weights.assign(costs_.ranks(), 1);
   const auto count = static_cast<int32_t>(slots.size());
-  for (int stage = 0; stage < stages; ++stage) {
+  std::vector<int32_t> in_flight;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
     rules.ahead.push_back(strict_ || one_at_a_time() ? Depth(stage) : kUnlimited);
+    in_flight.push_back(std::min(count, Depth(stage)));
   }
+  fitted.levels = FitLevels(table, slots, in_flight);
+  return fitted;
+}
+
+std::vector<int32_t> ScheduleSpace::FitLevelsForAll(const MicroBatchTable& table,
+                                                    absl::Span<const int32_t> slots) const {
+  return FitLevels(table, slots, std::vector<int32_t>(costs_.stages(), static_cast<int32_t>(slots.size())));
+}
+
+std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                              absl::Span<const int32_t> in_flight) const {
+  const int stages = costs_.stages();
+  std::vector<int32_t> levels = LowestLevels();
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
     const TokenSums sums = table.Sums(slot);
@@ -81,7 +93,7 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
   const auto held = [&](int stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels[stage], costs_.has_selective());
-    return std::min(count, Depth(stage)) * HeldBytes(costs_, stage, largest[stage], recompute);
+    return in_flight[stage] * HeldBytes(costs_, stage, largest[stage], recompute);
   };
   for (int rank = 0; rank < costs_.ranks(); ++rank) {
     while (true) {
@@ -103,7 +115,7 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
       ++levels[raise];
     }
   }
-  return fitted;
+  return levels;
 }
 
 int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {

@@ -54,14 +54,21 @@ class ScheduleSpace {
 
   // The least recompute that the mode allows.
   std::vector<int32_t> LowestLevels() const;
-  // As little recompute as lets Depth() of the largest micro-batches be in flight on every stage.
+  // Rules to start with, and as little recompute as lets Depth() of the largest micro-batches be in flight on
+  // every stage.
   FittedRules Fit(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
+  // As little recompute as lets all of them be in flight on every stage.
+  std::vector<int32_t> FitLevelsForAll(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
   // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
   // that the rank needs for it.
   int64_t BytesAlone(int rank, const TokenSums& sums) const;
   bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
 
  private:
+  // `in_flight`: micro-batches on each stage.
+  std::vector<int32_t> FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
+                                 absl::Span<const int32_t> in_flight) const;
+
   const CostModel& costs_;
   int replicas_;
   bool strict_;
