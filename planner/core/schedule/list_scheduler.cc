@@ -230,7 +230,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   const int64_t put_aside = table.put_aside_bytes[row + stage];
   const int64_t weight = table.weight_ns[row + stage];
   const bool split =
-      stage > 0 && weight > 0 && rules.split[rank_index] != 0 &&
+      weight > 0 && rules.split[stage] != 0 &&
       Fits(table, stage, micro_batch, rank.used_bytes - held + put_aside + table.input_bytes[row + stage]);
   const int64_t duration = table.backward_ns[row + stage] - (split ? weight : 0);
   rank.free_ns = now + duration;

@@ -6,7 +6,7 @@
 // where it would wait otherwise (zero bubble: Qi et al. 2023, "Zero Bubble Pipeline Parallelism"; there the
 // passes are alike and placed by hand or by an integer programme, here every one has its own time and the
 // rank looks at what is on its way to it). Forward passes start only where memory allows. The first stage has
-// nobody waiting for its input gradients: it runs forward passes first and never splits.
+// nobody waiting for its input gradients: what feeds other stages of its rank goes first.
 //
 // Exact for the model of execution but for one thing: of two transfers that want a link in opposite
 // directions, the one whose pass began first goes first, not the one that is ready first (PipelineTimeline
@@ -32,7 +32,7 @@ struct ScheduleRules {
   std::vector<int32_t> ahead;
   // Micro-batches in the order of their backward passes, the same on every stage; empty: as they entered.
   std::vector<int32_t> backward_order;
-  // For each rank: whether backward passes are split there.
+  // For each stage: whether backward passes are split there.
   std::vector<char> split;
   // For each rank: whether a forward pass goes before a backward pass when both are there.
   std::vector<char> forward_first;

@@ -61,7 +61,9 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
   FittedRules fitted;
   ScheduleRules& rules = fitted.rules;
   rules.one_forward_one_backward = strict_;
-  rules.split.assign(costs_.ranks(), may_split_ ? 1 : 0);
+  rules.split.assign(costs_.stages(), may_split_ ? 1 : 0);
+  // Nobody waits for the gradients of its input.
+  rules.split.front() = 0;
   rules.forward_first.assign(costs_.ranks(), 0);
   rules.eager_weights.assign(costs_.ranks(), 1);
   const auto count = static_cast<int32_t>(slots.size());

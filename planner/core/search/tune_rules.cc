@@ -72,6 +72,17 @@ void TuneForwardFirst(ReplicaEvaluator* evaluator, int replica, Candidate* candi
   if (part.makespan >= before.makespan) part = before;
 }
 
+// A weight gradient of the first stage that waits lets other stages of its rank go first.
+void TuneFirstStage(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+  const auto& ranks = evaluator->space().costs().rank_of_stage();
+  if (!evaluator->space().may_split() || std::count(ranks.begin(), ranks.end(), ranks.front()) == 1) return;
+  CandidateReplica& part = candidate->replicas[replica];
+  const CandidateReplica before = part;
+  part.rules.split.front() = 1;
+  EvaluateReplica(evaluator, replica, candidate, before.makespan);
+  if (part.makespan >= before.makespan) part = before;
+}
+
 }  // namespace
 
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
@@ -80,6 +91,7 @@ void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
     RelieveMemory(evaluator, replica, candidate);
     TuneLevels(evaluator, replica, candidate);
     if (!evaluator->space().is_strict()) TuneForwardFirst(evaluator, replica, candidate);
+    TuneFirstStage(evaluator, replica, candidate);
     EvaluateReplica(evaluator, replica, candidate);
   }
   SetMakespan(candidate);

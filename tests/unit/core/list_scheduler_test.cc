@@ -32,7 +32,8 @@ class Replica {
     reduce.assign(stages(), 0);
     optimizer.assign(ranks, 0);
     rules.ahead.assign(stages(), micro_batches);
-    for (auto* flags : {&rules.split, &rules.forward_first, &rules.eager_weights}) flags->assign(ranks, 0);
+    rules.split.assign(stages(), 0);
+    for (auto* flags : {&rules.forward_first, &rules.eager_weights}) flags->assign(ranks, 0);
   }
 
   int stages() const { return static_cast<int>(rank_of_stage_.size()); }
@@ -134,6 +135,23 @@ TEST(ListSchedulerTest, SplitsOnlyWhereWhatIsPutAsideFits) {
   replica.available = {1000, 160};
   ASSERT_LT(replica.Schedule(), kInfeasibleNs);
   EXPECT_EQ(replica.Names(1).substr(0, 8), "F0 I0 W0");
+}
+
+TEST(ListSchedulerTest, AWeightGradientOfTheFirstStageLetsOtherStagesOfItsRankGoFirst) {
+  Replica replica({0, 1, 1, 0}, 2, 2);
+  for (auto& time : replica.forward) time = 10;
+  for (auto& time : replica.backward) time = 20;
+  for (auto& time : replica.weight) time = 10;
+  for (int m = 0; m < 2; ++m) {
+    replica.backward[m * 4] = 60;
+    replica.weight[m * 4] = 50;
+  }
+  // The second micro-batch comes back to the first rank while that could run the first one's backward pass.
+  replica.forward[4 + 1] = 60;
+  replica.rules.split = {0, 1, 1, 1};
+  const int64_t whole = replica.Schedule();
+  replica.rules.split = {1, 1, 1, 1};
+  EXPECT_LT(replica.Schedule(), whole);
 }
 
 TEST(ListSchedulerTest, ActivationsThatWaitCountAtTheReceiver) {
