@@ -7,78 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/core/comm/build_programs.h"
 #include "planner/core/contract/content_hash.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/feasibility/misfit.h"
 #include "planner/core/feasibility/smallest_changes.h"
-#include "planner/core/search/policies.h"
-#include "planner/core/simulate/bubble.h"
+#include "planner/core/fit/plan_in_memory.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/stages/stage_choice.h"
 
 namespace penstock::core {
 namespace {
-
-// How often memory is tightened when the exact account of the programs is above that of the search.
-constexpr int kMemoryAttempts = 8;
-
-// Bytes that micro-batches may take on each rank of a pipeline.
-std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
-  std::vector<int64_t> available;
-  available.reserve(costs.ranks());
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
-    available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
-  }
-  return available;
-}
-
-// Schedules every replica and makes the programs.
-absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& job,
-                                        const Candidate& candidate, std::vector<ReplicaPipeline>* pipelines) {
-  ReplicaEvaluator evaluator(space);
-  pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
-  for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
-    const CandidateReplica& part = candidate.replicas[replica];
-    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica],
-                                static_cast<int>(replica), &(*pipelines)[replica])) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("every sample fits alone, but no plan does: ",
-                       DescribeMicroBatches(space, job, candidate.table, part.slots)));
-    }
-  }
-  return BuildPrograms(space.costs(), *pipelines);
-}
-
-// Takes what the programs use above the limit away from the ranks, more of it with every attempt; false when
-// nothing was above it.
-bool Tighten(const ProgramSet& programs, const Job& job, int attempt, std::vector<int64_t>* available) {
-  bool above = false;
-  const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(available->size(), 0);
-  for (size_t rank = 0; rank < memory.size(); ++rank) {
-    int64_t& position = excess[rank % excess.size()];
-    position = std::max(position, memory[rank].peak_bytes - job.memory_limit_bytes);
-  }
-  for (size_t rank = 0; rank < excess.size(); ++rank) {
-    above = above || excess[rank] > 0;
-    (*available)[rank] -= excess[rank] << attempt;
-  }
-  return above;
-}
-
-// What is left when tightening does not help.
-absl::Status DescribeExcess(const ProgramSet& programs, const Job& job) {
-  const std::vector<RankMemory> memory = AccountMemory(programs);
-  const auto fullest =
-      std::max_element(memory.begin(), memory.end(),
-                       [](const RankMemory& a, const RankMemory& b) { return a.peak_bytes < b.peak_bytes; });
-  return absl::ResourceExhaustedError(absl::StrCat("every sample fits alone, but no plan does: rank ",
-                                                   fullest - memory.begin(), " needs ", fullest->peak_bytes,
-                                                   " bytes, limit ", job.memory_limit_bytes));
-}
 
 // A grid knows rectangles alone; packed micro-batches need a closed form.
 absl::Status ResolveLayout(const Profile& profile, Job* job) {
@@ -128,13 +68,6 @@ ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipe
 }
 
 }  // namespace
-
-// What a search has found, and the programs that fit in memory.
-struct Planner::Planned {
-  Candidate candidate;
-  std::vector<ReplicaPipeline> pipelines;
-  ProgramSet programs;
-};
 
 Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
     : spec_(std::move(spec)),
@@ -227,38 +160,13 @@ absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTask
   return WithChanges(plan.status(), proto, /*plan_them=*/true);
 }
 
-absl::StatusOr<Planner::Planned> Planner::PlanWithin(Caution caution, const Batch& batch,
-                                                     const RunTasks& run_tasks) const {
-  ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_), caution);
-  Candidate candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
-  std::vector<ReplicaPipeline> pipelines;
-  PENSTOCK_ASSIGN_OR_RETURN(ProgramSet programs, MakePrograms(space, job_, candidate, &pipelines));
-  for (int attempt = 0; Tighten(programs, job_, attempt, &space.available_bytes()); ++attempt) {
-    if (attempt == kMemoryAttempts) return DescribeExcess(programs, job_);
-    absl::StatusOr<ProgramSet> tightened = MakePrograms(space, job_, candidate, &pipelines);
-    if (!tightened.ok()) {
-      // These micro-batches cannot do with less; others may.
-      candidate = PlanByPolicy(space, job_, batch.samples, run_tasks);
-      tightened = MakePrograms(space, job_, candidate, &pipelines);
-    }
-    if (!tightened.ok()) return DescribeExcess(programs, job_);
-    programs = *std::move(tightened);
-  }
-  return Planned{std::move(candidate), std::move(pipelines), std::move(programs)};
-}
-
 absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks) const {
-  absl::StatusOr<Planned> planned;
-  for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
-    planned = PlanWithin(caution, batch, run_tasks);
-    if (!absl::IsResourceExhausted(planned.status())) break;
-  }
-  PENSTOCK_RETURN_IF_ERROR(planned.status());
+  PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted, PlanInMemory(costs_, job_, batch.samples, run_tasks));
   Simulator simulator;
-  PENSTOCK_RETURN_IF_ERROR(simulator.Run(planned->programs));
-  const Assignment assignment = MakeAssignment(planned->candidate, planned->pipelines, costs_.stages());
-  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, planned->programs, simulator,
-                               lower_bound_(batch.samples), FamilyOf(job_, planned->pipelines)});
+  PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs));
+  const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
+  v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
+                               lower_bound_(batch.samples), FamilyOf(job_, fitted.pipelines)});
   plan.set_content_hash(core::ContentHash(plan));
   return plan;
 }

@@ -20,7 +20,6 @@
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
-#include "planner/core/search/schedule_space.h"
 
 namespace penstock::core {
 
@@ -61,9 +60,6 @@ class Planner {
   static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain);
   absl::Status CheckStages() const;
   absl::Status CheckSamples(const Batch& batch) const;
-  struct Planned;
-  // Possible errors: RESOURCE_EXHAUSTED when the programs need more memory than there is.
-  absl::StatusOr<Planned> PlanWithin(Caution caution, const Batch& batch, const RunTasks& run_tasks) const;
   absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks) const;
   // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit
   // alone, or a plan must be found.

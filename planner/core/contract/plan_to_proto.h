@@ -12,6 +12,7 @@
 #include "planner/core/model/types.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/bubble.h"
+#include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
 
 namespace penstock::core {

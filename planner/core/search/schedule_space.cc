@@ -26,6 +26,15 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
 
 }  // namespace
 
+std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
+  std::vector<int64_t> available;
+  available.reserve(costs.ranks());
+  for (int rank = 0; rank < costs.ranks(); ++rank) {
+    available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
+  }
+  return available;
+}
+
 ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
                              Caution caution)
     : costs_(costs),

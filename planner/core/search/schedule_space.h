@@ -28,6 +28,9 @@ enum class Caution : uint8_t {
   kMost,
 };
 
+// Bytes that micro-batches may take on each rank of a pipeline; not above 0 where nothing is left for them.
+std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs);
+
 class ScheduleSpace {
  public:
   // `available_bytes`: of each rank, for micro-batches.

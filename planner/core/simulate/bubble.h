@@ -32,20 +32,10 @@ struct RankTime {
   int64_t imbalance_ns = 0;
 };
 
-// Memory of a rank in the order of its program; an instruction's bytes are taken before it and given back
-// after it.
-struct RankMemory {
-  int64_t peak_bytes = 0;
-  int32_t peak_instruction = 0;
-  // Must equal the static memory.
-  int64_t final_bytes = 0;
-};
-
 // `simulator` has run `programs`. Rank = replica * pipeline + position.
 std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator, int pipeline,
                                   int64_t memory_limit_bytes);
 // End of the last pass of any micro-batch on any stage; 0 without micro-batches.
 int64_t LastPassEnd(const ProgramSet& programs, const Simulator& simulator);
-std::vector<RankMemory> AccountMemory(const ProgramSet& programs);
 
 }  // namespace penstock::core

@@ -138,11 +138,8 @@ int64_t StageChoice::Makespan(const StageLayout& layout, const std::vector<Sampl
   const CostModel costs(profile_, job);
   job.replicas = PlannedReplicas(job);
   job.effort = effort;
-  std::vector<int64_t> available;
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
-    available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
-    if (available.back() <= 0) return kInfeasibleNs;
-  }
+  const std::vector<int64_t> available = AvailableBytes(job, costs);
+  if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;
   return PlanByPolicy(ScheduleSpace(costs, job, available), job, share, RunSerially).makespan;
 }
 

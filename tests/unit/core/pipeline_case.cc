@@ -11,7 +11,7 @@
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/simulate/bubble.h"
+#include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/core/job_builder.h"

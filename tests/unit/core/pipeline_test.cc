@@ -13,7 +13,7 @@
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/simulate/bubble.h"
+#include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
 #include "tests/support/pass_lists.h"
 #include "tests/unit/core/job_builder.h"

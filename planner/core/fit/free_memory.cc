@@ -1,0 +1,89 @@
+#include "planner/core/fit/free_memory.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "planner/core/simulate/memory_account.h"
+
+namespace penstock::core {
+namespace {
+
+// More recompute of a micro-batch on a stage.
+struct Relief {
+  int32_t slot = -1;
+  int32_t stage = 0;
+  int32_t level = 0;
+  int64_t freed_bytes = 0;
+  int64_t makespan = kInfeasibleNs;
+};
+
+class RankRelief {
+ public:
+  RankRelief(int replica, int64_t missing_bytes, ReplicaEvaluator* evaluator, Candidate* candidate)
+      : replica_(replica), missing_bytes_(missing_bytes), evaluator_(evaluator), candidate_(candidate) {}
+
+  void Try(const HeldMicroBatch& held);
+  bool Apply();
+
+ private:
+  int64_t HeldBytesOf(int32_t slot, int stage) const {
+    return candidate_->table.field(MicroBatchTable::kHeldBytes)[candidate_->table.offset(slot) + stage];
+  }
+  bool IsBetter(const Relief& relief) const {
+    const auto key = [this](const Relief& one) {
+      const int64_t freed = std::min(one.freed_bytes, missing_bytes_);
+      return std::tuple(-freed, one.makespan);
+    };
+    return best_.slot < 0 || key(relief) < key(best_);
+  }
+
+  const int replica_;
+  const int64_t missing_bytes_;
+  ReplicaEvaluator* evaluator_;
+  Candidate* candidate_;
+  Relief best_;
+};
+
+void RankRelief::Try(const HeldMicroBatch& held) {
+  MicroBatchTable& table = candidate_->table;
+  const std::vector<int32_t>& slots = candidate_->replicas[replica_].slots;
+  Relief relief{slots[held.micro_batch], held.stage};
+  const int32_t before = table.levels(relief.slot)[held.stage];
+  const int64_t bytes = HeldBytesOf(relief.slot, held.stage);
+  const int32_t highest = evaluator_->space().levels(held.stage).highest;
+  for (relief.level = before; relief.level < highest && relief.freed_bytes < missing_bytes_;) {
+    table.UpdateLevel(relief.slot, held.stage, ++relief.level);
+    relief.freed_bytes = bytes - HeldBytesOf(relief.slot, held.stage);
+  }
+  if (relief.freed_bytes > 0) {
+    relief.makespan = evaluator_->Replay(table, slots, candidate_->orders[replica_], replica_);
+    if (IsBetter(relief)) best_ = relief;
+  }
+  table.UpdateLevel(relief.slot, held.stage, before);
+}
+
+bool RankRelief::Apply() {
+  if (best_.slot < 0 || best_.makespan >= kInfeasibleNs) return false;
+  candidate_->table.UpdateLevel(best_.slot, best_.stage, best_.level);
+  candidate_->replicas[replica_].makespan = best_.makespan;
+  return true;
+}
+
+}  // namespace
+
+bool FreeMemory(const ProgramSet& programs, int64_t limit_bytes, ReplicaEvaluator* evaluator,
+                Candidate* candidate) {
+  const std::vector<RankMemory> memory = AccountMemory(programs);
+  const int pipeline = evaluator->space().costs().ranks();
+  for (int rank = 0; rank < programs.ranks(); ++rank) {
+    const int64_t missing = memory[rank].peak_bytes - limit_bytes;
+    if (missing <= 0) continue;
+    RankRelief relief(rank / pipeline, missing, evaluator, candidate);
+    for (const HeldMicroBatch& held : HeldAtPeak(programs, rank, memory[rank])) relief.Try(held);
+    if (!relief.Apply()) return false;
+  }
+  SetMakespan(candidate);
+  return true;
+}
+
+}  // namespace penstock::core

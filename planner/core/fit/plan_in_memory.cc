@@ -1,0 +1,142 @@
+#include "planner/core/fit/plan_in_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/feasibility/misfit.h"
+#include "planner/core/fit/free_memory.h"
+#include "planner/core/search/policies.h"
+#include "planner/core/simulate/memory_account.h"
+
+namespace penstock::core {
+namespace {
+
+// How often layers are recomputed, and then how often there is less memory, before a search is given up.
+constexpr int kReliefs = 8;
+constexpr int kTightenings = 8;
+
+// Schedules every replica and makes the programs.
+absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& job,
+                                        const Candidate& candidate, std::vector<ReplicaPipeline>* pipelines) {
+  ReplicaEvaluator evaluator(space);
+  pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
+  for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
+    const CandidateReplica& part = candidate.replicas[replica];
+    if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica],
+                                static_cast<int>(replica), &(*pipelines)[replica])) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("every sample fits alone, but no plan does: ",
+                       DescribeMicroBatches(space, job, candidate.table, part.slots)));
+    }
+  }
+  return BuildPrograms(space.costs(), *pipelines);
+}
+
+// For each rank of a pipeline, what the programs of any replica use above the limit.
+std::vector<int64_t> ExcessBytes(const ProgramSet& programs, const Job& job, size_t pipeline) {
+  const std::vector<RankMemory> memory = AccountMemory(programs);
+  std::vector<int64_t> excess(pipeline, 0);
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    int64_t& position = excess[rank % pipeline];
+    position = std::max(position, memory[rank].peak_bytes - job.memory_limit_bytes);
+  }
+  return excess;
+}
+
+bool Fits(const ProgramSet& programs, const Job& job) {
+  const std::vector<int64_t> excess = ExcessBytes(programs, job, 1);
+  return excess.front() <= 0;
+}
+
+// What is left when nothing helps.
+absl::Status DescribeExcess(const ProgramSet& programs, const Job& job) {
+  const std::vector<RankMemory> memory = AccountMemory(programs);
+  const auto fullest =
+      std::max_element(memory.begin(), memory.end(),
+                       [](const RankMemory& a, const RankMemory& b) { return a.peak_bytes < b.peak_bytes; });
+  return absl::ResourceExhaustedError(absl::StrCat("every sample fits alone, but no plan does: rank ",
+                                                   fullest - memory.begin(), " needs ", fullest->peak_bytes,
+                                                   " bytes, limit ", job.memory_limit_bytes));
+}
+
+class MemoryFit {
+ public:
+  MemoryFit(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples, Caution caution,
+            const RunTasks& run_tasks)
+      : job_(job),
+        samples_(samples),
+        run_tasks_(run_tasks),
+        space_(costs, job, AvailableBytes(job, costs), caution),
+        candidate_(PlanByPolicy(space_, job, samples, run_tasks)) {}
+
+  absl::StatusOr<FittedPlan> Run();
+
+ private:
+  absl::Status Rebuild();
+  // Recomputes layers until the programs fit or nothing is left to recompute.
+  absl::Status Relieve();
+  // Takes what the programs use above the limit away from the ranks, more of it with every attempt, and puts
+  // the passes in order again; searches anew where these micro-batches cannot do with less.
+  absl::Status Tighten(int attempt);
+
+  const Job& job_;
+  absl::Span<const SampleTokens> samples_;
+  const RunTasks& run_tasks_;
+  ScheduleSpace space_;
+  Candidate candidate_;
+  std::vector<ReplicaPipeline> pipelines_;
+  ProgramSet programs_;
+};
+
+absl::Status MemoryFit::Rebuild() {
+  PENSTOCK_ASSIGN_OR_RETURN(programs_, MakePrograms(space_, job_, candidate_, &pipelines_));
+  return absl::OkStatus();
+}
+
+absl::Status MemoryFit::Relieve() {
+  ReplicaEvaluator evaluator(space_);
+  for (int relief = 0; relief < kReliefs && !Fits(programs_, job_); ++relief) {
+    if (!FreeMemory(programs_, job_.memory_limit_bytes, &evaluator, &candidate_)) break;
+    PENSTOCK_RETURN_IF_ERROR(Rebuild());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryFit::Tighten(int attempt) {
+  const std::vector<int64_t> excess = ExcessBytes(programs_, job_, space_.available_bytes().size());
+  for (size_t rank = 0; rank < excess.size(); ++rank) {
+    space_.available_bytes()[rank] -= excess[rank] << attempt;
+  }
+  if (Rebuild().ok()) return absl::OkStatus();
+  candidate_ = PlanByPolicy(space_, job_, samples_, run_tasks_);
+  const ProgramSet before = programs_;
+  if (Rebuild().ok()) return absl::OkStatus();
+  return DescribeExcess(before, job_);
+}
+
+absl::StatusOr<FittedPlan> MemoryFit::Run() {
+  PENSTOCK_RETURN_IF_ERROR(Rebuild());
+  PENSTOCK_RETURN_IF_ERROR(Relieve());
+  for (int attempt = 0; !Fits(programs_, job_); ++attempt) {
+    if (attempt == kTightenings) return DescribeExcess(programs_, job_);
+    PENSTOCK_RETURN_IF_ERROR(Tighten(attempt));
+  }
+  return FittedPlan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
+}
+
+}  // namespace
+
+absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks) {
+  absl::Status status;
+  for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
+    absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, job, samples, caution, run_tasks).Run();
+    if (!absl::IsResourceExhausted(fitted.status())) return fitted;
+    status = fitted.status();
+  }
+  return status;
+}
+
+}  // namespace penstock::core

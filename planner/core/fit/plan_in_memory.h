@@ -1,0 +1,32 @@
+// From a job and its samples to programs that fit in memory.
+//
+// A search counts memory without the transfers that are under way; the programs count exactly. Where they
+// need more than there is: first some layers are recomputed (free_memory.h), then the passes are put in order
+// with less memory, then others are searched for. If all that fails, the search begins anew with more
+// caution.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "planner/core/comm/build_programs.h"
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/parallel/run_tasks.h"
+#include "planner/core/search/candidate.h"
+
+namespace penstock::core {
+
+// What a search has found, and its programs.
+struct FittedPlan {
+  Candidate candidate;
+  std::vector<ReplicaPipeline> pipelines;
+  ProgramSet programs;
+};
+
+// Possible errors: RESOURCE_EXHAUSTED (every sample fits alone, but no plan is found that does: says what does
+// not); INTERNAL (our bug). `samples` must outlive the result.
+absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks);
+
+}  // namespace penstock::core
