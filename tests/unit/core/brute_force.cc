@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/unit/core/brute_force_schedule.h"
+#include "tests/unit/core/brute_force_exact.h"
 
 namespace penstock::core {
 namespace {
@@ -44,7 +44,7 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
   all.reserve(allowed.size());
   for (const StageRecompute& recompute : allowed) {
     all.push_back({costs.BackwardNs(stage, layers, recompute),
-                   costs.StoredBytes(stage, memory, recompute) + kept_besides});
+                   costs.StoredBytes(stage, memory, recompute) + kept_besides, recompute});
   }
   std::sort(all.begin(), all.end(), [](const PassChoice& a, const PassChoice& b) {
     return std::pair(a.backward_ns, a.kept_bytes) < std::pair(b.backward_ns, b.kept_bytes);
@@ -71,8 +71,7 @@ int64_t OptimizerNs(const CostModel& costs) {
 // Nothing when the shape is outside of the profile.
 std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job& job,
                                               absl::Span<const SampleTokens> tokens,
-                                              const std::vector<uint32_t>& list, Layout layout, int replica,
-                                              bool cautious) {
+                                              const std::vector<uint32_t>& list, Layout layout, int replica) {
   const TokenSums sums = SumsOf(list, tokens, layout);
   LayerCosts layers;
   if (!costs.Layers(sums, &layers)) return std::nullopt;
@@ -82,16 +81,16 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     const StageMemory memory = costs.Memory(s, sums);
     const bool receives = s > 0 && costs.rank_of(s) != costs.rank_of(s - 1);
     const bool sends = s + 1 < costs.stages() && costs.rank_of(s) != costs.rank_of(s + 1);
-    const int64_t input = receives || cautious ? memory.input : 0;
-    const int64_t output = sends || cautious ? memory.output : 0;
-    const int64_t around = cautious ? memory.peak + 3 * (input + output) : 0;
+    const int64_t input = receives ? memory.input : 0;
+    const int64_t output = sends ? memory.output : 0;
     SmallPass pass;
     pass.forward_ns = costs.ForwardNs(s, layers);
     pass.weight_ns = costs.WeightNs(s, layers);
     pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
-    pass.forward_bytes = cautious ? around : output;
-    pass.backward_bytes = cautious ? around : memory.peak + input + output;
-    pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + (cautious ? input + memory.tokens : 0);
+    pass.forward_bytes = output;
+    pass.backward_bytes = memory.peak + input + output;
+    pass.put_aside_bytes = costs.PutAsideBytes(s, memory);
+    pass.memory = memory;
     if (sends) {
       const int first = replica * costs.ranks();
       pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.rank_of(s),
@@ -135,7 +134,7 @@ class Enumeration {
         samples_(samples),
         nodes_(options.nodes),
         any_(options.any),
-        cautious_(options.cautious),
+        exact_(options.exact),
         fixed_schedule_(fixed_schedule),
         limit_ns_(options.at_most_ns + 1 - OptimizerNs(costs)) {}
 
@@ -163,7 +162,7 @@ class Enumeration {
   absl::Span<const SampleTokens> samples_;
   int64_t nodes_;
   bool any_;
-  bool cautious_;
+  bool exact_;
   bool fixed_schedule_;
   // Ends before it are looked for; of the last reduction of gradients.
   int64_t limit_ns_;
@@ -188,8 +187,10 @@ bool NoWorse(const SmallMicroBatch& a, const SmallMicroBatch& b) {
     const SmallPass& y = b.passes[s];
     const bool worse = x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns ||
                        x.forward_bytes > y.forward_bytes || x.backward_bytes > y.backward_bytes ||
-                       x.put_aside_bytes > y.put_aside_bytes || x.choices.size() != y.choices.size();
-    if (worse || x.weight_ns > y.weight_ns) return false;
+                       x.put_aside_bytes > y.put_aside_bytes || x.weight_ns > y.weight_ns;
+    const bool larger = x.memory.peak > y.memory.peak || x.memory.input > y.memory.input ||
+                        x.memory.output > y.memory.output || x.memory.tokens > y.memory.tokens;
+    if (worse || larger || x.choices.size() != y.choices.size()) return false;
     for (size_t c = 0; c < x.choices.size(); ++c) {
       if (x.choices[c].backward_ns > y.choices[c].backward_ns) return false;
       if (x.choices[c].backward_ns - x.weight_ns > y.choices[c].backward_ns - y.weight_ns) return false;
@@ -208,7 +209,7 @@ std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) con
   for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
     if (job_.layout == LayoutChoice::kPacked && layout != Layout::kPacked) continue;
     if (job_.layout == LayoutChoice::kPadded && layout != Layout::kPadded) continue;
-    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica, cautious_);
+    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica);
     if (!micro_batch.has_value()) continue;
     micro_batch->samples = samples;
     if (!result.empty() && NoWorse(result.front(), *micro_batch)) continue;
@@ -264,7 +265,8 @@ void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_b
     } while (std::next_permutation(order.begin(), order.end()));
     return;
   }
-  const SmallSchedule schedule = BestSchedule(pipeline, before, any_, &nodes_);
+  const SmallSchedule schedule = exact_ ? BestExactSchedule(costs_, pipeline, before, any_, &nodes_)
+                                        : BestSchedule(pipeline, before, any_, &nodes_);
   if (!schedule.complete) best_.complete = false;
   if (!schedule.found) return;
   answer->end_ns = schedule.end_ns;
@@ -356,19 +358,27 @@ BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const J
   return Enumeration(costs, job, samples, {at_most_ns, 0}, /*fixed_schedule=*/true).Run();
 }
 
+SmallPipeline MakePackedPipeline(const CostModel& costs, const Job& job,
+                                 absl::Span<const SampleTokens> samples,
+                                 const std::vector<std::vector<uint32_t>>& micro_batches) {
+  std::vector<SmallMicroBatch> made;
+  made.reserve(micro_batches.size());
+  for (const auto& list : micro_batches) {
+    made.push_back(*MakeMicroBatch(costs, job, samples, list, Layout::kPacked, /*replica=*/0));
+  }
+  std::vector<const SmallMicroBatch*> pointers;
+  pointers.reserve(made.size());
+  for (const SmallMicroBatch& micro_batch : made) pointers.push_back(&micro_batch);
+  return MakePipeline(costs, job, pointers);
+}
+
 int64_t OneForwardOneBackwardMakespan(const CostModel& costs, const Job& job,
                                       absl::Span<const SampleTokens> samples,
                                       const std::vector<std::vector<uint32_t>>& micro_batches) {
-  std::vector<SmallMicroBatch> made;
-  for (const auto& list : micro_batches) {
-    made.push_back(
-        *MakeMicroBatch(costs, job, samples, list, Layout::kPacked, /*replica=*/0, /*cautious=*/false));
-  }
-  std::vector<const SmallMicroBatch*> pointers;
-  for (const SmallMicroBatch& micro_batch : made) pointers.push_back(&micro_batch);
-  std::vector<int> order(made.size());
+  std::vector<int> order(micro_batches.size());
   std::iota(order.begin(), order.end(), 0);
-  return OneForwardOneBackwardEnd(MakePipeline(costs, job, pointers), order) + OptimizerNs(costs);
+  return OneForwardOneBackwardEnd(MakePackedPipeline(costs, job, samples, micro_batches), order) +
+         OptimizerNs(costs);
 }
 
 }  // namespace penstock::core

@@ -2,8 +2,8 @@
 // to group samples into micro-batches, all assignments to replicas, all layouts, all schedules and all
 // recompute.
 //
-// Shares only the cost functions (CostModel) with the planner. See brute_force_schedule.h for what is tried
-// and for the places where its model is optimistic: its optimum is never above that of the planner's model.
+// Shares only the cost functions (CostModel) with the planner, and, if the exact account of memory is asked
+// for, the way from an order of passes to programs. See brute_force_schedule.h and brute_force_exact.h.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
+#include "tests/unit/core/brute_force_schedule.h"
 
 namespace penstock::core {
 
@@ -23,9 +24,9 @@ struct BruteForceOptions {
   int64_t nodes = 0;
   // Any plan is good enough.
   bool any = false;
-  // Counts buffers of transfers three times over, as if those of the micro-batches before and after were
-  // always there too: what it then finds also fits in the account of the programs.
-  bool cautious = false;
+  // What fits in memory, and when it ends, is what the product's programs for that order of passes say
+  // (brute_force_exact.h). Else see brute_force_schedule.h for what is forgotten: a bound from below.
+  bool exact = false;
 };
 
 struct BruteForceAnswer {
@@ -47,6 +48,11 @@ BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<c
 // recompute. Not complete where memory binds.
 BruteForceAnswer BruteForceOneForwardOneBackward(const CostModel& costs, const Job& job,
                                                  absl::Span<const SampleTokens> samples, int64_t at_most_ns);
+
+// One replica that runs the given packed micro-batches; the shapes are within the profile.
+SmallPipeline MakePackedPipeline(const CostModel& costs, const Job& job,
+                                 absl::Span<const SampleTokens> samples,
+                                 const std::vector<std::vector<uint32_t>>& micro_batches);
 
 // The makespan of one replica that runs the given packed micro-batches one forward, one backward, in this
 // order, as if memory were plenty.

@@ -2,45 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/core/brute_force_bound.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr int kMaxRanks = 4;
-constexpr int kMaxPasses = 40;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
-
-// How far a micro-batch is on a stage.
-enum Phase : uint8_t { kWaiting, kForwardDone, kInputDone, kDone };
-
 // The last two are transfers over the boundary above a stage.
 enum class Kind : uint8_t { kForward, kWhole, kInput, kWeight, kActivation, kGradient };
-
-struct State {
-  // Ranks, then the links to their next ranks.
-  std::array<int64_t, 2 * kMaxRanks> free_ns = {};
-  std::array<int64_t, kMaxRanks> held_bytes = {};
-  // End of the forward pass, and of the pass that makes the input's gradient.
-  std::array<int64_t, kMaxPasses> forward_end = {};
-  std::array<int64_t, kMaxPasses> input_end = {};
-  // When the activation has reached the stage above, and its gradient this one; -1 before it is decided.
-  std::array<int64_t, kMaxPasses> activation_ns;
-  std::array<int64_t, kMaxPasses> gradient_ns;
-  std::array<uint8_t, kMaxPasses> phase = {};
-  std::array<uint8_t, kMaxPasses> choice = {};
-  // What was put off until its rank has run something else.
-  std::array<bool, kMaxPasses> put_off = {};
-  // End of the last reduction so far.
-  int64_t end_ns = 0;
-
-  State() {
-    activation_ns.fill(-1);
-    gradient_ns.fill(-1);
-  }
-};
 
 struct Move {
   int micro_batch = 0;
@@ -51,28 +21,20 @@ struct Move {
   int64_t end_ns = 0;
 };
 
-// What is left to do on a rank or link: earliest start, duration, least time from its end to the end of all.
-struct Work {
-  int64_t head = 0;
-  int64_t duration = 0;
-  int64_t tail = 0;
-};
-
 class Search {
  public:
   Search(const SmallPipeline& pipeline, int64_t limit_ns, bool any, int64_t* nodes)
-      : pipeline_(pipeline), limit_ns_(limit_ns), any_(any), nodes_(*nodes) {
-    PrepareTails();
+      : pipeline_(pipeline), limit_ns_(limit_ns), any_(any), nodes_(*nodes), bound_(pipeline) {
     PrepareMemory();
   }
 
   SmallSchedule Run() {
-    State state;
-    if (Bound(state) < limit_ns_) Visit(state);
+    ScheduleState state;
+    if (bound_.From(state, limit_ns_) < limit_ns_) Visit(state);
     return best_;
   }
 
-  int64_t RootBound() { return Bound(State()); }
+  int64_t RootBound() { return bound_.From(ScheduleState(), kNever); }
 
  private:
   int Index(int m, int s) const { return m * pipeline_.stages + s; }
@@ -82,64 +44,23 @@ class Search {
   int MachineOf(const Move& move) const {
     return move.kind >= Kind::kActivation ? LinkOf(move.stage) : RankOf(move.stage);
   }
-  // Backward time from below: the choice that is taken, or the cheapest.
-  int64_t BackwardNs(const State& state, int m, int s) const {
-    const SmallPass& pass = pipeline_.at(m, s);
-    return pass.choices[state.phase[Index(m, s)] == kWaiting ? 0 : state.choice[Index(m, s)]].backward_ns;
-  }
-  int64_t WeightNs(int m, int s) const { return pipeline_.split ? pipeline_.at(m, s).weight_ns : 0; }
 
-  void PrepareTails();
   void PrepareMemory();
-  int64_t Bound(const State& state);
-  int64_t MachineBound(std::vector<Work>* jobs) const;
-  // Adds what is left of a micro-batch to `left_`; returns a bound on its end.
-  int64_t Remaining(const State& state, int m);
-  void AddMoves(const State& state, int m, int s, std::vector<Move>* moves) const;
-  void Visit(const State& state);
-  State Apply(const State& state, const Move& move) const;
-  void Descend(const State& state, const Move& move);
-  void Report(const State& state);
+  void AddMoves(const ScheduleState& state, int m, int s, std::vector<Move>* moves) const;
+  void Visit(const ScheduleState& state);
+  ScheduleState Apply(const ScheduleState& state, const Move& move) const;
+  void Descend(const ScheduleState& state, const Move& move);
+  void Report(const ScheduleState& state);
 
   const SmallPipeline& pipeline_;
   int64_t limit_ns_;
   bool any_;
   int64_t& nodes_;
+  ScheduleBound bound_;
   SmallSchedule best_;
   std::vector<Move> path_;
-  // From the end of a forward pass, and of an input gradient, to the end of all, from below.
-  std::array<int64_t, kMaxPasses> forward_tail_ = {};
-  std::array<int64_t, kMaxPasses> input_tail_ = {};
   std::array<bool, kMaxRanks> memory_binds_ = {};
-  std::array<std::vector<Work>, 2 * kMaxRanks> left_;
 };
-
-void Search::PrepareTails() {
-  const State start;
-  for (int m = 0; m < pipeline_.micro_batches; ++m) {
-    for (int s = 0; s < pipeline_.stages; ++s) {
-      const int64_t own = WeightNs(m, s) + pipeline_.reduce_ns[s];
-      int64_t below = 0;
-      if (s > 0) {
-        const int64_t input = BackwardNs(start, m, s - 1) - WeightNs(m, s - 1);
-        below = pipeline_.at(m, s - 1).transfer_ns + input + input_tail_[Index(m, s - 1)];
-      }
-      input_tail_[Index(m, s)] = std::max(own, below);
-    }
-    for (int s = pipeline_.stages - 1; s >= 0; --s) {
-      int64_t above = 0;
-      if (s + 1 < pipeline_.stages) {
-        const SmallPass& next = pipeline_.at(m, s + 1);
-        const int64_t transfer = pipeline_.at(m, s).transfer_ns;
-        // Up, and the gradient's way back is at least the way from there.
-        above = transfer + next.forward_ns + forward_tail_[Index(m, s + 1)];
-      } else {
-        above = BackwardNs(start, m, s) - WeightNs(m, s) + input_tail_[Index(m, s)];
-      }
-      forward_tail_[Index(m, s)] = above;
-    }
-  }
-}
 
 void Search::PrepareMemory() {
   for (int rank = 0; rank < pipeline_.ranks; ++rank) {
@@ -157,95 +78,7 @@ void Search::PrepareMemory() {
   }
 }
 
-int64_t Search::Remaining(const State& state, int m) {
-  // Along the way of the micro-batch: when the next pass can start.
-  int64_t ready = 0;
-  const auto cross = [&](int s, int64_t there, int64_t tail) {
-    const int64_t transfer = pipeline_.at(m, s).transfer_ns;
-    if (there >= 0) {
-      ready = there;
-    } else if (transfer > 0) {
-      const int64_t start = std::max(ready, state.free_ns[LinkOf(s)]);
-      left_[LinkOf(s)].push_back({start, transfer, tail});
-      ready = start + transfer;
-    }
-  };
-  for (int s = 0; s < pipeline_.stages; ++s) {
-    const int i = Index(m, s);
-    const SmallPass& pass = pipeline_.at(m, s);
-    if (state.phase[i] == kWaiting) {
-      const int64_t start = std::max(ready, state.free_ns[RankOf(s)]);
-      left_[RankOf(s)].push_back({start, pass.forward_ns, forward_tail_[i]});
-      ready = start + pass.forward_ns;
-    } else {
-      ready = state.forward_end[i];
-    }
-    if (s + 1 < pipeline_.stages) {
-      cross(s, state.activation_ns[i], pipeline_.at(m, s + 1).forward_ns + forward_tail_[i + 1]);
-    }
-  }
-  int64_t end = 0;
-  for (int s = pipeline_.stages - 1; s >= 0; --s) {
-    const int i = Index(m, s);
-    const int rank = RankOf(s);
-    const int64_t input = BackwardNs(state, m, s) - WeightNs(m, s);
-    if (s + 1 < pipeline_.stages) cross(s, state.gradient_ns[i], input + input_tail_[i]);
-    if (state.phase[i] <= kForwardDone) {
-      const int64_t start = std::max(ready, state.free_ns[rank]);
-      left_[rank].push_back({start, input, input_tail_[i]});
-      ready = start + input;
-      end = std::max(end, ready + input_tail_[i]);
-    } else {
-      ready = state.input_end[i];
-    }
-    if (WeightNs(m, s) > 0 && state.phase[i] != kDone) {
-      left_[rank].push_back({std::max(ready, state.free_ns[rank]), WeightNs(m, s), pipeline_.reduce_ns[s]});
-    }
-  }
-  return end;
-}
-
-// Jackson's preemptive schedule: at every moment the job that is there with the longest tail.
-int64_t Search::MachineBound(std::vector<Work>* jobs) const {
-  std::sort(jobs->begin(), jobs->end(), [](const Work& a, const Work& b) { return a.head < b.head; });
-  std::array<Work, 3 * kMaxPasses> present;
-  int count = 0;
-  size_t next = 0;
-  int64_t now = 0;
-  int64_t bound = 0;
-  while (count > 0 || next < jobs->size()) {
-    if (count == 0) now = std::max(now, (*jobs)[next].head);
-    while (next < jobs->size() && (*jobs)[next].head <= now) {
-      int place = count++;
-      for (; place > 0 && present[place - 1].tail > (*jobs)[next].tail; --place) {
-        present[place] = present[place - 1];
-      }
-      present[place] = (*jobs)[next++];
-    }
-    Work& longest = present[count - 1];
-    const int64_t until = next < jobs->size() ? (*jobs)[next].head : kNever;
-    const int64_t run = std::min(longest.duration, until - now);
-    now += run;
-    longest.duration -= run;
-    if (longest.duration == 0) {
-      bound = std::max(bound, now + longest.tail);
-      --count;
-    }
-  }
-  return bound;
-}
-
-int64_t Search::Bound(const State& state) {
-  for (auto& jobs : left_) jobs.clear();
-  int64_t bound = state.end_ns;
-  for (int m = 0; m < pipeline_.micro_batches; ++m) bound = std::max(bound, Remaining(state, m));
-  for (int machine = 0; machine < 2 * pipeline_.ranks && bound < limit_ns_; ++machine) {
-    bound = std::max(bound, MachineBound(&left_[machine]));
-  }
-  return bound;
-}
-
-void Search::AddMoves(const State& state, int m, int s, std::vector<Move>* moves) const {
+void Search::AddMoves(const ScheduleState& state, int m, int s, std::vector<Move>* moves) const {
   const int i = Index(m, s);
   const int rank = RankOf(s);
   const SmallPass& pass = pipeline_.at(m, s);
@@ -292,8 +125,8 @@ void Search::AddMoves(const State& state, int m, int s, std::vector<Move>* moves
   }
 }
 
-State Search::Apply(const State& before, const Move& move) const {
-  State state = before;
+ScheduleState Search::Apply(const ScheduleState& before, const Move& move) const {
+  ScheduleState state = before;
   const int i = Index(move.micro_batch, move.stage);
   const int rank = RankOf(move.stage);
   const SmallPass& pass = pipeline_.passes[i];
@@ -344,29 +177,34 @@ State Search::Apply(const State& before, const Move& move) const {
   return state;
 }
 
-void Search::Report(const State& state) {
+void Search::Report(const ScheduleState& state) {
   // Nothing ends before 0.
   limit_ns_ = any_ ? 0 : state.end_ns;
   best_.found = true;
   best_.end_ns = state.end_ns;
   best_.text.clear();
+  best_.order.clear();
+  best_.choices.assign(state.choice.begin(), state.choice.begin() + pipeline_.passes.size());
+  static constexpr PassKind kKinds[] = {PassKind::kForward, PassKind::kBackward, PassKind::kBackwardInput,
+                                        PassKind::kBackwardWeight};
   static constexpr const char* kNames[] = {"F", "B", "dX", "dW"};
   for (const Move& move : path_) {
     if (move.kind >= Kind::kActivation) continue;
+    best_.order.push_back({kKinds[static_cast<int>(move.kind)], move.stage, move.micro_batch});
     absl::StrAppend(&best_.text, "rank ", RankOf(move.stage), " ", kNames[static_cast<int>(move.kind)], " m",
                     move.micro_batch, " s", move.stage, " choice ", static_cast<int>(move.choice), " ",
                     move.start_ns, "..", move.end_ns, "\n");
   }
 }
 
-void Search::Descend(const State& state, const Move& move) {
-  const State next = Apply(state, move);
+void Search::Descend(const ScheduleState& state, const Move& move) {
+  const ScheduleState next = Apply(state, move);
   path_.push_back(move);
-  if (Bound(next) < limit_ns_) Visit(next);
+  if (bound_.From(next, limit_ns_) < limit_ns_) Visit(next);
   path_.pop_back();
 }
 
-void Search::Visit(const State& state) {
+void Search::Visit(const ScheduleState& state) {
   if (--nodes_ < 0) {
     best_.complete = false;
     return;
@@ -401,7 +239,7 @@ void Search::Visit(const State& state) {
   }
   // Where memory binds, running a forward pass early is not for nothing: the rank may wait instead.
   if (first.kind != Kind::kForward || !memory_binds_[machine]) return;
-  State waiting = state;
+  ScheduleState waiting = state;
   for (const Move& move : moves) waiting.put_off[Index(move.micro_batch, move.stage)] = true;
   Visit(waiting);
 }

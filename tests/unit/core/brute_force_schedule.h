@@ -1,12 +1,11 @@
 // The best schedule of one small pipeline, found by trying them all: depth first over the passes that a rank
 // could run next, with branch and bound.
 //
-// Shares nothing with the planner. Which schedules are tried: every order of passes on every rank, each pass
-// as early as its order allows, but for those of which a better one is known without looking: where memory
-// cannot bind, a pass never starts so late that another could have run before it for nothing ("active"
-// schedules, Giffler and Thompson 1960, "Algorithms for solving production-scheduling problems"); where it
-// can, a rank may put any forward pass off. Bounds: the rest of each micro-batch's way, and for each rank
-// Jackson's preemptive schedule (Carlier 1982, "The one-machine sequencing problem").
+// Shares nothing but plain types with the planner. Which schedules are tried: every order of passes on every
+// rank, each pass as early as its order allows, but for those of which a better one is known without looking:
+// where memory cannot bind, a pass never starts so late that another could have run before it for nothing
+// ("active" schedules, Giffler and Thompson 1960, "Algorithms for solving production-scheduling problems");
+// where it can, a rank may put any forward pass off. Bounds: brute_force_bound.h.
 //
 // An optimistic model, so that its optimum is never above that of the planner's: transfers of a link do not
 // wait for each other, and buffers of transfers exist only while the pass runs that makes or uses them.
@@ -16,12 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/types.h"
+#include "planner/core/schedule/pipeline.h"
+
 namespace penstock::core {
 
 // A way to run the two passes of a micro-batch on a stage: bytes held between them against time.
 struct PassChoice {
   int64_t backward_ns = 0;
   int64_t kept_bytes = 0;
+  // What it is. Of the exact account, like `memory` below.
+  StageRecompute recompute = {};
 };
 
 // Of one micro-batch on one stage.
@@ -38,6 +43,7 @@ struct SmallPass {
   int64_t put_aside_bytes = 0;
   // To the next stage, and back; takes the link unless it is 0.
   int64_t transfer_ns = 0;
+  StageMemory memory;
 };
 
 struct SmallPipeline {
@@ -63,6 +69,9 @@ struct SmallSchedule {
   bool found = false;
   // End of the last reduction of gradients.
   int64_t end_ns = 0;
+  // In the order of decisions, and the choice of recompute for [micro_batch * stages + stage].
+  std::vector<Pass> order;
+  std::vector<uint8_t> choices;
   // One line for each pass, in the order of decisions.
   std::string text;
 };

@@ -1,0 +1,28 @@
+// The best schedule of one small pipeline under the exact rules: every start and every byte is what the
+// programs that the product builds from an order of passes say (PipelineTimeline, ReplicaBuilder,
+// AccountMemory; the checker tests those on every plan).
+//
+// Which orders are tried: all that each rank could run its passes in. A rank that is free takes any pass
+// whose data is there, or puts all of them off until it has run one that arrives later; so every order is
+// tried once, also those that are useless in time but let a neighbour's buffers arrive later. Unlike in the
+// optimistic search nothing is left out because a better order is known: earlier is not always better for
+// memory. Transfers are not decided: they go first come, first served, as the product's timeline has them.
+//
+// A branch is left where it cannot end before the limit, and where the part of the programs that later
+// decisions cannot change any more is above the limit of memory. Left out for good: a choice of recompute
+// that takes longer and keeps no less, or that a rank does not need which could hold everything at once.
+// It could only help by making a pass late on purpose.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/core/cost/cost_model.h"
+#include "tests/unit/core/brute_force_schedule.h"
+
+namespace penstock::core {
+
+// As BestSchedule. `pipeline` is of a replica of `costs`.
+SmallSchedule BestExactSchedule(const CostModel& costs, const SmallPipeline& pipeline, int64_t limit_ns,
+                                bool any, int64_t* nodes);
+
+}  // namespace penstock::core
