@@ -53,7 +53,8 @@ class ScheduleBound {
   int64_t From(const ScheduleState& state, int64_t limit_ns);
 
  private:
-  // What is left to do on a rank or link: earliest start, duration, least time from its end to the end of all.
+  // What is left to do on a rank or link: earliest start, duration, least time from its end to the end of
+  // all.
   struct Work {
     int64_t head = 0;
     int64_t duration = 0;

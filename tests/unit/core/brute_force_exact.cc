@@ -10,7 +10,7 @@
 #include "planner/core/comm/replica_builder.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/simulate/bubble.h"
+#include "planner/core/simulate/memory_account.h"
 #include "tests/unit/core/brute_force_bound.h"
 
 namespace penstock::core {
@@ -183,8 +183,7 @@ Candidate ExactSearch::Next(const ScheduleState& state, int m, int s) const {
     case kWaiting:
       return at(PassKind::kForward, s == 0 ? 0 : state.activation_ns[i - 1]);
     case kForwardDone:
-      return at(PassKind::kBackward,
-                s + 1 == pipeline_.stages ? state.forward_end[i] : state.gradient_ns[i]);
+      return at(PassKind::kBackward, s + 1 == pipeline_.stages ? state.forward_end[i] : state.gradient_ns[i]);
     case kInputDone:
       return at(PassKind::kBackwardWeight, state.input_end[i]);
     default:

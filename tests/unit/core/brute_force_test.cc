@@ -17,6 +17,7 @@
 #include "planner/core/planner.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/simulate/bubble.h"
+#include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
 #include "tests/unit/core/brute_force_exact.h"
 #include "tests/unit/core/brute_force_schedule.h"
