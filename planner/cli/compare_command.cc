@@ -33,7 +33,8 @@ bool IsInfeasible(const absl::Status& status) {
 absl::Status ComparePolicy(const v1::JobSpec& job, const std::vector<v1::Batch>& batches,
                            const core::RunTasks& run_tasks, std::vector<PlanSummary>& rows) {
   const std::string policy = PolicyName(job.planning().policy());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
+                            core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks));
   for (const v1::Batch& batch : batches) {
     const auto start = std::chrono::steady_clock::now();
     const absl::StatusOr<v1::Plan> plan = PlanAndCheck(*planner, batch, run_tasks);

@@ -57,7 +57,8 @@ absl::StatusOr<v1::Plan> PlanRemotely(const std::string& address, const v1::JobS
 absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch,
                                   const core::RunTasks& run_tasks) {
   if (!flags.planner.empty()) return PlanRemotely(flags.planner, job, batch);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
+                            core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks));
   return PlanAndCheck(*planner, batch, run_tasks);
 }
 

@@ -76,14 +76,16 @@ Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
       lower_bound_(costs_, job_),
       explain_(explain) {}
 
-absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain) {
+absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain,
+                                                       const RunTasks& run_tasks) {
   PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
   absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
   if (!profile.ok()) {
     return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
   }
   PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
-  if (job.stage_split_auto) job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges);
+  if (job.stage_split_auto)
+    job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges, run_tasks);
   std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile), explain));
   if (planner->job_.recompute == RecomputeMode::kSelective && !planner->costs_.has_selective()) {
     return absl::InvalidArgumentError("job.planning.recompute: the profile has no figures for 'selective'");
@@ -91,8 +93,9 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
   return planner;
 }
 
-absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain));
+absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain,
+                                                         const RunTasks& run_tasks) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks));
   const absl::Status fits = planner->CheckStages();
   if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false);
   return planner;
@@ -112,7 +115,7 @@ absl::Status Planner::CheckStages() const {
 absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const {
   if (explain_ == Explain::kCauseAlone) return status;
   const auto ask = [&](const v1::JobSpec& job, const v1::Batch& changed, bool plan) {
-    const auto planner = Make(job, Explain::kCauseAlone);
+    const auto planner = Make(job, Explain::kCauseAlone, RunSerially);
     if (!planner.ok() || !(*planner)->CheckStages().ok()) return false;
     if (changed.samples().empty()) return true;
     const absl::StatusOr<Batch> samples = BatchFromProto(changed, (*planner)->job_);

@@ -31,9 +31,11 @@ class Planner {
 
   // Validates every field of the job.
   // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
-  // degree that this version cannot plan). The message names the field.
+  // degree that this version cannot plan). The message names the field. Stages that the job leaves to the
+  // planner take seconds; `run_tasks` may use threads for them: they are the same.
   static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job,
-                                                         Explain explain = Explain::kChanges);
+                                                         Explain explain = Explain::kChanges,
+                                                         const RunTasks& run_tasks = RunSerially);
 
   // What can be said about a batch without planning it.
   // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,
@@ -57,7 +59,8 @@ class Planner {
   Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain);
 
   // All of Create but whether the stages fit in memory.
-  static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain);
+  static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain,
+                                                       const RunTasks& run_tasks);
   absl::Status CheckStages() const;
   absl::Status CheckSamples(const Batch& batch) const;
   absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks) const;

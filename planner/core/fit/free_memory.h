@@ -1,5 +1,5 @@
-// Frees memory on ranks whose programs need more than there is, and changes as little as that takes: layers of
-// micro-batches that are held at the peak are recomputed, while the order of passes stays.
+// Frees memory on ranks whose programs need more than there is, and changes as little as that takes: layers
+// of micro-batches that are held at the peak are recomputed, while the order of passes stays.
 #pragma once
 
 #include <cstdint>

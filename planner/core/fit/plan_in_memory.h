@@ -24,8 +24,8 @@ struct FittedPlan {
   ProgramSet programs;
 };
 
-// Possible errors: RESOURCE_EXHAUSTED (every sample fits alone, but no plan is found that does: says what does
-// not); INTERNAL (our bug). `samples` must outlive the result.
+// Possible errors: RESOURCE_EXHAUSTED (every sample fits alone, but no plan is found that does: says what
+// does not); INTERNAL (our bug). `samples` must outlive the result.
 absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
                                         absl::Span<const SampleTokens> samples, const RunTasks& run_tasks);
 

@@ -1,28 +1,26 @@
 #include "planner/core/stages/stage_choice.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
-#include <optional>
+#include <utility>
 
-#include "planner/core/search/policies.h"
+#include "planner/core/schedule/pass_table.h"
+#include "planner/core/stages/layout_judge.h"
 
 namespace penstock::core {
 namespace {
 
 // Layouts that are planned for each placement at most.
-constexpr int kMostProbes = 40;
+constexpr size_t kMostProbes = 40;
 // A layout whose busiest rank has so much more than that of the best one (in percent) is not planned.
 constexpr int64_t kHopelessPercent = 112;
 // What a placement with several stages a rank must gain, in percent.
 constexpr int64_t kInterleavingGain = 1;
-// Samples that are planned.
-constexpr size_t kMostSamples = 256;
-constexpr size_t kFewestSamples = 16;
-// Share of a rank's memory that weights, gradients and optimizer state may take, so that micro-batches have
-// room.
-constexpr double kStaticShare = 0.85;
-// Micro-batches of a typical replica for each rank, for the balance.
-constexpr size_t kMicroBatchesPerRank = 2;
+// Of each placement, the layouts that race.
+constexpr size_t kRacers = 5;
+// The race goes on with so many of all.
+constexpr size_t kKept[] = {8, 4, 2, 1};
 
 std::vector<int32_t> OneStageARank(int ranks) {
   std::vector<int32_t> placement(ranks);
@@ -42,132 +40,6 @@ std::vector<int32_t> V(int ranks) {
   return placement;
 }
 
-StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
-  uint32_t layers = 0;
-  for (const Stage& stage : job.stages) layers += static_cast<uint32_t>(stage.layers());
-  const auto stages = static_cast<uint32_t>(placement.size());
-  StageLayout layout;
-  layout.layers.assign(stages, layers / stages);
-  for (uint32_t stage = 0; stage < layers % stages; ++stage) ++layout.layers[stage];
-  layout.rank_of_stage = std::move(placement);
-  return layout;
-}
-
-// Replicas that are planned: all where a batch is small, else one for its share.
-int32_t PlannedReplicas(const Job& job) {
-  const size_t batch = job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
-  return batch <= kMostSamples ? job.replicas : 1;
-}
-
-// A typical batch, or one replica's share of it, evenly spaced; `part` 0 and 1 are different ones.
-std::vector<SampleTokens> TypicalShare(const Job& job, size_t part) {
-  if (job.typical_samples.empty()) {
-    const uint32_t quarter = std::max<uint32_t>(1, job.max_sequence_length / 4);
-    const bool t5 = job.architecture == Architecture::kT5;
-    return std::vector<SampleTokens>(kFewestSamples * job.pipeline, {t5 ? quarter : 0, quarter, quarter});
-  }
-  const size_t batch = job.typical_batch_size > 0 ? job.typical_batch_size : job.typical_samples.size();
-  const size_t divided = batch * PlannedReplicas(job) / job.replicas;
-  const size_t wanted = std::clamp(divided, kFewestSamples, kMostSamples);
-  const size_t count = std::min(wanted, job.typical_samples.size());
-  std::vector<SampleTokens> share;
-  const size_t all = job.typical_samples.size();
-  for (size_t i = 0; i < count; ++i) {
-    share.push_back(job.typical_samples[(i * all + part * all / 2) / count % all]);
-  }
-  return share;
-}
-
-class StageChoice {
- public:
-  StageChoice(const Profile& profile, const Job& job)
-      : profile_(profile), job_(job), shares_{TypicalShare(job, 0), TypicalShare(job, 1)} {}
-
-  StageLayout Balanced(std::vector<int32_t> placement) const;
-  // Improves a balanced layout, judged with little effort.
-  StageLayout Probe(StageLayout layout) const;
-  // The sum over both shares, with the effort that plans are made with.
-  int64_t Judge(const StageLayout& layout) const;
-
- private:
-  int64_t Makespan(const StageLayout& layout, const std::vector<SampleTokens>& share, Effort effort) const;
-  int64_t BusiestRank(const StageLayout& layout) const;
-  // A micro-batch as a replica would have it.
-  TokenSums TypicalMicroBatch() const;
-
-  const Profile& profile_;
-  const Job& job_;
-  std::vector<SampleTokens> shares_[2];
-};
-
-TokenSums StageChoice::TypicalMicroBatch() const {
-  const std::vector<SampleTokens>& share = shares_[0];
-  const size_t count = std::max<size_t>(1, share.size() / (kMicroBatchesPerRank * job_.pipeline));
-  TokenSums sums;
-  for (size_t i = 0; i < count; ++i) AddPacked(share[i * share.size() / count], &sums);
-  // A profile without a closed form knows rectangles alone.
-  if (profile_.has_closed_form()) return sums;
-  return PaddedSums(1, static_cast<int32_t>(sums.source / static_cast<double>(count)),
-                    static_cast<int32_t>(sums.target / static_cast<double>(count)),
-                    sums.loss / static_cast<double>(count));
-}
-
-StageLayout StageChoice::Balanced(std::vector<int32_t> placement) const {
-  const auto bytes = static_cast<int64_t>(static_cast<double>(job_.memory_limit_bytes) * kStaticShare);
-  return BalanceStages(profile_, job_, TypicalMicroBatch(), bytes, EvenLayout(job_, std::move(placement)));
-}
-
-int64_t StageChoice::BusiestRank(const StageLayout& layout) const {
-  const CostModel costs(profile_, WithStages(job_, layout));
-  LayerCosts layers;
-  costs.Layers(TypicalMicroBatch(), &layers);
-  const std::vector<int64_t> times = RankTimes(costs, layers);
-  return *std::max_element(times.begin(), times.end());
-}
-
-int64_t StageChoice::Judge(const StageLayout& layout) const {
-  int64_t sum = 0;
-  for (const std::vector<SampleTokens>& share : shares_) sum += Makespan(layout, share, Effort::kNormal);
-  return sum;
-}
-
-int64_t StageChoice::Makespan(const StageLayout& layout, const std::vector<SampleTokens>& share,
-                              Effort effort) const {
-  Job job = WithStages(job_, layout);
-  // Optimizer state may be divided over all replicas.
-  const CostModel costs(profile_, job);
-  job.replicas = PlannedReplicas(job);
-  job.effort = effort;
-  const std::vector<int64_t> available = AvailableBytes(job, costs);
-  if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;
-  return PlanByPolicy(ScheduleSpace(costs, job, available), job, share, RunSerially).makespan;
-}
-
-StageLayout StageChoice::Probe(StageLayout layout) const {
-  int64_t best = Makespan(layout, shares_[0], Effort::kFast);
-  const int64_t balanced = BusiestRank(layout);
-  const size_t stages = layout.layers.size();
-  int probes = 1;
-  size_t since_better = 0;
-  // Every pair of stages in turn, going on after a change.
-  for (size_t pair = 0; probes < kMostProbes && since_better < stages * stages; ++pair, ++since_better) {
-    const size_t from = pair % stages;
-    const size_t to = (from + 1 + pair / stages) % stages;
-    if (from == to || layout.layers[from] == 1) continue;
-    StageLayout changed = layout;
-    --changed.layers[from];
-    ++changed.layers[to];
-    if (BusiestRank(changed) * 100 > balanced * kHopelessPercent) continue;
-    ++probes;
-    const int64_t time = Makespan(changed, shares_[0], Effort::kFast);
-    if (time >= best) continue;
-    best = time;
-    layout = changed;
-    since_better = 0;
-  }
-  return layout;
-}
-
 // The placements that the job's schedule allows, the simplest first.
 std::vector<std::vector<int32_t>> Placements(const Job& job) {
   std::vector<std::vector<int32_t>> placements;
@@ -184,29 +56,147 @@ std::vector<std::vector<int32_t>> Placements(const Job& job) {
   return placements;
 }
 
-}  // namespace
+// Moves a layer; false when none would be left.
+bool MoveLayer(size_t from, size_t to, StageLayout* layout) {
+  if (layout->layers[from] < 2) return false;
+  --layout->layers[from];
+  ++layout->layers[to];
+  return true;
+}
 
-Job ChooseStages(const Profile& profile, const Job& job, bool probe) {
-  const StageChoice choice(profile, job);
-  const std::vector<std::vector<int32_t>> placements = Placements(job);
-  // Without lengths there is nothing to judge a layout by but the balance of its ranks.
-  if (!probe || job.pipeline == 1 || job.typical_samples.empty())
-    return WithStages(job, choice.Balanced(placements.front()));
-  std::optional<StageLayout> best;
-  int64_t best_makespan = 0;
-  for (const std::vector<int32_t>& placement : placements) {
-    const StageLayout balanced = choice.Balanced(placement);
-    for (const StageLayout& layout : {balanced, choice.Probe(balanced)}) {
-      const int64_t makespan = choice.Judge(layout);
-      const bool more_stages = best.has_value() && layout.layers.size() > best->layers.size();
-      const int64_t needed =
-          more_stages ? best_makespan - best_makespan * kInterleavingGain / 100 : best_makespan;
-      if (best.has_value() && makespan >= needed) continue;
-      best = layout;
-      best_makespan = makespan;
+// A layer goes from every stage of the first half to the other stage of its rank, or the other way round.
+bool ShiftHalves(bool to_second, StageLayout* layout) {
+  const size_t half = layout->layers.size() / 2;
+  const std::vector<int32_t>& ranks = layout->rank_of_stage;
+  for (size_t stage = 0; stage < half; ++stage) {
+    const auto second =
+        std::find(ranks.begin() + static_cast<std::ptrdiff_t>(half), ranks.end(), ranks[stage]);
+    const auto other = static_cast<size_t>(second - ranks.begin());
+    if (!(to_second ? MoveLayer(stage, other, layout) : MoveLayer(other, stage, layout))) return false;
+  }
+  return true;
+}
+
+// Where to begin: balanced by time; and even, with one half a layer larger than the other, each of them also
+// with a layer that the last stage, which has the head, leaves to the first.
+std::vector<StageLayout> FirstLayouts(const LayoutJudge& judge, const std::vector<int32_t>& placement,
+                                      int ranks) {
+  std::vector<StageLayout> even = {judge.Even(placement)};
+  if (placement.size() == 2 * static_cast<size_t>(ranks)) {
+    for (const bool to_second : {false, true}) {
+      StageLayout layout = even.front();
+      if (ShiftHalves(to_second, &layout)) even.push_back(std::move(layout));
     }
   }
-  return WithStages(job, *best);
+  std::vector<StageLayout> layouts = {judge.Balanced(placement)};
+  for (StageLayout& layout : even) {
+    layouts.push_back(layout);
+    if (MoveLayer(placement.size() - 1, 0, &layout)) layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+// Improves the best of the first layouts step by step; returns the best of all that were planned, best first.
+std::vector<StageLayout> Probe(const LayoutJudge& judge, const std::vector<int32_t>& placement, int ranks) {
+  struct Probed {
+    int64_t time = 0;
+    StageLayout layout;
+  };
+  std::vector<Probed> probed;
+  const auto is_known = [&](const StageLayout& layout) {
+    return std::any_of(probed.begin(), probed.end(),
+                       [&](const Probed& one) { return one.layout.layers == layout.layers; });
+  };
+  const auto plan = [&](StageLayout layout) {
+    probed.push_back({judge.Makespan(layout, 0, Effort::kFast), std::move(layout)});
+    return probed.back().time;
+  };
+  Probed best{std::numeric_limits<int64_t>::max(), {}};
+  for (const StageLayout& first : FirstLayouts(judge, placement, ranks)) {
+    if (!is_known(first) && plan(first) < best.time) best = probed.back();
+  }
+  const int64_t balanced = judge.BusiestRank(best.layout);
+  const size_t stages = placement.size();
+  size_t since_better = 0;
+  // Every pair of stages in turn, going on after a change.
+  for (size_t pair = 0; probed.size() < kMostProbes && since_better < stages * stages;
+       ++pair, ++since_better) {
+    const size_t from = pair % stages;
+    const size_t to = (from + 1 + pair / stages) % stages;
+    StageLayout changed = best.layout;
+    if (from == to || !MoveLayer(from, to, &changed)) continue;
+    if (is_known(changed) || judge.BusiestRank(changed) * 100 > balanced * kHopelessPercent) continue;
+    if (plan(std::move(changed)) >= best.time) continue;
+    best = probed.back();
+    since_better = 0;
+  }
+  std::stable_sort(probed.begin(), probed.end(),
+                   [](const Probed& a, const Probed& b) { return a.time < b.time; });
+  std::vector<StageLayout> layouts;
+  for (size_t i = 0; i < std::min(kRacers, probed.size()); ++i)
+    layouts.push_back(std::move(probed[i].layout));
+  return layouts;
+}
+
+// A layout in the race.
+struct Racer {
+  StageLayout layout;
+  // Sum over the batches so far, with what more stages must gain.
+  int64_t score = 0;
+};
+
+// Plans batches [begin, end) with every layout, and keeps the best, the first of equals.
+void RunRound(const LayoutJudge& judge, size_t begin, size_t end, size_t kept, const RunTasks& run_tasks,
+              std::vector<Racer>* racers) {
+  const size_t batches = end - begin;
+  std::vector<int64_t> makespans(racers->size() * batches);
+  run_tasks(static_cast<int>(makespans.size()), [&](int task) {
+    makespans[task] =
+        judge.Makespan((*racers)[task / batches].layout, begin + task % batches, Effort::kNormal);
+  });
+  for (size_t i = 0; i < makespans.size(); ++i) {
+    Racer& racer = (*racers)[i / batches];
+    const auto ranks = static_cast<size_t>(
+        *std::max_element(racer.layout.rank_of_stage.begin(), racer.layout.rank_of_stage.end()) + 1);
+    const bool interleaved = racer.layout.layers.size() > ranks;
+    racer.score += makespans[i] / 100 * (interleaved ? 100 + kInterleavingGain : 100);
+  }
+  std::stable_sort(racers->begin(), racers->end(),
+                   [](const Racer& a, const Racer& b) { return a.score < b.score; });
+  if (racers->size() > kept)
+    racers->erase(racers->begin() + static_cast<std::ptrdiff_t>(kept), racers->end());
+}
+
+// Each round plans as many batches as all before it.
+StageLayout Race(const LayoutJudge& judge, std::vector<Racer> racers, const RunTasks& run_tasks) {
+  size_t begin = 0;
+  size_t end = 1;
+  for (const size_t kept : kKept) {
+    RunRound(judge, begin, end, kept, run_tasks, &racers);
+    if (end == judge.batches()) break;
+    begin = end;
+    end = std::min(2 * end, judge.batches());
+  }
+  return racers.front().layout;
+}
+
+}  // namespace
+
+Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTasks& run_tasks) {
+  const LayoutJudge judge(profile, job);
+  const std::vector<std::vector<int32_t>> placements = Placements(job);
+  // Without lengths there is nothing to judge a layout by but the balance of its ranks.
+  if (!probe || job.pipeline == 1 || job.typical_samples.empty()) {
+    return WithStages(job, judge.Balanced(placements.front()));
+  }
+  std::vector<std::vector<StageLayout>> layouts(placements.size());
+  run_tasks(static_cast<int>(placements.size()),
+            [&](int index) { layouts[index] = Probe(judge, placements[index], job.pipeline); });
+  std::vector<Racer> racers;
+  for (std::vector<StageLayout>& of_placement : layouts) {
+    for (StageLayout& layout : of_placement) racers.push_back({std::move(layout)});
+  }
+  return WithStages(job, Race(judge, std::move(racers), run_tasks));
 }
 
 }  // namespace penstock::core

@@ -26,7 +26,8 @@ class CoreBatchPlanner final : public BatchPlanner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job) const {
-  absl::StatusOr<std::unique_ptr<core::Planner>> planner = core::Planner::Create(job);
+  absl::StatusOr<std::unique_ptr<core::Planner>> planner =
+      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_);
   // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
   if (absl::IsUnimplemented(planner.status())) return absl::InvalidArgumentError(planner.status().message());
   if (!planner.ok()) return planner.status();

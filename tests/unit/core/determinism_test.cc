@@ -73,6 +73,37 @@ TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlan) {
   }
 }
 
+TEST(DeterminismTest, AnyNumberOfThreadsChoosesTheSameStages) {
+  int chosen = 0;
+  for (const GoldenJob& job : GoldenJobs()) {
+    v1::JobSpec spec = job.given.job;
+    v1::PlanningOptions& planning = *spec.mutable_planning();
+    if (spec.mesh().pipeline() == 1 || planning.layers_per_stage_size() > 0) continue;
+    planning.set_stage_split(v1::STAGE_SPLIT_AUTO);
+    planning.clear_typical_samples();
+    for (const v1::Sample& sample : job.given.batch.samples()) {
+      v1::SampleLengths& lengths = *planning.add_typical_samples();
+      lengths.set_input_tokens(sample.input_tokens());
+      lengths.set_target_tokens(sample.target_tokens());
+    }
+    planning.set_typical_batch_size((job.given.batch.samples_size() + 2) / 3);
+    const auto serial = Planner::Create(spec);
+    ASSERT_TRUE(serial.ok()) << job.name << serial.status();
+    ++chosen;
+    TaskPool pool(3);
+    for (const RunTasks& run_tasks : {RunTasks(RunBackwards), pool.AsFunction()}) {
+      const auto planner = Planner::Create(spec, Planner::Explain::kChanges, run_tasks);
+      ASSERT_TRUE(planner.ok()) << job.name << planner.status();
+      EXPECT_EQ((*planner)->job().rank_of_stage, (*serial)->job().rank_of_stage) << job.name;
+      ASSERT_EQ((*planner)->job().stages.size(), (*serial)->job().stages.size()) << job.name;
+      for (size_t stage = 0; stage < (*serial)->job().stages.size(); ++stage) {
+        EXPECT_EQ((*planner)->job().stages[stage].layers(), (*serial)->job().stages[stage].layers());
+      }
+    }
+  }
+  EXPECT_GE(chosen, 2);
+}
+
 TEST(DeterminismTest, ManyThreadsMayUseOnePlanner) {
   for (const GoldenJob& job : GoldenJobs()) {
     const auto planner = Planner::Create(job.given.job);

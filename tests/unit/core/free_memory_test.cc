@@ -32,9 +32,8 @@ Instruction MakeInstruction(Op op, int32_t micro_batch, int64_t acquired, int64_
 // Two micro-batches, the second one first back.
 ProgramSet LastInFirstOut(Op backward) {
   ProgramSet programs;
-  programs.instructions = {
-      MakeInstruction(Op::kForward, 0, 100, 0), MakeInstruction(Op::kForward, 1, 100, 0),
-      MakeInstruction(backward, 1, 50, 150), MakeInstruction(Op::kBackward, 0, 10, 110)};
+  programs.instructions = {MakeInstruction(Op::kForward, 0, 100, 0), MakeInstruction(Op::kForward, 1, 100, 0),
+                           MakeInstruction(backward, 1, 50, 150), MakeInstruction(Op::kBackward, 0, 10, 110)};
   programs.rank_begin = {0, 4};
   programs.static_bytes = {1000};
   return programs;
