@@ -1,12 +1,14 @@
 #include "planner/core/search/starts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "planner/core/cost/bottleneck_time.h"
 #include "planner/core/partition/contiguous_groups.h"
 #include "planner/core/partition/sample_order.h"
 #include "planner/core/schedule/stage_bytes.h"
+#include "planner/core/search/linear_pipeline.h"
 
 namespace penstock::core {
 namespace {
@@ -35,6 +37,10 @@ constexpr double kRampShares[] = {0.6, 1, 1.4};
 // The last ones, with which the pipeline drains, are smaller.
 constexpr int kTail = 2;
 constexpr double kTailShare = 0.65;
+// Micro-batches of a replica that fill and drain at least.
+constexpr int kFewestInRamp = 4;
+// Where sizes are ideal for a strict schedule: numbers of micro-batches over the best number for plain ramps.
+constexpr double kIdealCounts[] = {0.75, 0.87, 1, 1.15, 1.32};
 // Without split backward passes, what each of them is of the one before.
 constexpr double kShrink = 0.87;
 
@@ -49,13 +55,20 @@ std::vector<double> RampWeights(int micro_batches, int ramp, double growth, bool
     weights.push_back(i >= level && may_split ? weight * kTailShare : weight);
     if (i < ramp) weight *= growth;
   }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& share : weights) share /= sum;
   return weights;
 }
 
 class StartMaker {
  public:
   StartMaker(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens)
-      : space_(space), costs_(space.costs()), job_(job), tokens_(tokens) {}
+      : space_(space),
+        costs_(space.costs()),
+        job_(job),
+        tokens_(tokens),
+        // A strict schedule reacts to every single micro-batch.
+        count_step_(space.is_strict() ? kFineCountStep : kCountStep) {}
 
   std::vector<Start> Run() {
     if (job_.layout != LayoutChoice::kPadded) AddPacked();
@@ -70,6 +83,17 @@ class StartMaker {
   void AddPadded();
   void AddPacked();
   void AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending, double most);
+  // Ramps whose sizes suit a strict schedule best.
+  void AddIdealRamps(double most);
+  // The number of micro-batches for which a ramp is best. 0: there are too few samples.
+  int BestCount(const TokenSums& replica, double most) const;
+  // What each sample adds to the time of a micro-batch of the others.
+  std::vector<double> AddedTimes(const TokenSums& others) const;
+  // Shares of the micro-batches of a replica, which add up to 1.
+  std::vector<std::vector<double>> Ramps(int micro_batches) const;
+  // The same targets for every replica.
+  void AddWeighted(const std::vector<double>& work, const std::vector<uint32_t>& descending,
+                   const std::vector<double>& weights);
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
   bool Fits(const TokenSums& sums) const;
@@ -78,6 +102,7 @@ class StartMaker {
   const CostModel& costs_;
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
+  double count_step_;
   std::vector<Start> starts_;
 };
 
@@ -146,10 +171,8 @@ void StartMaker::AddPacked() {
   const std::vector<uint32_t> descending = DescendingOrder(work);
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
-  // A strict schedule reacts to every single micro-batch.
-  const double step = space_.is_strict() ? kFineCountStep : kCountStep;
   int last = 0;
-  for (double count = job_.replicas; count <= most * job_.replicas; count *= step) {
+  for (double count = job_.replicas; count <= most * job_.replicas; count *= count_step_) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
@@ -159,7 +182,11 @@ void StartMaker::AddPacked() {
       starts_.push_back({BalancedGroups(work, descending, groups, /*small_ends=*/true), {}, Layout::kPacked});
     }
   }
-  AddRamps(work, descending, most);
+  if (space_.is_strict()) {
+    AddIdealRamps(most);
+  } else {
+    AddRamps(work, descending, most);
+  }
   // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = *std::max_element(work.begin(), work.end());
   for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
@@ -173,29 +200,97 @@ void StartMaker::AddPacked() {
 
 void StartMaker::AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending,
                           double most) {
-  const double growth = 1 + kRampGrowth / costs_.ranks();
-  double steps = 0;
-  for (double size = 1; size < kGrown; size *= growth) ++steps;
   int last = 0;
-  for (double count = 4; count <= most; count *= space_.is_strict() ? kFineCountStep : kCountStep) {
+  for (double count = kFewestInRamp; count <= most; count *= count_step_) {
     const int micro_batches = static_cast<int>(count);
     if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
       continue;
     last = micro_batches;
-    for (const double share : kRampShares) {
-      const int ramp = static_cast<int>(share * steps + 0.5);
-      if (ramp + kTail > micro_batches) continue;
-      const std::vector<double> one = RampWeights(micro_batches, ramp, growth, space_.may_split());
-      std::vector<double> all;
-      for (int replica = 0; replica < job_.replicas; ++replica) all.insert(all.end(), one.begin(), one.end());
-      Groups groups = WeightedGroups(work, descending, all);
-      Start start;
-      start.replicas.resize(job_.replicas);
-      for (size_t group = 0; group < groups.size(); ++group) {
-        start.replicas[group / micro_batches].push_back(std::move(groups[group]));
-      }
-      starts_.push_back(std::move(start));
-    }
+    for (const std::vector<double>& one : Ramps(micro_batches)) AddWeighted(work, descending, one);
+  }
+}
+
+std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
+  const double growth = 1 + kRampGrowth / costs_.ranks();
+  double steps = 0;
+  for (double size = 1; size < kGrown; size *= growth) ++steps;
+  std::vector<std::vector<double>> ramps;
+  for (const double share : kRampShares) {
+    const int ramp = static_cast<int>(share * steps + 0.5);
+    if (ramp + kTail > micro_batches) continue;
+    ramps.push_back(RampWeights(micro_batches, ramp, growth, space_.may_split()));
+  }
+  return ramps;
+}
+
+void StartMaker::AddWeighted(const std::vector<double>& work, const std::vector<uint32_t>& descending,
+                             const std::vector<double>& weights) {
+  std::vector<double> all;
+  for (int replica = 0; replica < job_.replicas; ++replica) {
+    all.insert(all.end(), weights.begin(), weights.end());
+  }
+  Groups groups = WeightedGroups(work, descending, all);
+  Start start;
+  start.replicas.resize(job_.replicas);
+  for (size_t group = 0; group < groups.size(); ++group) {
+    start.replicas[group / weights.size()].push_back(std::move(groups[group]));
+  }
+  starts_.push_back(std::move(start));
+}
+
+std::vector<double> StartMaker::AddedTimes(const TokenSums& others) const {
+  const BottleneckTime time(costs_, job_.recompute);
+  const double without = time(others);
+  std::vector<double> added;
+  added.reserve(tokens_.size());
+  for (const SampleTokens& sample : tokens_) {
+    TokenSums with = others;
+    core::AddPacked(sample, &with);
+    added.push_back(time(with) - without);
+  }
+  return added;
+}
+
+int StartMaker::BestCount(const TokenSums& replica, double most) const {
+  int best = 0;
+  double least = 0;
+  for (double count = kFewestInRamp; count <= most; count *= kFineCountStep) {
+    const int micro_batches = static_cast<int>(count);
+    if (micro_batches > replica.rows) break;
+    const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
+    if (ramps.empty()) continue;
+    const LinearPipeline pipeline = MakeLinear(space_, replica, micro_batches);
+    const double makespan = BestSizes(pipeline.stages, ramps).makespan_ns;
+    if (best > 0 && makespan >= least) continue;
+    best = micro_batches;
+    least = makespan;
+  }
+  return best;
+}
+
+void StartMaker::AddIdealRamps(double most) {
+  TokenSums all;
+  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
+  const TokenSums replica = ShareOf(all, 1.0 / job_.replicas);
+  const int best = BestCount(replica, most);
+  if (best == 0) return;
+  // What a sample takes alone is mostly overhead where it is short.
+  const std::vector<double> work = AddedTimes(ShareOf(replica, 1.0 / best));
+  const std::vector<uint32_t> descending = DescendingOrder(work);
+  int last = 0;
+  for (const double times : kIdealCounts) {
+    const int micro_batches = std::clamp(static_cast<int>(times * best + 0.5), kFewestInRamp,
+                                         std::max(kFewestInRamp, replica.rows));
+    if (micro_batches == last) continue;
+    last = micro_batches;
+    const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
+    if (ramps.empty()) continue;
+    const LinearPipeline pipeline = MakeLinear(space_, replica, micro_batches);
+    const IdealSizes ideal = FindIdealSizes(pipeline.stages, ramps, 1);
+    AddWeighted(work, descending, ideal.shares);
+    const double largest = *std::max_element(ideal.shares.begin(), ideal.shares.end());
+    if (largest <= pipeline.largest_share || pipeline.largest_share * micro_batches <= 1) continue;
+    AddWeighted(work, descending, FindIdealSizes(pipeline.stages, ramps, pipeline.largest_share).shares);
   }
 }
 
