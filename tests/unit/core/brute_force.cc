@@ -101,6 +101,15 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
   return result;
 }
 
+// Leaves out what does not fit even if the micro-batch is alone on the rank. Keeps one, for those that have
+// none.
+void DropWhatNeverFits(int64_t available_bytes, SmallPass* pass) {
+  std::vector<PassChoice>& choices = pass->choices;
+  while (choices.size() > 1 && choices.front().kept_bytes + pass->backward_bytes > available_bytes) {
+    choices.erase(choices.begin());
+  }
+}
+
 SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
                            const std::vector<const SmallMicroBatch*>& micro_batches) {
   SmallPipeline pipeline;
@@ -114,6 +123,10 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
   }
   for (int rank = 0; rank < costs.ranks(); ++rank) {
     pipeline.available_bytes.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
+  }
+  for (size_t i = 0; i < pipeline.passes.size(); ++i) {
+    const int rank = costs.rank_of(static_cast<int>(i) % pipeline.stages);
+    DropWhatNeverFits(pipeline.available_bytes[rank], &pipeline.passes[i]);
   }
   // The stages of a rank reduce one after another, the last one first.
   std::vector<int64_t> rank_reduce(costs.ranks(), 0);

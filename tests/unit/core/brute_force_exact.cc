@@ -51,7 +51,7 @@ class ExactSearch {
   void Run(const ScheduleState& state, const Candidate& candidate);
   // Keeps what later decisions, which are all made at `now_ns` or after, cannot change.
   void ForgetWhatMayChange(int64_t now_ns, ScheduleState* state) const;
-  // Whether the programs fit as far as they are decided by events before `now_ns`.
+  // Whether the programs fit as far as they are decided at `now_ns`.
   bool Fits(int64_t now_ns);
   bool Fits(const ProgramSet& programs) const;
   void Report();
@@ -236,8 +236,16 @@ bool ExactSearch::Fits(const ProgramSet& programs) const {
 }
 
 bool ExactSearch::Fits(int64_t now_ns) {
-  events_ = timeline_.events();
-  while (!events_.empty() && events_.back().time_ns >= now_ns) events_.pop_back();
+  // Passes that run now are counted to their end: until then their rank gives nothing back.
+  events_.clear();
+  for (const PipelineEvent& event : timeline_.events()) {
+    const bool of_pass = event.kind == EventKind::kPassStart || event.kind == EventKind::kPassEnd;
+    const int64_t since_start = event.kind == EventKind::kTransferEnd
+                                    ? replica_.costs.transfer_ns[Index(event.micro_batch, event.stage)]
+                                    : 0;
+    const bool over = event.time_ns <= now_ns && event.time_ns - since_start < now_ns;
+    if (of_pass || over) events_.push_back(event);
+  }
   ReplicaBuilder builder(costs_, replica_, end_);
   builder.Build(events_);
   ProgramSet programs;
