@@ -21,13 +21,11 @@ ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks)
 }
 
 void ListScheduler::Reset(const PassTable& table) {
-  const size_t micro_batches = table.rows.size();
-  const size_t size = micro_batches * table.stages;
+  const size_t size = table.rows.size() * table.stages;
   if (activation_ns_.size() < size) {
     activation_ns_.resize(size);
     gradient_ns_.resize(size);
   }
-  in_flight_.Reset(table.stages, micro_batches);
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
   next_links_.assign(ranks_.size(), LinkEnd());
@@ -78,25 +76,47 @@ bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
          (next.queued_bytes == 0 || next.queued_bytes + next.most_held_bytes <= room);
 }
 
-bool ListScheduler::Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const {
-  const int rank = rank_of_stage_[stage];
+bool ListScheduler::BackwardsFit(const PassTable& table, const ScheduleRules& rules, int rank, int64_t bytes,
+                                 int changed_stage, InFlight changed) const {
   const int64_t room = table.available_bytes[rank] - bytes;
   if (ranks_[rank].passing_bytes <= room) return true;
-  if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
-    if (!in_flight_.PassesFit(table, stages_of_rank_[i], room)) return false;
+    const int stage = stages_of_rank_[i];
+    const StageState& state = stages_[stage];
+    const InFlight in_flight = stage == changed_stage ? changed : InFlight{state.backwards, state.forwards};
+    int64_t left = room;
+    int32_t count = in_flight.entered - in_flight.begin;
+    for (int32_t backward = in_flight.begin; count > 0; ++backward) {
+      const int32_t micro_batch = NextBackward(rules, backward);
+      if (micro_batch >= in_flight.entered) continue;
+      const int32_t at = table.rows[micro_batch] + stage;
+      if (table.passing_bytes[at] > left) return false;
+      left += table.held_bytes[at];
+      --count;
+    }
   }
   return true;
 }
 
-bool ListScheduler::FitsForward(const PassTable& table, int stage) const {
-  const int32_t micro_batch = stages_[stage].forwards;
+bool ListScheduler::FitsForward(const PassTable& table, const ScheduleRules& rules, int stage) const {
+  const StageState& state = stages_[stage];
   const int rank = rank_of_stage_[stage];
-  const int32_t at = table.rows[micro_batch] + stage;
+  const int32_t at = table.rows[state.forwards] + stage;
   int64_t bytes = ranks_[rank].used_bytes + table.held_bytes[at] - table.input_bytes[at];
   // The next stage's input stays here.
   if (stage + 1 < table.stages && rank_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
-  return Fits(table, stage, micro_batch, bytes);
+  return BackwardsFit(table, rules, rank, bytes, stage, {state.backwards, state.forwards + 1});
+}
+
+bool ListScheduler::FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const {
+  const StageState& state = stages_[stage];
+  const int rank = rank_of_stage_[stage];
+  const int32_t at = table.rows[NextBackward(rules, state.backwards)] + stage;
+  // The received activation is given back with the pass.
+  const int64_t bytes =
+      ranks_[rank].used_bytes - table.held_bytes[at] + table.put_aside_bytes[at] + table.input_bytes[at];
+  return table.passing_bytes[at] <= table.available_bytes[rank] - bytes &&
+         BackwardsFit(table, rules, rank, bytes, stage, {state.backwards + 1, state.forwards});
 }
 
 void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now,
@@ -106,7 +126,7 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
   const auto micro_batches = static_cast<int32_t>(table.rows.size());
   const int32_t in_flight = state.forwards - state.backwards;
   const bool wants_forward = state.forwards < micro_batches && in_flight < rules.ahead[stage];
-  const bool fits = wants_forward && FitsForward(table, stage);
+  const bool fits = wants_forward && FitsForward(table, rules, stage);
   const int32_t backward = in_flight > 0 ? NextBackward(rules, state.backwards) : 0;
   const bool wants_backward =
       in_flight > 0 && backward < state.forwards && !(rules.one_forward_one_backward && fits);
@@ -214,7 +234,6 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
     activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
     Wake(rank_of_stage_[stage + 1], arrival);
   }
-  in_flight_.Enter(state.forwards, stage);
   Record(PassKind::kForward, stage, state.forwards);
   ++state.forwards;
   --left_;
@@ -229,9 +248,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   const int64_t held = table.held_bytes[row + stage];
   const int64_t put_aside = table.put_aside_bytes[row + stage];
   const int64_t weight = table.weight_ns[row + stage];
-  const bool split =
-      weight > 0 && rules.split[stage] != 0 &&
-      Fits(table, stage, micro_batch, rank.used_bytes - held + put_aside + table.input_bytes[row + stage]);
+  const bool split = weight > 0 && rules.split[stage] != 0 && FitsSplit(table, rules, stage);
   const int64_t duration = table.backward_ns[row + stage] - (split ? weight : 0);
   rank.free_ns = now + duration;
   rank.left_ns -= duration;
@@ -250,7 +267,6 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   }
   last_pass_ns_[stage] = rank.free_ns;
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
-  in_flight_.Leave(micro_batch, stage);
   ++state.backwards;
   --left_;
 }

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "planner/core/schedule/in_flight.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -98,10 +97,18 @@ class ListScheduler {
   // Whether the rank of the next stage can take one more activation now. What waits there must leave room for
   // the largest micro-batch, or the stage could never run again.
   bool ReceiverHasRoom(const PassTable& table, int stage) const;
-  bool FitsForward(const PassTable& table, int stage) const;
-  // Whether a rank may hold `bytes` while it runs micro-batch `micro_batch` on `stage` and then those in
-  // flight: quickly with the largest bytes around any pass, else with those of the passes that may come.
-  bool Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const;
+  bool FitsForward(const PassTable& table, const ScheduleRules& rules, int stage) const;
+  bool FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const;
+  // A stage's micro-batches between their forward and backward pass: backward passes [begin, end), without
+  // those of micro-batches that have not yet entered, `entered` of them have.
+  struct InFlight {
+    int32_t begin = 0;
+    int32_t entered = 0;
+  };
+  // Whether a rank that holds `bytes` can run the backward passes of all in flight, one stage's one after the
+  // other. `changed_stage` has `changed` in flight, the others what they have.
+  bool BackwardsFit(const PassTable& table, const ScheduleRules& rules, int rank, int64_t bytes,
+                    int changed_stage, InFlight changed) const;
   // Lets ranks that wait for memory of this one look again.
   void WakeSenders(int rank, int64_t time_ns);
   Choice Choose(const PassTable& table, const ScheduleRules& rules, int rank, int64_t now) const;
@@ -140,7 +147,6 @@ class ListScheduler {
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;
-  InFlight in_flight_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

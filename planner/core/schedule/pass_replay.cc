@@ -17,14 +17,9 @@ void PassReplay::Reset(const PassTable& table) {
     gradient_ns_.resize(size);
   }
   std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
-  in_flight_.Reset(table.stages, table.rows.size());
   next_links_.assign(ranks_.size(), LinkEnd());
   previous_links_.assign(ranks_.size(), LinkEnd());
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, 0, table.available_bytes[rank]};
-  for (int stage = 0; stage < table.stages; ++stage) {
-    int64_t& passing = ranks_[rank_of_stage_[stage]].passing_bytes;
-    for (const int32_t row : table.rows) passing = std::max(passing, table.passing_bytes[row + stage]);
-  }
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank] = {0, 0, table.available_bytes[rank]};
   // The first stage waits for nothing, nor does the last one for gradients.
   for (size_t m = 0; m < table.rows.size(); ++m) {
     activation_ns_[m * table.stages] = 0;
@@ -54,18 +49,6 @@ int64_t PassReplay::Run(const PassTable& table, absl::Span<const Pass> order, in
   return end > give_up_ns ? kInfeasibleNs : end;
 }
 
-bool PassReplay::Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const {
-  const RankState& rank = ranks_[rank_of_stage_[stage]];
-  const int64_t room = rank.available_bytes - bytes;
-  if (rank.passing_bytes <= room) return true;
-  if (table.passing_bytes[table.rows[micro_batch] + stage] > room) return false;
-  for (int other = 0; other < table.stages; ++other) {
-    if (rank_of_stage_[other] != rank_of_stage_[stage]) continue;
-    if (!in_flight_.PassesFit(table, other, room)) return false;
-  }
-  return true;
-}
-
 bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
   const int stage = pass.stage;
   RankState& rank = ranks_[rank_of_stage_[stage]];
@@ -79,8 +62,7 @@ bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
                      &next_links_[rank_of_stage_[stage]], &previous_links_[rank_of_stage_[stage + 1]]);
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
-  in_flight_.Enter(pass.micro_batch, stage);
-  return Fits(table, stage, pass.micro_batch, rank.used_bytes);
+  return rank.used_bytes <= rank.available_bytes;
 }
 
 bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
@@ -89,6 +71,10 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
   const int32_t at = table.rows[pass.micro_batch] + stage;
   const size_t input = static_cast<size_t>(pass.micro_batch) * table.stages + stage;
   const bool split = pass.kind == PassKind::kBackwardInput;
+  // While it runs. What a split one puts aside grows; the received activation is given back with the pass.
+  const int64_t held = split ? table.put_aside_bytes[at] + table.input_bytes[at] : table.held_bytes[at];
+  const bool fits =
+      rank.used_bytes - table.held_bytes[at] + held + table.passing_bytes[at] <= rank.available_bytes;
   rank.used_bytes += (split ? table.put_aside_bytes[at] : 0) - table.held_bytes[at];
   rank.free_ns =
       std::max(rank.free_ns, gradient_ns_[input]) + table.backward_ns[at] - (split ? table.weight_ns[at] : 0);
@@ -98,9 +84,6 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
         BookTransfer(rank.free_ns, table.transfer_ns[stage - 1][at - 1], kGradients,
                      &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_of_stage_[stage]]);
   }
-  // The received activation is given back with the pass.
-  const bool fits = !split || Fits(table, stage, pass.micro_batch, rank.used_bytes + table.input_bytes[at]);
-  in_flight_.Leave(pass.micro_batch, stage);
   return fits;
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "planner/core/schedule/in_flight.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -26,13 +25,10 @@ class PassReplay {
   struct RankState {
     int64_t free_ns = 0;
     int64_t used_bytes = 0;
-    int64_t passing_bytes = 0;
     int64_t available_bytes = 0;
   };
 
   void Reset(const PassTable& table);
-  // As ListScheduler::Fits.
-  bool Fits(const PassTable& table, int stage, int32_t micro_batch, int64_t bytes) const;
   // False when memory does not suffice.
   bool Forward(const PassTable& table, const Pass& pass);
   bool Backward(const PassTable& table, const Pass& pass);
@@ -46,7 +42,6 @@ class PassReplay {
   // When the input of a pass arrives: [micro_batch * stages + stage].
   std::vector<int64_t> activation_ns_;
   std::vector<int64_t> gradient_ns_;
-  InFlight in_flight_;
   // End of the last pass of each stage, and of each rank's iteration.
   std::vector<int64_t> last_pass_ns_;
   std::vector<int64_t> rank_end_ns_;

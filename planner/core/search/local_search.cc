@@ -21,10 +21,11 @@ constexpr size_t kFewMicroBatches = 8;
 
 }  // namespace
 
-LocalSearch::LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint64_t seed)
+LocalSearch::LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint64_t seed, ReplicaCheck check)
     : evaluator_(evaluator),
       candidate_(candidate),
       random_(seed),
+      check_(std::move(check)),
       score_(0),
       best_(0),
       best_replicas_(candidate->replicas),
@@ -428,6 +429,14 @@ bool LocalSearch::Change() {
   return Flip(kind < 99 ? rules.split : rules.eager_weights);
 }
 
+bool LocalSearch::PassesCheck() const {
+  if (check_ == nullptr) return true;
+  for (size_t i = 0; i < saved_replica_count_; ++i) {
+    if (!check_(saved_replicas_[i].replica)) return false;
+  }
+  return true;
+}
+
 bool LocalSearch::Try() {
   saved_slot_count_ = 0;
   saved_replica_count_ = 0;
@@ -440,10 +449,12 @@ bool LocalSearch::Try() {
   }
   int64_t& late = history_[history_next_];
   history_next_ = (history_next_ + 1) % kHistory;
-  if (EvaluateChange(std::max(score_, late))) {
+  if (EvaluateChange(std::max(score_, late)) && PassesCheck()) {
     score_ = Score();
-    // A strict schedule has one order alone.
-    if (keeps_order_ && score_ < best_ && !evaluator_->space().is_strict()) RescheduleChange();
+    // A strict schedule has one order alone; another order might not pass the check.
+    if (keeps_order_ && score_ < best_ && !evaluator_->space().is_strict() && check_ == nullptr) {
+      RescheduleChange();
+    }
     late = score_;
     Accept();
     if (score_ < best_) RememberBest();

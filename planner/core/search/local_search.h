@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/core/search/candidate.h"
@@ -19,10 +20,14 @@
 
 namespace penstock::core {
 
+// Whether a replica of the candidate can run as it is, beyond what searches count.
+using ReplicaCheck = std::function<bool(int replica)>;
+
 class LocalSearch {
  public:
-  // `candidate` has been evaluated and is feasible.
-  LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint64_t seed);
+  // `candidate` has been evaluated and is feasible. `check`, if there is one, is asked about every change
+  // before it is accepted; the candidate passes it.
+  LocalSearch(ReplicaEvaluator* evaluator, Candidate* candidate, uint64_t seed, ReplicaCheck check = nullptr);
 
   // Runs until `budget` more passes have been simulated; leaves the best answer in the candidate.
   void Run(int64_t budget);
@@ -72,10 +77,12 @@ class LocalSearch {
   bool Flip(std::vector<char>& flags);
 
   bool Try();
+  bool PassesCheck() const;
 
   ReplicaEvaluator* evaluator_;
   Candidate* candidate_;
   SplitMix random_;
+  ReplicaCheck check_;
   // Late acceptance: scores of some steps ago.
   std::vector<int64_t> history_;
   size_t history_next_ = 0;
