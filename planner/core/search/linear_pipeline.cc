@@ -17,8 +17,8 @@ LinearTime Line(double share, int64_t whole_ns, int64_t half_ns) {
 TokenSums ShareOf(const TokenSums& all, double share) {
   TokenSums sums = all;
   sums.rows = std::max(1, static_cast<int32_t>(all.rows * share));
-  for (double* sum : {&sums.source, &sums.target, &sums.source_square, &sums.target_square, &sums.cross,
-                      &sums.loss}) {
+  for (double* sum :
+       {&sums.source, &sums.target, &sums.source_square, &sums.target_square, &sums.cross, &sums.loss}) {
     *sum *= share;
   }
   return sums;
@@ -51,10 +51,9 @@ LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, 
     }
     line.end_ns = static_cast<double>(space.reduce_ns()[stage] + space.optimizer_ns()[rank]);
     const StageMemory memory = costs.Memory(stage, replica);
-    const double needed =
-        static_cast<double>(HeldBytes(costs, stage, memory, recompute)) *
-            std::min(micro_batches, space.Depth(stage)) +
-        static_cast<double>(PassingBytes(memory, space.buffers()));
+    const double needed = static_cast<double>(HeldBytes(costs, stage, memory, recompute)) *
+                              std::min(micro_batches, space.Depth(stage)) +
+                          static_cast<double>(PassingBytes(memory, space.buffers()));
     pipeline.largest_share =
         std::min(pipeline.largest_share, static_cast<double>(space.available_bytes()[rank]) / needed);
   }

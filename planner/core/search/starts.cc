@@ -37,6 +37,8 @@ constexpr double kRampShares[] = {0.6, 1, 1.4};
 // The last ones, with which the pipeline drains, are smaller.
 constexpr int kTail = 2;
 constexpr double kTailShare = 0.65;
+// Micro-batches of a replica in whose mean a sample's time is asked for; it changes little with the number.
+constexpr double kTypicalMicroBatches = 16;
 // Micro-batches of a replica that fill and drain at least.
 constexpr int kFewestInRamp = 4;
 // Where sizes are ideal for a strict schedule: numbers of micro-batches over the best number for plain ramps.
@@ -82,18 +84,17 @@ class StartMaker {
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
-  void AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending, double most);
+  void AddRamps(double most);
   // Ramps whose sizes suit a strict schedule best.
   void AddIdealRamps(double most);
   // The number of micro-batches for which a ramp is best. 0: there are too few samples.
-  int BestCount(const TokenSums& replica, double most) const;
-  // What each sample adds to the time of a micro-batch of the others.
-  std::vector<double> AddedTimes(const TokenSums& others) const;
+  int BestCount(double most) const;
+  // What each sample adds to the time of a micro-batch.
+  std::vector<double> AddedTimes() const;
   // Shares of the micro-batches of a replica, which add up to 1.
   std::vector<std::vector<double>> Ramps(int micro_batches) const;
   // The same targets for every replica.
-  void AddWeighted(const std::vector<double>& work, const std::vector<uint32_t>& descending,
-                   const std::vector<double>& weights);
+  void AddWeighted(const std::vector<double>& weights);
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
   bool Fits(const TokenSums& sums) const;
@@ -103,6 +104,11 @@ class StartMaker {
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
   double count_step_;
+  // Sums over the samples of a replica, as they are on average.
+  TokenSums replica_;
+  // AddedTimes, and the samples by it.
+  std::vector<double> work_;
+  std::vector<uint32_t> descending_;
   std::vector<Start> starts_;
 };
 
@@ -146,29 +152,24 @@ void StartMaker::AddPadded() {
 }
 
 double StartMaker::MostMicroBatches() const {
-  TokenSums all;
-  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
   const std::vector<int32_t> lowest = space_.LowestLevels();
   double roomy = 0;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
-    const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, all), recompute);
+    const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, replica_), recompute);
     const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
-    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available) /
-                                job_.replicas);
+    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available));
   }
   return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
 }
 
 void StartMaker::AddPacked() {
-  const BottleneckTime time(costs_, job_.recompute);
-  std::vector<double> work;
-  work.reserve(tokens_.size());
-  for (uint32_t sample = 0; sample < tokens_.size(); ++sample) {
-    work.push_back(time(SumsOf({&sample, 1}, tokens_, Layout::kPacked)));
-  }
-  const std::vector<uint32_t> descending = DescendingOrder(work);
+  TokenSums all;
+  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
+  replica_ = ShareOf(all, 1.0 / job_.replicas);
+  work_ = AddedTimes();
+  descending_ = DescendingOrder(work_);
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
   int last = 0;
@@ -176,37 +177,37 @@ void StartMaker::AddPacked() {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
-    starts_.push_back({BalancedGroups(work, descending, groups), {}, Layout::kPacked});
+    starts_.push_back({BalancedGroups(work_, descending_, groups), {}, Layout::kPacked});
     // Without weight gradients to fill it, the drain is as dear as the fill.
     if (!space_.may_split()) {
-      starts_.push_back({BalancedGroups(work, descending, groups, /*small_ends=*/true), {}, Layout::kPacked});
+      starts_.push_back(
+          {BalancedGroups(work_, descending_, groups, /*small_ends=*/true), {}, Layout::kPacked});
     }
   }
   if (space_.is_strict()) {
     AddIdealRamps(most);
   } else {
-    AddRamps(work, descending, most);
+    AddRamps(most);
   }
   // What the packed and token_budget policies would do, by time instead of tokens.
-  const double longest = *std::max_element(work.begin(), work.end());
+  const double longest = work_[descending_.front()];
   for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
     const double cap = longest * (1.0 + cap_step / 4.0);
-    starts_.push_back({FirstFitDecreasing(work, cap), {}, Layout::kPacked});
-    if (cap_step % 2 == 0) starts_.push_back({BudgetGroups(work, cap), {}, Layout::kPacked});
+    starts_.push_back({FirstFitDecreasing(work_, cap), {}, Layout::kPacked});
+    if (cap_step % 2 == 0) starts_.push_back({BudgetGroups(work_, cap), {}, Layout::kPacked});
   }
   // The last resort where memory is scarce.
   starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
 }
 
-void StartMaker::AddRamps(const std::vector<double>& work, const std::vector<uint32_t>& descending,
-                          double most) {
+void StartMaker::AddRamps(double most) {
   int last = 0;
   for (double count = kFewestInRamp; count <= most; count *= count_step_) {
     const int micro_batches = static_cast<int>(count);
     if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
       continue;
     last = micro_batches;
-    for (const std::vector<double>& one : Ramps(micro_batches)) AddWeighted(work, descending, one);
+    for (const std::vector<double>& one : Ramps(micro_batches)) AddWeighted(one);
   }
 }
 
@@ -223,13 +224,12 @@ std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
   return ramps;
 }
 
-void StartMaker::AddWeighted(const std::vector<double>& work, const std::vector<uint32_t>& descending,
-                             const std::vector<double>& weights) {
+void StartMaker::AddWeighted(const std::vector<double>& weights) {
   std::vector<double> all;
   for (int replica = 0; replica < job_.replicas; ++replica) {
     all.insert(all.end(), weights.begin(), weights.end());
   }
-  Groups groups = WeightedGroups(work, descending, all);
+  Groups groups = WeightedGroups(work_, descending_, all);
   Start start;
   start.replicas.resize(job_.replicas);
   for (size_t group = 0; group < groups.size(); ++group) {
@@ -238,7 +238,9 @@ void StartMaker::AddWeighted(const std::vector<double>& work, const std::vector<
   starts_.push_back(std::move(start));
 }
 
-std::vector<double> StartMaker::AddedTimes(const TokenSums& others) const {
+// Alone, a short sample takes little more than the overhead of its micro-batch, which others share.
+std::vector<double> StartMaker::AddedTimes() const {
+  const TokenSums others = ShareOf(replica_, 1.0 / kTypicalMicroBatches);
   const BottleneckTime time(costs_, job_.recompute);
   const double without = time(others);
   std::vector<double> added;
@@ -251,15 +253,15 @@ std::vector<double> StartMaker::AddedTimes(const TokenSums& others) const {
   return added;
 }
 
-int StartMaker::BestCount(const TokenSums& replica, double most) const {
+int StartMaker::BestCount(double most) const {
   int best = 0;
   double least = 0;
   for (double count = kFewestInRamp; count <= most; count *= kFineCountStep) {
     const int micro_batches = static_cast<int>(count);
-    if (micro_batches > replica.rows) break;
+    if (micro_batches > replica_.rows) break;
     const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
     if (ramps.empty()) continue;
-    const LinearPipeline pipeline = MakeLinear(space_, replica, micro_batches);
+    const LinearPipeline pipeline = MakeLinear(space_, replica_, micro_batches);
     const double makespan = BestSizes(pipeline.stages, ramps).makespan_ns;
     if (best > 0 && makespan >= least) continue;
     best = micro_batches;
@@ -269,28 +271,22 @@ int StartMaker::BestCount(const TokenSums& replica, double most) const {
 }
 
 void StartMaker::AddIdealRamps(double most) {
-  TokenSums all;
-  for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
-  const TokenSums replica = ShareOf(all, 1.0 / job_.replicas);
-  const int best = BestCount(replica, most);
+  const int best = BestCount(most);
   if (best == 0) return;
-  // What a sample takes alone is mostly overhead where it is short.
-  const std::vector<double> work = AddedTimes(ShareOf(replica, 1.0 / best));
-  const std::vector<uint32_t> descending = DescendingOrder(work);
   int last = 0;
   for (const double times : kIdealCounts) {
     const int micro_batches = std::clamp(static_cast<int>(times * best + 0.5), kFewestInRamp,
-                                         std::max(kFewestInRamp, replica.rows));
+                                         std::max(kFewestInRamp, replica_.rows));
     if (micro_batches == last) continue;
     last = micro_batches;
     const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
     if (ramps.empty()) continue;
-    const LinearPipeline pipeline = MakeLinear(space_, replica, micro_batches);
+    const LinearPipeline pipeline = MakeLinear(space_, replica_, micro_batches);
     const IdealSizes ideal = FindIdealSizes(pipeline.stages, ramps, 1);
-    AddWeighted(work, descending, ideal.shares);
+    AddWeighted(ideal.shares);
     const double largest = *std::max_element(ideal.shares.begin(), ideal.shares.end());
     if (largest <= pipeline.largest_share || pipeline.largest_share * micro_batches <= 1) continue;
-    AddWeighted(work, descending, FindIdealSizes(pipeline.stages, ramps, pipeline.largest_share).shares);
+    AddWeighted(FindIdealSizes(pipeline.stages, ramps, pipeline.largest_share).shares);
   }
 }
 
