@@ -10,10 +10,12 @@
 
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/planner.h"
+#include "planner/core/schedule/pass_replay.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 #include "planner/core/simulate/simulator.h"
 #include "tests/bench/bench_job.h"
 #include "tests/support/pass_lists.h"
+#include "tests/support/small_replica.h"
 
 namespace penstock::core {
 namespace {
@@ -101,6 +103,23 @@ void ListPipeline(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 3 * static_cast<int64_t>(pipeline.costs.forward_ns.size()));
 }
 BENCHMARK(ListPipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
+
+// The replay of such an order.
+void ReplayPipeline(benchmark::State& state) {
+  const PipelineCosts costs = Pipeline(static_cast<int>(state.range(0))).costs;
+  SmallReplica replica(costs.rank_of_stage, costs.ranks, costs.micro_batches);
+  replica.forward = costs.forward_ns;
+  replica.backward = costs.backward_ns;
+  replica.weight = costs.weight_ns;
+  replica.transfer = costs.transfer_ns;
+  replica.rules.split.assign(costs.stages, 1);
+  replica.Schedule();
+  PassReplay replay(costs.rank_of_stage, costs.ranks);
+  const PassTable table = replica.Table();
+  for (auto _ : state) benchmark::DoNotOptimize(replay.Run(table, replica.order, kInfeasibleNs));
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(replica.order.size()));
+}
+BENCHMARK(ReplayPipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
 
 // The exact timeline; items are passes and transfers.
 void RunTimeline(benchmark::State& state) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "planner/core/schedule/pass_replay.h"
 #include "planner/core/schedule/recompute_ladder.h"
+#include "tests/support/small_replica.h"
 
 namespace penstock::core {
 namespace {
@@ -19,81 +19,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A replica with arrays of its own: [micro_batch * stages + stage].
-class Replica {
- public:
-  Replica(std::vector<int32_t> rank_of_stage, int ranks, int micro_batches)
-      : rank_of_stage_(std::move(rank_of_stage)), ranks_(ranks), micro_batches_(micro_batches) {
-    const size_t size = static_cast<size_t>(micro_batches) * stages();
-    for (auto* times : {&forward, &backward, &weight, &transfer, &input, &held, &put_aside, &passing}) {
-      times->assign(size, 0);
-    }
-    available.assign(ranks, INT64_C(1) << 40);
-    reduce.assign(stages(), 0);
-    optimizer.assign(ranks, 0);
-    rules.ahead.assign(stages(), micro_batches);
-    rules.split.assign(stages(), 0);
-    for (auto* flags : {&rules.forward_first, &rules.eager_weights}) flags->assign(ranks, 0);
-  }
-
-  int stages() const { return static_cast<int>(rank_of_stage_.size()); }
-
-  int64_t Schedule(int64_t give_up_ns = kInfeasibleNs) {
-    return ListScheduler(rank_of_stage_, ranks_).Run(Table(), rules, give_up_ns, &order);
-  }
-  int64_t Replay(int64_t give_up_ns = kInfeasibleNs) {
-    return PassReplay(rank_of_stage_, ranks_).Run(Table(), order, give_up_ns);
-  }
-  // "F0 F1 B0" of one rank, with the kinds F, B, I (input gradient) and W.
-  std::string Names(int rank) const {
-    std::string names;
-    for (const Pass& pass : order) {
-      if (rank_of_stage_[pass.stage] != rank) continue;
-      absl::StrAppend(&names, names.empty() ? "" : " ", std::string(1, "FBIW"[static_cast<int>(pass.kind)]),
-                      pass.micro_batch);
-    }
-    return names;
-  }
-
-  std::vector<int64_t> forward, backward, weight, transfer, input, held, put_aside, passing;
-  std::vector<int64_t> available, reduce, optimizer;
-  ScheduleRules rules;
-  std::vector<Pass> order;
-
- private:
-  PassTable Table() {
-    rows_.clear();
-    for (int m = 0; m < micro_batches_; ++m) rows_.push_back(m * stages());
-    transfers_.assign(stages(), transfer.data());
-    PassTable table;
-    table.stages = stages();
-    table.ranks = ranks_;
-    table.rows = rows_;
-    table.forward_ns = forward.data();
-    table.backward_ns = backward.data();
-    table.weight_ns = weight.data();
-    table.transfer_ns = transfers_.data();
-    table.input_bytes = input.data();
-    table.held_bytes = held.data();
-    table.put_aside_bytes = put_aside.data();
-    table.passing_bytes = passing.data();
-    table.available_bytes = available.data();
-    table.reduce_ns = reduce.data();
-    table.optimizer_ns = optimizer.data();
-    return table;
-  }
-
-  std::vector<int32_t> rank_of_stage_;
-  int ranks_;
-  int micro_batches_;
-  std::vector<int32_t> rows_;
-  std::vector<const int64_t*> transfers_;
-};
-
-Replica Uniform(int stages, int micro_batches) {
+SmallReplica Uniform(int stages, int micro_batches) {
   std::vector<int32_t> placement;
   for (int stage = 0; stage < stages; ++stage) placement.push_back(stage);
-  Replica replica(placement, stages, micro_batches);
+  SmallReplica replica(placement, stages, micro_batches);
   for (auto& time : replica.forward) time = 10;
   for (auto& time : replica.backward) time = 20;
   for (auto& time : replica.weight) time = 10;
@@ -103,7 +32,7 @@ Replica Uniform(int stages, int micro_batches) {
 }
 
 TEST(ListSchedulerTest, WithoutAMomentToWasteItGivesUpAndLeavesNoOrder) {
-  Replica replica = Uniform(4, 6);
+  SmallReplica replica = Uniform(4, 6);
   const int64_t makespan = replica.Schedule();
   ASSERT_LT(makespan, kInfeasibleNs);
   EXPECT_EQ(replica.Schedule(makespan), makespan);
@@ -112,7 +41,7 @@ TEST(ListSchedulerTest, WithoutAMomentToWasteItGivesUpAndLeavesNoOrder) {
 }
 
 TEST(ListSchedulerTest, RunsNoFurtherAheadThanMemoryAllows) {
-  Replica replica = Uniform(2, 3);
+  SmallReplica replica = Uniform(2, 3);
   replica.available = {200, 100};
   ASSERT_LT(replica.Schedule(), kInfeasibleNs);
   EXPECT_EQ(replica.Names(0), "F0 F1 B0 F2 B1 B2");
@@ -120,13 +49,13 @@ TEST(ListSchedulerTest, RunsNoFurtherAheadThanMemoryAllows) {
 }
 
 TEST(ListSchedulerTest, AMicroBatchThatNeverFitsIsInfeasible) {
-  Replica replica = Uniform(2, 3);
+  SmallReplica replica = Uniform(2, 3);
   replica.available = {200, 99};
   EXPECT_EQ(replica.Schedule(), kInfeasibleNs);
 }
 
 TEST(ListSchedulerTest, SplitsOnlyWhereWhatIsPutAsideFits) {
-  Replica replica = Uniform(2, 2);
+  SmallReplica replica = Uniform(2, 2);
   replica.rules.split = {1, 1};
   replica.available = {1000, 150};
   for (auto& bytes : replica.put_aside) bytes = 160;
@@ -138,7 +67,7 @@ TEST(ListSchedulerTest, SplitsOnlyWhereWhatIsPutAsideFits) {
 }
 
 TEST(ListSchedulerTest, AWeightGradientOfTheFirstStageLetsOtherStagesOfItsRankGoFirst) {
-  Replica replica({0, 1, 1, 0}, 2, 2);
+  SmallReplica replica({0, 1, 1, 0}, 2, 2);
   for (auto& time : replica.forward) time = 10;
   for (auto& time : replica.backward) time = 20;
   for (auto& time : replica.weight) time = 10;
@@ -156,7 +85,7 @@ TEST(ListSchedulerTest, AWeightGradientOfTheFirstStageLetsOtherStagesOfItsRankGo
 
 TEST(ListSchedulerTest, ActivationsThatWaitCountAtTheReceiver) {
   // The second stage is slow: without a limit the first one sends all three at once.
-  Replica replica = Uniform(2, 3);
+  SmallReplica replica = Uniform(2, 3);
   for (int m = 0; m < 3; ++m) replica.forward[m * 2 + 1] = 1000;
   for (int m = 0; m < 3; ++m) replica.input[m * 2 + 1] = 60;
   replica.Schedule();
@@ -168,7 +97,7 @@ TEST(ListSchedulerTest, ActivationsThatWaitCountAtTheReceiver) {
 }
 
 TEST(ListSchedulerTest, MicroBatchesComeBackInTheOrderOfTheRules) {
-  Replica replica = Uniform(2, 3);
+  SmallReplica replica = Uniform(2, 3);
   replica.rules.backward_order = {1, 0, 2};
   ASSERT_LT(replica.Schedule(), kInfeasibleNs);
   EXPECT_EQ(replica.Names(1), "F0 F1 B1 B0 F2 B2");
@@ -176,7 +105,7 @@ TEST(ListSchedulerTest, MicroBatchesComeBackInTheOrderOfTheRules) {
 }
 
 TEST(ListSchedulerTest, EndsWithTheReductionsOfARankOneAfterTheOther) {
-  Replica replica({0, 0}, 1, 1);
+  SmallReplica replica({0, 0}, 1, 1);
   replica.forward = {10, 10};
   replica.backward = {20, 20};
   replica.reduce = {5, 100};
@@ -186,7 +115,7 @@ TEST(ListSchedulerTest, EndsWithTheReductionsOfARankOneAfterTheOther) {
 }
 
 // Random times, bytes, placements and rules.
-Replica Random(std::mt19937* random) {
+SmallReplica Random(std::mt19937* random) {
   const auto below = [&](uint32_t limit) { return static_cast<int>((*random)() % limit); };
   const int ranks = 1 + below(4);
   std::vector<int32_t> placement;
@@ -194,7 +123,7 @@ Replica Random(std::mt19937* random) {
   if (below(2) == 0) {
     for (int rank = 0; rank < ranks; ++rank) placement.push_back(below(2) == 0 ? rank : ranks - 1 - rank);
   }
-  Replica replica(placement, ranks, 1 + below(8));
+  SmallReplica replica(placement, ranks, 1 + below(8));
   for (size_t i = 0; i < replica.forward.size(); ++i) {
     replica.forward[i] = 1 + below(100);
     replica.backward[i] = 2 + below(200);
@@ -219,7 +148,7 @@ TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
   int same = 0;
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
-    Replica replica = Random(&random);
+    SmallReplica replica = Random(&random);
     const int64_t makespan = replica.Schedule();
     if (makespan == kInfeasibleNs) continue;
     ++feasible;
@@ -234,7 +163,7 @@ TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
 }
 
 TEST(PassReplayTest, AnOrderThatNoLongerFitsIsInfeasible) {
-  Replica replica = Uniform(2, 3);
+  SmallReplica replica = Uniform(2, 3);
   ASSERT_LT(replica.Schedule(), kInfeasibleNs);
   ASSERT_EQ(replica.Names(0).substr(0, 8), "F0 F1 F2");
   replica.available[0] = 299;
