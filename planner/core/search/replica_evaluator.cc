@@ -6,7 +6,7 @@ namespace penstock::core {
 namespace {
 
 // A replayed pass takes about one part in so many of one that is scheduled.
-constexpr int64_t kReplaySpeed = 6;
+constexpr int64_t kReplaySpeed = 8;
 
 }  // namespace
 
