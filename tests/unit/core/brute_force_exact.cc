@@ -264,8 +264,8 @@ void ExactSearch::Visit(ScheduleState state) {
     return;
   }
   RunTimeline(&state);
-  if (order_.size() > 0 && std::all_of(state.phase.begin(), state.phase.begin() + pipeline_.passes.size(),
-                                       [](uint8_t phase) { return phase == kDone; })) {
+  const auto phases_end = state.phase.begin() + pipeline_.passes.size();
+  if (std::all_of(state.phase.begin(), phases_end, [](uint8_t phase) { return phase == kDone; })) {
     return Report();
   }
   const std::vector<Candidate> candidates = Candidates(state);

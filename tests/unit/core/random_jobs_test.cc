@@ -30,9 +30,12 @@ namespace {
 constexpr int kNodes = 100000;
 constexpr int64_t kForever = int64_t{1} << 55;
 constexpr uint32_t kBruteForceSamples = 5;
-// Of the plans for tight memory: 1.10 is wanted. The jobs above it: seeds 689 (1.21).
-constexpr double kWorstTight = 1.22;
-// Refusals that are wrong; none is wanted. Seed 791: stages on one rank, two buffers between them at once.
+// Of the plans for tight memory. 1.10 is wanted, and seed 689 is above it (1.208): the list schedule lets a
+// forward pass start only if the largest backward pass of all micro-batches in flight fits while they are all
+// there, also if the others are gone before that pass.
+constexpr double kWorstTight = 1.21;
+// Refusals that are wrong; none is wanted. Seed 791: a sample alone, on a rank with two stages, is counted
+// with the passing bytes of the lower stage while the upper one still holds all.
 constexpr int kWronglyRefused = 1;
 
 int Option(const char* name, int otherwise) {
@@ -186,7 +189,7 @@ class RandomJobsTest : public ::testing::Test {
   // Of refusals: tried by brute force; and of these, such that have a plan.
   int refusals_tried_ = 0;
   int wrongly_refused_ = 0;
-  // Too large for brute force: all, and those that the search with the exact account gave up.
+  // Too large for brute force, where memory is plenty and where it is tight.
   int incomplete_ = 0;
   int incomplete_tight_ = 0;
   Distribution gap_;
@@ -233,7 +236,8 @@ void RandomJobsTest::CompareWithOptimum(const Planner& planner, const Batch& bat
       fixed ? BruteForceOneForwardOneBackward(planner.costs(), job, batch.samples, makespan)
             : BruteForce(planner.costs(), job, batch.samples, options);
   if (!best.complete) {
-    ++incomplete_;
+    ++(plenty ? incomplete_ : incomplete_tight_);
+    if (!plenty) worst_.Add("tight memory, too large", 1, name);
     return;
   }
   ASSERT_TRUE(best.found) << "the plan is better than the optimum\n" << name << PassesOf(plan);
@@ -323,7 +327,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
   std::cout << jobs_ << " jobs: " << impossible_jobs_ << " whose parameters do not fit, " << planned_
             << " planned, " << refused_ << " refused (" << refusals_tried_ << " of them tried, "
             << wrongly_refused_ << " have a plan); too large for brute force: " << incomplete_
-            << ", and with the exact account " << incomplete_tight_ << "\n";
+            << ", and with tight memory " << incomplete_tight_ << "\n";
   gap_.Print("plan above lower bound");
   split_.Print("plan above optimum, split backward");
   whole_.Print("plan above optimum, whole backward");
