@@ -39,7 +39,8 @@ class DynamicPolicy {
 
  private:
   void KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const;
-  std::vector<Candidate> EvaluateStarts(std::vector<Start> starts) const;
+  std::vector<Candidate> Evaluated(std::vector<Start> starts) const;
+  std::vector<Candidate> LookAtStarts() const;
   Candidate Refine(std::vector<Candidate> candidates);
   int64_t RefinementBudget() const;
 
@@ -65,8 +66,7 @@ void DynamicPolicy::KeepBest(size_t packed, size_t padded, std::vector<Candidate
   candidates->erase(std::remove_if(candidates->begin(), candidates->end(), dropped), candidates->end());
 }
 
-// A first look at all starts, a closer one at the best.
-std::vector<Candidate> DynamicPolicy::EvaluateStarts(std::vector<Start> starts) const {
+std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const {
   std::vector<std::optional<Candidate>> all(starts.size());
   run_tasks_(static_cast<int>(starts.size()), [&](int index) {
     Start& start = starts[index];
@@ -79,6 +79,21 @@ std::vector<Candidate> DynamicPolicy::EvaluateStarts(std::vector<Start> starts) 
   });
   std::vector<Candidate> candidates;
   for (std::optional<Candidate>& candidate : all) candidates.push_back(*std::move(candidate));
+  return candidates;
+}
+
+// A first look at all starts, at more of them near the best, and a closer look at the best.
+std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
+  std::vector<Candidate> candidates = Evaluated(MakeStarts(space_, job_, tokens_));
+  const Candidate& best = *std::min_element(candidates.begin(), candidates.end(), IsBetter);
+  if (best.table.layout(0) == Layout::kPacked) {
+    size_t micro_batches = 0;
+    for (const CandidateReplica& replica : best.replicas) micro_batches += replica.slots.size();
+    const auto of_replica = static_cast<int>(micro_batches / best.replicas.size());
+    for (Candidate& candidate : Evaluated(MakeStartsNear(space_, job_, tokens_, of_replica))) {
+      candidates.push_back(std::move(candidate));
+    }
+  }
   const bool only_padded = job_.layout == LayoutChoice::kPadded;
   KeepBest(kTunedStarts, only_padded ? kTunedStarts : kPaddedStarts, &candidates);
   run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
@@ -121,7 +136,7 @@ int64_t DynamicPolicy::RefinementBudget() const {
   return std::max(budget.least, times * unit * budget.each);
 }
 
-Candidate DynamicPolicy::Run() { return Refine(EvaluateStarts(MakeStarts(space_, job_, tokens_))); }
+Candidate DynamicPolicy::Run() { return Refine(LookAtStarts()); }
 
 }  // namespace
 

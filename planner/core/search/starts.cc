@@ -17,6 +17,11 @@ namespace {
 constexpr int kCaps = 6;
 // Ratio of the numbers of micro-batches that are tried.
 constexpr double kCountStep = 1.35;
+// Then, over the best of them; and where sizes are ideal for a strict schedule, over the best for plain
+// ramps.
+constexpr double kNearCounts[] = {0.87, 1.15};
+constexpr double kIdealCounts[] = {0.75, 0.87, 1, 1.15, 1.32};
+// Plain ramps for that are cheap to judge.
 constexpr double kFineCountStep = 1.15;
 // Micro-batches of a replica that are tried: up to this many, or up to this multiple of what needs no
 // recompute.
@@ -41,8 +46,6 @@ constexpr double kTailShare = 0.65;
 constexpr double kTypicalMicroBatches = 16;
 // Micro-batches of a replica that fill and drain at least.
 constexpr int kFewestInRamp = 4;
-// Where sizes are ideal for a strict schedule: numbers of micro-batches over the best number for plain ramps.
-constexpr double kIdealCounts[] = {0.75, 0.87, 1, 1.15, 1.32};
 // Without split backward passes, what each of them is of the one before.
 constexpr double kShrink = 0.87;
 
@@ -65,25 +68,18 @@ std::vector<double> RampWeights(int micro_batches, int ramp, double growth, bool
 class StartMaker {
  public:
   StartMaker(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens)
-      : space_(space),
-        costs_(space.costs()),
-        job_(job),
-        tokens_(tokens),
-        // A strict schedule reacts to every single micro-batch.
-        count_step_(space.is_strict() ? kFineCountStep : kCountStep) {}
+      : space_(space), costs_(space.costs()), job_(job), tokens_(tokens) {}
 
-  std::vector<Start> Run() {
-    if (job_.layout != LayoutChoice::kPadded) AddPacked();
-    if (job_.layout == LayoutChoice::kPadded || (job_.layout == LayoutChoice::kAuto && PaddingMayPay())) {
-      AddPadded();
-    }
-    return std::move(starts_);
-  }
+  std::vector<Start> All();
+  std::vector<Start> Near(int micro_batches);
 
  private:
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
+  // Fills replica_, work_ and descending_.
+  void Weigh();
+  void AddBalanced(int groups);
   void AddRamps(double most);
   // Ramps whose sizes suit a strict schedule best.
   void AddIdealRamps(double most);
@@ -103,7 +99,6 @@ class StartMaker {
   const CostModel& costs_;
   const Job& job_;
   absl::Span<const SampleTokens> tokens_;
-  double count_step_;
   // Sums over the samples of a replica, as they are on average.
   TokenSums replica_;
   // AddedTimes, and the samples by it.
@@ -111,6 +106,27 @@ class StartMaker {
   std::vector<uint32_t> descending_;
   std::vector<Start> starts_;
 };
+
+std::vector<Start> StartMaker::All() {
+  if (job_.layout != LayoutChoice::kPadded) AddPacked();
+  if (job_.layout == LayoutChoice::kPadded || (job_.layout == LayoutChoice::kAuto && PaddingMayPay())) {
+    AddPadded();
+  }
+  return std::move(starts_);
+}
+
+std::vector<Start> StartMaker::Near(int micro_batches) {
+  Weigh();
+  for (const double times : kNearCounts) {
+    const int count = static_cast<int>(times * micro_batches + 0.5);
+    if (count == micro_batches || count < 1 || count > replica_.rows) continue;
+    AddBalanced(count * job_.replicas);
+    // Ideal ramps have been made for numbers as near.
+    if (space_.is_strict()) continue;
+    for (const std::vector<double>& ramp : Ramps(count)) AddWeighted(ramp);
+  }
+  return std::move(starts_);
+}
 
 bool StartMaker::Fits(const TokenSums& sums) const {
   for (int rank = 0; rank < costs_.ranks(); ++rank) {
@@ -164,25 +180,31 @@ double StartMaker::MostMicroBatches() const {
   return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
 }
 
-void StartMaker::AddPacked() {
+void StartMaker::Weigh() {
   TokenSums all;
   for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
   replica_ = ShareOf(all, 1.0 / job_.replicas);
   work_ = AddedTimes();
   descending_ = DescendingOrder(work_);
+}
+
+void StartMaker::AddBalanced(int groups) {
+  starts_.push_back({BalancedGroups(work_, descending_, groups), {}, Layout::kPacked});
+  // Without weight gradients to fill it, the drain is as dear as the fill.
+  if (space_.may_split()) return;
+  starts_.push_back({BalancedGroups(work_, descending_, groups, /*small_ends=*/true), {}, Layout::kPacked});
+}
+
+void StartMaker::AddPacked() {
+  Weigh();
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
   int last = 0;
-  for (double count = job_.replicas; count <= most * job_.replicas; count *= count_step_) {
+  for (double count = job_.replicas; count <= most * job_.replicas; count *= kCountStep) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
-    starts_.push_back({BalancedGroups(work_, descending_, groups), {}, Layout::kPacked});
-    // Without weight gradients to fill it, the drain is as dear as the fill.
-    if (!space_.may_split()) {
-      starts_.push_back(
-          {BalancedGroups(work_, descending_, groups, /*small_ends=*/true), {}, Layout::kPacked});
-    }
+    AddBalanced(groups);
   }
   if (space_.is_strict()) {
     AddIdealRamps(most);
@@ -202,7 +224,7 @@ void StartMaker::AddPacked() {
 
 void StartMaker::AddRamps(double most) {
   int last = 0;
-  for (double count = kFewestInRamp; count <= most; count *= count_step_) {
+  for (double count = kFewestInRamp; count <= most; count *= kCountStep) {
     const int micro_batches = static_cast<int>(count);
     if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
       continue;
@@ -294,7 +316,12 @@ void StartMaker::AddIdealRamps(double most) {
 
 std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
                               absl::Span<const SampleTokens> tokens) {
-  return StartMaker(space, job, tokens).Run();
+  return StartMaker(space, job, tokens).All();
+}
+
+std::vector<Start> MakeStartsNear(const ScheduleSpace& space, const Job& job,
+                                  absl::Span<const SampleTokens> tokens, int micro_batches) {
+  return StartMaker(space, job, tokens).Near(micro_batches);
 }
 
 }  // namespace penstock::core

@@ -26,4 +26,8 @@ struct Start {
 std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
                               absl::Span<const SampleTokens> tokens);
 
+// Packed ones with a little more and a little less than that many micro-batches a replica.
+std::vector<Start> MakeStartsNear(const ScheduleSpace& space, const Job& job,
+                                  absl::Span<const SampleTokens> tokens, int micro_batches);
+
 }  // namespace penstock::core
