@@ -89,7 +89,8 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
     pass.forward_bytes = output;
     pass.backward_bytes = memory.peak + input + output;
-    pass.put_aside_bytes = costs.PutAsideBytes(s, memory);
+    pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;
+    pass.received_bytes = input;
     pass.memory = memory;
     if (sends) {
       const int first = replica * costs.ranks();
@@ -269,8 +270,10 @@ void Enumeration::TryPipeline(const std::vector<const SmallMicroBatch*>& micro_b
     std::vector<int> order(micro_batches.size());
     std::iota(order.begin(), order.end(), 0);
     do {
-      const int64_t end = OneForwardOneBackwardEnd(pipeline, order);
-      if (end < answer->end_ns.value_or(limit)) {
+      const int64_t least = answer->end_ns.value_or(limit);
+      if (OneForwardOneBackwardEnd(pipeline, order) >= least) continue;
+      const int64_t end = ExactOneForwardOneBackwardEnd(pipeline, order);
+      if (end < least) {
         answer->end_ns = end;
         answer->text = Describe(micro_batches);
         for (const int m : order) absl::StrAppend(&answer->text, "then m", m, "\n");

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "planner/core/cost/cost_model.h"
 #include "tests/unit/core/brute_force_schedule.h"
@@ -27,5 +28,8 @@ namespace penstock::core {
 // As BestSchedule. `pipeline` is of a replica of `costs`.
 SmallSchedule BestExactSchedule(const CostModel& costs, const SmallPipeline& pipeline, int64_t limit_ns,
                                 bool any, int64_t* nodes);
+
+// As OneForwardOneBackwardEnd, with transfers of both directions that wait for each other on a link.
+int64_t ExactOneForwardOneBackwardEnd(const SmallPipeline& pipeline, const std::vector<int>& order);
 
 }  // namespace penstock::core

@@ -71,7 +71,7 @@ void Search::PrepareMemory() {
         if (RankOf(s) != rank) continue;
         const SmallPass& pass = pipeline_.at(m, s);
         kept += std::max(pass.choices.front().kept_bytes, pass.put_aside_bytes);
-        passing = std::max({passing, pass.forward_bytes, pass.backward_bytes});
+        passing = std::max({passing, pass.forward_bytes, pass.backward_bytes + pass.received_bytes});
       }
     }
     memory_binds_[rank] = kept + passing > pipeline_.available_bytes[rank];
@@ -115,7 +115,8 @@ void Search::AddMoves(const ScheduleState& state, int m, int s, std::vector<Move
     const PassChoice& choice = pass.choices[state.choice[i]];
     const bool splits = pipeline_.split && pass.weight_ns > 0;
     // What is put aside beyond what was kept grows while the pass runs.
-    const int64_t grows = std::max<int64_t>(0, pass.put_aside_bytes - choice.kept_bytes);
+    const int64_t grows =
+        std::max<int64_t>(0, pass.put_aside_bytes + pass.received_bytes - choice.kept_bytes);
     const bool fits_split = pass.backward_bytes + grows <= free_bytes;
     if (splits && fits_split) add(Kind::kInput, state.choice[i], ready, choice.backward_ns - pass.weight_ns);
     // Both parts at once differ from one after the other by their memory alone.

@@ -41,6 +41,8 @@ struct SmallPass {
   int64_t backward_bytes = 0;
   // Between the two parts of a split backward pass.
   int64_t put_aside_bytes = 0;
+  // Part of what is kept, not of what is put aside; stays until the backward pass of the input has ended.
+  int64_t received_bytes = 0;
   // To the next stage, and back; takes the link unless it is 0.
   int64_t transfer_ns = 0;
   StageMemory memory;

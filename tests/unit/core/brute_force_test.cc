@@ -113,7 +113,8 @@ class Naive {
       const PassChoice& choice = pass.choices[choice_[i]];
       Run(i, 3, choice_[i], ready, choice.backward_ns, -choice.kept_bytes, &input_[i], end);
       const int64_t more = pass.put_aside_bytes - choice.kept_bytes;
-      if (!pipeline_.split || pass.backward_bytes + std::max<int64_t>(0, more) > room) return;
+      const int64_t grows = std::max<int64_t>(0, more + pass.received_bytes);
+      if (!pipeline_.split || pass.backward_bytes + grows > room) return;
       Run(i, 2, choice_[i], ready, choice.backward_ns - pass.weight_ns, more, &input_[i], end);
     } else if (phase_[i] == 2) {
       Run(i, 3, choice_[i], input_[i], pass.weight_ns, -pass.put_aside_bytes, nullptr, end);
@@ -142,7 +143,8 @@ SmallPass RandomPass(bool sends, Random* random) {
   if (random->Chance(60)) pass.choices.push_back({pass.choices[0].backward_ns + random->Range(1, 5), 2});
   pass.forward_bytes = random->Range(0, 2);
   pass.backward_bytes = random->Range(0, 4);
-  pass.put_aside_bytes = pass.choices[0].kept_bytes;
+  pass.received_bytes = random->Range(0, 2);
+  pass.put_aside_bytes = pass.choices[0].kept_bytes - pass.received_bytes;
   if (sends) pass.transfer_ns = random->Range(0, 9);
   return pass;
 }
@@ -225,6 +227,7 @@ TEST(BruteForceTest, FindsWhatCanBeWorkedOutByHand) {
   // The second rank works without a break from 11 on for 60, then the gradient and its 20.
   EXPECT_EQ(BestEnd(TwoStages(2, false)), 92);
   EXPECT_EQ(OneForwardOneBackwardEnd(TwoStages(2, false), {0, 1}), 92);
+  EXPECT_EQ(ExactOneForwardOneBackwardEnd(TwoStages(2, false), {0, 1}), 92);
   // Its last input gradient ends at 51 at the earliest: 1 + 10 + 10 more.
   EXPECT_EQ(BestEnd(TwoStages(2, true)), 72);
   // With room for one micro-batch only, the second enters when the first has left.
