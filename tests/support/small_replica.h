@@ -12,8 +12,8 @@
 
 namespace penstock::core {
 
-// Times and bytes are [micro_batch * stages + stage]. Without weight gradients, transfers, bytes or reductions
-// until a test sets them, and with rules that split nothing.
+// Times and bytes are [micro_batch * stages + stage]. Without weight gradients, transfers, bytes or
+// reductions until a test sets them, and with rules that split nothing.
 class SmallReplica {
  public:
   SmallReplica(std::vector<int32_t> rank_of_stage, int ranks, int micro_batches)

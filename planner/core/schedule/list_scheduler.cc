@@ -78,21 +78,29 @@ bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
 
 bool ListScheduler::BackwardsFit(const PassTable& table, const ScheduleRules& rules, int rank, int64_t bytes,
                                  int changed_stage, InFlight changed) const {
-  const int64_t room = table.available_bytes[rank] - bytes;
+  int64_t room = table.available_bytes[rank] - bytes;
   if (ranks_[rank].passing_bytes <= room) return true;
+  const auto in_flight = [&](int stage) {
+    return stage == changed_stage ? changed : InFlight{stages_[stage].backwards, stages_[stage].forwards};
+  };
+  int32_t backward = std::numeric_limits<int32_t>::max();
+  int32_t left = 0;
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
-    const int stage = stages_of_rank_[i];
-    const StageState& state = stages_[stage];
-    const InFlight in_flight = stage == changed_stage ? changed : InFlight{state.backwards, state.forwards};
-    int64_t left = room;
-    int32_t count = in_flight.entered - in_flight.begin;
-    for (int32_t backward = in_flight.begin; count > 0; ++backward) {
-      const int32_t micro_batch = NextBackward(rules, backward);
-      if (micro_batch >= in_flight.entered) continue;
+    const InFlight of_stage = in_flight(stages_of_rank_[i]);
+    if (of_stage.entered == of_stage.begin) continue;
+    backward = std::min(backward, of_stage.begin);
+    left += of_stage.entered - of_stage.begin;
+  }
+  for (; left > 0; ++backward) {
+    const int32_t micro_batch = NextBackward(rules, backward);
+    for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
+      const int stage = stages_of_rank_[i];
+      const InFlight of_stage = in_flight(stage);
+      if (backward < of_stage.begin || micro_batch >= of_stage.entered) continue;
       const int32_t at = table.rows[micro_batch] + stage;
-      if (table.passing_bytes[at] > left) return false;
-      left += table.held_bytes[at];
-      --count;
+      if (table.passing_bytes[at] > room) return false;
+      room += table.held_bytes[at];
+      --left;
     }
   }
   return true;
@@ -106,6 +114,12 @@ bool ListScheduler::FitsForward(const PassTable& table, const ScheduleRules& rul
   // The next stage's input stays here.
   if (stage + 1 < table.stages && rank_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
   return BackwardsFit(table, rules, rank, bytes, stage, {state.backwards, state.forwards + 1});
+}
+
+bool ListScheduler::FitsBackward(const PassTable& table, int stage, int32_t micro_batch) const {
+  const int rank = rank_of_stage_[stage];
+  return ranks_[rank].used_bytes + table.passing_bytes[table.rows[micro_batch] + stage] <=
+         table.available_bytes[rank];
 }
 
 bool ListScheduler::FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const {
@@ -135,6 +149,8 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
         stage == last ? 0 : gradient_ns_[static_cast<size_t>(backward) * table.stages + stage];
     if (arrival > now) {
       choice->next_arrival_ns = std::min(choice->next_arrival_ns, arrival);
+    } else if (!FitsBackward(table, stage, backward)) {
+      choice->short_of_memory = true;
     } else if (choice->backward < 0 || (stage > 0 && state.backwards < stages_[choice->backward].backwards)) {
       // The oldest; but the first stage's last, because nobody waits for it.
       choice->backward = stage;

@@ -98,6 +98,7 @@ class ListScheduler {
   // the largest micro-batch, or the stage could never run again.
   bool ReceiverHasRoom(const PassTable& table, int stage) const;
   bool FitsForward(const PassTable& table, const ScheduleRules& rules, int stage) const;
+  bool FitsBackward(const PassTable& table, int stage, int32_t micro_batch) const;
   bool FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const;
   // A stage's micro-batches between their forward and backward pass: backward passes [begin, end), without
   // those of micro-batches that have not yet entered, `entered` of them have.
@@ -105,8 +106,8 @@ class ListScheduler {
     int32_t begin = 0;
     int32_t entered = 0;
   };
-  // Whether a rank that holds `bytes` can run the backward passes of all in flight, one stage's one after the
-  // other. `changed_stage` has `changed` in flight, the others what they have.
+  // Whether a rank that holds `bytes` can run the backward passes of all in flight, one micro-batch after the
+  // other, each on the last stage first. `changed_stage` has `changed` in flight, the others what they have.
   bool BackwardsFit(const PassTable& table, const ScheduleRules& rules, int rank, int64_t bytes,
                     int changed_stage, InFlight changed) const;
   // Lets ranks that wait for memory of this one look again.

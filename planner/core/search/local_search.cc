@@ -18,6 +18,8 @@ constexpr int64_t kStepPasses = 24;
 constexpr uint32_t kMostMoved = 6;
 // All of more micro-batches than that are never in flight at once.
 constexpr size_t kFewMicroBatches = 8;
+// So few that finding their order anew is as cheap as anything.
+constexpr size_t kVeryFewMicroBatches = 4;
 
 }  // namespace
 
@@ -391,6 +393,16 @@ bool LocalSearch::TurnBackwardOrder(int replica) {
   return true;
 }
 
+bool LocalSearch::ResetFlags(int replica) {
+  CandidateReplica& part = candidate_->replicas[replica];
+  const FittedRules fitted = evaluator_->space().Fit(candidate_->table, part.slots);
+  part.rules.split = fitted.rules.split;
+  part.rules.forward_first = fitted.rules.forward_first;
+  part.rules.eager_weights = fitted.rules.eager_weights;
+  part.rules.backward_order.clear();
+  return true;
+}
+
 bool LocalSearch::Flip(std::vector<char>& flags) {
   char& value = flags[random_.Below(static_cast<uint32_t>(flags.size()))];
   value = value == 0 ? 1 : 0;
@@ -411,7 +423,8 @@ bool LocalSearch::Change() {
   if (random_.Below(2) == 0) std::swap(from, to);
   // Of a hundred changes. Those that keep the order of passes are several times cheaper to judge.
   const uint32_t kind = random_.Below(100);
-  keeps_order_ = kind < 86;
+  keeps_order_ = kind < 86 && (candidate_->replicas[critical].slots.size() > kVeryFewMicroBatches ||
+                               random_.Below(2) == 0);
   if (kind < 45) return MoveSamples(from, to);
   if (kind < 70) return SwapSamples(from, to);
   if (kind < 81) return from == to ? Reorder(from) : SwapMicroBatches(from, to);
@@ -425,6 +438,7 @@ bool LocalSearch::Change() {
     return random_.Below(2) == 0 ? ChangeBackwardOrder(critical) : TurnBackwardOrder(critical);
   }
   ScheduleRules& rules = candidate_->replicas[critical].rules;
+  if (random_.Below(4) == 0) return ResetFlags(critical);
   if (kind < 98 || !evaluator_->space().may_split()) return Flip(rules.forward_first);
   return Flip(kind < 99 ? rules.split : rules.eager_weights);
 }

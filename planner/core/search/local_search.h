@@ -74,6 +74,8 @@ class LocalSearch {
   bool ChangeBackwardOrder(int replica);
   // Last in, first out, with the recompute that it needs.
   bool TurnBackwardOrder(int replica);
+  // The rules that a replica begins with, but for how far stages run ahead.
+  bool ResetFlags(int replica);
   bool Flip(std::vector<char>& flags);
 
   bool Try();

@@ -131,16 +131,17 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
 
 int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   int64_t held = 0;
-  int64_t passing = 0;
+  int64_t most = 0;
+  // A stage goes back when the later ones on its rank have.
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     if (costs_.rank_of(stage) != rank) continue;
     const StageMemory memory = costs_.Memory(stage, sums);
-    const StageRecompute most =
+    const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
-    held += HeldBytes(costs_, stage, memory, most);
-    passing = std::max(passing, PassingBytes(memory, TransferBuffers::kOwn));
+    held += HeldBytes(costs_, stage, memory, recompute);
+    most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
   }
-  return held + passing;
+  return most;
 }
 
 }  // namespace penstock::core
