@@ -18,9 +18,6 @@
 
 namespace penstock::core {
 
-// By length, shortest first: of the source, then of the target.
-std::vector<uint32_t> OrderByLength(absl::Span<const SampleTokens> samples);
-
 // The points of the samples. `time` is a function of TokenSums; where it does not know one of the lengths
 // alone (is infinite), all are counted in tokens.
 template <typename Time>

@@ -72,11 +72,6 @@ TEST(HilbertCurveTest, NeighboursOnTheCurveAreNeighboursInTheSquare) {
   }
 }
 
-TEST(SampleOrderTest, SourceFirstThenTargetThenIndex) {
-  EXPECT_THAT(OrderByLength(std::vector<SampleTokens>{{2, 1, 1}, {1, 9, 9}, {1, 3, 3}, {1, 3, 3}}),
-              ElementsAre(2, 3, 1, 0));
-}
-
 TEST(SampleOrderTest, OnALineTheOrderIsByLength) {
   const std::vector<PathPoint> points = {{7, 5}, {7, 2}, {7, 9}, {7, 2}};
   EXPECT_THAT(AlikeOrder(points), ElementsAre(1, 3, 0, 2));
