@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "planner/core/simulate/memory_account.h"
 
 namespace penstock::core {
 namespace {
+
+// Peaks of a rank above the limit that are looked at, for each micro-batch.
+constexpr size_t kPeaks = 2;
 
 // More recompute of a micro-batch on a stage.
 struct Relief {
@@ -24,6 +28,7 @@ class RankRelief {
 
   void Try(const HeldMicroBatch& held);
   bool Apply();
+  const Relief& best() const { return best_; }
 
  private:
   int64_t HeldBytesOf(int32_t slot, int stage) const {
@@ -69,18 +74,45 @@ bool RankRelief::Apply() {
   return true;
 }
 
+// What the programs say once so much less is held between the passes of a micro-batch. Times stay as they
+// are.
+void TakeOff(int64_t bytes, int rank, const HeldMicroBatch& held, ProgramSet* programs) {
+  for (int32_t i = programs->rank_begin[rank]; i < programs->rank_begin[rank + 1]; ++i) {
+    Instruction& instruction = programs->instructions[i];
+    if (instruction.micro_batch != held.micro_batch || instruction.stage != held.stage) continue;
+    if (instruction.op == Op::kForward) instruction.acquired_bytes -= bytes;
+    if (instruction.op == Op::kBackward) instruction.released_bytes -= bytes;
+    // It keeps as much as before.
+    if (instruction.op == Op::kBackwardInput) instruction.acquired_bytes += bytes;
+  }
+}
+
+// Frees memory at one peak after the other.
+bool FreeRank(int rank, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate,
+              ProgramSet* programs) {
+  const int replica = rank / evaluator->space().costs().ranks();
+  const std::vector<int32_t>& slots = candidate->replicas[replica].slots;
+  for (size_t peak = 0; peak < kPeaks * slots.size(); ++peak) {
+    const RankMemory memory = AccountMemory(*programs, rank);
+    const int64_t missing = memory.peak_bytes - limit_bytes;
+    if (missing <= 0) return true;
+    RankRelief relief(replica, missing, evaluator, candidate);
+    const std::vector<HeldMicroBatch> all = HeldAtPeak(*programs, rank, memory);
+    for (const HeldMicroBatch& held : all) relief.Try(held);
+    if (!relief.Apply()) return false;
+    for (const HeldMicroBatch& held : all) {
+      if (slots[held.micro_batch] != relief.best().slot || held.stage != relief.best().stage) continue;
+      TakeOff(relief.best().freed_bytes, rank, held, programs);
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-bool FreeMemory(const ProgramSet& programs, int64_t limit_bytes, ReplicaEvaluator* evaluator,
-                Candidate* candidate) {
-  const std::vector<RankMemory> memory = AccountMemory(programs);
-  const int pipeline = evaluator->space().costs().ranks();
+bool FreeMemory(ProgramSet programs, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (int rank = 0; rank < programs.ranks(); ++rank) {
-    const int64_t missing = memory[rank].peak_bytes - limit_bytes;
-    if (missing <= 0) continue;
-    RankRelief relief(rank / pipeline, missing, evaluator, candidate);
-    for (const HeldMicroBatch& held : HeldAtPeak(programs, rank, memory[rank])) relief.Try(held);
-    if (!relief.Apply()) return false;
+    if (!FreeRank(rank, limit_bytes, evaluator, candidate, &programs)) return false;
   }
   SetMakespan(candidate);
   return true;

@@ -9,10 +9,10 @@
 
 namespace penstock::core {
 
-// Recomputes more of one micro-batch on each rank that is above `limit_bytes`: of those that free what is
-// missing the one that delays its replica least, else the one that frees most. `programs` are those of the
-// candidate. False when some rank has nothing left to recompute.
-bool FreeMemory(const ProgramSet& programs, int64_t limit_bytes, ReplicaEvaluator* evaluator,
-                Candidate* candidate);
+// Recomputes more at every peak above `limit_bytes`: of the micro-batches that free what is missing, more of
+// the one that delays its replica least, else of the one that frees most. `programs` are those of the
+// candidate. New ones may still be above the limit, as their times are others. False when some rank has
+// nothing left to recompute.
+bool FreeMemory(ProgramSet programs, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate);
 
 }  // namespace penstock::core

@@ -4,23 +4,26 @@
 
 namespace penstock::core {
 
+RankMemory AccountMemory(const ProgramSet& programs, int rank) {
+  RankMemory memory;
+  int64_t bytes = programs.static_bytes[rank];
+  const int32_t begin = programs.rank_begin[rank];
+  for (int32_t i = begin; i < programs.rank_begin[rank + 1]; ++i) {
+    bytes += programs.instructions[i].acquired_bytes;
+    if (bytes > memory.peak_bytes) {
+      memory.peak_bytes = bytes;
+      memory.peak_instruction = i - begin;
+    }
+    bytes -= programs.instructions[i].released_bytes;
+  }
+  memory.final_bytes = bytes;
+  return memory;
+}
+
 std::vector<RankMemory> AccountMemory(const ProgramSet& programs) {
   std::vector<RankMemory> result;
-  for (int rank = 0; rank < programs.ranks(); ++rank) {
-    RankMemory memory;
-    int64_t bytes = programs.static_bytes[rank];
-    const int32_t begin = programs.rank_begin[rank];
-    for (int32_t i = begin; i < programs.rank_begin[rank + 1]; ++i) {
-      bytes += programs.instructions[i].acquired_bytes;
-      if (bytes > memory.peak_bytes) {
-        memory.peak_bytes = bytes;
-        memory.peak_instruction = i - begin;
-      }
-      bytes -= programs.instructions[i].released_bytes;
-    }
-    memory.final_bytes = bytes;
-    result.push_back(memory);
-  }
+  result.reserve(programs.ranks());
+  for (int rank = 0; rank < programs.ranks(); ++rank) result.push_back(AccountMemory(programs, rank));
   return result;
 }
 

@@ -17,6 +17,8 @@ struct RankMemory {
   int64_t final_bytes = 0;
 };
 
+RankMemory AccountMemory(const ProgramSet& programs, int rank);
+// Of all ranks.
 std::vector<RankMemory> AccountMemory(const ProgramSet& programs);
 
 // A micro-batch between its forward and backward pass on a stage.
