@@ -1,9 +1,11 @@
 #include "planner/core/stages/layout_judge.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
-#include "planner/core/search/policies.h"
+#include "absl/status/statusor.h"
+#include "planner/core/fit/plan_in_memory.h"
 
 namespace penstock::core {
 namespace {
@@ -36,23 +38,39 @@ StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   return layout;
 }
 
-// `count` of the samples, evenly spaced; `part` of `parts` begins where the others leave gaps.
-std::vector<SampleTokens> EverySoMany(const std::vector<SampleTokens>& samples, size_t count, size_t part,
-                                      size_t parts) {
-  std::vector<SampleTokens> chosen;
-  chosen.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    chosen.push_back(samples[(i * samples.size() + part * samples.size() / parts) / count]);
-  }
-  return chosen;
+// `count` of `all` positions, evenly spaced; `part` of `parts` begins where the others leave gaps.
+std::vector<size_t> EverySoMany(size_t all, size_t count, size_t part, size_t parts) {
+  std::vector<size_t> positions;
+  positions.reserve(count);
+  for (size_t i = 0; i < count; ++i) positions.push_back((i * all + part * all / parts) / count);
+  return positions;
 }
 
-// Of a batch, what a replica gets after balancing: its share of long samples and of short ones.
-std::vector<SampleTokens> BalancedShare(std::vector<SampleTokens> batch, size_t count) {
-  std::stable_sort(batch.begin(), batch.end(), [](const SampleTokens& a, const SampleTokens& b) {
-    return a.source + a.target < b.source + b.target;
+// Of a batch, what a replica gets after balancing: its share of long samples and of short ones. They keep
+// their order, which some policies do not change.
+std::vector<SampleTokens> BalancedShare(const std::vector<SampleTokens>& batch, size_t count) {
+  std::vector<size_t> by_length(batch.size());
+  std::iota(by_length.begin(), by_length.end(), 0);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](size_t a, size_t b) {
+    return batch[a].source + batch[a].target < batch[b].source + batch[b].target;
   });
-  return EverySoMany(batch, count, 1, 2);
+  std::vector<size_t> chosen = EverySoMany(batch.size(), count, 1, 2);
+  for (size_t& position : chosen) position = by_length[position];
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<SampleTokens> share;
+  share.reserve(count);
+  for (const size_t position : chosen) share.push_back(batch[position]);
+  return share;
+}
+
+// Whether its longest sample is shorter.
+bool IsShorter(const std::vector<SampleTokens>& a, const std::vector<SampleTokens>& b) {
+  const auto longest = [](const std::vector<SampleTokens>& batch) {
+    uint32_t length = 0;
+    for (const SampleTokens& sample : batch) length = std::max(length, sample.source + sample.target);
+    return length;
+  };
+  return longest(a) < longest(b);
 }
 
 // In turn a batch as the samples come, and one of samples evenly spaced over all, in case that they come in
@@ -73,7 +91,14 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(batch * size);
     batches.push_back(BalancedShare({begin, begin + static_cast<std::ptrdiff_t>(size)}, count));
     // Those are the same where there is one alone.
-    if (whole > 1) batches.push_back(BalancedShare(EverySoMany(all, size, batch, whole), count));
+    if (whole == 1) continue;
+    std::vector<SampleTokens> spaced;
+    for (const size_t position : EverySoMany(all.size(), size, batch, whole)) spaced.push_back(all[position]);
+    batches.push_back(BalancedShare(spaced, count));
+  }
+  // A layout may be the best of all but where memory is short: that is asked early.
+  if (batches.size() > 1) {
+    std::iter_swap(batches.begin() + 1, std::max_element(batches.begin() + 1, batches.end(), IsShorter));
   }
   return batches;
 }
@@ -120,7 +145,8 @@ int64_t LayoutJudge::Makespan(const StageLayout& layout, size_t batch, Effort ef
   job.effort = effort;
   const std::vector<int64_t> available = AvailableBytes(job, costs);
   if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;
-  return PlanByPolicy(ScheduleSpace(costs, job, available), job, batches_[batch], RunSerially).makespan;
+  const absl::StatusOr<FittedPlan> plan = PlanInMemory(costs, job, batches_[batch], RunSerially);
+  return plan.ok() ? plan->candidate.makespan : kInfeasibleNs;
 }
 
 }  // namespace penstock::core

@@ -20,7 +20,7 @@ constexpr int64_t kInterleavingGain = 1;
 // Of each placement, the layouts that race.
 constexpr size_t kRacers = 5;
 // The race goes on with so many of all.
-constexpr size_t kKept[] = {8, 4, 2, 1};
+constexpr size_t kKept[] = {8, 6, 4, 1};
 
 std::vector<int32_t> OneStageARank(int ranks) {
   std::vector<int32_t> placement(ranks);
