@@ -80,6 +80,7 @@ void OrderAgain(const ScheduleSpace& space, Candidate* candidate) {
 }
 
 // Goes on from programs that fit, with all the memory there is, and asks the programs about every change.
+// They need not fit where the first order does not with this account.
 absl::Status Improve(const CostModel& costs, const Job& job, FittedPlan* plan) {
   const ScheduleSpace space(costs, job, AvailableBytes(job, costs));
   ReplicaEvaluator evaluator(space);
@@ -169,10 +170,11 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
     is_loose_ = false;
   }
   FittedPlan plan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
-  if (!is_loose_ && job_.policy == Policy::kDynamic) {
-    PENSTOCK_RETURN_IF_ERROR(Improve(space_.costs(), job_, &plan));
-  }
-  return plan;
+  if (is_loose_ || job_.policy != Policy::kDynamic) return plan;
+  FittedPlan improved = plan;
+  PENSTOCK_RETURN_IF_ERROR(Improve(space_.costs(), job_, &improved));
+  return Fits(improved.programs, job_) && improved.candidate.makespan < plan.candidate.makespan ? improved
+                                                                                                : plan;
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class ListScheduler {
     int32_t backward = -1;
     // When the next pass that is on its way arrives.
     int64_t next_arrival_ns = kNever;
-    // A forward pass is there, but its bytes are not.
+    // A pass is there, but its bytes are not.
     bool short_of_memory = false;
     // A forward pass could run here, but what it sends has no room.
     bool receiver_is_full = false;
@@ -100,8 +100,8 @@ class ListScheduler {
   bool FitsForward(const PassTable& table, const ScheduleRules& rules, int stage) const;
   bool FitsBackward(const PassTable& table, int stage, int32_t micro_batch) const;
   bool FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const;
-  // A stage's micro-batches between their forward and backward pass: backward passes [begin, end), without
-  // those of micro-batches that have not yet entered, `entered` of them have.
+  // A stage's micro-batches between their forward and backward pass: the first `entered` have run their
+  // forward pass, and the backward passes before the `begin`th have been run.
   struct InFlight {
     int32_t begin = 0;
     int32_t entered = 0;
