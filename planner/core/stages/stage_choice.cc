@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "planner/core/schedule/pass_table.h"
@@ -141,7 +142,8 @@ std::vector<StageLayout> Probe(const LayoutJudge& judge, const std::vector<int32
 // A layout in the race.
 struct Racer {
   StageLayout layout;
-  // Sum over the batches so far, with what more stages must gain.
+  // Batches so far that it cannot run, and the sum over the others, with what more stages must gain.
+  int infeasible = 0;
   int64_t score = 0;
 };
 
@@ -159,10 +161,15 @@ void RunRound(const LayoutJudge& judge, size_t begin, size_t end, size_t kept, c
     const auto ranks = static_cast<size_t>(
         *std::max_element(racer.layout.rank_of_stage.begin(), racer.layout.rank_of_stage.end()) + 1);
     const bool interleaved = racer.layout.layers.size() > ranks;
-    racer.score += makespans[i] / 100 * (interleaved ? 100 + kInterleavingGain : 100);
+    if (makespans[i] >= kInfeasibleNs) {
+      ++racer.infeasible;
+    } else {
+      racer.score += makespans[i] / 100 * (interleaved ? 100 + kInterleavingGain : 100);
+    }
   }
-  std::stable_sort(racers->begin(), racers->end(),
-                   [](const Racer& a, const Racer& b) { return a.score < b.score; });
+  std::stable_sort(racers->begin(), racers->end(), [](const Racer& a, const Racer& b) {
+    return std::tie(a.infeasible, a.score) < std::tie(b.infeasible, b.score);
+  });
   if (racers->size() > kept)
     racers->erase(racers->begin() + static_cast<std::ptrdiff_t>(kept), racers->end());
 }

@@ -71,6 +71,20 @@ TEST(StageChoiceTest, InterleavedPutsTwoStagesOnEveryRank) {
   EXPECT_EQ(plan->schedule(), v1::SCHEDULE_INTERLEAVED);
 }
 
+TEST(StageChoiceTest, TheOnlyLayoutThatFitsIsChosen) {
+  v1::JobSpec job = Auto(GptJob(4, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  job.mutable_model()->set_layers(48);
+  LayerNamed("layer", &job)->set_parameter_bytes(1'000'000);
+  // Twelve layers take 48 MB of weights, gradients and optimizer state, thirteen 52.
+  job.mutable_planning()->set_memory_limit_bytes(51'000'000);
+  for (const uint32_t batches : {1, 2, 4, 8}) {
+    job.mutable_planning()->set_typical_batch_size(40 / batches);
+    const auto planner = Planner::Create(job);
+    ASSERT_TRUE(planner.ok()) << batches << " batches: " << planner.status();
+    EXPECT_THAT(LayersOf(**planner), ElementsAre(12, 12, 12, 12)) << batches << " batches";
+  }
+}
+
 TEST(StageChoiceTest, AllLayersAreSomewhereAndTheChoiceIsTheSameEveryTime) {
   const v1::JobSpec job = Auto(T5Job(2, 2, v1::POLICY_DYNAMIC), v1::SCHEDULE_AUTO);
   const auto one = Planner::Create(job);
