@@ -11,6 +11,8 @@ namespace {
 
 // Peaks of a rank above the limit that are looked at, for each micro-batch.
 constexpr size_t kPeaks = 2;
+// Passes that are simulated at most to choose what is recomputed.
+constexpr int64_t kFreePasses = 2'000'000;
 
 // More recompute of a micro-batch on a stage.
 struct Relief {
@@ -87,15 +89,16 @@ void TakeOff(int64_t bytes, int rank, const HeldMicroBatch& held, ProgramSet* pr
   }
 }
 
-// Frees memory at one peak after the other.
-bool FreeRank(int rank, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate,
-              ProgramSet* programs) {
+// Frees memory at one peak after the other, until the evaluator has simulated so many passes.
+bool FreeRank(int rank, int64_t limit_bytes, int64_t most_simulated, ReplicaEvaluator* evaluator,
+              Candidate* candidate, ProgramSet* programs) {
   const int replica = rank / evaluator->space().costs().ranks();
   const std::vector<int32_t>& slots = candidate->replicas[replica].slots;
   for (size_t peak = 0; peak < kPeaks * slots.size(); ++peak) {
     const RankMemory memory = AccountMemory(*programs, rank);
     const int64_t missing = memory.peak_bytes - limit_bytes;
     if (missing <= 0) return true;
+    if (evaluator->simulated() > most_simulated) return false;
     RankRelief relief(replica, missing, evaluator, candidate);
     const std::vector<HeldMicroBatch> all = HeldAtPeak(*programs, rank, memory);
     for (const HeldMicroBatch& held : all) relief.Try(held);
@@ -111,11 +114,13 @@ bool FreeRank(int rank, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candid
 }  // namespace
 
 bool FreeMemory(ProgramSet programs, int64_t limit_bytes, ReplicaEvaluator* evaluator, Candidate* candidate) {
+  const int64_t most = evaluator->simulated() + kFreePasses;
+  bool all = true;
   for (int rank = 0; rank < programs.ranks(); ++rank) {
-    if (!FreeRank(rank, limit_bytes, evaluator, candidate, &programs)) return false;
+    if (!FreeRank(rank, limit_bytes, most, evaluator, candidate, &programs)) all = false;
   }
   SetMakespan(candidate);
-  return true;
+  return all;
 }
 
 }  // namespace penstock::core

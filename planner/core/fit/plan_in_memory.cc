@@ -96,6 +96,7 @@ absl::Status Improve(const CostModel& costs, const Job& job, FittedPlan* plan) {
     return programs.ok() && Fits(*programs, job);
   };
   OrderAgain(space, &candidate);
+  if (candidate.makespan >= kInfeasibleNs) return absl::ResourceExhaustedError("no order is found");
   LocalSearch(&evaluator, &candidate, kImproveSeed, fits).Run(kImprovePasses);
   PENSTOCK_ASSIGN_OR_RETURN(plan->programs, MakePrograms(space, job, candidate, &plan->pipelines));
   return absl::OkStatus();
@@ -141,8 +142,9 @@ absl::Status MemoryFit::Rebuild() {
 absl::Status MemoryFit::Relieve() {
   ReplicaEvaluator evaluator(space_);
   for (int relief = 0; relief < kReliefs && !Fits(programs_, job_); ++relief) {
-    if (!FreeMemory(programs_, job_.memory_limit_bytes, &evaluator, &candidate_)) break;
+    const bool freed = FreeMemory(programs_, job_.memory_limit_bytes, &evaluator, &candidate_);
     PENSTOCK_RETURN_IF_ERROR(Rebuild());
+    if (!freed) break;
   }
   return absl::OkStatus();
 }
@@ -172,7 +174,7 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
   FittedPlan plan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
   if (is_loose_ || job_.policy != Policy::kDynamic) return plan;
   FittedPlan improved = plan;
-  PENSTOCK_RETURN_IF_ERROR(Improve(space_.costs(), job_, &improved));
+  if (!Improve(space_.costs(), job_, &improved).ok()) return plan;
   return Fits(improved.programs, job_) && improved.candidate.makespan < plan.candidate.makespan ? improved
                                                                                                 : plan;
 }

@@ -102,6 +102,7 @@ bool ListScheduler::BackwardsFit(const PassTable& table, const ScheduleRules& ru
       room += table.held_bytes[at];
       --left;
     }
+    if (ranks_[rank].passing_bytes <= room) return true;
   }
   return true;
 }

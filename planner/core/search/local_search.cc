@@ -433,7 +433,9 @@ bool LocalSearch::Change() {
   if (kind < 93) return SplitMicroBatch(critical);
   if (kind < 95) return MergeMicroBatch(critical);
   if (evaluator_->space().is_strict()) return false;
-  if (kind < 96) return !evaluator_->space().one_at_a_time() && ChangeAhead(critical);
+  // With one micro-batch at a time there is no other order, nor a stage that runs ahead.
+  if (kind < 97 && evaluator_->space().one_at_a_time()) return false;
+  if (kind < 96) return ChangeAhead(critical);
   if (kind < 97) {
     return random_.Below(2) == 0 ? ChangeBackwardOrder(critical) : TurnBackwardOrder(critical);
   }

@@ -3,10 +3,10 @@
 //
 // Changes: samples move to another micro-batch or are swapped; a micro-batch is split, merged into another,
 // moved in the order or to another replica; a replica recomputes more or fewer layers on a stage, runs
-// further ahead or less far, turns the order of its backward passes, splits those of a stage or not. The
-// replica that ends last is always part of the change. Accepts by late acceptance (Burke and Bykov 2017, "The
-// late acceptance hill-climbing heuristic"): a change may be as bad as the answer was some steps ago, which
-// leads out of local optima without a temperature to tune.
+// further ahead or less far, turns the order of its backward passes, splits those of a stage or not, or takes
+// its rules back to where they began. Three of four changes concern the replica that ends last. Accepts by
+// late acceptance (Burke and Bykov 2017, "The late acceptance hill-climbing heuristic"): a change may be as
+// bad as the answer was some steps ago, which leads out of local optima without a temperature to tune.
 //
 // Deterministic: the random numbers start from a given seed, and the budget is counted in simulated passes.
 #pragma once

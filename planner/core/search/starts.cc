@@ -177,7 +177,7 @@ double StartMaker::MostMicroBatches() const {
     const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
     roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available));
   }
-  return std::max(kManyMicroBatches, kRoomyMultiple * roomy);
+  return std::min(std::max(kManyMicroBatches, kRoomyMultiple * roomy), static_cast<double>(tokens_.size()));
 }
 
 void StartMaker::Weigh() {

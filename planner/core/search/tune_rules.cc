@@ -6,6 +6,9 @@
 namespace penstock::core {
 namespace {
 
+// Passes that TrimRecompute simulates at most: it looks at every micro-batch by replaying all of them.
+constexpr int64_t kTrimPasses = 1'000'000;
+
 // Levels of a replica's micro-batches, one after the other.
 std::vector<int32_t> LevelsOf(const Candidate& candidate, int replica) {
   std::vector<int32_t> all;
@@ -83,6 +86,29 @@ void TuneFirstStage(ReplicaEvaluator* evaluator, int replica, Candidate* candida
   if (part.makespan >= before.makespan) part = before;
 }
 
+// Nothing, or half of what is recomputed, on every stage where that is no slower.
+void TrimMicroBatch(ReplicaEvaluator* evaluator, int replica, int32_t slot, Candidate* candidate) {
+  MicroBatchTable& table = candidate->table;
+  CandidateReplica& part = candidate->replicas[replica];
+  const int stages = table.costs().stages();
+  for (int stage = 0; stage < stages; ++stage) {
+    const int32_t lowest = evaluator->space().levels(stage).lowest;
+    for (const int divisor : {0, 2}) {
+      const int32_t before = table.levels(slot)[stage];
+      const int32_t level = divisor == 0 ? lowest : lowest + (before - lowest) / divisor;
+      if (level == before) break;
+      table.UpdateLevel(slot, stage, level);
+      const int64_t makespan =
+          evaluator->Replay(table, part.slots, candidate->orders[replica], replica, part.makespan);
+      if (makespan <= part.makespan) {
+        part.makespan = makespan;
+        break;
+      }
+      table.UpdateLevel(slot, stage, before);
+    }
+  }
+}
+
 }  // namespace
 
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
@@ -98,28 +124,13 @@ void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
 }
 
 void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate) {
-  MicroBatchTable& table = candidate->table;
-  const int stages = table.costs().stages();
+  const int64_t most = evaluator->simulated() + kTrimPasses;
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     CandidateReplica& part = candidate->replicas[replica];
     if (part.makespan >= kInfeasibleNs || candidate->orders[replica].empty()) continue;
     for (const int32_t slot : part.slots) {
-      for (int stage = 0; stage < stages; ++stage) {
-        const int32_t lowest = evaluator->space().levels(stage).lowest;
-        for (const int divisor : {0, 2}) {
-          const int32_t before = table.levels(slot)[stage];
-          const int32_t level = divisor == 0 ? lowest : lowest + (before - lowest) / divisor;
-          if (level == before) break;
-          table.UpdateLevel(slot, stage, level);
-          const int64_t makespan = evaluator->Replay(table, part.slots, candidate->orders[replica],
-                                                     static_cast<int>(replica), part.makespan);
-          if (makespan <= part.makespan) {
-            part.makespan = makespan;
-            break;
-          }
-          table.UpdateLevel(slot, stage, before);
-        }
-      }
+      if (evaluator->simulated() > most) break;
+      TrimMicroBatch(evaluator, static_cast<int>(replica), slot, candidate);
     }
   }
   SetMakespan(candidate);

@@ -11,7 +11,7 @@ namespace penstock::core {
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate);
 
 // Takes back recompute that memory does not ask for, micro-batch by micro-batch and stage by stage, while the
-// order of passes stays; no makespan grows by it.
+// order of passes stays; no makespan grows by it. Does as much of it as a fixed number of passes allows.
 void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate);
 
 }  // namespace penstock::core

@@ -37,9 +37,10 @@ std::vector<HeldMicroBatch> HeldAtPeak(const ProgramSet& programs, int rank, con
     // A whole backward pass gives back when it ends; a split one has recomputed all that it keeps by then.
     const bool ends = (instruction.op == Op::kBackward && i < peak) || instruction.op == Op::kBackwardInput;
     if (!ends) continue;
-    held.erase(std::find_if(held.begin(), held.end(), [&](const HeldMicroBatch& one) {
+    const auto ended = std::find_if(held.begin(), held.end(), [&](const HeldMicroBatch& one) {
       return one.micro_batch == instruction.micro_batch && one.stage == instruction.stage;
-    }));
+    });
+    if (ended != held.end()) held.erase(ended);
   }
   return held;
 }
