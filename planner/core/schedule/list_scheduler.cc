@@ -9,8 +9,7 @@ ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks)
       stages_(rank_of_stage.size()),
       ranks_(ranks),
       wake_ns_(ranks, 0),
-      last_pass_ns_(rank_of_stage.size(), 0),
-      rank_end_ns_(ranks, 0) {
+      clock_(rank_of_stage, ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     rank_begin_.push_back(static_cast<int32_t>(stages_of_rank_.size()));
     for (int stage = static_cast<int>(rank_of_stage.size()) - 1; stage >= 0; --stage) {
@@ -22,15 +21,9 @@ ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks)
 
 void ListScheduler::Reset(const PassTable& table) {
   const size_t size = table.rows.size() * table.stages;
-  if (activation_ns_.size() < size) {
-    activation_ns_.resize(size);
-    gradient_ns_.resize(size);
-  }
+  clock_.Reset(table);
   std::fill(stages_.begin(), stages_.end(), StageState());
   std::fill(ranks_.begin(), ranks_.end(), RankState());
-  next_links_.assign(ranks_.size(), LinkEnd());
-  previous_links_.assign(ranks_.size(), LinkEnd());
-  std::fill(last_pass_ns_.begin(), last_pass_ns_.end(), 0);
   std::fill(wake_ns_.begin(), wake_ns_.end(), 0);
   for (int stage = 0; stage < table.stages; ++stage) {
     RankState& rank = ranks_[rank_of_stage_[stage]];
@@ -63,7 +56,7 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
     }
     Step(table, rules, next);
   }
-  return EndOfIteration(table, rank_of_stage_, last_pass_ns_, absl::MakeSpan(rank_end_ns_));
+  return clock_.EndOfIteration(table);
 }
 
 bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
@@ -146,8 +139,7 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
   const bool wants_backward =
       in_flight > 0 && backward < state.forwards && !(rules.one_forward_one_backward && fits);
   if (wants_backward && (stage == last || stages_[stage + 1].backwards > state.backwards)) {
-    const int64_t arrival =
-        stage == last ? 0 : gradient_ns_[static_cast<size_t>(backward) * table.stages + stage];
+    const int64_t arrival = clock_.GradientNs(table, backward, stage);
     if (arrival > now) {
       choice->next_arrival_ns = std::min(choice->next_arrival_ns, arrival);
     } else if (!FitsBackward(table, stage, backward)) {
@@ -158,8 +150,7 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
     }
   }
   if (wants_forward && (stage == 0 || stages_[stage - 1].forwards > state.forwards)) {
-    const int64_t arrival =
-        stage == 0 ? 0 : activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage];
+    const int64_t arrival = clock_.ActivationNs(table, state.forwards, stage);
     const bool sends = stage < last && rank_of_stage_[stage + 1] != rank_of_stage_[stage];
     if (!fits) {
       choice->short_of_memory = choice->short_of_memory || arrival <= now;
@@ -245,10 +236,7 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
   if (stage + 1 < table.stages) {
     stages_[stage + 1].queued_bytes += table.input_bytes[row + stage + 1];
     ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[row + stage + 1];
-    const int64_t arrival =
-        BookTransfer(rank.free_ns, table.transfer_ns[stage][row + stage], kActivations,
-                     &next_links_[rank_of_stage_[stage]], &previous_links_[rank_of_stage_[stage + 1]]);
-    activation_ns_[static_cast<size_t>(state.forwards) * table.stages + stage + 1] = arrival;
+    const int64_t arrival = clock_.SendActivation(table, state.forwards, stage, rank.free_ns);
     Wake(rank_of_stage_[stage + 1], arrival);
   }
   Record(PassKind::kForward, stage, state.forwards);
@@ -276,13 +264,10 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
     ++left_;
   }
   if (stage > 0) {
-    const int64_t arrival =
-        BookTransfer(rank.free_ns, table.transfer_ns[stage - 1][row + stage - 1], kGradients,
-                     &next_links_[rank_of_stage_[stage - 1]], &previous_links_[rank_index]);
-    gradient_ns_[static_cast<size_t>(micro_batch) * table.stages + stage - 1] = arrival;
+    const int64_t arrival = clock_.SendGradient(table, micro_batch, stage, rank.free_ns);
     Wake(rank_of_stage_[stage - 1], arrival);
   }
-  last_pass_ns_[stage] = rank.free_ns;
+  clock_.EndBackward(stage, rank.free_ns);
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
   ++state.backwards;
   --left_;
@@ -297,7 +282,7 @@ void ListScheduler::RunWeight(const PassTable& table, int rank, int index, int64
   state.free_ns = now + weight.time_ns;
   state.left_ns -= weight.time_ns;
   state.used_bytes -= table.put_aside_bytes[table.rows[weight.micro_batch] + weight.stage];
-  last_pass_ns_[weight.stage] = state.free_ns;
+  clock_.EndBackward(weight.stage, state.free_ns);
   Record(PassKind::kBackwardWeight, weight.stage, weight.micro_batch);
   --left_;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/schedule/pass_clock.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -45,7 +46,7 @@ class ListScheduler {
   // `rank_of_stage`: its position in the pipeline for each stage.
   ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
 
-  // End of the iteration (EndOfIteration); kInfeasibleNs when memory never suffices for the next pass, or as
+  // End of the iteration (PassClock); kInfeasibleNs when memory never suffices for the next pass, or as
   // soon as the end is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as
   // they began, or none.
   int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
@@ -139,15 +140,7 @@ class ListScheduler {
   // [rank * capacity + i].
   std::vector<Weight> weights_;
   size_t weight_capacity_ = 0;
-  // For each rank: towards next stages, and towards previous ones.
-  std::vector<LinkEnd> next_links_;
-  std::vector<LinkEnd> previous_links_;
-  // When the input of a pass arrives: [micro_batch * stages + stage].
-  std::vector<int64_t> activation_ns_;
-  std::vector<int64_t> gradient_ns_;
-  // End of the last pass of each stage, and of each rank's iteration.
-  std::vector<int64_t> last_pass_ns_;
-  std::vector<int64_t> rank_end_ns_;
+  PassClock clock_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/schedule/pass_clock.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -17,7 +18,7 @@ class PassReplay {
   PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks);
 
   // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its
-  // order. End of the iteration (EndOfIteration); kInfeasibleNs when memory does not suffice, or the end is
+  // order. End of the iteration (PassClock); kInfeasibleNs when memory does not suffice, or the end is
   // after `give_up_ns`.
   int64_t Run(const PassTable& table, absl::Span<const Pass> order, int64_t give_up_ns);
 
@@ -36,15 +37,7 @@ class PassReplay {
 
   std::vector<int32_t> rank_of_stage_;
   std::vector<RankState> ranks_;
-  // For each rank: towards next stages, and towards previous ones.
-  std::vector<LinkEnd> next_links_;
-  std::vector<LinkEnd> previous_links_;
-  // When the input of a pass arrives: [micro_batch * stages + stage].
-  std::vector<int64_t> activation_ns_;
-  std::vector<int64_t> gradient_ns_;
-  // End of the last pass of each stage, and of each rank's iteration.
-  std::vector<int64_t> last_pass_ns_;
-  std::vector<int64_t> rank_end_ns_;
+  PassClock clock_;
 };
 
 }  // namespace penstock::core

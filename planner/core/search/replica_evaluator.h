@@ -18,7 +18,7 @@ class ReplicaEvaluator {
  public:
   explicit ReplicaEvaluator(const ScheduleSpace& space);
 
-  // End of the iteration (EndOfIteration); kInfeasibleNs when memory is short, a shape is outside of the
+  // End of the iteration (PassClock); kInfeasibleNs when memory is short, a shape is outside of the
   // profile, or the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline,
   // updated with the levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets
   // the passes as they ran.
