@@ -67,23 +67,28 @@ void TuneLevels(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) 
   part.makespan = best;
 }
 
-void TuneForwardFirst(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+// Takes rules that make the replica faster.
+void TryRules(const ScheduleRules& rules, ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
   CandidateReplica& part = candidate->replicas[replica];
   const CandidateReplica before = part;
-  std::fill(part.rules.forward_first.begin(), part.rules.forward_first.end(), 1);
+  part.rules = rules;
   EvaluateReplica(evaluator, replica, candidate, before.makespan);
   if (part.makespan >= before.makespan) part = before;
+}
+
+void TuneForwardFirst(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
+  ScheduleRules rules = candidate->replicas[replica].rules;
+  std::fill(rules.forward_first.begin(), rules.forward_first.end(), 1);
+  TryRules(rules, evaluator, replica, candidate);
 }
 
 // A weight gradient of the first stage that waits lets other stages of its rank go first.
 void TuneFirstStage(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
   const auto& ranks = evaluator->space().costs().rank_of_stage();
   if (!evaluator->space().may_split() || std::count(ranks.begin(), ranks.end(), ranks.front()) == 1) return;
-  CandidateReplica& part = candidate->replicas[replica];
-  const CandidateReplica before = part;
-  part.rules.split.front() = 1;
-  EvaluateReplica(evaluator, replica, candidate, before.makespan);
-  if (part.makespan >= before.makespan) part = before;
+  ScheduleRules rules = candidate->replicas[replica].rules;
+  rules.split.front() = 1;
+  TryRules(rules, evaluator, replica, candidate);
 }
 
 // Nothing, or half of what is recomputed, on every stage where that is no slower.

@@ -30,6 +30,13 @@ Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, i
 
 }  // namespace
 
+bool MoveLayer(size_t from, size_t to, StageLayout* layout) {
+  if (layout->layers[from] < 2) return false;
+  --layout->layers[from];
+  ++layout->layers[to];
+  return true;
+}
+
 Job WithStages(const Job& job, const StageLayout& layout) {
   Job changed = job;
   uint32_t encoder_layers = 0;
@@ -56,12 +63,9 @@ StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSum
     improved = false;
     StageLayout next = layout;
     for (size_t from = 0; from < stages; ++from) {
-      if (layout.layers[from] == 1) continue;
       for (size_t to = 0; to < stages; ++to) {
-        if (to == from) continue;
         StageLayout changed = layout;
-        --changed.layers[from];
-        ++changed.layers[to];
+        if (to == from || !MoveLayer(from, to, &changed)) continue;
         const Imbalance imbalance = Judge(profile, job, sums, rank_bytes, changed);
         if (!(imbalance < best)) continue;
         best = imbalance;

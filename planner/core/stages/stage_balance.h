@@ -3,6 +3,7 @@
 // decoder layers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct StageLayout {
   std::vector<uint32_t> layers;
   std::vector<int32_t> rank_of_stage;
 };
+
+// Moves a layer from one stage to another; false, and nothing has changed, when none would be left.
+bool MoveLayer(size_t from, size_t to, StageLayout* layout);
 
 // The job with these stages.
 Job WithStages(const Job& job, const StageLayout& layout);

@@ -57,14 +57,6 @@ std::vector<std::vector<int32_t>> Placements(const Job& job) {
   return placements;
 }
 
-// Moves a layer; false when none would be left.
-bool MoveLayer(size_t from, size_t to, StageLayout* layout) {
-  if (layout->layers[from] < 2) return false;
-  --layout->layers[from];
-  ++layout->layers[to];
-  return true;
-}
-
 // A layer goes from every stage of the first half to the other stage of its rank, or the other way round.
 bool ShiftHalves(bool to_second, StageLayout* layout) {
   const size_t half = layout->layers.size() / 2;
@@ -142,7 +134,9 @@ std::vector<StageLayout> Probe(const LayoutJudge& judge, const std::vector<int32
 // A layout in the race.
 struct Racer {
   StageLayout layout;
-  // Batches so far that it cannot run, and the sum over the others, with what more stages must gain.
+  // What counts of its time: more where several stages a rank must gain something.
+  int64_t percent = 100;
+  // Batches so far that it cannot run, and the sum over the others.
   int infeasible = 0;
   int64_t score = 0;
 };
@@ -158,13 +152,10 @@ void RunRound(const LayoutJudge& judge, size_t begin, size_t end, size_t kept, c
   });
   for (size_t i = 0; i < makespans.size(); ++i) {
     Racer& racer = (*racers)[i / batches];
-    const auto ranks = static_cast<size_t>(
-        *std::max_element(racer.layout.rank_of_stage.begin(), racer.layout.rank_of_stage.end()) + 1);
-    const bool interleaved = racer.layout.layers.size() > ranks;
     if (makespans[i] >= kInfeasibleNs) {
       ++racer.infeasible;
     } else {
-      racer.score += makespans[i] / 100 * (interleaved ? 100 + kInterleavingGain : 100);
+      racer.score += makespans[i] / 100 * racer.percent;
     }
   }
   std::stable_sort(racers->begin(), racers->end(), [](const Racer& a, const Racer& b) {
@@ -201,7 +192,10 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTa
             [&](int index) { layouts[index] = Probe(judge, placements[index], job.pipeline); });
   std::vector<Racer> racers;
   for (std::vector<StageLayout>& of_placement : layouts) {
-    for (StageLayout& layout : of_placement) racers.push_back({std::move(layout)});
+    for (StageLayout& layout : of_placement) {
+      const bool interleaved = layout.layers.size() > static_cast<size_t>(job.pipeline);
+      racers.push_back({std::move(layout), interleaved ? 100 + kInterleavingGain : 100});
+    }
   }
   return WithStages(job, Race(judge, std::move(racers), run_tasks));
 }
