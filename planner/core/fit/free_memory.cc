@@ -16,8 +16,8 @@ constexpr int64_t kFreePasses = 2'000'000;
 
 // More recompute of a micro-batch on a stage.
 struct Relief {
+  HeldMicroBatch held;
   int32_t slot = -1;
-  int32_t stage = 0;
   int32_t level = 0;
   int64_t freed_bytes = 0;
   int64_t makespan = kInfeasibleNs;
@@ -54,7 +54,7 @@ class RankRelief {
 void RankRelief::Try(const HeldMicroBatch& held) {
   MicroBatchTable& table = candidate_->table;
   const std::vector<int32_t>& slots = candidate_->replicas[replica_].slots;
-  Relief relief{slots[held.micro_batch], held.stage};
+  Relief relief{held, slots[held.micro_batch]};
   const int32_t before = table.levels(relief.slot)[held.stage];
   const int64_t bytes = HeldBytesOf(relief.slot, held.stage);
   const int32_t highest = evaluator_->space().levels(held.stage).highest;
@@ -71,7 +71,7 @@ void RankRelief::Try(const HeldMicroBatch& held) {
 
 bool RankRelief::Apply() {
   if (best_.slot < 0 || best_.makespan >= kInfeasibleNs) return false;
-  candidate_->table.UpdateLevel(best_.slot, best_.stage, best_.level);
+  candidate_->table.UpdateLevel(best_.slot, best_.held.stage, best_.level);
   candidate_->replicas[replica_].makespan = best_.makespan;
   return true;
 }
@@ -93,20 +93,16 @@ void TakeOff(int64_t bytes, int rank, const HeldMicroBatch& held, ProgramSet* pr
 bool FreeRank(int rank, int64_t limit_bytes, int64_t most_simulated, ReplicaEvaluator* evaluator,
               Candidate* candidate, ProgramSet* programs) {
   const int replica = rank / evaluator->space().costs().ranks();
-  const std::vector<int32_t>& slots = candidate->replicas[replica].slots;
-  for (size_t peak = 0; peak < kPeaks * slots.size(); ++peak) {
+  const size_t peaks = kPeaks * candidate->replicas[replica].slots.size();
+  for (size_t peak = 0; peak < peaks; ++peak) {
     const RankMemory memory = AccountMemory(*programs, rank);
     const int64_t missing = memory.peak_bytes - limit_bytes;
     if (missing <= 0) return true;
     if (evaluator->simulated() > most_simulated) return false;
     RankRelief relief(replica, missing, evaluator, candidate);
-    const std::vector<HeldMicroBatch> all = HeldAtPeak(*programs, rank, memory);
-    for (const HeldMicroBatch& held : all) relief.Try(held);
+    for (const HeldMicroBatch& held : HeldAtPeak(*programs, rank, memory)) relief.Try(held);
     if (!relief.Apply()) return false;
-    for (const HeldMicroBatch& held : all) {
-      if (slots[held.micro_batch] != relief.best().slot || held.stage != relief.best().stage) continue;
-      TakeOff(relief.best().freed_bytes, rank, held, programs);
-    }
+    TakeOff(relief.best().freed_bytes, rank, relief.best().held, programs);
   }
   return true;
 }
