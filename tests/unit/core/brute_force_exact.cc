@@ -11,6 +11,7 @@
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 #include "planner/core/simulate/memory_account.h"
+#include "tests/support/pass_lists.h"
 #include "tests/unit/core/brute_force_bound.h"
 
 namespace penstock::core {
@@ -363,26 +364,16 @@ int64_t ExactOneForwardOneBackwardEnd(const SmallPipeline& pipeline, const std::
   costs.Resize(pipeline.stages, pipeline.micro_batches);
   costs.ranks = pipeline.ranks;
   costs.rank_of_stage = pipeline.rank_of_stage;
-  RankPasses passes;
   for (int s = 0; s < pipeline.stages; ++s) {
-    passes.rank_begin.push_back(static_cast<int32_t>(passes.passes.size()));
     for (int m = 0; m < pipeline.micro_batches; ++m) {
       const SmallPass& pass = pipeline.at(order[m], s);
       costs.forward_ns[costs.at(m, s)] = pass.forward_ns;
       costs.backward_ns[costs.at(m, s)] = pass.choices.front().backward_ns;
       costs.transfer_ns[costs.at(m, s)] = pass.transfer_ns;
     }
-    const int ahead = std::min(pipeline.stages - s, pipeline.micro_batches);
-    for (int step = 0; step < pipeline.micro_batches + ahead; ++step) {
-      if (step < pipeline.micro_batches) passes.passes.push_back({PassKind::kForward, s, step});
-      if (step >= ahead - 1 && step - ahead + 1 < pipeline.micro_batches) {
-        passes.passes.push_back({PassKind::kBackward, s, step - ahead + 1});
-      }
-    }
   }
-  passes.rank_begin.push_back(static_cast<int32_t>(passes.passes.size()));
   PipelineTimeline timeline;
-  if (!timeline.Run(costs, passes)) return kInfeasibleNs;
+  if (!timeline.Run(costs, ListOneForwardOneBackward(costs).passes)) return kInfeasibleNs;
   int64_t end = 0;
   for (const PipelineEvent& event : timeline.events()) {
     if (event.kind != EventKind::kPassEnd) continue;
