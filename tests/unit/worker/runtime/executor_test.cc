@@ -1,6 +1,7 @@
 #include "worker/runtime/executor.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/intrusive_ptr.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/program/describe.h"
 
 namespace penstock::worker {
 namespace {
@@ -29,27 +34,52 @@ class FakeDataset : public IndexedDataset {
   }
 };
 
+// Sees whether a tensor still exists without keeping it alive.
+class Watched {
+ public:
+  explicit Watched(const at::Tensor& tensor) : tensor_(tensor.getIntrusivePtr()) {}
+  bool alive() const { return !tensor_.expired(); }
+
+ private:
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
+};
+
+// What happened, in order: "begin SEND", "send to 3", "end SEND", "wait: send to 3", ...
+using Events = std::vector<std::string>;
+
 class FakeTransfer : public PendingTransfer {
  public:
-  explicit FakeTransfer(absl::Status status) : status_(std::move(status)) {}
-  absl::Status Wait() override { return status_; }
+  FakeTransfer(absl::Status status, std::string name, Watched buffer, Events* events)
+      : status_(std::move(status)), name_(std::move(name)), buffer_(std::move(buffer)), events_(events) {}
+  absl::Status Wait() override {
+    events_->push_back(absl::StrCat("wait: ", name_, buffer_.alive() ? "" : ", whose buffer is gone"));
+    return status_;
+  }
 
  private:
   const absl::Status status_;
+  const std::string name_;
+  const Watched buffer_;
+  Events* const events_;
 };
 
-// Receives ones, sends into `sent`, reduces with itself alone.
+// Receives ones when a transfer is started, reduces with itself alone. Unlike a real one it keeps no tensor
+// alive.
 class FakeCommunicator : public Communicator {
  public:
+  explicit FakeCommunicator(Events* events) : events_(events) {}
+
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor& tensor, uint32_t peer,
                                                         uint32_t) override {
-    sent[peer] = tensor;
-    return std::make_unique<FakeTransfer>(absl::OkStatus());
+    sent[peer] = tensor.sizes().vec();
+    buffers.emplace_back(tensor);
+    return Start(absl::OkStatus(), absl::StrCat("send to ", peer));
   }
-  absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t,
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
                                                            uint32_t) override {
     tensor.fill_(1);
-    return std::make_unique<FakeTransfer>(receive_status);
+    buffers.emplace_back(tensor);
+    return Start(receive_status, absl::StrCat("receive from ", peer));
   }
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
     reduced.push_back(tensors.size());
@@ -59,9 +89,46 @@ class FakeCommunicator : public Communicator {
   void Abort(const std::string&) override {}
 
   absl::Status receive_status;
-  std::map<uint32_t, at::Tensor> sent;
+  std::map<uint32_t, std::vector<int64_t>> sent;
+  // Of all transfers, in the order in which they were started.
+  std::vector<Watched> buffers;
   std::vector<size_t> reduced;
   std::vector<std::vector<uint32_t>> groups;
+
+ private:
+  std::unique_ptr<PendingTransfer> Start(const absl::Status& status, const std::string& name) {
+    events_->push_back(name);
+    return std::make_unique<FakeTransfer>(status, name, buffers.back(), events_);
+  }
+
+  Events* const events_;
+};
+
+// Writes down where each instruction begins and ends, and whether the first buffer of a transfer exists then.
+class RecordingTimer : public InstructionTimer {
+ public:
+  RecordingTimer(const FakeCommunicator* communicator, Events* events)
+      : communicator_(communicator), events_(events) {}
+  void StartIteration() override {}
+  void Begin(const Instruction& instruction) override { Record("begin ", instruction); }
+  void End(const Instruction& instruction) override { Record("end ", instruction); }
+  absl::StatusOr<std::vector<MeasuredInstruction>> Finish() override { return measured_; }
+
+  // At the end of which instructions the buffer of the first transfer still existed.
+  std::vector<std::string> alive_after;
+
+ private:
+  void Record(const char* what, const Instruction& instruction) {
+    events_->push_back(absl::StrCat(what, OpName(instruction.op)));
+    const bool ends = what[0] == 'e';
+    if (ends && !communicator_->buffers.empty() && communicator_->buffers.front().alive()) {
+      alive_after.push_back(OpName(instruction.op));
+    }
+  }
+
+  const FakeCommunicator* const communicator_;
+  Events* const events_;
+  std::vector<MeasuredInstruction> measured_;
 };
 
 constexpr double kVocab = 17;
@@ -91,7 +158,7 @@ class ExecutorTest : public ::testing::Test {
         {.first_layer = stage * layers, .layers = layers, .first = stage == 0, .last = stage + 1 == stages},
         /*seed=*/1, at::kCPU);
     optimizer_ = *AdamW::Create(job_.training, stage_->parameters());
-    timer_ = MakeHostTimer();
+    if (timer_ == nullptr) timer_ = MakeHostTimer();
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
                                                          .dataset = &dataset_,
                                                          .stages = {{stage, stage_.get()}},
@@ -101,7 +168,7 @@ class ExecutorTest : public ::testing::Test {
     program_.iteration = 7;
     program_.stages = {stage};
     program_.layers_per_stage.assign(stages, static_cast<uint32_t>(layers));
-    program_.groups = {{0}, {0}};
+    program_.groups = {{0, 2}, {0, 1}};
     program_.loss_tokens = 6;
   }
 
@@ -129,9 +196,18 @@ class ExecutorTest : public ::testing::Test {
     program_.transfers.push_back({.peer = 3, .kind = kind, .shape = {8, 8}});
   }
 
+  // Before Build: events_ then says where instructions begin and end.
+  RecordingTimer& RecordInstructions() {
+    auto timer = std::make_unique<RecordingTimer>(&communicator_, &events_);
+    RecordingTimer& recorder = *timer;
+    timer_ = std::move(timer);
+    return recorder;
+  }
+
   const JobConfig job_ = SmallJob();
   const FakeDataset dataset_;
-  FakeCommunicator communicator_;
+  Events events_;
+  FakeCommunicator communicator_{&events_};
   std::unique_ptr<GptStage> stage_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
@@ -154,6 +230,8 @@ TEST_F(ExecutorTest, RunsAWholeIterationOnOneRank) {
   EXPECT_EQ(result->learning_rate, 0.01);
   EXPECT_FALSE(at::equal(before, stage_->parameters().front().value));
   EXPECT_EQ(stage_->parameters().front().gradient.abs().max().item<float>(), 0);
+  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1)))
+      << "gradients are summed over the group of REDUCE_GRADIENTS, the norm over that of OPTIMIZER_STEP";
 }
 
 TEST_F(ExecutorTest, MeasuresEveryInstructionInOrder) {
@@ -186,7 +264,63 @@ TEST_F(ExecutorTest, ReceivesAnActivationAndSendsItsGradientBack) {
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_TRUE(communicator_.sent.contains(3));
-  EXPECT_EQ(communicator_.sent[3].sizes(), at::IntArrayRef({8, 8}));
+  EXPECT_THAT(communicator_.sent[3], ElementsAre(8, 8));
+}
+
+TEST_F(ExecutorTest, ASendDoesNotWaitForItsEndAndItsBufferLivesUntilItIsFreed) {
+  const RecordingTimer& recorder = RecordInstructions();
+  Build(0, 2);
+  AddMicroBatch();
+  Add(Op::kLoad);
+  Add(Op::kForward);
+  AddTransfer(Op::kSend, TransferKind::kActivation);
+  Add(Op::kFree).part = static_cast<uint32_t>(FreePart::kLoadedTokens);
+  Add(Op::kWait).transfer = 2;
+  Add(Op::kFree).part = static_cast<uint32_t>(FreePart::kOutputActivation);
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  EXPECT_THAT(events_, ElementsAre("begin LOAD", "end LOAD", "begin FORWARD", "end FORWARD",  //
+                                   "begin SEND", "send to 3", "end SEND",                     //
+                                   "begin FREE", "end FREE",                                  //
+                                   "begin WAIT", "wait: send to 3", "end WAIT",               //
+                                   "begin FREE", "end FREE"));
+  EXPECT_THAT(recorder.alive_after, ElementsAre("SEND", "FREE", "WAIT")) << "gone at the end of its own FREE";
+}
+
+TEST_F(ExecutorTest, AReceivedBufferIsWaitedForBeforeItIsUsedAndGoneAfterwards) {
+  const RecordingTimer& recorder = RecordInstructions();
+  Build(1, 2);
+  AddMicroBatch();
+  AddTransfer(Op::kRecv, TransferKind::kActivation);
+  Add(Op::kLoad);
+  Add(Op::kForward);
+  Add(Op::kBackward);
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  EXPECT_THAT(events_, ElementsAre("begin RECV", "receive from 3", "end RECV", "begin LOAD", "end LOAD",
+                                   "begin FORWARD", "wait: receive from 3", "end FORWARD", "begin BACKWARD",
+                                   "end BACKWARD"));
+  EXPECT_THAT(recorder.alive_after, ::testing::Not(::testing::Contains("BACKWARD")));
+}
+
+TEST_F(ExecutorTest, AReceiveIsNotPostedBeforeItsDepsHaveEnded) {
+  Build(1, 2);
+  AddMicroBatch();
+  AddTransfer(Op::kRecv, TransferKind::kActivation);
+  AddTransfer(Op::kRecv, TransferKind::kGradient);
+  program_.transfers[1].peer = 4;
+  program_.instructions[1].deps = {0};
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  EXPECT_THAT(events_, ElementsAre("receive from 3", "wait: receive from 3", "receive from 4",
+                                   "wait: receive from 4"));
+}
+
+TEST_F(ExecutorTest, AnIterationDoesNotEndBeforeItsTransfers) {
+  Build(0, 2);
+  AddMicroBatch();
+  Add(Op::kLoad);
+  Add(Op::kForward);
+  AddTransfer(Op::kSend, TransferKind::kActivation);
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  EXPECT_THAT(events_, ElementsAre("send to 3", "wait: send to 3"));
 }
 
 TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
@@ -196,6 +330,7 @@ TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(communicator_.reduced, ElementsAre(stage_->parameters().size(), 1u));
+  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1)));
   EXPECT_EQ(result->loss, 0);
 }
 
