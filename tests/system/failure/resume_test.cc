@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
 
 namespace penstock::testing {
 namespace {
 
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
@@ -37,20 +38,42 @@ class ResumeTest : public ::testing::Test {
     return {.dataset = dataset_, .checkpoint_dir = cluster_.folder().Path(checkpoints), .resume = resume};
   }
 
-  std::vector<double> Losses(const std::string& job_id) {
+  // What the iterations of a run came to; equal only where every bit is.
+  struct Figures {
     std::vector<double> losses;
-    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) losses.push_back(summary.loss());
-    return losses;
+    std::vector<double> norms;
+  };
+
+  Figures FiguresOf(const std::string& job_id) {
+    Figures figures;
+    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) {
+      figures.losses.push_back(summary.loss());
+      figures.norms.push_back(summary.gradient_norm());
+    }
+    return figures;
   }
 
-  std::vector<double> UninterruptedLosses() {
+  // The tensors of every rank after the last iteration, as they are written.
+  std::vector<std::string> LastCheckpoint(const std::string& checkpoints) {
+    std::vector<std::string> files;
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string path = cluster_.folder().Path(
+          absl::StrCat(checkpoints, "/iteration-", kIterations, "/rank-", rank, ".safetensors"));
+      const absl::StatusOr<std::string> contents = ReadFile(path);
+      EXPECT_TRUE(contents.ok()) << contents.status();
+      files.push_back(contents.value_or(path));
+    }
+    return files;
+  }
+
+  Figures UninterruptedRun() {
     v1::JobSpec job = job_;
     job.set_job_id("uninterrupted");
     cluster_.Register(job);
     cluster_.Submit(job.job_id(), batches_);
     cluster_.StartWorkers(job, Settings("other", false));
     cluster_.ExpectAllFinish();
-    return Losses(job.job_id());
+    return FiguresOf(job.job_id());
   }
 
   // Three iterations of job_, the last beyond the checkpoint; then rank 1 is killed.
@@ -70,16 +93,20 @@ class ResumeTest : public ::testing::Test {
   const std::string dataset_ = cluster_.folder().Path("data");
 };
 
-TEST_F(ResumeTest, ContinuesWithTheSameLossesBitForBit) {
+TEST_F(ResumeTest, ContinuesWithTheSameBits) {
   Interrupt();
   cluster_.StartWorkers(job_, Settings("checkpoints", true));
   cluster_.WaitUntilRunning(job_.job_id());
   cluster_.Submit(job_.job_id(), {batches_.begin() + 3, batches_.end()});
   cluster_.ExpectAllFinish();
   EXPECT_THAT(cluster_.WorkerLog(0), HasSubstr("next_iteration=2"));
-  const std::vector<double> resumed = Losses(job_.job_id());
-  EXPECT_EQ(resumed.size(), kIterations);
-  EXPECT_THAT(resumed, ElementsAreArray(UninterruptedLosses()));
+  const Figures resumed = FiguresOf(job_.job_id());
+  const Figures expected = UninterruptedRun();
+  EXPECT_EQ(resumed.losses.size(), kIterations);
+  EXPECT_EQ(resumed.losses, expected.losses);
+  EXPECT_EQ(resumed.norms, expected.norms);
+  // Parameters and both moments of every rank.
+  EXPECT_TRUE(LastCheckpoint("checkpoints") == LastCheckpoint("other"));
 }
 
 TEST_F(ResumeTest, ContinuesOnAnotherSplitWithinRounding) {
@@ -93,14 +120,17 @@ TEST_F(ResumeTest, ContinuesOnAnotherSplitWithinRounding) {
   cluster_.Submit(job.job_id(), {batches_.begin() + 2, batches_.end()});
   cluster_.StartWorkers(job, Settings("checkpoints", true));
   cluster_.ExpectAllFinish();
-  const std::vector<double> resumed = Losses(job.job_id());
-  const std::vector<double> expected = UninterruptedLosses();
-  ASSERT_EQ(resumed.size(), kIterations - 2);
-  for (size_t i = 0; i < resumed.size(); ++i) EXPECT_NEAR(resumed[i], expected[i + 2], 1e-12);
+  const Figures resumed = FiguresOf(job.job_id());
+  const Figures expected = UninterruptedRun();
+  ASSERT_EQ(resumed.losses.size(), kIterations - 2);
+  for (size_t i = 0; i < resumed.losses.size(); ++i) {
+    EXPECT_NEAR(resumed.losses[i], expected.losses[i + 2], 1e-12);
+    EXPECT_NEAR(resumed.norms[i], expected.norms[i + 2], 1e-11);
+  }
 }
 
 TEST_F(ResumeTest, KeepsTheLastTwoCheckpointsAndNothingHalfWritten) {
-  UninterruptedLosses();
+  UninterruptedRun();
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(cluster_.folder().Path("other"))) {
     names.push_back(entry.path().filename());
