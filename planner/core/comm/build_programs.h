@@ -8,6 +8,10 @@
 // until it is over: the sequence itself is such an execution. It also puts every RECV in front of the pass
 // during which its transfer starts, so that a runtime which issues instructions one by one posts it early.
 //
+// A RECV depends on the instruction of the compute stream that stands last before it, which has ended when
+// the transfer starts: times are the same, but no runtime can take its buffer before the sequence does. So
+// memory peaks in no order that streams and deps allow higher than in the order of the program.
+//
 // The gradients of a stage are reduced as soon as its last backward pass has run and its last gradient is on
 // its way, but stages in descending order over the whole pipeline. All replicas reduce in that one order, so
 // their sequences can be run side by side, each waiting at a reduction for the others: no replica waits for

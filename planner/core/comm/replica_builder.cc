@@ -7,7 +7,7 @@ namespace {
 
 // At most, for a micro-batch on a stage.
 constexpr size_t kInstructions = 15;
-constexpr size_t kDeps = 16;
+constexpr size_t kDeps = 18;
 
 Instruction MakeInstruction(Op op, int stage, int32_t micro_batch, uint8_t part = 0) {
   Instruction instruction;
@@ -28,7 +28,9 @@ int32_t RankProgram::Add(Instruction instruction, absl::Span<const int32_t> inst
   }
   instruction.deps_end = static_cast<int32_t>(deps.size());
   instructions.push_back(instruction);
-  return static_cast<int32_t>(instructions.size()) - 1;
+  const int32_t id = static_cast<int32_t>(instructions.size()) - 1;
+  if (instruction.stream == Stream::kCompute) last_compute = id;
+  return id;
 }
 
 ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline,
@@ -229,7 +231,7 @@ void ReplicaBuilder::StartTransfer(const PipelineEvent& event) {
   recv.stream = event.gradient ? Stream::kNext : Stream::kPrevious;
   recv.stage = to;
   recv.acquired_bytes = transfer.bytes;
-  transfer.recv = ProgramOf(to).Add(recv, {});
+  transfer.recv = ProgramOf(to).Add(recv, {ProgramOf(to).last_compute});
   (event.gradient ? to_ids.receive_gradient : to_ids.receive_activation) = transfer.recv;
 
   lent_[transfer.from_rank].push_back(

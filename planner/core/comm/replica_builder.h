@@ -17,6 +17,8 @@ struct RankProgram {
   std::vector<int32_t> deps;
   // Ids of its REDUCE_GRADIENTS.
   std::vector<int32_t> reductions;
+  // Id of the latest instruction of the compute stream; -1 before the first.
+  int32_t last_compute = -1;
 
   // Returns the id. `instruction_deps` may hold -1 for "none".
   int32_t Add(Instruction instruction, absl::Span<const int32_t> instruction_deps);

@@ -5,10 +5,11 @@
 namespace penstock::core::verify {
 namespace {
 
-int StreamSlot(const v1::Instruction& instruction) {
-  const int stream = instruction.stream();
+int SlotOf(int stream) {
   return stream >= v1::STREAM_COMPUTE && stream <= v1::STREAM_COLLECTIVE ? stream : 0;
 }
+
+int StreamSlot(const v1::Instruction& instruction) { return SlotOf(instruction.stream()); }
 
 }  // namespace
 
@@ -34,6 +35,10 @@ ExecutionOrder::ExecutionOrder(const v1::Program& program) : clocks_(program.ins
 
 bool ExecutionOrder::IsBefore(const v1::Instruction& first, const v1::Instruction& second) const {
   return clocks_[second.id()][StreamSlot(first)] >= static_cast<int64_t>(first.id());
+}
+
+int64_t ExecutionOrder::LastBefore(const v1::Instruction& instruction, v1::Stream stream) const {
+  return clocks_[instruction.id()][SlotOf(stream)];
 }
 
 }  // namespace penstock::core::verify

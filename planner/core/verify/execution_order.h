@@ -17,6 +17,8 @@ class ExecutionOrder {
 
   // Whether `first` has ended when `second` starts.
   bool IsBefore(const v1::Instruction& first, const v1::Instruction& second) const;
+  // Id of the last instruction of a stream that has ended when this one starts, or -1.
+  int64_t LastBefore(const v1::Instruction& instruction, v1::Stream stream) const;
 
  private:
   // STREAM_COMPUTE to STREAM_COLLECTIVE, and one place for anything else.

@@ -1,7 +1,11 @@
-// Rule 6: memory stays within the limit and all of it is given back.
+// Rule 6: memory stays within the limit and all of it is given back, in every order that streams and deps
+// allow.
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/verify/execution_order.h"
 #include "planner/core/verify/rules.h"
 
 namespace penstock::core::verify {
@@ -9,6 +13,7 @@ namespace {
 
 bool IsOfWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
 
+// The account in the order of the program, which is one that streams and deps allow.
 class Ledger {
  public:
   Ledger(const PlanIndex& index, int rank, Report& report)
@@ -74,6 +79,71 @@ class Ledger {
   Report& report_;
 };
 
+// The largest account of any order that streams and deps allow. The compute stream is one total order;
+// whatever is on another stream takes its bytes as early, and gives them back as late, as it may: when one
+// instruction of the compute stream runs, all others hold theirs that do not wait for its end.
+class WorstCase {
+ public:
+  WorstCase(const v1::Program& program, const ExecutionOrder& order)
+      : program_(program), limit_(program.memory_limit_bytes()), in_use_(program.static_memory_bytes()) {
+    for (const v1::Instruction& instruction : program.instructions()) {
+      if (instruction.stream() == v1::STREAM_COMPUTE) continue;
+      const int64_t after = order.LastBefore(instruction, v1::STREAM_COMPUTE);
+      if (instruction.memory_acquired_bytes() > 0) takers_.emplace_back(after, &instruction);
+      if (instruction.memory_released_bytes() > 0) givers_.push_back(&instruction);
+    }
+    std::stable_sort(takers_.begin(), takers_.end(),
+                     [](const Taker& a, const Taker& b) { return a.first < b.first; });
+    Run(order);
+  }
+
+  // The instruction of the compute stream while which there may be too little memory, and what is missing;
+  // null when there is always enough.
+  const v1::Instruction* failed() const { return failed_; }
+  int64_t missing_bytes() const { return missing_bytes_; }
+
+ private:
+  // The last instruction of the compute stream that it waits for, and itself.
+  using Taker = std::pair<int64_t, const v1::Instruction*>;
+
+  // No sum can overflow: `in_use_` never passes the limit, and is never below the account of the program's
+  // order.
+  void Run(const ExecutionOrder& order) {
+    size_t next = 0;
+    for (const v1::Instruction& running : program_.instructions()) {
+      if (running.stream() != v1::STREAM_COMPUTE) continue;
+      for (; next < takers_.size() && takers_[next].first < static_cast<int64_t>(running.id()); ++next)
+        if (!Take(*takers_[next].second, running)) return;
+      std::erase_if(givers_, [&](const v1::Instruction* giver) {
+        if (!order.IsBefore(*giver, running)) return false;
+        in_use_ -= giver->memory_released_bytes();
+        return true;
+      });
+      if (!Take(running, running)) return;
+      in_use_ -= running.memory_released_bytes();
+    }
+  }
+
+  bool Take(const v1::Instruction& taker, const v1::Instruction& running) {
+    const int64_t free = limit_ - in_use_;
+    if (taker.memory_acquired_bytes() > free) {
+      failed_ = &running;
+      missing_bytes_ = taker.memory_acquired_bytes() - free;
+      return false;
+    }
+    in_use_ += taker.memory_acquired_bytes();
+    return true;
+  }
+
+  const v1::Program& program_;
+  const int64_t limit_;
+  int64_t in_use_;
+  std::vector<Taker> takers_;
+  std::vector<const v1::Instruction*> givers_;
+  const v1::Instruction* failed_ = nullptr;
+  int64_t missing_bytes_ = 0;
+};
+
 // What was sent, or loaded, is given back by a FREE of its own.
 void CheckFrees(const PlanIndex& index, int rank, Report& report) {
   struct Pair {
@@ -109,7 +179,14 @@ void CheckMemory(const PlanIndex& index, Report& report) {
     bool sound = true;
     for (int i = 0; sound && i < program.instructions_size(); ++i)
       sound = ledger.Run(program.instructions(i));
-    if (sound) ledger.Close();
+    if (!sound) continue;
+    ledger.Close();
+    const WorstCase worst(program, ExecutionOrder(program));
+    if (worst.failed() != nullptr)
+      report.AddAt(kMemory, rank, *worst.failed(),
+                   absl::StrCat("while it runs, transfers that need not wait for it may take ",
+                                worst.missing_bytes(), " bytes more than the limit of ",
+                                program.memory_limit_bytes(), "; give those RECVs deps"));
   }
 }
 

@@ -257,6 +257,10 @@ v1::Plan PipelineCase::ExpectSound() const {
   }
   v1::Plan plan = PlanToProto({spec_, job_, batch_, costs_, assignment_, *programs, simulator});
   ExpectTimeAddsUp(plan.predicted());
+  // No order that streams and deps allow needs more than that of the program.
+  for (int rank = 0; rank < plan.programs_size(); ++rank) {
+    plan.mutable_programs(rank)->set_memory_limit_bytes(plan.predicted().ranks(rank).peak_memory_bytes());
+  }
   for (const Violation& violation : CheckPlan(proto_, plan)) {
     ADD_FAILURE() << "rule " << violation.rule << ": " << violation.message;
   }

@@ -190,6 +190,14 @@ class Builder {
     transfer.set_order(order);
   }
 
+  // Id of the latest instruction of the compute stream, if there is one.
+  std::vector<uint32_t> LastCompute(int rank) const {
+    const auto& instructions = planned_.plan().programs(rank).instructions();
+    for (auto it = instructions.rbegin(); it != instructions.rend(); ++it)
+      if (it->stream() == v1::STREAM_COMPUTE) return {it->id()};
+    return {};
+  }
+
   // SEND, WAIT and FREE on one side, RECV and WAIT on the other.
   void Move(int replica, int m, int from, int to, uint32_t part, uint32_t made_by) {
     const v1::MicroBatch& micro_batch = plan().replicas(replica).micro_batches(m);
@@ -203,7 +211,7 @@ class Builder {
     SetTransfer(send, receiver, micro_batch, boundary, sequence, order);
     const uint32_t send_id = send.id();
     v1::Instruction& recv = Emit(receiver, v1::OP_RECV, part == 0 ? v1::STREAM_PREVIOUS : v1::STREAM_NEXT, m,
-                                 to, part, {}, bytes);
+                                 to, part, LastCompute(receiver), bytes);
     SetTransfer(recv, sender, micro_batch, boundary, sequence, order);
     const uint32_t recv_id = recv.id();
     Emit(receiver, v1::OP_WAIT, v1::STREAM_COMPUTE, m, to, part, {recv_id}).set_transfer_id(recv_id);
@@ -286,6 +294,16 @@ std::vector<uint32_t> IdsOf(const v1::Program& program) {
 }  // namespace
 
 v1::PlannedBatch MakeValidPlan(const FixtureOptions& options) { return Builder(options).Build(); }
+
+int64_t PeakOf(const v1::Program& program) {
+  int64_t bytes = program.static_memory_bytes();
+  int64_t peak = bytes;
+  for (const v1::Instruction& instruction : program.instructions()) {
+    peak = std::max(peak, bytes + instruction.memory_acquired_bytes());
+    bytes += instruction.memory_acquired_bytes() - instruction.memory_released_bytes();
+  }
+  return peak;
+}
 
 v1::Instruction& Find(v1::Plan& plan, int rank, v1::Op op, uint32_t micro_batch, uint32_t part, int stage) {
   for (v1::Instruction& instruction : *plan.mutable_programs(rank)->mutable_instructions())

@@ -25,6 +25,9 @@ struct FixtureOptions {
 // All forward passes, then all backward passes, one at a time over the whole replica.
 v1::PlannedBatch MakeValidPlan(const FixtureOptions& options);
 
+// The most that a program holds when it runs in its own order, bytes.
+int64_t PeakOf(const v1::Program& program);
+
 // The instruction with this key; fails the test if there is none.
 v1::Instruction& Find(v1::Plan& plan, int rank, v1::Op op, uint32_t micro_batch, uint32_t part = 0,
                       int stage = -1);

@@ -430,6 +430,43 @@ TEST_F(PlantedDamage, MemoryOverTheLimit) {
   ExpectViolationAt(6, 0, Get(0, v1::OP_FORWARD, 1), "of 7500 are in use");
 }
 
+// As soon as its stream allows, a RECV takes its bytes while passes run that are listed before it.
+class PlantedDamageInTightMemory : public PlantedDamage {
+ protected:
+  PlantedDamageInTightMemory() {
+    for (v1::Program& program : *plan().mutable_programs()) program.set_memory_limit_bytes(PeakOf(program));
+  }
+
+  void ClearDepsOfRecvs(int rank) {
+    for (v1::Instruction& instruction : *plan().mutable_programs(rank)->mutable_instructions())
+      if (instruction.op() == v1::OP_RECV) instruction.clear_deps();
+  }
+};
+
+TEST_F(PlantedDamageInTightMemory, IsValidBefore) {
+  EXPECT_TRUE(CheckPlan(planned_.batch(), planned_.plan()).empty());
+}
+
+TEST_F(PlantedDamageInTightMemory, RecvsThatMayBePostedTooEarly) {
+  ClearDepsOfRecvs(0);
+  // The gradients come one after the other as soon as the last activation has gone.
+  ExpectViolationAt(6, 0, Get(0, v1::OP_WAIT, 2, 2), "transfers that need not wait for it may take");
+}
+
+TEST_F(PlantedDamageInTightMemory, RecvThatWaitsForTooLittle) {
+  v1::Instruction& recv = Get(0, v1::OP_RECV, 1, 1);
+  recv.set_deps(0, Get(0, v1::OP_FORWARD, 0).id());
+  ExpectViolationAt(6, 0, Get(0, v1::OP_WAIT, 0, 1), "transfers that need not wait for it may take");
+}
+
+TEST_F(PlantedDamageInTightMemory, EarlyRecvsDoNoHarmWhereThereIsRoom) {
+  for (int rank = 0; rank < plan().programs_size(); ++rank) {
+    ClearDepsOfRecvs(rank);
+    plan().mutable_programs(rank)->set_memory_limit_bytes(1'000'000);
+  }
+  EXPECT_TRUE(CheckPlan(planned_.batch(), planned_.plan()).empty());
+}
+
 TEST_F(PlantedDamage, StaticMemoryOverTheLimit) {
   plan().mutable_programs(0)->set_memory_limit_bytes(4999);
   ExpectViolation(6, "rank 0: static_memory_bytes is 5000, the limit is 4999");

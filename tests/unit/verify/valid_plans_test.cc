@@ -18,8 +18,11 @@ std::string MessagesOf(const std::vector<Violation>& violations) {
   return text;
 }
 
+// With no more memory than each program needs in its own order.
 void ExpectValid(const FixtureOptions& options) {
-  const v1::PlannedBatch planned = MakeValidPlan(options);
+  v1::PlannedBatch planned = MakeValidPlan(options);
+  for (v1::Program& program : *planned.mutable_plan()->mutable_programs())
+    program.set_memory_limit_bytes(PeakOf(program));
   const std::vector<Violation> violations = CheckPlan(planned.batch(), planned.plan());
   EXPECT_TRUE(violations.empty()) << MessagesOf(violations);
   EXPECT_TRUE(ViolationsToStatus(violations).ok());
