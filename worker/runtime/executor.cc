@@ -1,9 +1,8 @@
 #include "worker/runtime/executor.h"
 
-#include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/program/describe.h"
@@ -27,20 +26,20 @@ absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
 absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   PENSTOCK_RETURN_IF_ERROR(CheckStages(program, parts_));
   const std::string where = absl::StrCat("iteration ", program.iteration);
-  const auto start = std::chrono::steady_clock::now();
   Iteration iteration(parts_, program);
-  IterationResult result;
-  result.started_unix_ns = absl::GetCurrentTimeNanos();
-  parts_.timer->StartIteration();
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
     parts_.timer->Begin(instruction);
-    const absl::Status status = iteration.Execute(instruction);
-    parts_.timer->End(instruction);
+    absl::Status status = iteration.Execute(instruction);
+    status.Update(parts_.timer->End(instruction));
     if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
   }
+  IterationResult result;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.Finish(result), where));
-  PENSTOCK_ASSIGN_OR_RETURN(result.instructions, parts_.timer->Finish());
-  result.duration_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
+  result.started_unix_ns = times.started_unix_ns;
+  result.duration_ns = times.duration_ns;
+  result.instructions = std::move(times.instructions);
   return result;
 }
 

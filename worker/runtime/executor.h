@@ -1,7 +1,7 @@
 // Executes programs: one instruction after the other, in the order of the program. It knows instructions, not
 // schedules.
 //
-//   Executor executor({.job = &job, .dataset = dataset.get(), .stages = stages, ...});
+//   Executor executor({.job = &job, .device = device.get(), .stages = stages, ...});
 //   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, executor.Run(program));
 //
 // Buffers live by (kind, stage, micro-batch) from the instruction that makes them to the FREE, or the FORWARD
@@ -17,14 +17,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/dataset/indexed_dataset.h"
 #include "worker/agent/control_plane.h"
 #include "worker/comm/communicator.h"
+#include "worker/device/device.h"
+#include "worker/device/instruction_timer.h"
 #include "worker/model/stage.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/program/job.h"
 #include "worker/program/program.h"
-#include "worker/runtime/instruction_timer.h"
 #include "worker/runtime/iteration_result.h"
 
 namespace penstock::worker {
@@ -32,13 +32,12 @@ namespace penstock::worker {
 // What an executor works with. All pointers must outlive it.
 struct ExecutorParts {
   const JobConfig* job = nullptr;
-  const IndexedDataset* dataset = nullptr;
+  Device* device = nullptr;
   // The stages of this rank, by their number in the pipeline.
   std::map<uint32_t, GptStage*> stages = {};
   AdamW* optimizer = nullptr;
   Communicator* communicator = nullptr;
   InstructionTimer* timer = nullptr;
-  at::Device device = at::kCPU;
   // Called with the iteration when all gradients are reduced and not yet clipped. May be empty.
   std::function<absl::Status(uint64_t iteration)> gradients_ready = {};
 };

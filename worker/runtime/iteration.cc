@@ -1,14 +1,11 @@
 #include "worker/runtime/iteration.h"
 
-#include <ATen/ops/empty.h>
-
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
-#include "worker/data/sample_tokens.h"
 #include "worker/model/token_batch.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
@@ -66,14 +63,7 @@ absl::Status Iteration::Await(uint32_t id) {
 
 absl::Status Iteration::Load(const Instruction& instruction) {
   const MicroBatch& shape = program_.micro_batches[instruction.micro_batch];
-  std::vector<std::vector<int32_t>> tokens;
-  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        tokens.emplace_back(),
-        SampleTokens(*parts_.dataset, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i]));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch,
-                            MakeTokenBatch(shape, tokens, parts_.job->model.vocab, parts_.device));
+  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, parts_.device->Load(shape, parts_.job->model));
   return tokens_.Put(KeyOf(instruction), std::move(batch));
 }
 
@@ -135,9 +125,7 @@ absl::Status Iteration::Send(const Instruction& instruction) {
 
 absl::Status Iteration::Receive(const Instruction& instruction) {
   const Transfer& transfer = program_.transfers[instruction.transfer];
-  const auto options = at::TensorOptions(ToScalarType(transfer.dtype)).device(parts_.device);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      at::Tensor buffer, CallTorch("a receive buffer", [&] { return at::empty(transfer.shape, options); }));
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor buffer, parts_.device->NewBuffer(transfer));
   PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
                             parts_.communicator->Receive(buffer, transfer.peer, transfer.sequence));
   auto& buffers = transfer.kind == TransferKind::kActivation ? received_activations_ : received_gradients_;

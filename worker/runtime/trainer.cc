@@ -28,22 +28,19 @@ StageRange RangeOf(const Program& program, uint32_t stage) {
 
 }  // namespace
 
-Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(MakeHostTimer()) {}
+Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(parts_.device->MakeTimer()) {}
 
 uint64_t Trainer::first_iteration() const {
   return parts_.checkpoint.has_value() ? parts_.checkpoint->next_iteration : job().first_iteration;
 }
 
 absl::Status Trainer::Build(const Program& program) {
-  ExecutorParts executor = {.job = &job(),
-                            .dataset = parts_.dataset,
-                            .communicator = parts_.communicator,
-                            .timer = timer_.get(),
-                            .device = parts_.device};
+  ExecutorParts executor = {
+      .job = &job(), .device = parts_.device, .communicator = parts_.communicator, .timer = timer_.get()};
   for (uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<GptStage> stage,
-        GptStage::Create(job().model, RangeOf(program, number), job().training.seed, parts_.device));
+        parts_.device->MakeStage(job().model, RangeOf(program, number), job().training.seed));
     const std::vector<NamedParameter>& parameters = stage->parameters();
     parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
     executor.stages[number] = stage.get();
@@ -69,7 +66,8 @@ absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
 
 absl::Status Trainer::Barrier() {
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor one, CallTorch("a barrier", [&] {
-                              return at::ones({1}, at::TensorOptions(at::kFloat).device(parts_.device));
+                              return at::ones({1},
+                                              at::TensorOptions(at::kFloat).device(parts_.device->place()));
                             }));
   std::vector<at::Tensor> tensors = {one};
   return parts_.communicator->AllReduceSum(tensors, WorldGroup(job()));

@@ -21,6 +21,7 @@
 #include "worker/agent/control_plane.h"
 #include "worker/checkpoint/tensor_file.h"
 #include "worker/comm/communicator.h"
+#include "worker/device/device.h"
 #include "worker/model/stage.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/runtime/checkpoint_store.h"
@@ -31,9 +32,8 @@ namespace penstock::worker {
 // All pointers must outlive the trainer.
 struct TrainerParts {
   const Registration* registration = nullptr;
-  const IndexedDataset* dataset = nullptr;
+  Device* device = nullptr;
   Communicator* communicator = nullptr;
-  at::Device device = at::kCPU;
   // Where checkpoints are written; empty: none are.
   std::string checkpoint_dir = {};
   // What to continue from.

@@ -16,11 +16,11 @@
 #include "common/status/status_macros.h"
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
+#include "worker/device/device.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/mesh_groups.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
-#include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
@@ -31,17 +31,13 @@ uint64_t RandomIncarnation() {
   return value != 0 ? value : 1;
 }
 
-absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
-  return CallTorch(absl::StrCat("--device ", name), [&] { return at::Device(name); });
-}
-
 // What the worker has once it is registered and the others are there. Members go away in reverse order.
 struct Joined {
   std::unique_ptr<StoreServer> store;
   std::unique_ptr<Communicator> communicator;
 };
 
-absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, at::Device device,
+absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Device& device,
                             Shutdown& shutdown) {
   const Registration& self = agent.registration();
   Joined joined;
@@ -59,10 +55,8 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, at::
       .epoch = self.epoch,
       .groups = {PipelineGroup(self.job, self.rank), GradientGroup(self.job, self.rank),
                  WorldGroup(self.job)},
-      .timeout = std::chrono::seconds(options.transfer_timeout_s),
-      .device = device};
-  PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.is_cuda() ? MakeNcclCommunicator(communication)
-                                                                  : MakeGlooCommunicator(communication));
+      .timeout = std::chrono::seconds(options.transfer_timeout_s)};
+  PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
   Communicator* communicator = joined.communicator.get();
   shutdown.AddHandler(
       [communicator](const absl::Status& why) { communicator->Abort(std::string(why.message())); });
@@ -100,11 +94,12 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> RegisterAgent(const RunOptions& op
 }  // namespace
 
 absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
-  PENSTOCK_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
   at::set_num_threads(static_cast<int>(options.threads));
   at::set_num_interop_threads(1);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,
                             IndexedDataset::Open(options.dataset));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                            MakeTorchDevice(options.device, dataset.get()));
   std::optional<CompleteCheckpoint> checkpoint;
   if (options.resume) {
     PENSTOCK_ASSIGN_OR_RETURN(checkpoint, FindNewestCheckpoint(options.checkpoint_dir));
@@ -117,13 +112,12 @@ absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   agent->SetFailureListener([&shutdown](const absl::Status& why) { shutdown.Request(why); });
 
   absl::Status status;
-  absl::StatusOr<Joined> joined = Join(options, *agent, device, shutdown);
+  absl::StatusOr<Joined> joined = Join(options, *agent, *device, shutdown);
   status = joined.status();
   if (status.ok()) {
     Trainer trainer({.registration = &self,
-                     .dataset = dataset.get(),
+                     .device = device.get(),
                      .communicator = joined->communicator.get(),
-                     .device = device,
                      .checkpoint_dir = options.checkpoint_dir,
                      .checkpoint = checkpoint,
                      .gradients_dir = options.gradients_dir});

@@ -109,10 +109,13 @@ class RecordingTimer : public InstructionTimer {
  public:
   RecordingTimer(const FakeCommunicator* communicator, Events* events)
       : communicator_(communicator), events_(events) {}
-  void StartIteration() override {}
+  absl::Status StartIteration(const Program&) override { return absl::OkStatus(); }
   void Begin(const Instruction& instruction) override { Record("begin ", instruction); }
-  void End(const Instruction& instruction) override { Record("end ", instruction); }
-  absl::StatusOr<std::vector<MeasuredInstruction>> Finish() override { return measured_; }
+  absl::Status End(const Instruction& instruction) override {
+    Record("end ", instruction);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<IterationTimes> Finish() override { return IterationTimes(); }
 
   // At the end of which instructions the buffer of the first transfer still existed.
   std::vector<std::string> alive_after;
@@ -128,7 +131,6 @@ class RecordingTimer : public InstructionTimer {
 
   const FakeCommunicator* const communicator_;
   Events* const events_;
-  std::vector<MeasuredInstruction> measured_;
 };
 
 constexpr double kVocab = 17;
@@ -160,7 +162,7 @@ class ExecutorTest : public ::testing::Test {
     optimizer_ = *AdamW::Create(job_.training, stage_->parameters());
     if (timer_ == nullptr) timer_ = MakeHostTimer();
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
-                                                         .dataset = &dataset_,
+                                                         .device = device_.get(),
                                                          .stages = {{stage, stage_.get()}},
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
@@ -206,6 +208,7 @@ class ExecutorTest : public ::testing::Test {
 
   const JobConfig job_ = SmallJob();
   const FakeDataset dataset_;
+  const std::unique_ptr<Device> device_ = *MakeTorchDevice("cpu", &dataset_);
   Events events_;
   FakeCommunicator communicator_{&events_};
   std::unique_ptr<GptStage> stage_;

@@ -1,0 +1,58 @@
+// What a rank computes on: where its tensors lie, and what depends on that. The executor and the trainer know
+// no more of a device than this.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(auto device, MakeTorchDevice("cpu", dataset.get()));
+//   PENSTOCK_ASSIGN_OR_RETURN(auto communicator, device->MakeCommunicator(options));
+//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, device->MakeStage(job.model, range, job.training.seed));
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/dataset/indexed_dataset.h"
+#include "worker/comm/communicator.h"
+#include "worker/device/instruction_timer.h"
+#include "worker/model/parameters.h"
+#include "worker/model/stage.h"
+#include "worker/model/token_batch.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Calls come from one thread.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Where the tensors of the stages lie.
+  virtual at::Device place() const = 0;
+
+  // A buffer for the data of a RECV, of the transfer's shape and type; its contents are undefined.
+  // Possible errors: RESOURCE_EXHAUSTED (memory).
+  virtual absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) = 0;
+
+  // The tokens of a micro-batch, for a LOAD.
+  // Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or that is shorter there).
+  virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model) = 0;
+
+  // Possible errors: those of GptStage::Create.
+  virtual absl::StatusOr<std::unique_ptr<GptStage>> MakeStage(const ModelConfig& model,
+                                                              const StageRange& range, uint64_t seed) = 0;
+
+  // Possible errors: those of MakeGlooCommunicator and MakeNcclCommunicator. The device must outlive it.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
+      const CommunicatorOptions& options) = 0;
+
+  virtual std::unique_ptr<InstructionTimer> MakeTimer() = 0;
+};
+
+// `name`: "cpu" or "cuda:N". Computes with LibTorch and communicates over Gloo or NCCL. `dataset` must outlive
+// the device. Possible errors: INVALID_ARGUMENT (names --device).
+absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
+                                                        const IndexedDataset* dataset);
+
+}  // namespace penstock::worker

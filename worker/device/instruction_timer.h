@@ -1,0 +1,42 @@
+// When each instruction of an iteration began and how long it took. The executor tells of every instruction;
+// what it is measured with depends on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/agent/control_plane.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+struct IterationTimes {
+  // Wall clock at the start of the iteration; the times of instructions count from there.
+  int64_t started_unix_ns = 0;
+  int64_t duration_ns = 0;
+  // In the order of execution.
+  std::vector<MeasuredInstruction> instructions = {};
+};
+
+// Calls: StartIteration, then Begin and End for each instruction in turn, then Finish. They come from one
+// thread and may block: on a GPU Finish waits for the work, on a simulated device End takes the time that the
+// instruction takes. Possible errors of all: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is
+// gone).
+class InstructionTimer {
+ public:
+  virtual ~InstructionTimer() = default;
+
+  // `program` must live until Finish.
+  virtual absl::Status StartIteration(const Program& program) = 0;
+  virtual void Begin(const Instruction& instruction) = 0;
+  virtual absl::Status End(const Instruction& instruction) = 0;
+  virtual absl::StatusOr<IterationTimes> Finish() = 0;
+};
+
+// Host time on a steady clock: right where instructions run on the calling thread.
+std::unique_ptr<InstructionTimer> MakeHostTimer();
+
+}  // namespace penstock::worker

@@ -1,0 +1,66 @@
+#include <ATen/ops/empty.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "worker/data/sample_tokens.h"
+#include "worker/device/device.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+class TorchDevice : public Device {
+ public:
+  TorchDevice(at::Device place, const IndexedDataset* dataset) : place_(place), dataset_(*dataset) {}
+
+  at::Device place() const override { return place_; }
+
+  absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) override {
+    const auto options = at::TensorOptions(ToScalarType(transfer.dtype)).device(place_);
+    return CallTorch("a receive buffer", [&] { return at::empty(transfer.shape, options); });
+  }
+
+  absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model) override {
+    std::vector<std::vector<int32_t>> tokens;
+    for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+      PENSTOCK_ASSIGN_OR_RETURN(
+          tokens.emplace_back(),
+          SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i]));
+    }
+    return MakeTokenBatch(shape, tokens, model.vocab, place_);
+  }
+
+  absl::StatusOr<std::unique_ptr<GptStage>> MakeStage(const ModelConfig& model, const StageRange& range,
+                                                      uint64_t seed) override {
+    return GptStage::Create(model, range, seed, place_);
+  }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
+      const CommunicatorOptions& options) override {
+    CommunicatorOptions own = options;
+    own.device = place_;
+    return place_.is_cuda() ? MakeNcclCommunicator(own) : MakeGlooCommunicator(own);
+  }
+
+  std::unique_ptr<InstructionTimer> MakeTimer() override { return MakeHostTimer(); }
+
+ private:
+  const at::Device place_;
+  const IndexedDataset& dataset_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
+                                                        const IndexedDataset* dataset) {
+  const absl::StatusOr<at::Device> place =
+      CallTorch(absl::StrCat("--device ", name), [&] { return at::Device(name); });
+  if (!place.ok()) return absl::InvalidArgumentError(std::string(place.status().message()));
+  return std::make_unique<TorchDevice>(*place, dataset);
+}
+
+}  // namespace penstock::worker
