@@ -63,7 +63,8 @@ ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipe
       if (pass.kind == PassKind::kBackwardWeight) return ScheduleFamily::kSplitBackward;
     }
   }
-  if (static_cast<int32_t>(job.stages.size()) > job.pipeline) return ScheduleFamily::kInterleaved;
+  if (static_cast<int32_t>(job.topology.shape().stages.size()) > job.topology.shape().ranks)
+    return ScheduleFamily::kInterleaved;
   return job.schedule == ScheduleFamily::kOneForwardOneBackward ? job.schedule : ScheduleFamily::kReadyFirst;
 }
 

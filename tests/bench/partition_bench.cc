@@ -37,17 +37,19 @@ LayerProfile Layer(double tokens, double squares, bool source) {
 }
 
 Job Pipeline(int encoders, int decoders) {
-  Job job;
-  job.stages.resize(kStages);
-  job.pipeline = kStages;
+  core::PipelineShape shape;
+  shape.stages.resize(kStages);
+  shape.ranks = kStages;
   for (int stage = 0; stage < kStages; ++stage) {
-    job.stages[stage].encoder_layers = encoders > 0 && stage < kStages / 2 ? encoders / (kStages / 2) : 0;
-    job.stages[stage].decoder_layers =
+    shape.stages[stage].encoder_layers = encoders > 0 && stage < kStages / 2 ? encoders / (kStages / 2) : 0;
+    shape.stages[stage].decoder_layers =
         encoders == 0 ? decoders / kStages : (stage < kStages / 2 ? 0 : decoders / (kStages / 2));
-    job.rank_of_stage.push_back(stage);
+    shape.rank_of_stage.push_back(stage);
   }
-  job.stages.front().first = true;
-  job.stages.back().last = true;
+  shape.stages.front().first = true;
+  shape.stages.back().last = true;
+  Job job;
+  job.topology = core::Topology(shape, 1);
   return job;
 }
 

@@ -69,12 +69,14 @@ ReplicaPipeline Pipeline(int micro_batches) {
 }
 
 CostModel EightStages() {
+  core::PipelineShape shape;
+  shape.stages.resize(8);
+  shape.stages.front().first = true;
+  shape.stages.back().last = true;
+  shape.ranks = 8;
+  shape.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
   core::Job job;
-  job.stages.resize(8);
-  job.stages.front().first = true;
-  job.stages.back().last = true;
-  job.pipeline = 8;
-  job.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
+  job.topology = core::Topology(shape, 1);
   core::Profile profile;
   profile.cluster.intra_node_bytes_per_second = 1e9;
   profile.cluster.gpus_per_node = 8;

@@ -50,8 +50,8 @@ class Device {
   virtual std::unique_ptr<InstructionTimer> MakeTimer() = 0;
 };
 
-// `name`: "cpu" or "cuda:N". Computes with LibTorch and communicates over Gloo or NCCL. `dataset` must outlive
-// the device. Possible errors: INVALID_ARGUMENT (names --device).
+// `name`: "cpu" or "cuda:N". Computes with LibTorch and communicates over Gloo or NCCL. `dataset` must
+// outlive the device. Possible errors: INVALID_ARGUMENT (names --device).
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
                                                         const IndexedDataset* dataset);
 

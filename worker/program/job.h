@@ -7,6 +7,7 @@
 #include <string>
 
 #include "worker/program/program.h"
+#include "worker/program/topology.h"
 
 namespace penstock::worker {
 
@@ -36,9 +37,11 @@ struct TrainingConfig {
 struct JobConfig {
   std::string job_id;
   ModelConfig model;
-  // Ranks of one pipeline, and replicas of it. Rank = replica * pipeline + position.
+  // Ranks of one pipeline, and replicas of it.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
+  // Which ranks these are.
+  Topology topology = {};
   TrainingConfig training = {};
   // The first iteration of this run.
   uint64_t first_iteration = 0;

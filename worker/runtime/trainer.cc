@@ -8,7 +8,6 @@
 #include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "worker/runtime/mesh_groups.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -70,7 +69,7 @@ absl::Status Trainer::Barrier() {
                                               at::TensorOptions(at::kFloat).device(parts_.device->place()));
                             }));
   std::vector<at::Tensor> tensors = {one};
-  return parts_.communicator->AllReduceSum(tensors, WorldGroup(job()));
+  return parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup());
 }
 
 absl::Status Trainer::AfterIteration(uint64_t iteration) {

@@ -18,7 +18,6 @@
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
 #include "worker/runtime/checkpoint_store.h"
-#include "worker/runtime/mesh_groups.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
 
@@ -47,15 +46,13 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
   }
   PENSTOCK_ASSIGN_OR_RETURN(const Rendezvous rendezvous,
                             agent.WaitUntilReady(absl::Seconds(options.ready_timeout_s)));
-  const CommunicatorOptions communication = {
-      .rank = self.rank,
-      .world_size = self.job.world_size(),
-      .host = options.host,
-      .rendezvous_address = rendezvous.address,
-      .epoch = self.epoch,
-      .groups = {PipelineGroup(self.job, self.rank), GradientGroup(self.job, self.rank),
-                 WorldGroup(self.job)},
-      .timeout = std::chrono::seconds(options.transfer_timeout_s)};
+  const CommunicatorOptions communication = {.rank = self.rank,
+                                             .world_size = self.job.world_size(),
+                                             .host = options.host,
+                                             .rendezvous_address = rendezvous.address,
+                                             .epoch = self.epoch,
+                                             .groups = self.job.topology.GroupsOf(self.rank),
+                                             .timeout = std::chrono::seconds(options.transfer_timeout_s)};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
   Communicator* communicator = joined.communicator.get();
   shutdown.AddHandler(

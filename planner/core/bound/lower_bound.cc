@@ -43,7 +43,7 @@ double LargestPeak(const RankBound& rank, const TokenSums& sums) {
 }  // namespace
 
 LowerBound::LowerBound(const CostModel& costs, const Job& job)
-    : replicas_(job.replicas), pipeline_(costs, job) {}
+    : replicas_(job.topology.replicas()), pipeline_(costs, job) {}
 
 LowerBound::BatchSums LowerBound::Sum(absl::Span<const SampleTokens> samples) const {
   BatchSums batch;

@@ -37,21 +37,20 @@ StageBound BoundStage(const CostModel& costs, const Job& job,
       }
     }
   }
-  bound.all_reduce_ns = static_cast<double>(
-      costs.AllReduceNs(costs.ParameterBytes(index), costs.rank_of(index), costs.ranks(), job.replicas));
+  bound.all_reduce_ns =
+      static_cast<double>(costs.AllReduceNs(costs.ParameterBytes(index), job.topology.GradientGroup(index)));
   return bound;
 }
 
 TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
-  const int from = costs.rank_of(stage);
-  const int to = costs.rank_of(stage + 1);
   TransferBound bound;
-  if (from == to) return bound;
+  if (costs.rank_of(stage) == costs.rank_of(stage + 1)) return bound;
   bound.latency_ns = std::numeric_limits<double>::infinity();
   double speed = 0;
-  for (int replica = 0; replica < job.replicas; ++replica) {
-    const int first_rank = replica * costs.ranks();
-    const bool inside = costs.LinkBetween(first_rank + from, first_rank + to) == Link::kInsideNode;
+  const Topology& topology = job.topology;
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    const Link link = costs.LinkBetween(topology.RankOf(replica, stage), topology.RankOf(replica, stage + 1));
+    const bool inside = link == Link::kInsideNode;
     const Cluster& cluster = costs.profile().cluster;
     const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
     bound.latency_ns = std::min(bound.latency_ns, static_cast<double>(latency));

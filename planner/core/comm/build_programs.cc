@@ -1,6 +1,6 @@
 #include "planner/core/comm/build_programs.h"
 
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,25 +17,21 @@ constexpr int64_t kNormBytes = 8;
 constexpr const char* kPassNames[] = {"FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT"};
 
 // Collectives: for each stage one over the replicas, then for each replica one over its ranks.
-void AddCollectives(const CostModel& costs, int replicas, ProgramSet* set) {
-  const int stages = costs.stages();
-  for (int stage = 0; stage < stages; ++stage) {
-    std::vector<int32_t> ranks(replicas);
-    for (int replica = 0; replica < replicas; ++replica) {
-      ranks[replica] = replica * costs.ranks() + costs.rank_of(stage);
-    }
-    set->groups.push_back(ranks);
-    set->collectives.push_back({stage, 0, costs.ParameterBytes(stage), replicas});
+void AddCollectives(const CostModel& costs, const Topology& topology, ProgramSet* set) {
+  const auto add = [&](std::vector<int32_t> ranks, int64_t bytes) {
+    const auto group = static_cast<int32_t>(set->groups.size());
+    set->collectives.push_back({group, 0, bytes, static_cast<int32_t>(ranks.size())});
+    set->groups.push_back(std::move(ranks));
+  };
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    add(topology.GradientGroup(stage), costs.ParameterBytes(stage));
   }
-  for (int replica = 0; replica < replicas; ++replica) {
-    std::vector<int32_t> ranks(costs.ranks());
-    std::iota(ranks.begin(), ranks.end(), replica * costs.ranks());
-    set->groups.push_back(ranks);
-    set->collectives.push_back({stages + replica, 0, kNormBytes, costs.ranks()});
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    add(topology.PipelineGroup(replica), kNormBytes);
   }
 }
 
-IterationEnd MakeEnd(const CostModel& costs, int replicas) {
+IterationEnd MakeEnd(const CostModel& costs, const Topology& topology) {
   IterationEnd end;
   end.steps.resize(costs.ranks());
   for (int stage = costs.stages() - 1; stage >= 0; --stage) {
@@ -50,8 +46,7 @@ IterationEnd MakeEnd(const CostModel& costs, int replicas) {
     reduction.stream = Stream::kCollective;
     reduction.stage = stage;
     reduction.joint = stage;
-    reduction.duration_ns =
-        costs.AllReduceNs(costs.ParameterBytes(stage), costs.rank_of(stage), costs.ranks(), replicas);
+    reduction.duration_ns = costs.AllReduceNs(costs.ParameterBytes(stage), topology.GradientGroup(stage));
     end.reductions.push_back(reduction);
   }
   return end;
@@ -78,11 +73,12 @@ absl::Status Blocked(int replica, const PipelineTimeline& timeline) {
 }
 
 // Moves a replica's transfers from the numbers of the replica to those of the set.
-void AppendTransfers(const std::vector<Transfer>& transfers, int first_rank, ProgramSet* set) {
+void AppendTransfers(const std::vector<Transfer>& transfers, const Topology& topology, int replica,
+                     ProgramSet* set) {
   const auto before = static_cast<int32_t>(set->transfers.size());
   for (Transfer transfer : transfers) {
-    transfer.from_rank += first_rank;
-    transfer.to_rank += first_rank;
+    transfer.from_rank = topology.RankAt(replica, transfer.from_rank);
+    transfer.to_rank = topology.RankAt(replica, transfer.to_rank);
     transfer.send += set->rank_begin[transfer.from_rank];
     transfer.recv += set->rank_begin[transfer.to_rank];
     set->instructions[transfer.send].joint += before;
@@ -94,23 +90,24 @@ void AppendTransfers(const std::vector<Transfer>& transfers, int first_rank, Pro
 }  // namespace
 
 absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas) {
-  const int count = static_cast<int>(replicas.size());
+  const Topology topology = costs.topology().WithReplicas(static_cast<int>(replicas.size()));
   ProgramSet set;
-  AddCollectives(costs, count, &set);
-  IterationEnd end = MakeEnd(costs, count);
+  AddCollectives(costs, topology, &set);
+  IterationEnd end = MakeEnd(costs, topology);
   PipelineTimeline timeline;
-  for (int replica = 0; replica < count; ++replica) {
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
     if (!timeline.Run(replicas[replica].costs, replicas[replica].passes)) return Blocked(replica, timeline);
     for (Instruction& step : end.steps) step.joint = costs.stages() + replica;
     ReplicaBuilder builder(costs, replicas[replica], end);
     if (!builder.Build(timeline.events())) {
       return absl::InternalError(absl::StrCat("replica ", replica, ": passes are missing"));
     }
-    for (int rank = 0; rank < costs.ranks(); ++rank) {
-      Append(builder.programs()[rank], &set);
-      set.static_bytes.push_back(costs.RankStaticBytes(rank));
+    // The set has its ranks in order, as the topology has them.
+    for (int position = 0; position < costs.ranks(); ++position) {
+      Append(builder.programs()[position], &set);
+      set.static_bytes.push_back(costs.RankStaticBytes(position));
     }
-    AppendTransfers(builder.transfers(), replica * costs.ranks(), &set);
+    AppendTransfers(builder.transfers(), topology, replica, &set);
   }
   return set;
 }

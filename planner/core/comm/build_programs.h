@@ -42,8 +42,9 @@ struct ReplicaPipeline {
   RankPasses passes;
 };
 
-// One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all.
-// Possible errors: INTERNAL (a replica's passes block each other, or some are missing: names where).
+// One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all. There may be
+// fewer than the topology of `costs` has: then they are all there are. Possible errors: INTERNAL (a replica's
+// passes block each other, or some are missing: names where).
 absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas);
 
 }  // namespace penstock::core

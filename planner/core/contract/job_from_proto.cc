@@ -143,6 +143,15 @@ absl::StatusOr<std::vector<int32_t>> RankOfStage(const v1::JobSpec& job, size_t 
   return ranks;
 }
 
+absl::StatusOr<Topology> TopologyFromProto(const v1::JobSpec& job) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(job));
+  PipelineShape shape;
+  shape.stages = MakeStages(layers, job.model().encoder_layers());
+  shape.ranks = static_cast<int32_t>(job.mesh().pipeline());
+  PENSTOCK_ASSIGN_OR_RETURN(shape.rank_of_stage, RankOfStage(job, shape.stages.size()));
+  return Topology(shape, static_cast<int>(job.mesh().data()));
+}
+
 absl::Status ReadPolicy(const v1::PlanningOptions& options, Job* job) {
   switch (options.policy()) {
     case v1::POLICY_PADDING:
@@ -317,11 +326,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
                  absl::StrCat(profiled, "; job.model.dtype has ", job.bytes_per_element,
                               ": profile the model in the number format that it trains in"));
   }
-  job.replicas = static_cast<int32_t>(spec.mesh().data());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(spec));
-  job.stages = MakeStages(layers, spec.model().encoder_layers());
-  job.pipeline = static_cast<int32_t>(spec.mesh().pipeline());
-  PENSTOCK_ASSIGN_OR_RETURN(job.rank_of_stage, RankOfStage(spec, job.stages.size()));
+  PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(spec));
   PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadStageSplit(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));

@@ -76,7 +76,7 @@ class Converter {
   void AddProgram(int rank);
   void AddInstruction(int rank, int32_t position, v1::Program* program) const;
   void AddTransfer(int rank, const Instruction& instruction, v1::Instruction* proto) const;
-  void AddShape(const TokenSums& sums, int stage, v1::Transfer* transfer) const;
+  void AddShape(int replica, int32_t micro_batch, int stage, v1::Transfer* transfer) const;
   void AddPrediction();
 
   const PlanParts& parts_;
@@ -92,7 +92,7 @@ v1::Plan Converter::Convert() {
   plan_.set_profile_version(parts_.spec.profile().version());
   *plan_.mutable_model() = parts_.spec.model();
   *plan_.mutable_mesh() = parts_.spec.mesh();
-  for (const Stage& stage : parts_.job.stages)
+  for (const Stage& stage : parts_.job.topology.shape().stages)
     plan_.add_layers_per_stage(static_cast<uint32_t>(stage.layers()));
   for (const std::vector<MicroBatch>& micro_batches : parts_.assignment) {
     v1::Replica* replica = plan_.add_replicas();
@@ -166,13 +166,11 @@ void Converter::AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& su
 }
 
 void Converter::AddProgram(int rank) {
-  const int pipeline = parts_.job.pipeline;
+  const Topology& topology = parts_.job.topology;
   v1::Program* program = plan_.add_programs();
   program->set_rank(static_cast<uint32_t>(rank));
-  program->set_replica(static_cast<uint32_t>(rank / pipeline));
-  for (size_t stage = 0; stage < parts_.job.rank_of_stage.size(); ++stage) {
-    if (parts_.job.rank_of_stage[stage] == rank % pipeline) program->add_stages(static_cast<uint32_t>(stage));
-  }
+  program->set_replica(static_cast<uint32_t>(topology.PlaceOf(rank).replica));
+  for (const int32_t stage : topology.StagesOf(rank)) program->add_stages(static_cast<uint32_t>(stage));
   program->set_static_memory_bytes(parts_.programs.static_bytes[rank]);
   program->set_memory_limit_bytes(parts_.job.memory_limit_bytes);
   const int32_t begin = parts_.programs.rank_begin[rank];
@@ -223,13 +221,14 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
   // The stage whose output it is, or the gradient of that: the lower one of its two ends.
   const bool upper_end = (instruction.op == Op::kSend) == gradient;
   const int stage = upper_end ? instruction.stage - 1 : instruction.stage;
-  AddShape(sums_[rank / parts_.job.pipeline][instruction.micro_batch], stage, result);
+  AddShape(parts_.job.topology.PlaceOf(rank).replica, instruction.micro_batch, stage, result);
 }
 
-void Converter::AddShape(const TokenSums& sums, int stage, v1::Transfer* transfer) const {
+void Converter::AddShape(int replica, int32_t micro_batch, int stage, v1::Transfer* transfer) const {
+  const TokenSums& sums = sums_[replica][micro_batch];
   const auto hidden = static_cast<uint32_t>(parts_.job.hidden);
   const bool t5 = parts_.job.architecture == Architecture::kT5;
-  const bool encoder = parts_.job.stages[stage].encoder_boundary;
+  const bool encoder = parts_.job.topology.pipeline(replica).stages[stage].encoder_boundary;
   if (t5 && !encoder) {
     transfer->add_shape(static_cast<uint32_t>(parts_.costs.BoundaryElements(stage, sums)));
     return;
@@ -248,7 +247,7 @@ void Converter::AddPrediction() {
   prediction->set_makespan_ns(parts_.simulator.makespan_ns());
   prediction->set_last_backward_ns(LastPassEnd(parts_.programs, parts_.simulator));
   const std::vector<RankTime> times =
-      ExplainTime(parts_.programs, parts_.simulator, parts_.job.pipeline, parts_.job.memory_limit_bytes);
+      ExplainTime(parts_.programs, parts_.simulator, parts_.job.topology, parts_.job.memory_limit_bytes);
   const std::vector<RankMemory> memory = AccountMemory(parts_.programs);
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
     v1::RankPrediction* proto = prediction->add_ranks();

@@ -41,17 +41,15 @@ LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompute) {
 
 CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
-      stages_(job.stages),
-      ranks_(job.pipeline),
-      rank_of_stage_(job.rank_of_stage),
+      topology_(job.topology),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element) {
   double state = profile_.state_bytes_per_parameter_byte;
   if (job.shard_optimizer_state) {
     const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
-    state -= sharded - sharded / job.replicas;
+    state -= sharded - sharded / topology_.replicas();
   }
-  for (const Stage& stage : stages_) {
+  for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
     if (stage.first) bytes += profile_.embedding_parameter_bytes;
@@ -137,7 +135,7 @@ double CostModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums
 }
 
 int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
-  const Stage& layers = stages_[stage];
+  const Stage& layers = this->stage(stage);
   double time =
       layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
   if (layers.first) time += costs.embedding;
@@ -146,7 +144,7 @@ int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
 }
 
 int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const {
-  const Stage& layers = stages_[stage];
+  const Stage& layers = this->stage(stage);
   const LevelCounts levels = CountLevels(layers, recompute);
   double time = 0;
   for (int kind = 0; kind < 2; ++kind) {
@@ -160,7 +158,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
 }
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
-  const Stage& layers = stages_[stage];
+  const Stage& layers = this->stage(stage);
   const int counts[2] = {layers.encoder_layers, layers.decoder_layers};
   double time = 0;
   for (int kind = 0; kind < 2; ++kind) {
@@ -171,7 +169,7 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
 
 int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
   double tokens = sums.source;
-  if (!stages_[stage].encoder_boundary) tokens += sums.target;
+  if (!this->stage(stage).encoder_boundary) tokens += sums.target;
   return static_cast<int64_t>(tokens) * hidden_;
 }
 
@@ -180,7 +178,7 @@ int64_t CostModel::BoundaryBytes(int stage, const TokenSums& sums) const {
 }
 
 StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
-  const Stage& layers = stages_[stage];
+  const Stage& layers = this->stage(stage);
   StageMemory memory;
   for (LayerKind kind : {kEncoder, kDecoder}) {
     const int count = kind == kEncoder ? layers.encoder_layers : layers.decoder_layers;
@@ -201,7 +199,7 @@ StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
 }
 
 int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const {
-  const LevelCounts levels = CountLevels(stages_[stage], recompute);
+  const LevelCounts levels = CountLevels(this->stage(stage), recompute);
   int64_t bytes = 0;
   for (int kind = 0; kind < 2; ++kind) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
@@ -215,10 +213,10 @@ int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
   return StoredBytes(stage, memory, StageRecompute());
 }
 
-int64_t CostModel::RankStaticBytes(int rank) const {
+int64_t CostModel::RankStaticBytes(int position) const {
   int64_t bytes = 0;
   for (int stage = 0; stage < stages(); ++stage) {
-    if (rank_of_stage_[stage] == rank) bytes += static_bytes_[stage];
+    if (rank_of(stage) == position) bytes += static_bytes_[stage];
   }
   return bytes;
 }
@@ -236,17 +234,14 @@ int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   return latency + RoundToInteger(static_cast<double>(bytes) / speed * 1e9);
 }
 
-int64_t CostModel::AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const {
-  if (ranks < 2) return 0;
-  const int64_t chunk = (bytes + ranks - 1) / ranks;
-  int64_t step = 0;
+int64_t CostModel::AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) const {
+  const auto count = static_cast<int64_t>(ranks.size());
+  if (count < 2) return 0;
+  const int64_t chunk = (bytes + count - 1) / count;
+  int64_t step = TransferNs(chunk, ranks.back(), ranks.front());
   // The slowest link of the ring sets the pace of every step.
-  for (int index = 0; index < ranks; ++index) {
-    const int from = first_rank + index * stride;
-    const int to = first_rank + (index + 1) % ranks * stride;
-    step = std::max(step, TransferNs(chunk, from, to));
-  }
-  return 2 * (ranks - 1) * step;
+  for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(chunk, ranks[i - 1], ranks[i]));
+  return 2 * (count - 1) * step;
 }
 
 int64_t CostModel::OptimizerNs(int stage) const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/types.h"
@@ -44,12 +45,13 @@ class CostModel {
  public:
   CostModel(Profile profile, const Job& job);
 
-  int stages() const { return static_cast<int>(stages_.size()); }
-  const Stage& stage(int index) const { return stages_[index]; }
-  // Ranks of one pipeline, and a stage's position among them.
-  int ranks() const { return ranks_; }
-  int rank_of(int stage) const { return rank_of_stage_[stage]; }
-  const std::vector<int32_t>& rank_of_stage() const { return rank_of_stage_; }
+  const Topology& topology() const { return topology_; }
+  // The shape of every replica: its stages, the ranks of its pipeline, and a stage's position among them.
+  int stages() const { return static_cast<int>(shape().stages.size()); }
+  const Stage& stage(int index) const { return shape().stages[index]; }
+  int ranks() const { return shape().ranks; }
+  int rank_of(int stage) const { return shape().rank_of_stage[stage]; }
+  const std::vector<int32_t>& rank_of_stage() const { return shape().rank_of_stage; }
   const Profile& profile() const { return profile_; }
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
@@ -76,7 +78,7 @@ class CostModel {
   int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
   // Weights, gradients and optimizer state, of one stage and of all stages of a rank.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
-  int64_t RankStaticBytes(int rank) const;
+  int64_t RankStaticBytes(int position) const;
   // Parameters of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return parameter_bytes_[stage]; }
   // Activation that leaves the stage for the next; elements and bytes.
@@ -88,20 +90,19 @@ class CostModel {
   int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
     return LinkNs(bytes, LinkBetween(from_rank, to_rank));
   }
-  // Ring all-reduce over ranks `first`, `first + stride`, ...: 2 (n-1) steps of bytes / n.
-  int64_t AllReduceNs(int64_t bytes, int first_rank, int stride, int ranks) const;
+  // Ring all-reduce over the ranks, in their order: 2 (n-1) steps of bytes / n.
+  int64_t AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) const;
   int64_t OptimizerNs(int stage) const;
 
   bool has_selective() const;
 
  private:
+  const PipelineShape& shape() const { return topology_.shape(); }
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
   void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
 
   Profile profile_;
-  std::vector<Stage> stages_;
-  int ranks_;
-  std::vector<int32_t> rank_of_stage_;
+  Topology topology_;
   int64_t hidden_;
   int64_t bytes_per_element_;
   std::vector<int64_t> parameter_bytes_;

@@ -92,7 +92,7 @@ void TakeOff(int64_t bytes, int rank, const HeldMicroBatch& held, ProgramSet* pr
 // Frees memory at one peak after the other, until the evaluator has simulated so many passes.
 bool FreeRank(int rank, int64_t limit_bytes, int64_t most_simulated, ReplicaEvaluator* evaluator,
               Candidate* candidate, ProgramSet* programs) {
-  const int replica = rank / evaluator->space().costs().ranks();
+  const int replica = evaluator->space().topology().PlaceOf(rank).replica;
   const size_t peaks = kPeaks * candidate->replicas[replica].slots.size();
   for (size_t peak = 0; peak < peaks; ++peak) {
     const RankMemory memory = AccountMemory(*programs, rank);

@@ -41,19 +41,19 @@ absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& j
 }
 
 // For each rank of a pipeline, what the programs of any replica use above the limit.
-std::vector<int64_t> ExcessBytes(const ProgramSet& programs, const Job& job, size_t pipeline) {
+std::vector<int64_t> ExcessBytes(const ProgramSet& programs, const Job& job) {
   const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(pipeline, 0);
+  std::vector<int64_t> excess(job.topology.shape().ranks, 0);
   for (size_t rank = 0; rank < memory.size(); ++rank) {
-    int64_t& position = excess[rank % pipeline];
-    position = std::max(position, memory[rank].peak_bytes - job.memory_limit_bytes);
+    int64_t& most = excess[job.topology.PlaceOf(static_cast<int>(rank)).position];
+    most = std::max(most, memory[rank].peak_bytes - job.memory_limit_bytes);
   }
   return excess;
 }
 
 bool Fits(const ProgramSet& programs, const Job& job) {
-  const std::vector<int64_t> excess = ExcessBytes(programs, job, 1);
-  return excess.front() <= 0;
+  const std::vector<int64_t> excess = ExcessBytes(programs, job);
+  return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
 // What is left when nothing helps.
@@ -150,7 +150,7 @@ absl::Status MemoryFit::Relieve() {
 }
 
 absl::Status MemoryFit::Tighten(int attempt) {
-  const std::vector<int64_t> excess = ExcessBytes(programs_, job_, space_.available_bytes().size());
+  const std::vector<int64_t> excess = ExcessBytes(programs_, job_);
   for (size_t rank = 0; rank < excess.size(); ++rank) {
     space_.available_bytes()[rank] -= excess[rank] << attempt;
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "planner/core/model/types.h"
+#include "planner/core/model/stage.h"
 
 namespace penstock::core {
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/model/topology.h"
+
 namespace penstock::core {
 
 enum class Architecture : uint8_t { kGpt, kT5 };
@@ -56,19 +58,6 @@ struct StageRecompute {
   int32_t full = 0;
 };
 
-// Consecutive layers on one rank; a rank may have several. GPT layers count as decoder layers.
-struct Stage {
-  int32_t encoder_layers = 0;
-  int32_t decoder_layers = 0;
-  // The first stage embeds, the last has the LM head and the loss.
-  bool first = false;
-  bool last = false;
-  // True when what it sends onwards is the encoder's activation alone (T5).
-  bool encoder_boundary = false;
-
-  int32_t layers() const { return encoder_layers + decoder_layers; }
-};
-
 // Everything that stays the same for all batches of a job, but the cost profile.
 struct Job {
   std::string job_id;
@@ -76,13 +65,10 @@ struct Job {
   int64_t hidden = 0;
   int64_t bytes_per_element = 0;
   uint32_t max_sequence_length = 0;
-  int32_t replicas = 1;
-  std::vector<Stage> stages;
-  // Ranks of one pipeline, and for each stage its position among them.
-  int32_t pipeline = 0;
-  std::vector<int32_t> rank_of_stage;
-  // Stages are to be balanced by predicted time on `typical_samples`; `stages` holds an even split until
-  // then.
+  // Replicas, stages and ranks.
+  Topology topology;
+  // Stages are to be balanced by predicted time on `typical_samples`; `topology` has an even split
+  // until then.
   bool stage_split_auto = false;
   // Lengths as the batches will have them; empty: unknown.
   std::vector<SampleTokens> typical_samples;

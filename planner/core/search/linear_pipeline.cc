@@ -45,7 +45,9 @@ LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, 
                          costs.BackwardNs(stage, half_layers, recompute));
     if (stage + 1 < costs.stages()) {
       const auto transfer = [&](const TokenSums& sums) {
-        return costs.TransferNs(costs.BoundaryBytes(stage, sums), rank, costs.rank_of(stage + 1));
+        const Topology& topology = space.topology();
+        return costs.TransferNs(costs.BoundaryBytes(stage, sums), topology.RankOf(0, stage),
+                                topology.RankOf(0, stage + 1));
       };
       line.transfer = Line(share, transfer(whole), transfer(half));
     }

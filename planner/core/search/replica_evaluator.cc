@@ -38,10 +38,9 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.reduce_ns = space_.reduce_ns().data();
   passes_.optimizer_ns = space_.optimizer_ns().data();
   passes_.available_bytes = space_.available_bytes().data();
-  const int first_rank = replica * costs.ranks();
+  const Topology& topology = space_.topology();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
-    const Link link =
-        costs.LinkBetween(first_rank + costs.rank_of(stage), first_rank + costs.rank_of(stage + 1));
+    const Link link = costs.LinkBetween(topology.RankOf(replica, stage), topology.RankOf(replica, stage + 1));
     transfer_ns_[stage] =
         table.field(link == Link::kInsideNode ? Table::kNearTransferNs : Table::kFarTransferNs);
   }

@@ -38,7 +38,7 @@ std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
 ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
                              Caution caution)
     : costs_(costs),
-      replicas_(job.replicas),
+      topology_(job.topology),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
       may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
       available_(std::move(available_bytes)),
@@ -46,8 +46,7 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
       optimizer_ns_(costs.ranks(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
-    reduce_ns_.push_back(
-        costs.AllReduceNs(costs.ParameterBytes(stage), costs.rank_of(stage), costs.ranks(), job.replicas));
+    reduce_ns_.push_back(costs.AllReduceNs(costs.ParameterBytes(stage), topology_.GradientGroup(stage)));
     optimizer_ns_[costs.rank_of(stage)] += costs.OptimizerNs(stage);
   }
 }

@@ -38,7 +38,9 @@ class ScheduleSpace {
                 Caution caution = Caution::kLittle);
 
   const CostModel& costs() const { return costs_; }
-  int replicas() const { return replicas_; }
+  // Of the job, which may have fewer replicas than the costs were made for.
+  const Topology& topology() const { return topology_; }
+  int replicas() const { return topology_.replicas(); }
   bool may_split() const { return may_split_; }
   bool is_strict() const { return strict_; }
   const LevelRange& levels(int stage) const { return levels_[stage]; }
@@ -73,7 +75,7 @@ class ScheduleSpace {
                                  absl::Span<const int32_t> in_flight) const;
 
   const CostModel& costs_;
-  int replicas_;
+  Topology topology_;
   bool strict_;
   bool may_split_;
   std::vector<LevelRange> levels_;

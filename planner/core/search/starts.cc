@@ -120,7 +120,7 @@ std::vector<Start> StartMaker::Near(int micro_batches) {
   for (const double times : kNearCounts) {
     const int count = static_cast<int>(times * micro_batches + 0.5);
     if (count == micro_batches || count < 1 || count > replica_.rows) continue;
-    AddBalanced(count * job_.replicas);
+    AddBalanced(count * job_.topology.replicas());
     // Ideal ramps have been made for numbers as near.
     if (space_.is_strict()) continue;
     for (const std::vector<double>& ramp : Ramps(count)) AddWeighted(ramp);
@@ -151,7 +151,7 @@ void StartMaker::AddPadded() {
   const BottleneckTime time(costs_, job_.recompute);
   // Whether a sample fits alone has been asked before the search, and exactly.
   const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
-  const PartitionSearch search = {.replicas = job_.replicas, .stages = costs_.ranks()};
+  const PartitionSearch search = {.replicas = job_.topology.replicas(), .stages = costs_.ranks()};
   const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_));
   for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
     starts_.push_back({std::move(groups), {}, Layout::kPadded});
@@ -183,7 +183,7 @@ double StartMaker::MostMicroBatches() const {
 void StartMaker::Weigh() {
   TokenSums all;
   for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
-  replica_ = ShareOf(all, 1.0 / job_.replicas);
+  replica_ = ShareOf(all, 1.0 / job_.topology.replicas());
   work_ = AddedTimes();
   descending_ = DescendingOrder(work_);
 }
@@ -200,7 +200,8 @@ void StartMaker::AddPacked() {
   const int samples = static_cast<int>(tokens_.size());
   const double most = MostMicroBatches();
   int last = 0;
-  for (double count = job_.replicas; count <= most * job_.replicas; count *= kCountStep) {
+  for (double count = job_.topology.replicas(); count <= most * job_.topology.replicas();
+       count *= kCountStep) {
     const int groups = std::min(samples, static_cast<int>(count));
     if (groups == last) continue;
     last = groups;
@@ -226,7 +227,8 @@ void StartMaker::AddRamps(double most) {
   int last = 0;
   for (double count = kFewestInRamp; count <= most; count *= kCountStep) {
     const int micro_batches = static_cast<int>(count);
-    if (micro_batches == last || static_cast<size_t>(micro_batches) * job_.replicas > tokens_.size())
+    if (micro_batches == last ||
+        static_cast<size_t>(micro_batches) * job_.topology.replicas() > tokens_.size())
       continue;
     last = micro_batches;
     for (const std::vector<double>& one : Ramps(micro_batches)) AddWeighted(one);
@@ -248,12 +250,12 @@ std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
 
 void StartMaker::AddWeighted(const std::vector<double>& weights) {
   std::vector<double> all;
-  for (int replica = 0; replica < job_.replicas; ++replica) {
+  for (int replica = 0; replica < job_.topology.replicas(); ++replica) {
     all.insert(all.end(), weights.begin(), weights.end());
   }
   Groups groups = WeightedGroups(work_, descending_, all);
   Start start;
-  start.replicas.resize(job_.replicas);
+  start.replicas.resize(job_.topology.replicas());
   for (size_t group = 0; group < groups.size(); ++group) {
     start.replicas[group / weights.size()].push_back(std::move(groups[group]));
   }

@@ -164,15 +164,17 @@ void RankWalk::AddPass(int32_t position) {
 
 }  // namespace
 
-std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator, int pipeline,
-                                  int64_t memory_limit_bytes) {
+std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
+                                  const Topology& topology, int64_t memory_limit_bytes) {
   const int ranks = programs.ranks();
   const std::vector<int64_t> last = LastPassEnds(programs, simulator);
   const int64_t all_end = ranks == 0 ? 0 : *std::max_element(last.begin(), last.end());
   std::vector<RankTime> times;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto replica = last.begin() + rank / pipeline * pipeline;
-    const int64_t replica_end = *std::max_element(replica, replica + pipeline);
+    int64_t replica_end = 0;
+    for (const int32_t other : topology.PipelineGroup(topology.PlaceOf(rank).replica)) {
+      replica_end = std::max(replica_end, last[other]);
+    }
     RankTime time = RankWalk(programs, simulator, rank, memory_limit_bytes).Run();
     time.drain_ns = replica_end - last[rank];
     time.imbalance_ns = all_end - replica_end;

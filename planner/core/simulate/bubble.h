@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/model/topology.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/simulator.h"
 
@@ -32,9 +33,9 @@ struct RankTime {
   int64_t imbalance_ns = 0;
 };
 
-// `simulator` has run `programs`. Rank = replica * pipeline + position.
-std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator, int pipeline,
-                                  int64_t memory_limit_bytes);
+// `simulator` has run `programs`.
+std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
+                                  const Topology& topology, int64_t memory_limit_bytes);
 // End of the last pass of any micro-batch on any stage; 0 without micro-batches.
 int64_t LastPassEnd(const ProgramSet& programs, const Simulator& simulator);
 

@@ -25,11 +25,13 @@ size_t TypicalBatchSize(const Job& job) {
 }
 
 // Replicas that are planned: all where a batch is small, else one for its share.
-int32_t PlannedReplicas(const Job& job) { return TypicalBatchSize(job) <= kMostSamples ? job.replicas : 1; }
+int32_t PlannedReplicas(const Job& job) {
+  return TypicalBatchSize(job) <= kMostSamples ? job.topology.replicas() : 1;
+}
 
 StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   uint32_t layers = 0;
-  for (const Stage& stage : job.stages) layers += static_cast<uint32_t>(stage.layers());
+  for (const Stage& stage : job.topology.shape().stages) layers += static_cast<uint32_t>(stage.layers());
   const auto stages = static_cast<uint32_t>(placement.size());
   StageLayout layout;
   layout.layers.assign(stages, layers / stages);
@@ -80,10 +82,11 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
   if (all.empty()) {
     const uint32_t quarter = std::max<uint32_t>(1, job.max_sequence_length / 4);
     const bool t5 = job.architecture == Architecture::kT5;
-    return {std::vector<SampleTokens>(kFewestSamples * job.pipeline, {t5 ? quarter : 0, quarter, quarter})};
+    return {std::vector<SampleTokens>(kFewestSamples * job.topology.shape().ranks,
+                                      {t5 ? quarter : 0, quarter, quarter})};
   }
   const size_t size = std::min(TypicalBatchSize(job), all.size());
-  const size_t share = size * PlannedReplicas(job) / job.replicas;
+  const size_t share = size * PlannedReplicas(job) / job.topology.replicas();
   const size_t count = std::min(std::clamp(share, kFewestSamples, kMostSamples), size);
   const size_t whole = all.size() / size;
   std::vector<std::vector<SampleTokens>> batches;
@@ -110,7 +113,8 @@ LayoutJudge::LayoutJudge(const Profile& profile, const Job& job)
 
 TokenSums LayoutJudge::TypicalMicroBatch() const {
   const std::vector<SampleTokens>& batch = batches_.front();
-  const size_t count = std::max<size_t>(1, batch.size() / (kMicroBatchesPerRank * job_.pipeline));
+  const size_t count =
+      std::max<size_t>(1, batch.size() / (kMicroBatchesPerRank * job_.topology.shape().ranks));
   TokenSums sums;
   for (size_t i = 0; i < count; ++i) AddPacked(batch[i * batch.size() / count], &sums);
   // A profile without a closed form knows rectangles alone.
@@ -141,7 +145,7 @@ int64_t LayoutJudge::Makespan(const StageLayout& layout, size_t batch, Effort ef
   Job job = WithStages(job_, layout);
   // Optimizer state may be divided over all replicas.
   const CostModel costs(profile_, job);
-  job.replicas = PlannedReplicas(job);
+  job.topology = job.topology.WithReplicas(PlannedReplicas(job));
   job.effort = effort;
   const std::vector<int64_t> available = AvailableBytes(job, costs);
   if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;

@@ -44,16 +44,18 @@ std::vector<int32_t> V(int ranks) {
 // The placements that the job's schedule allows, the simplest first.
 std::vector<std::vector<int32_t>> Placements(const Job& job) {
   std::vector<std::vector<int32_t>> placements;
-  if (job.schedule != ScheduleFamily::kInterleaved) placements.push_back(OneStageARank(job.pipeline));
+  if (job.schedule != ScheduleFamily::kInterleaved)
+    placements.push_back(OneStageARank(job.topology.shape().ranks));
   size_t layers = 0;
-  for (const Stage& stage : job.stages) layers += stage.layers();
+  for (const Stage& stage : job.topology.shape().stages) layers += stage.layers();
   const bool may_interleave =
       job.schedule == ScheduleFamily::kInterleaved || job.schedule == ScheduleFamily::kAuto;
-  if (may_interleave && job.pipeline > 1 && layers >= 2 * static_cast<size_t>(job.pipeline)) {
-    placements.push_back(V(job.pipeline));
-    placements.push_back(Loop(job.pipeline));
+  if (may_interleave && job.topology.shape().ranks > 1 &&
+      layers >= 2 * static_cast<size_t>(job.topology.shape().ranks)) {
+    placements.push_back(V(job.topology.shape().ranks));
+    placements.push_back(Loop(job.topology.shape().ranks));
   }
-  if (placements.empty()) placements.push_back(OneStageARank(job.pipeline));
+  if (placements.empty()) placements.push_back(OneStageARank(job.topology.shape().ranks));
   return placements;
 }
 
@@ -184,16 +186,16 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTa
   const LayoutJudge judge(profile, job);
   const std::vector<std::vector<int32_t>> placements = Placements(job);
   // Without lengths there is nothing to judge a layout by but the balance of its ranks.
-  if (!probe || job.pipeline == 1 || job.typical_samples.empty()) {
+  if (!probe || job.topology.shape().ranks == 1 || job.typical_samples.empty()) {
     return WithStages(job, judge.Balanced(placements.front()));
   }
   std::vector<std::vector<StageLayout>> layouts(placements.size());
   run_tasks(static_cast<int>(placements.size()),
-            [&](int index) { layouts[index] = Probe(judge, placements[index], job.pipeline); });
+            [&](int index) { layouts[index] = Probe(judge, placements[index], job.topology.shape().ranks); });
   std::vector<Racer> racers;
   for (std::vector<StageLayout>& of_placement : layouts) {
     for (StageLayout& layout : of_placement) {
-      const bool interleaved = layout.layers.size() > static_cast<size_t>(job.pipeline);
+      const bool interleaved = layout.layers.size() > static_cast<size_t>(job.topology.shape().ranks);
       racers.push_back({std::move(layout), interleaved ? 100 + kInterleavingGain : 100});
     }
   }

@@ -133,7 +133,7 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
   std::vector<int64_t> rank_reduce(costs.ranks(), 0);
   for (int s = 0; s < costs.stages(); ++s) {
     int64_t& reduce = rank_reduce[costs.rank_of(s)];
-    reduce += costs.AllReduceNs(costs.ParameterBytes(s), costs.rank_of(s), costs.ranks(), job.replicas);
+    reduce += costs.AllReduceNs(costs.ParameterBytes(s), job.topology.GradientGroup(s));
     pipeline.reduce_ns.push_back(reduce);
   }
   return pipeline;
@@ -332,7 +332,7 @@ const Enumeration::ReplicaAnswer& Enumeration::BestReplica(Mask samples, int rep
 
 void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string& text) {
   if (!best_.complete || end >= limit_ns_ || (any_ && best_.found)) return;
-  if (replica == job_.replicas) {
+  if (replica == job_.topology.replicas()) {
     if (left != 0) return;
     limit_ns_ = end;
     best_.found = true;
@@ -340,9 +340,9 @@ void Enumeration::Assign(int replica, Mask left, int64_t end, const std::string&
     best_.text = text;
     return;
   }
-  const bool may_be_empty = static_cast<int>(samples_.size()) < job_.replicas;
+  const bool may_be_empty = static_cast<int>(samples_.size()) < job_.topology.replicas();
   for (Mask own = left;; own = (own - 1) & left) {
-    const bool last = replica + 1 == job_.replicas;
+    const bool last = replica + 1 == job_.topology.replicas();
     if ((own != 0 || may_be_empty) && (!last || own == left)) {
       // An empty replica only takes part in the reduction.
       ReplicaAnswer empty;

@@ -169,9 +169,9 @@ TEST(CostModelTest, TransfersBetweenNodesUseTheSlowerLink) {
   const CostModel costs = ModelOf(GptJob(2, 1, v1::POLICY_DYNAMIC));
   EXPECT_EQ(costs.TransferNs(1000, 2, 3), 100 + 1000);
   EXPECT_EQ(costs.TransferNs(1000, 3, 4), 500 + 5000);
-  EXPECT_EQ(costs.AllReduceNs(1000, 0, 1, 1), 0);
+  EXPECT_EQ(costs.AllReduceNs(1000, {0}), 0);
   // Two steps of half of the bytes.
-  EXPECT_EQ(costs.AllReduceNs(1000, 0, 1, 2), 2 * (100 + 500));
+  EXPECT_EQ(costs.AllReduceNs(1000, {0, 1}), 2 * (100 + 500));
 }
 
 }  // namespace

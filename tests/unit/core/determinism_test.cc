@@ -94,10 +94,15 @@ TEST(DeterminismTest, AnyNumberOfThreadsChoosesTheSameStages) {
     for (const RunTasks& run_tasks : {RunTasks(RunBackwards), pool.AsFunction()}) {
       const auto planner = Planner::Create(spec, Planner::Explain::kChanges, run_tasks);
       ASSERT_TRUE(planner.ok()) << job.name << planner.status();
-      EXPECT_EQ((*planner)->job().rank_of_stage, (*serial)->job().rank_of_stage) << job.name;
-      ASSERT_EQ((*planner)->job().stages.size(), (*serial)->job().stages.size()) << job.name;
-      for (size_t stage = 0; stage < (*serial)->job().stages.size(); ++stage) {
-        EXPECT_EQ((*planner)->job().stages[stage].layers(), (*serial)->job().stages[stage].layers());
+      EXPECT_EQ((*planner)->job().topology.shape().rank_of_stage,
+                (*serial)->job().topology.shape().rank_of_stage)
+          << job.name;
+      ASSERT_EQ((*planner)->job().topology.shape().stages.size(),
+                (*serial)->job().topology.shape().stages.size())
+          << job.name;
+      for (size_t stage = 0; stage < (*serial)->job().topology.shape().stages.size(); ++stage) {
+        EXPECT_EQ((*planner)->job().topology.shape().stages[stage].layers(),
+                  (*serial)->job().topology.shape().stages[stage].layers());
       }
     }
   }

@@ -186,7 +186,7 @@ PipelineCase::PipelineCase(v1::JobSpec job, const std::vector<uint32_t>& layers_
       costs_(ProfileFromProto(spec_.profile(), job_.architecture).value(), job_) {
   std::mt19937 random(seed);
   std::vector<std::pair<uint32_t, uint32_t>> lengths;
-  for (int m = 0; m < job_.replicas * micro_batches; ++m) {
+  for (int m = 0; m < job_.topology.replicas() * micro_batches; ++m) {
     for (uint32_t samples = 1 + random() % 3; samples > 0; --samples) {
       lengths.emplace_back(1 + random() % 300, 1 + random() % 200);
     }
@@ -198,7 +198,7 @@ PipelineCase::PipelineCase(v1::JobSpec job, const std::vector<uint32_t>& layers_
     for (size_t sample = before; sample < lengths.size(); ++sample) {
       micro_batch.samples.push_back(static_cast<uint32_t>(sample));
     }
-    for (const Stage& stage : job_.stages) {
+    for (const Stage& stage : job_.topology.shape().stages) {
       const int full = static_cast<int>(random() % (stage.layers() + 1));
       micro_batch.recompute.push_back({0, random() % 2 == 0 ? full : 0});
     }
@@ -206,11 +206,11 @@ PipelineCase::PipelineCase(v1::JobSpec job, const std::vector<uint32_t>& layers_
   }
   proto_ = MakeBatch(lengths);
   batch_ = BatchFromProto(proto_, job_).value();
-  for (int replica = 0; replica < job_.replicas; ++replica) AddReplica(micro_batches, &random);
+  for (int replica = 0; replica < job_.topology.replicas(); ++replica) AddReplica(micro_batches, &random);
 }
 
 void PipelineCase::AddReplica(int micro_batches, std::mt19937* random) {
-  const auto first_rank = static_cast<int>(replicas_.size()) * costs_.ranks();
+  const auto index = static_cast<int>(replicas_.size());
   const std::vector<MicroBatch>& assigned = assignment_[replicas_.size()];
   ReplicaPipeline& replica = replicas_.emplace_back();
   replica.costs.Resize(costs_.stages(), micro_batches);
@@ -231,8 +231,8 @@ void PipelineCase::AddReplica(int micro_batches, std::mt19937* random) {
       replica.costs.weight_ns[at] = costs_.WeightNs(stage, layers);
       if (stage + 1 == costs_.stages() || costs_.rank_of(stage) == costs_.rank_of(stage + 1)) continue;
       replica.costs.transfer_ns[at] =
-          slowness * costs_.TransferNs(replica.memory.back().output, first_rank + costs_.rank_of(stage),
-                                       first_rank + costs_.rank_of(stage + 1));
+          slowness * costs_.TransferNs(replica.memory.back().output, job_.topology.RankOf(index, stage),
+                                       job_.topology.RankOf(index, stage + 1));
     }
   }
 }
@@ -253,7 +253,7 @@ v1::Plan PipelineCase::ExpectSound() const {
   }
   const std::vector<RankMemory> memory = AccountMemory(*programs);
   for (int rank = 0; rank < programs->ranks(); ++rank) {
-    EXPECT_EQ(memory[rank].final_bytes, costs_.RankStaticBytes(rank % costs_.ranks()));
+    EXPECT_EQ(memory[rank].final_bytes, costs_.RankStaticBytes(job_.topology.PlaceOf(rank).position));
   }
   v1::Plan plan = PlanToProto({spec_, job_, batch_, costs_, assignment_, *programs, simulator});
   ExpectTimeAddsUp(plan.predicted());

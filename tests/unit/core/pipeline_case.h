@@ -35,6 +35,7 @@ class PipelineCase {
                const std::vector<uint32_t>& rank_of_stage, int micro_batches, uint32_t seed);
 
   const CostModel& costs() const { return costs_; }
+  const Topology& topology() const { return job_.topology; }
   std::vector<ReplicaPipeline>& replicas() { return replicas_; }
   void SetPasses(int replica, const std::vector<std::string>& ranks) {
     replicas_[replica].passes = ParsePasses(ranks);

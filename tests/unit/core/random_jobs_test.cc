@@ -172,7 +172,8 @@ class RandomJobsTest : public ::testing::Test {
   void AddWorst(const std::string& kind, const v1::Plan& plan, const BruteForceAnswer& best,
                 const RandomPlanningCase& given, const std::string& name);
   bool IsSmall(const Job& job, const Batch& batch) const {
-    return batch.samples.size() <= kBruteForceSamples && job.stages.size() <= 4 && job.replicas <= 3;
+    return batch.samples.size() <= kBruteForceSamples && job.topology.shape().stages.size() <= 4 &&
+           job.topology.replicas() <= 3;
   }
 
   int jobs_ = 0;
@@ -223,7 +224,7 @@ void RandomJobsTest::CompareWithOptimum(const Planner& planner, const Batch& bat
   const int64_t makespan = plan.predicted().makespan_ns();
   const bool plenty = MemoryIsPlenty(planner.costs(), job, batch);
   const bool fixed = job.schedule == ScheduleFamily::kOneForwardOneBackward;
-  if (fixed && (!plenty || job.stages.size() != static_cast<size_t>(job.pipeline))) return;
+  if (fixed && (!plenty || planner.costs().stages() != planner.costs().ranks())) return;
   const BruteForceOptions options{makespan, Nodes()};
   const BruteForceAnswer best =
       fixed ? BruteForceOneForwardOneBackward(planner.costs(), job, batch.samples, makespan)

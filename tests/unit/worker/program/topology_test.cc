@@ -1,0 +1,46 @@
+#include "worker/program/topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+TEST(TopologyTest, AMeshHasTheRanksOfOneReplicaAfterThoseOfTheOther) {
+  const Topology topology = MeshTopology(3, 2);
+  EXPECT_EQ(topology.ranks(), 6u);
+  EXPECT_THAT(topology.PipelineGroup(1), ElementsAre(0, 1, 2));
+  EXPECT_THAT(topology.PipelineGroup(5), ElementsAre(3, 4, 5));
+  EXPECT_THAT(topology.GradientGroups(1), ElementsAre(ElementsAre(1, 4)));
+  EXPECT_THAT(topology.GradientGroups(4), ElementsAre(ElementsAre(1, 4)));
+  EXPECT_THAT(topology.WorldGroup(), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST(TopologyTest, OneRankIsInItsGroupsAlone) {
+  const Topology topology = MeshTopology(1, 1);
+  EXPECT_THAT(topology.PipelineGroup(0), ElementsAre(0));
+  EXPECT_THAT(topology.GradientGroups(0), ElementsAre(ElementsAre(0)));
+}
+
+TEST(TopologyTest, SeveralStagesOnARankMakeTheGroupsOfOne) {
+  // Two replicas whose stages run up and down their two ranks, as a V.
+  const Topology topology = {{{{{{0}}, {{1}}, {{1}}, {{0}}}}, {{{{2}}, {{3}}, {{3}}, {{2}}}}}};
+  EXPECT_THAT(topology.PipelineGroup(1), ElementsAre(0, 1));
+  EXPECT_THAT(topology.GradientGroups(1), ElementsAre(ElementsAre(1, 3)));
+  EXPECT_THAT(topology.GroupsOf(2),
+              UnorderedElementsAre(ElementsAre(0, 2), ElementsAre(2, 3), ElementsAre(0, 1, 2, 3)));
+}
+
+TEST(TopologyTest, ReplicasMayLieDifferently) {
+  // Rank 2 holds both stages of the second replica.
+  const Topology topology = {{{{{{0}}, {{1}}}}, {{{{2}}, {{2}}}}}};
+  EXPECT_THAT(topology.PipelineGroup(2), ElementsAre(2));
+  EXPECT_THAT(topology.GradientGroups(2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 2)));
+  EXPECT_THAT(topology.GradientGroups(1), ElementsAre(ElementsAre(1, 2)));
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,81 @@
+#include "worker/program/topology.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::worker {
+namespace {
+
+bool Holds(const RankGroup& group, uint32_t rank) { return std::ranges::find(group, rank) != group.end(); }
+
+void SortWithoutRepetition(RankGroup* group) {
+  std::ranges::sort(*group);
+  group->erase(std::ranges::unique(*group).begin(), group->end());
+}
+
+RankGroup RanksOf(const ReplicaTopology& replica) {
+  RankGroup ranks;
+  for (const StageTopology& stage : replica.stages) {
+    ranks.insert(ranks.end(), stage.ranks.begin(), stage.ranks.end());
+  }
+  SortWithoutRepetition(&ranks);
+  return ranks;
+}
+
+}  // namespace
+
+uint32_t Topology::ranks() const { return static_cast<uint32_t>(WorldGroup().size()); }
+
+RankGroup Topology::WorldGroup() const {
+  RankGroup world;
+  for (const ReplicaTopology& replica : replicas) {
+    const RankGroup ranks = RanksOf(replica);
+    world.insert(world.end(), ranks.begin(), ranks.end());
+  }
+  SortWithoutRepetition(&world);
+  return world;
+}
+
+RankGroup Topology::PipelineGroup(uint32_t rank) const {
+  for (const ReplicaTopology& replica : replicas) {
+    RankGroup ranks = RanksOf(replica);
+    if (Holds(ranks, rank)) return ranks;
+  }
+  return {};
+}
+
+std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
+  std::vector<RankGroup> groups;
+  const size_t stages = replicas.empty() ? 0 : replicas.front().stages.size();
+  for (size_t stage = 0; stage < stages; ++stage) {
+    RankGroup group;
+    for (const ReplicaTopology& replica : replicas) {
+      const RankGroup& ranks = replica.stages[stage].ranks;
+      group.insert(group.end(), ranks.begin(), ranks.end());
+    }
+    SortWithoutRepetition(&group);
+    if (Holds(group, rank) && std::ranges::find(groups, group) == groups.end()) {
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+std::vector<RankGroup> Topology::GroupsOf(uint32_t rank) const {
+  std::vector<RankGroup> groups = GradientGroups(rank);
+  groups.push_back(PipelineGroup(rank));
+  groups.push_back(WorldGroup());
+  return groups;
+}
+
+Topology MeshTopology(uint32_t pipeline, uint32_t replicas) {
+  Topology topology;
+  uint32_t rank = 0;
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    ReplicaTopology& made = topology.replicas.emplace_back();
+    for (uint32_t stage = 0; stage < pipeline; ++stage) made.stages.push_back({{rank++}});
+  }
+  return topology;
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,39 @@
+// Who is where, as a worker sees it: the ranks of every stage of every replica, and the groups that follow
+// from them. Whoever needs a group of ranks asks for it here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock::worker {
+
+using RankGroup = std::vector<uint32_t>;
+
+struct StageTopology {
+  RankGroup ranks;
+};
+
+struct ReplicaTopology {
+  // In stage order.
+  std::vector<StageTopology> stages;
+};
+
+struct Topology {
+  std::vector<ReplicaTopology> replicas;
+
+  uint32_t ranks() const;
+  // Ascending: all ranks; those of the replica that `rank` is in, who exchange activations and share the norm
+  // of the gradients.
+  RankGroup WorldGroup() const;
+  RankGroup PipelineGroup(uint32_t rank) const;
+  // For every stage on `rank`, without repetition: its ranks in all replicas, who sum its gradients.
+  std::vector<RankGroup> GradientGroups(uint32_t rank) const;
+  // All groups that a rank is in.
+  std::vector<RankGroup> GroupsOf(uint32_t rank) const;
+};
+
+// Replicas that look alike, one stage a rank, the ranks of one replica after those of the other. Several
+// stages on a rank make the same groups.
+Topology MeshTopology(uint32_t pipeline, uint32_t replicas);
+
+}  // namespace penstock::worker
