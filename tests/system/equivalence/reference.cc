@@ -1,27 +1,26 @@
 #include "tests/system/equivalence/reference.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <cmath>
 
+#include "tests/system/equivalence/reference_model.h"
 #include "worker/model/parameters.h"
 
 namespace penstock::testing {
 namespace {
 
 using worker::JobConfig;
-using worker::ModelConfig;
-using Parameters = std::map<std::string, at::Tensor>;
-
 at::ScalarType TypeOf(worker::DataType type) {
   return type == worker::DataType::kFloat64 ? at::kDouble : at::kFloat;
 }
 
 // Initial values as the worker has them, rounded to the job's type, then in float64.
-Parameters InitialParameters(const JobConfig& job) {
+ReferenceParameters InitialParameters(const JobConfig& job) {
   const worker::StageRange whole = {
       .first_layer = 0, .layers = job.model.layers, .first = true, .last = true};
-  Parameters parameters;
+  ReferenceParameters parameters;
   for (const worker::ParameterSpec& spec : StageParameterSpecs(job.model, whole)) {
     const at::Tensor value = InitialValue(spec, job.training.seed, TypeOf(job.model.dtype), at::kCPU);
     parameters[spec.name] = value.to(at::kDouble).clone().set_requires_grad(true);
@@ -29,80 +28,19 @@ Parameters InitialParameters(const JobConfig& job) {
   return parameters;
 }
 
-at::Tensor Normalize(const at::Tensor& x, const Parameters& p, const std::string& name) {
-  const at::Tensor centred = x - x.mean(-1, true);
-  const at::Tensor variance = (centred * centred).mean(-1, true);
-  return centred / (variance + 1e-5).sqrt() * p.at(name + ".weight") + p.at(name + ".bias");
-}
-
-at::Tensor Affine(const at::Tensor& x, const Parameters& p, const std::string& name) {
-  return x.matmul(p.at(name + ".weight").t()) + p.at(name + ".bias");
-}
-
-// x: [length, hidden]. One head after the other.
-at::Tensor Attend(const at::Tensor& x, const Parameters& p, const std::string& layer,
-                  const ModelConfig& model) {
-  const int64_t length = x.size(0);
-  const int64_t width = model.attention_inner / model.heads;
-  const at::Tensor qkv = Affine(x, p, layer + ".attention.qkv");
-  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
-  std::vector<at::Tensor> heads;
-  for (int64_t head = 0; head < model.heads; ++head) {
-    const auto part = [&](int64_t which) {
-      return qkv.narrow(1, which * model.attention_inner + head * width, width);
-    };
-    const at::Tensor scores = part(0).matmul(part(1).t()) / std::sqrt(static_cast<double>(width));
-    heads.push_back(scores.masked_fill(future, -INFINITY).softmax(-1).matmul(part(2)));
-  }
-  return Affine(at::cat(heads, 1), p, layer + ".attention.output");
-}
-
-at::Tensor Gelu(const at::Tensor& x) {
-  return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)).tanh());
-}
-
-// [length, vocab]
-at::Tensor Logits(const std::vector<int64_t>& tokens, const Parameters& p, const ModelConfig& model) {
-  const at::Tensor ids = at::tensor(tokens, at::kLong);
-  at::Tensor x = p.at("embedding.token.weight").index_select(0, ids) +
-                 p.at("embedding.position.weight").narrow(0, 0, ids.size(0));
-  for (int64_t i = 0; i < model.layers; ++i) {
-    const std::string layer = "layers." + std::to_string(i);
-    x = x + Attend(Normalize(x, p, layer + ".attention_norm"), p, layer, model);
-    x = x + Affine(Gelu(Affine(Normalize(x, p, layer + ".ffn_norm"), p, layer + ".ffn.up")), p,
-                   layer + ".ffn.down");
-  }
-  return Normalize(x, p, "final_norm").matmul(p.at("head.weight").t());
-}
-
-// Positions that the loss counts: target tokens with a token before them.
-int64_t LossTokens(const ReferenceSample& sample) {
-  const auto target = static_cast<int64_t>(sample.target.size());
-  return sample.input.empty() ? target - 1 : target;
-}
-
-// Sum of the cross entropy over the sample's loss positions; undefined where it has none.
-at::Tensor SampleLoss(const ReferenceSample& sample, const Parameters& p, const ModelConfig& model) {
-  if (LossTokens(sample) == 0) return {};
-  std::vector<int64_t> tokens(sample.input.begin(), sample.input.end());
-  tokens.insert(tokens.end(), sample.target.begin(), sample.target.end());
-  const at::Tensor likelihoods = Logits(tokens, p, model).log_softmax(-1);
-  const size_t first = sample.input.empty() ? 1 : sample.input.size();
-  at::Tensor loss = at::zeros({}, at::kDouble);
-  for (size_t position = first; position < tokens.size(); ++position) {
-    loss = loss - likelihoods[static_cast<int64_t>(position) - 1][tokens[position]];
-  }
-  return loss;
-}
-
 // Leaves gradients in the parameters; returns the loss.
-double Accumulate(const std::vector<ReferenceSample>& batch, const Parameters& parameters,
-                  const ModelConfig& model) {
+double Accumulate(const std::vector<ReferenceRow>& batch, const ReferenceParameters& parameters,
+                  const ReferenceModel& model) {
+  const bool t5 = model.encoder_decoder;
   int64_t loss_tokens = 0;
-  for (const ReferenceSample& sample : batch) loss_tokens += LossTokens(sample);
+  for (const ReferenceRow& row : batch) {
+    for (const ReferenceSample& sample : row) {
+      loss_tokens += t5 ? T5LossTokens(sample) : GptLossTokens(sample);
+    }
+  }
   double total = 0;
-  for (const ReferenceSample& sample : batch) {
-    at::Tensor loss = SampleLoss(sample, parameters, model);
+  for (const ReferenceRow& row : batch) {
+    at::Tensor loss = t5 ? T5RowLoss(row, parameters, model) : GptRowLoss(row, parameters, model);
     if (!loss.defined()) continue;
     loss = loss / static_cast<double>(loss_tokens);
     loss.backward();
@@ -111,11 +49,16 @@ double Accumulate(const std::vector<ReferenceSample>& batch, const Parameters& p
   return total;
 }
 
-ReferenceIteration Describe(double loss, const Parameters& parameters) {
+// Zeros where no sample has reached the parameter.
+at::Tensor GradientOf(const at::Tensor& value) {
+  return value.grad().defined() ? value.grad() : at::zeros_like(value);
+}
+
+ReferenceIteration Describe(double loss, const ReferenceParameters& parameters) {
   ReferenceIteration result = {.loss = loss, .gradients = {}};
   double squares = 0;
   for (const auto& [name, value] : parameters) {
-    const at::Tensor gradient = value.grad().contiguous();
+    const at::Tensor gradient = GradientOf(value).contiguous();
     const double* data = gradient.data_ptr<double>();
     std::vector<double>& copy = result.gradients[name];
     copy.assign(data, data + gradient.numel());
@@ -141,14 +84,14 @@ class ReferenceOptimizer {
  public:
   explicit ReferenceOptimizer(const worker::TrainingConfig& config) : config_(config) {}
 
-  void Step(uint64_t iteration, double gradient_norm, Parameters& parameters) {
+  void Step(uint64_t iteration, double gradient_norm, ReferenceParameters& parameters) {
     const at::NoGradGuard no_gradients;
     const double scale =
         config_.clip_norm > 0 && gradient_norm > config_.clip_norm ? config_.clip_norm / gradient_norm : 1.0;
     const double rate = RateAt(config_.learning_rate, iteration);
     const auto steps = static_cast<double>(iteration + 1);
     for (auto& [name, value] : parameters) {
-      const at::Tensor gradient = value.grad() * scale;
+      const at::Tensor gradient = GradientOf(value) * scale;
       at::Tensor& mean = Moment(first_, name, value);
       at::Tensor& square = Moment(second_, name, value);
       mean = config_.beta1 * mean + (1 - config_.beta1) * gradient;
@@ -162,26 +105,27 @@ class ReferenceOptimizer {
   }
 
  private:
-  static at::Tensor& Moment(Parameters& moments, const std::string& name, const at::Tensor& like) {
+  static at::Tensor& Moment(ReferenceParameters& moments, const std::string& name, const at::Tensor& like) {
     at::Tensor& moment = moments[name];
     if (!moment.defined()) moment = at::zeros_like(like);
     return moment;
   }
 
   const worker::TrainingConfig config_;
-  Parameters first_;
-  Parameters second_;
+  ReferenceParameters first_;
+  ReferenceParameters second_;
 };
 
 }  // namespace
 
-std::vector<ReferenceIteration> TrainReference(const JobConfig& job,
-                                               const std::vector<std::vector<ReferenceSample>>& batches) {
-  Parameters parameters = InitialParameters(job);
+std::vector<ReferenceIteration> TrainReference(const JobConfig& job, const ReferenceModel& model,
+                                               const std::vector<std::vector<ReferenceRow>>& batches) {
+  at::set_num_threads(1);  // tensors are small, and other processes compute beside this one
+  ReferenceParameters parameters = InitialParameters(job);
   ReferenceOptimizer optimizer(job.training);
   std::vector<ReferenceIteration> iterations;
   for (size_t i = 0; i < batches.size(); ++i) {
-    const double loss = Accumulate(batches[i], parameters, job.model);
+    const double loss = Accumulate(batches[i], parameters, model);
     iterations.push_back(Describe(loss, parameters));
     optimizer.Step(i, iterations.back().gradient_norm, parameters);
   }

@@ -1,6 +1,6 @@
-// Training written a second time, in the plainest way, on one device and in one process: sample by sample,
-// with tensor operations of LibTorch, in float64. Shares nothing with worker/ but the initial values of the
-// parameters.
+// Training written a second time, in the plainest way, on one device and in one process: row by row, with
+// tensor operations of LibTorch, in float64. Written from the contract (job.proto, plan.proto) and the
+// papers; shares nothing with worker/ but the initial values of the parameters.
 //
 // Plain values only, so that this header goes together with protobuf.
 #pragma once
@@ -14,10 +14,32 @@
 
 namespace penstock::testing {
 
+// What of a model is not said by the shapes of its parameters; fields as in v1::ModelSpec, with every default
+// filled in.
+struct ReferenceModel {
+  enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu };
+
+  // T5, otherwise GPT.
+  bool encoder_decoder = false;
+  // GPT.
+  int64_t layers = 0;
+  // T5.
+  int64_t encoder_layers = 0;
+  int64_t decoder_layers = 0;
+  int64_t decoder_start_token = 0;
+  int64_t relative_position_buckets = 0;
+  int64_t relative_position_max_distance = 0;
+  FeedForward feed_forward = FeedForward::kGelu;
+  int64_t heads = 0;
+};
+
 struct ReferenceSample {
   std::vector<int32_t> input;
   std::vector<int32_t> target;
 };
+
+// Samples whose tokens see each other: one, or those of a row of LAYOUT_CONCATENATED, end to end.
+using ReferenceRow = std::vector<ReferenceSample>;
 
 struct ReferenceIteration {
   // Of the whole global batch: cross entropy summed over its loss positions, divided by their number.
@@ -28,8 +50,9 @@ struct ReferenceIteration {
   std::map<std::string, std::vector<double>> gradients;
 };
 
-// Trains on the global batches from iteration 0 on.
-std::vector<ReferenceIteration> TrainReference(const worker::JobConfig& job,
-                                               const std::vector<std::vector<ReferenceSample>>& batches);
+// Trains on the global batches from iteration 0 on. `job` is that of the workers, for its training and for
+// the initial values, rounded to its type.
+std::vector<ReferenceIteration> TrainReference(const worker::JobConfig& job, const ReferenceModel& model,
+                                               const std::vector<std::vector<ReferenceRow>>& batches);
 
 }  // namespace penstock::testing

@@ -144,6 +144,15 @@ std::string Cluster::WorkerLog(uint32_t rank) const { return LogTail(WorkerLogPa
 
 std::string Cluster::PlannerLog() const { return LogTail(folder_.Path("planner.log"), kLogLines); }
 
+v1::GetIterationResponse Cluster::Iteration(const std::string& job_id, uint64_t iteration) {
+  v1::GetIterationRequest request;
+  request.set_job_id(job_id);
+  request.set_iteration(iteration);
+  const absl::StatusOr<v1::GetIterationResponse> answer = client_->GetIteration(request);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.value_or(v1::GetIterationResponse());
+}
+
 std::vector<v1::IterationSummary> Cluster::Summaries(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);

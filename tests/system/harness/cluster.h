@@ -64,6 +64,8 @@ class Cluster {
 
   std::string WorkerLog(uint32_t rank) const;
   std::string PlannerLog() const;
+  // Plan and measurements of an iteration that the planner still holds.
+  v1::GetIterationResponse Iteration(const std::string& job_id, uint64_t iteration);
   // Summaries of the completed iterations.
   std::vector<v1::IterationSummary> Summaries(const std::string& job_id);
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/model/transformer_stage.h"
 #include "worker/program/describe.h"
 
 namespace penstock::worker {
@@ -156,7 +155,7 @@ class ExecutorTest : public ::testing::Test {
   // An executor of stage `stage` of `stages`, each of 2 / stages layers.
   void Build(uint32_t stage, uint32_t stages) {
     const int64_t layers = 2 / stages;
-    stage_ = *MakeTransformerStage(
+    stage_ = *GptStage::Create(
         job_.model,
         {.first_layer = stage * layers, .layers = layers, .first = stage == 0, .last = stage + 1 == stages},
         /*seed=*/1, at::kCPU);
@@ -181,9 +180,9 @@ class ExecutorTest : public ::testing::Test {
          .input_tokens = {1, 1},
          .target_tokens = {3, 3},
          .layout = Layout::kPacked,
-         .target_cu_seqlens = {0, 4, 8},
+         .cu_seqlens = {0, 4, 8},
          .computed_tokens = 8,
-         .recompute = std::vector<LayerRecompute>(program_.layers_per_stage.size())});
+         .full_recompute_layers = std::vector<int32_t>(program_.layers_per_stage.size())});
   }
 
   Instruction& Add(Op op) {
@@ -212,7 +211,7 @@ class ExecutorTest : public ::testing::Test {
   const std::unique_ptr<Device> device_ = *MakeTorchDevice("cpu", &dataset_);
   Events events_;
   FakeCommunicator communicator_{&events_};
-  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<GptStage> stage_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<Executor> executor_;

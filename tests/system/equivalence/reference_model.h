@@ -1,0 +1,49 @@
+// What the references of the model families have in common. Used by reference*.cc alone.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/system/equivalence/reference.h"
+
+namespace penstock::testing {
+
+using ReferenceParameters = std::map<std::string, at::Tensor>;
+
+// x [n, in] times the transposed weight [out, in], plus the bias where the model has one.
+at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::string& name);
+
+// max(0, x), and GELU by its approximation with tanh (Hendrycks and Gimpel 2016, section 2).
+at::Tensor Relu(const at::Tensor& x);
+at::Tensor Gelu(const at::Tensor& x);
+
+// A token of a row, with its position in its sample, from 0.
+struct RowTokens {
+  std::vector<int64_t> ids;
+  std::vector<int64_t> positions;
+  void Append(const std::vector<int32_t>& sample);
+};
+
+// A position of a row whose logits predict a token that the loss counts.
+struct LossPosition {
+  int64_t position = 0;
+  int64_t label = 0;
+};
+
+// Sum of the cross entropy over the positions. logits: [n, vocab].
+at::Tensor CrossEntropy(const at::Tensor& logits, const std::vector<LossPosition>& positions);
+
+// Sum of the cross entropy over the row's loss positions; undefined where it has none.
+at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p,
+                      const ReferenceModel& model);
+at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
+
+// Loss positions of a sample.
+int64_t GptLossTokens(const ReferenceSample& sample);
+int64_t T5LossTokens(const ReferenceSample& sample);
+
+}  // namespace penstock::testing
