@@ -39,9 +39,9 @@ class Device {
   // Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or that is shorter there).
   virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model) = 0;
 
-  // Possible errors: those of GptStage::Create.
-  virtual absl::StatusOr<std::unique_ptr<GptStage>> MakeStage(const ModelConfig& model,
-                                                              const StageRange& range, uint64_t seed) = 0;
+  // Possible errors: those of MakeTransformerStage.
+  virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
+                                                           uint64_t seed) = 0;
 
   // Possible errors: those of MakeGlooCommunicator and MakeNcclCommunicator. The device must outlive it.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

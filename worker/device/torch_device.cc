@@ -7,6 +7,7 @@
 #include "common/status/status_macros.h"
 #include "worker/data/sample_tokens.h"
 #include "worker/device/device.h"
+#include "worker/model/transformer_stage.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -34,9 +35,9 @@ class TorchDevice : public Device {
     return MakeTokenBatch(shape, tokens, model.vocab, place_);
   }
 
-  absl::StatusOr<std::unique_ptr<GptStage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                      uint64_t seed) override {
-    return GptStage::Create(model, range, seed, place_);
+  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
+                                                   uint64_t seed) override {
+    return MakeTransformerStage(model, range, seed, place_);
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

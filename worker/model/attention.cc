@@ -55,12 +55,12 @@ AttentionShape MakeAttentionShape(const MicroBatch& shape, at::ScalarType type, 
   AttentionShape result;
   result.layout = shape.layout;
   result.rows = shape.rows;
-  result.length = shape.length;
+  result.length = shape.target_length;
   if (shape.layout == Layout::kPadded) return result;
-  result.runs = FindRuns(shape.cu_seqlens);
+  result.runs = FindRuns(shape.target_cu_seqlens);
   for (const SampleRun& run : result.runs) result.longest = std::max(result.longest, run.length);
   if (FlashAttentionSupports(type, device)) {
-    result.cu_seqlens = at::tensor(shape.cu_seqlens, at::kInt).to(device);
+    result.cu_seqlens = at::tensor(shape.target_cu_seqlens, at::kInt).to(device);
   }
   return result;
 }

@@ -1,40 +1,56 @@
-// One pipeline stage of a GPT: token and learned position embedding (first stage), pre-norm blocks with
-// causal attention, final norm, untied LM head and loss (last stage). Knows nothing of pipelines,
-// communication or programs.
+// One pipeline stage: consecutive layers of a model, with what comes before the first and behind the last.
+// Knows nothing of pipelines, communication or programs.
 //
-//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, GptStage::Create(config, range, seed, device));
-//   stage->ZeroGradients();                                      // once an iteration
-//   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage->Forward(shape, tokens, input, 0, loss_tokens));
+//   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, MakeTransformerStage(config, range, seed,
+//   device)); stage->ZeroGradients();                                      // once an iteration
+//   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage->Forward(shape, tokens, input, recompute,
+//   loss_tokens));
 //   ... send forward.output; it may then be reset ...
 //   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, stage->Backward(std::move(forward),
 //   output_gradient));
+//
+// or, with the weights' gradients later:
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage->BackwardInput(std::move(forward),
+//   output_gradient));
+//   ... send split.input_gradient ...
+//   PENSTOCK_RETURN_IF_ERROR(stage->BackwardWeight(std::move(split.put_aside)));
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// What the backward pass of a micro-batch needs. Opaque.
-struct StageGraph;
+// What a stage keeps of a micro-batch between two of its passes. Each kind of stage has its own.
+class StageState {
+ public:
+  virtual ~StageState() = default;
+};
 
 // What a stage keeps of a micro-batch between forward and backward.
 struct StageForward {
-  // Not the last stage: the activation to send, [rows, length, hidden] or [tokens, hidden]. Last stage: the
-  // loss, a float64 scalar (sum over this micro-batch's loss positions / loss_tokens). Backward does not need
-  // it.
+  // Not the last stage: the activation to send, of the shape of the plan's transfer. Last stage: the loss, a
+  // float64 scalar (sum over this micro-batch's loss positions / loss_tokens). Backward does not need it.
   at::Tensor output;
-  std::shared_ptr<StageGraph> graph;
+  std::shared_ptr<StageState> state;
+};
+
+struct SplitBackward {
+  // What the weights' gradients are made of. Its memory is free when the last copy is gone.
+  using PutAside = std::shared_ptr<StageState>;
+
+  // As Stage::Backward returns it.
+  at::Tensor input_gradient;
+  PutAside put_aside;
 };
 
 struct NamedParameter {
@@ -47,40 +63,34 @@ struct NamedParameter {
   at::Tensor gradient;
 };
 
-class GptStage {
+// Not thread-safe. Micro-batches may be between their passes in any number and order.
+class Stage {
  public:
-  // Initial values are a function of (seed, parameter name, shape) alone: the same model for every split.
-  // Possible errors: INVALID_ARGUMENT (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
-  static absl::StatusOr<std::unique_ptr<GptStage>> Create(const ModelConfig& config, const StageRange& range,
-                                                          uint64_t seed, at::Device device);
-  ~GptStage();
-  GptStage(const GptStage&) = delete;
-  GptStage& operator=(const GptStage&) = delete;
+  virtual ~Stage() = default;
 
   // `input`: the activation received from the previous stage; undefined on the first stage. `tokens`: of the
-  // same micro-batch; only the first and the last stage read them. `loss_tokens`: of the global batch (last
-  // stage). The first `full_recompute_layers` layers keep only their input and run again in Backward, with
-  // the same bits as a result. The last stage adds the gradient of head.weight already here
-  // (worker/model/loss_head.h). Possible errors: INVALID_ARGUMENT (a length above max_sequence_length, a
-  // missing or wrong input), RESOURCE_EXHAUSTED (memory), INTERNAL.
-  absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
-                                       const at::Tensor& input, int64_t full_recompute_layers,
-                                       double loss_tokens);
+  // same micro-batch, read where the stage embeds tokens or has the loss. `loss_tokens`: of the global batch
+  // (last stage). `recompute` changes memory and time, never a bit of a result.
+  // Possible errors: INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input),
+  // RESOURCE_EXHAUSTED (memory), INTERNAL.
+  virtual absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
+                                               const at::Tensor& input, const LayerRecompute& recompute,
+                                               double loss_tokens) = 0;
 
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
-  // `output_gradient`, of the shape of the output, is undefined on the last stage.
+  // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.
   // Possible errors: INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL.
-  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient);
+  virtual absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient) = 0;
 
-  void ZeroGradients();
+  // The same in two steps: all but the gradients of the linear layers inside Transformer layers, and those.
+  // Together they add what Backward adds, bit for bit. Possible errors: those of Backward.
+  virtual absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
+                                                      const at::Tensor& output_gradient) = 0;
+  virtual absl::Status BackwardWeight(SplitBackward::PutAside put_aside) = 0;
 
-  // In the order of StageParameterSpecs.
-  const std::vector<NamedParameter>& parameters() const;
+  virtual void ZeroGradients() = 0;
 
- private:
-  struct Model;
-  explicit GptStage(std::unique_ptr<Model> model);
-  std::unique_ptr<Model> model_;
+  virtual const std::vector<NamedParameter>& parameters() const = 0;
 };
 
 }  // namespace penstock::worker

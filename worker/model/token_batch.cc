@@ -19,13 +19,14 @@ absl::Status SampleError(const MicroBatch& shape, size_t sample, const std::stri
 
 // Where sample `i` begins in the flattened inputs.
 int64_t Offset(const MicroBatch& shape, size_t sample) {
-  return shape.layout == Layout::kPacked ? shape.cu_seqlens[sample]
-                                         : static_cast<int64_t>(sample) * shape.length;
+  return shape.layout == Layout::kPacked ? shape.target_cu_seqlens[sample]
+                                         : static_cast<int64_t>(sample) * shape.target_length;
 }
 
 int64_t Room(const MicroBatch& shape, size_t sample) {
-  return shape.layout == Layout::kPacked ? shape.cu_seqlens[sample + 1] - shape.cu_seqlens[sample]
-                                         : shape.length;
+  return shape.layout == Layout::kPacked
+             ? shape.target_cu_seqlens[sample + 1] - shape.target_cu_seqlens[sample]
+             : shape.target_length;
 }
 
 absl::Status CheckShape(const MicroBatch& shape, size_t token_lists) {
@@ -38,7 +39,7 @@ absl::Status CheckShape(const MicroBatch& shape, size_t token_lists) {
                                                    " target_tokens and ", token_lists, " token lists"));
   }
   if (shape.layout == Layout::kPacked &&
-      (shape.cu_seqlens.size() != samples + 1 || shape.cu_seqlens[0] != 0)) {
+      (shape.target_cu_seqlens.size() != samples + 1 || shape.target_cu_seqlens[0] != 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cu_seqlens: expected ", samples + 1, " values that begin with 0"));
   }
@@ -105,8 +106,8 @@ absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           at::Device device) {
   PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, tokens.size()));
   const std::vector<int64_t> sizes = shape.layout == Layout::kPacked
-                                         ? std::vector<int64_t>{shape.cu_seqlens.back()}
-                                         : std::vector<int64_t>{shape.rows, shape.length};
+                                         ? std::vector<int64_t>{shape.target_cu_seqlens.back()}
+                                         : std::vector<int64_t>{shape.rows, shape.target_length};
   const size_t computed = c10::multiply_integers(sizes);
   HostBatch host{std::vector<int64_t>(computed), std::vector<int64_t>(computed), {}, {}};
   for (size_t sample = 0; sample < tokens.size(); ++sample) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/status/status_macros.h"
-#include "worker/model/stage.h"
+#include "worker/model/transformer_stage.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/profile/fit.h"
 #include "worker/profile/measure_link.h"
@@ -53,11 +53,11 @@ struct PassTimes {
 class StageRun {
  public:
   static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto stage, GptStage::Create(config, range, /*seed=*/0, at::kCPU));
+    PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, at::kCPU));
     return StageRun(config, range, std::move(stage));
   }
 
-  GptStage& stage() { return *stage_; }
+  Stage& stage() { return *stage_; }
 
   absl::Status Prepare(const MicroBatch& shape) {
     std::vector<std::vector<int32_t>> tokens;
@@ -71,7 +71,7 @@ class StageRun {
     });
   }
 
-  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, int64_t recompute) {
+  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const LayerRecompute& recompute) {
     const at::Tensor none;
     const double loss_tokens = static_cast<double>(shape.computed_tokens);
     PassTimes times;
@@ -87,7 +87,8 @@ class StageRun {
   }
 
   // Median of the repeats that fit into `budget_ns`, after one that warms up; at least one.
-  absl::StatusOr<PassTimes> Measure(const MicroBatch& shape, int64_t recompute, double budget_ns) {
+  absl::StatusOr<PassTimes> Measure(const MicroBatch& shape, const LayerRecompute& recompute,
+                                    double budget_ns) {
     const Clock::time_point start = Clock::now();
     PENSTOCK_RETURN_IF_ERROR(Once(shape, recompute).status());
     std::vector<double> forward;
@@ -101,12 +102,12 @@ class StageRun {
   }
 
  private:
-  StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<GptStage> stage)
+  StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<Stage> stage)
       : config_(config), range_(range), stage_(std::move(stage)) {}
 
   ModelConfig config_;
   StageRange range_;
-  std::unique_ptr<GptStage> stage_;
+  std::unique_ptr<Stage> stage_;
   TokenBatch tokens_;
   at::Tensor activation_;
 };
@@ -128,12 +129,12 @@ absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<Mi
   for (const MicroBatch& shape : shapes) {
     if (passes.forward.size() >= kFewestShapes && NanosecondsSince(start) > budget_ns) break;
     PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes none, run.Measure(shape, 0, share_ns));
+    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes none, run.Measure(shape, LayerRecompute(), share_ns));
     passes.forward.push_back({static_cast<double>(shape.computed_tokens), SquaresOf(shape), none.forward_ns});
     passes.forward_ns += none.forward_ns;
     passes.backward_none_ns += none.backward_ns;
     if (!with_recompute) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes full, run.Measure(shape, 1, share_ns));
+    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes full, run.Measure(shape, {.full = 1}, share_ns));
     passes.backward_full_ns += full.backward_ns;
   }
   return passes;

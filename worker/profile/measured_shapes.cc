@@ -28,7 +28,7 @@ MicroBatch PaddedShape(int64_t rows, int64_t length) {
   MicroBatch shape;
   shape.layout = Layout::kPadded;
   shape.rows = rows;
-  shape.length = length;
+  shape.target_length = length;
   shape.computed_tokens = rows * length;
   for (int64_t row = 0; row < rows; ++row) AddSample(shape, length);
   return shape;
@@ -37,12 +37,12 @@ MicroBatch PaddedShape(int64_t rows, int64_t length) {
 MicroBatch PackedShape(const std::vector<int64_t>& lengths) {
   MicroBatch shape;
   shape.layout = Layout::kPacked;
-  shape.cu_seqlens = {0};
+  shape.target_cu_seqlens = {0};
   for (const int64_t length : lengths) {
     AddSample(shape, length);
-    shape.cu_seqlens.push_back(shape.cu_seqlens.back() + static_cast<int32_t>(length));
+    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + static_cast<int32_t>(length));
   }
-  shape.computed_tokens = shape.cu_seqlens.back();
+  shape.computed_tokens = shape.target_cu_seqlens.back();
   return shape;
 }
 

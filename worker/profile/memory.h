@@ -1,4 +1,4 @@
-// Bytes that GptStage keeps for each token, counted from the tensors that it makes. Without LibTorch.
+// Bytes that a stage keeps for each token, counted from the tensors that it makes. Without LibTorch.
 #pragma once
 
 #include "worker/profile/measured_profile.h"

@@ -60,7 +60,7 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   *proto.add_layers() = ToProto("layer", profile.layer);
   v1::LayerCost& head = *proto.add_layers();
   head = ToProto("head", profile.head);
-  head.set_loss_tokens_only(true);  // as GptStage runs it
+  head.set_loss_tokens_only(true);  // as stages run it
   proto.set_embedding_parameter_bytes(profile.embedding_parameter_bytes);
   *proto.mutable_embedding_forward() = ToProto(profile.embedding_forward);
   proto.set_state_bytes_per_parameter_byte(profile.state_bytes_per_parameter_byte);

@@ -24,7 +24,14 @@ struct ModelConfig {
   DataType dtype = DataType::kFloat32;
 };
 
-enum class Layout : uint8_t { kPadded, kPacked };
+enum class Layout : uint8_t { kPadded, kPacked, kConcatenated };
+
+// Of the layers of a stage: the first `full` keep only their input, the next `selective` recompute attention,
+// the rest keep everything.
+struct LayerRecompute {
+  int32_t selective = 0;
+  int32_t full = 0;
+};
 
 struct MicroBatch {
   // Dataset index and tokens (input, target, after any cut) of each sample, in the order in which they lie in
@@ -33,14 +40,19 @@ struct MicroBatch {
   std::vector<uint32_t> input_tokens;
   std::vector<uint32_t> target_tokens;
   Layout layout = Layout::kPadded;
-  // Padded: [rows, length].
+  // Padded and concatenated: [rows, target_length], and for the encoder [rows, source_length]. A decoder-only
+  // model has no source: input and target together are its target.
   int64_t rows = 0;
-  int64_t length = 0;
+  int64_t source_length = 0;
+  int64_t target_length = 0;
   // Packed: cumulative lengths, samples + 1 of them.
-  std::vector<int32_t> cu_seqlens;
+  std::vector<int32_t> source_cu_seqlens = {};
+  std::vector<int32_t> target_cu_seqlens = {};
+  // Concatenated: cumulative numbers of samples in the rows, rows + 1 of them.
+  std::vector<int32_t> row_samples = {};
   int64_t computed_tokens = 0;
-  // For each stage of the pipeline: layers, from the first, that keep only their input.
-  std::vector<int32_t> full_recompute_layers;
+  // For each stage of the pipeline.
+  std::vector<LayerRecompute> recompute;
 };
 
 enum class Op : uint8_t {

@@ -36,9 +36,9 @@ absl::Status CheckPadded(const MicroBatch& micro_batch) {
   }
   for (size_t i = 0; i < micro_batch.sample_ids.size(); ++i) {
     const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
-    if (tokens > micro_batch.length) {
-      return Invalid("target_length is ", micro_batch.length, ", but sample ", micro_batch.sample_ids[i],
-                     " has ", tokens, " tokens");
+    if (tokens > micro_batch.target_length) {
+      return Invalid("target_length is ", micro_batch.target_length, ", but sample ",
+                     micro_batch.sample_ids[i], " has ", tokens, " tokens");
     }
   }
   return absl::OkStatus();
@@ -46,12 +46,12 @@ absl::Status CheckPadded(const MicroBatch& micro_batch) {
 
 absl::Status CheckPacked(const MicroBatch& micro_batch) {
   const size_t samples = micro_batch.sample_ids.size();
-  if (micro_batch.cu_seqlens.size() != samples + 1 || micro_batch.cu_seqlens.front() != 0) {
+  if (micro_batch.target_cu_seqlens.size() != samples + 1 || micro_batch.target_cu_seqlens.front() != 0) {
     return Invalid("target_cu_seqlens must be 0 and one more value for each of the ", samples, " samples");
   }
   for (size_t i = 0; i < samples; ++i) {
     const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
-    if (int64_t{micro_batch.cu_seqlens[i + 1]} - micro_batch.cu_seqlens[i] != tokens) {
+    if (int64_t{micro_batch.target_cu_seqlens[i + 1]} - micro_batch.target_cu_seqlens[i] != tokens) {
       return Invalid("target_cu_seqlens[", i + 1, "] does not fit sample ", micro_batch.sample_ids[i], " of ",
                      tokens, " tokens");
     }
@@ -70,10 +70,10 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   micro_batch.computed_tokens = static_cast<int64_t>(proto.computed_tokens());
   if (micro_batch.layout == Layout::kPadded) {
     micro_batch.rows = proto.rows();
-    micro_batch.length = proto.target_length();
+    micro_batch.target_length = proto.target_length();
     PENSTOCK_RETURN_IF_ERROR(CheckPadded(micro_batch));
   } else {
-    micro_batch.cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
+    micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
     PENSTOCK_RETURN_IF_ERROR(CheckPacked(micro_batch));
   }
   if (proto.recompute_size() != message.layers_per_stage_size()) {
@@ -85,7 +85,7 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
       return absl::UnimplementedError(
           "recompute.selective_layers is not known to this worker: use none or full");
     }
-    micro_batch.full_recompute_layers.push_back(static_cast<int32_t>(recompute.full_layers()));
+    micro_batch.recompute.push_back({.full = static_cast<int32_t>(recompute.full_layers())});
   }
   return micro_batch;
 }

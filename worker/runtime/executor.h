@@ -34,7 +34,7 @@ struct ExecutorParts {
   const JobConfig* job = nullptr;
   Device* device = nullptr;
   // The stages of this rank, by their number in the pipeline.
-  std::map<uint32_t, GptStage*> stages = {};
+  std::map<uint32_t, Stage*> stages = {};
   AdamW* optimizer = nullptr;
   Communicator* communicator = nullptr;
   InstructionTimer* timer = nullptr;

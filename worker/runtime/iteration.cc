@@ -95,10 +95,9 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
     PENSTOCK_ASSIGN_OR_RETURN(tokens, tokens_.Get(key));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      StageForward forward,
-      parts_.stages.at(key.stage)->Forward(shape, tokens, input, shape.full_recompute_layers[key.stage],
-                                           static_cast<double>(program_.loss_tokens)));
+  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, parts_.stages.at(key.stage)->Forward(
+                                                      shape, tokens, input, shape.recompute[key.stage],
+                                                      static_cast<double>(program_.loss_tokens)));
   if (IsLast(key.stage)) losses_.push_back(forward.output);
   PENSTOCK_RETURN_IF_ERROR(outputs_.Put(key, std::exchange(forward.output, at::Tensor())));
   return forwards_.Put(key, std::move(forward));

@@ -38,7 +38,7 @@ absl::Status Trainer::Build(const Program& program) {
       .job = &job(), .device = parts_.device, .communicator = parts_.communicator, .timer = timer_.get()};
   for (uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        std::unique_ptr<GptStage> stage,
+        std::unique_ptr<Stage> stage,
         parts_.device->MakeStage(job().model, RangeOf(program, number), job().training.seed));
     const std::vector<NamedParameter>& parameters = stage->parameters();
     parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());

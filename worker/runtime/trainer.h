@@ -68,7 +68,7 @@ class Trainer {
   absl::Status DumpGradients(uint64_t iteration);
 
   const TrainerParts parts_;
-  std::map<uint32_t, std::unique_ptr<GptStage>> stages_;
+  std::map<uint32_t, std::unique_ptr<Stage>> stages_;
   // Of all stages, in stage order.
   std::vector<NamedParameter> parameters_;
   std::unique_ptr<AdamW> optimizer_;

@@ -1,8 +1,8 @@
 // A small set of test cases in which every two things that can go together do go together.
 //
-// A case takes one value of each factor. Faults mostly need a certain value of one factor or of two (Kuhn, Wallace and
-// Gallo 2004, "Software fault interactions and implications for software testing"), so a set that covers all pairs finds
-// nearly what the product finds.
+// A case takes one value of each factor. Faults mostly need a certain value of one factor or of two (Kuhn,
+// Wallace and Gallo 2004, "Software fault interactions and implications for software testing"), so a set that
+// covers all pairs finds nearly what the product finds.
 //
 //   // Three factors of 2, 3 and 4 values; the first two exclude each other in one pair.
 //   CoveringSet({2, 3, 4}, [](const Case& c) { return c[0] != 1 || c[1] != 2; }, /*seed=*/1);
@@ -26,8 +26,8 @@ std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPos
                                   uint64_t seed);
 
 // Possible cases such that each pair of values of two factors that occurs in a possible case occurs in one of
-// these. Always the one that covers most pairs not yet covered is taken next (Cohen et al. 1997, "The AETG system"),
-// among equals the first of ShuffledProduct. For products of up to some 100,000 cases.
+// these. Always the one that covers most pairs not yet covered is taken next (Cohen et al. 1997, "The AETG
+// system"), among equals the first of ShuffledProduct. For products of up to some 100,000 cases.
 std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed);
 
 }  // namespace penstock::testing

@@ -66,9 +66,8 @@ constexpr Precision kPrecisions[] = {{"Float64", v1::DATA_TYPE_FLOAT64, 8, 1e-9}
 
 enum Factor : size_t { kModel, kPolicy, kSchedule, kStages, kPipeline, kData, kRecompute, kPrecision };
 
-const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),
-                                     std::size(kSchedules),    std::size(kStageLayouts),
-                                     std::size(kPipelines),    std::size(kReplicas),
+const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),  std::size(kSchedules),
+                                     std::size(kStageLayouts), std::size(kPipelines), std::size(kReplicas),
                                      std::size(kRecomputes),   std::size(kPrecisions)};
 
 bool SaysSomethingNew(const Case& choice) {

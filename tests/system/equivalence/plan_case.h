@@ -1,5 +1,5 @@
-// The jobs whose results are compared with the reference: every combination of a model, a policy, a schedule, a layout of
-// stages, a mesh, recompute and a precision that workers run.
+// The jobs whose results are compared with the reference: every combination of a model, a policy, a schedule,
+// a layout of stages, a mesh, recompute and a precision that workers run.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct PlanCase {
   double tolerance = 0;
 };
 
-// A seeded covering set of all pairs (covering_set.h); with PENSTOCK_EQUIVALENCE=all in the environment every combination,
-// shuffled.
+// A seeded covering set of all pairs (covering_set.h); with PENSTOCK_EQUIVALENCE=all in the environment every
+// combination, shuffled.
 std::vector<PlanCase> PlanCases();
 
 }  // namespace penstock::testing

@@ -24,9 +24,7 @@ at::Tensor Attend(const at::Tensor& x, const ReferenceParameters& p, const std::
   const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
   std::vector<at::Tensor> heads;
   for (int64_t head = 0; head < model.heads; ++head) {
-    const auto part = [&](int64_t which) {
-      return qkv.narrow(1, which * inner + head * width, width);
-    };
+    const auto part = [&](int64_t which) { return qkv.narrow(1, which * inner + head * width, width); };
     const at::Tensor scores = part(0).matmul(part(1).t()) / std::sqrt(static_cast<double>(width));
     heads.push_back(scores.masked_fill(future, -INFINITY).softmax(-1).matmul(part(2)));
   }

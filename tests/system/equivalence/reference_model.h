@@ -38,8 +38,7 @@ struct LossPosition {
 at::Tensor CrossEntropy(const at::Tensor& logits, const std::vector<LossPosition>& positions);
 
 // Sum of the cross entropy over the row's loss positions; undefined where it has none.
-at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p,
-                      const ReferenceModel& model);
+at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 
 // Loss positions of a sample.

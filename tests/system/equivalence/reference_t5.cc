@@ -1,6 +1,6 @@
-// T5 (Raffel et al. 2020), in the reading of Hugging Face's T5ForConditionalGeneration without dropout: RMS norms before
-// each part, no biases, unscaled attention, a relative position bias for each stack, ReLU, GELU or gated GELU, a head of
-// its own whose input is not scaled.
+// T5 (Raffel et al. 2020), in the reading of Hugging Face's T5ForConditionalGeneration without dropout: RMS
+// norms before each part, no biases, unscaled attention, a relative position bias for each stack, ReLU, GELU
+// or gated GELU, a head of its own whose input is not scaled.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ at::Tensor RmsNorm(const at::Tensor& x, const ReferenceParameters& p, const std:
   return x / ((x * x).mean(-1, true) + 1e-6).sqrt() * p.at(name + ".weight");
 }
 
-// Which row of the table a key has whose position is `distance` after that of the query. Half of the rows (of those of
-// a side, where both sides have their own) are for one distance each, the others grow in width by a constant factor up
-// to the greatest distance; all that are farther share the last.
+// Which row of the table a key has whose position is `distance` after that of the query. Half of the rows (of
+// those of a side, where both sides have their own) are for one distance each, the others grow in width by a
+// constant factor up to the greatest distance; all that are farther share the last.
 int64_t Bucket(int64_t distance, bool both_sides, const ReferenceModel& model) {
   int64_t rows = model.relative_position_buckets;
   int64_t first = 0;
@@ -107,8 +107,8 @@ at::Tensor Embed(const RowTokens& tokens, const at::Tensor& table) {
 // [source tokens, hidden]
 at::Tensor Encode(const RowTokens& source, const ReferenceParameters& p, const ReferenceModel& model) {
   at::Tensor x = Embed(source, p.at("embedding.token.weight"));
-  const Mask mask = {
-      .bias = PositionBias(source.positions, p.at("encoder.relative_bias.weight"), /*both_sides=*/true, model)};
+  const Mask mask = {.bias = PositionBias(source.positions, p.at("encoder.relative_bias.weight"),
+                                          /*both_sides=*/true, model)};
   for (int64_t i = 0; i < model.encoder_layers; ++i) {
     const std::string layer = "encoder." + std::to_string(i);
     x = x + SelfAttention(x, p, layer, mask, model);

@@ -110,16 +110,17 @@ MicroBatch MakeMicroBatch(const std::vector<TestSample>& samples, Layout layout)
   MicroBatch shape;
   shape.layout = layout;
   shape.rows = static_cast<int64_t>(samples.size());
-  shape.cu_seqlens = {0};
+  shape.target_cu_seqlens = {0};
   for (size_t i = 0; i < samples.size(); ++i) {
     const uint32_t length = samples[i].input + samples[i].target;
     shape.sample_ids.push_back(100 + i);
     shape.input_tokens.push_back(samples[i].input);
     shape.target_tokens.push_back(samples[i].target);
-    shape.length = std::max<int64_t>(shape.length, length);
-    shape.cu_seqlens.push_back(shape.cu_seqlens.back() + static_cast<int32_t>(length));
+    shape.target_length = std::max<int64_t>(shape.target_length, length);
+    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + static_cast<int32_t>(length));
   }
-  shape.computed_tokens = layout == Layout::kPacked ? shape.cu_seqlens.back() : shape.rows * shape.length;
+  shape.computed_tokens =
+      layout == Layout::kPacked ? shape.target_cu_seqlens.back() : shape.rows * shape.target_length;
   return shape;
 }
 
@@ -145,13 +146,13 @@ Result PlainGpt(const ModelConfig& config, uint64_t seed, const std::vector<Test
 TestPipeline::TestPipeline(const ModelConfig& config, uint64_t seed, int64_t stages) : config_(config) {
   const int64_t layers = config.layers / stages;
   for (int64_t i = 0; i < stages; ++i) {
-    auto stage = GptStage::Create(config, {i * layers, layers, i == 0, i == stages - 1}, seed, at::kCPU);
+    auto stage = MakeTransformerStage(config, {i * layers, layers, i == 0, i == stages - 1}, seed, at::kCPU);
     EXPECT_TRUE(stage.ok()) << stage.status();
     stages_.push_back(*std::move(stage));
   }
 }
 
-void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, int64_t recompute,
+void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, const LayerRecompute& recompute,
                        double loss_tokens) {
   const MicroBatch shape = MakeMicroBatch(samples, layout);
   const auto tokens = MakeTokenBatch(shape, MakeTokens(samples, config_.vocab), config_.vocab, at::kCPU);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/stage.h"
+#include "worker/model/transformer_stage.h"
 
 namespace penstock::worker {
 
@@ -39,13 +39,14 @@ class TestPipeline {
  public:
   TestPipeline(const ModelConfig& config, uint64_t seed, int64_t stages);
   // Adds loss and gradients of one micro-batch.
-  void Run(const std::vector<TestSample>& samples, Layout layout, int64_t recompute, double loss_tokens);
+  void Run(const std::vector<TestSample>& samples, Layout layout, const LayerRecompute& recompute,
+           double loss_tokens);
   Result result() const;
-  GptStage& stage(size_t index) { return *stages_[index]; }
+  Stage& stage(size_t index) { return *stages_[index]; }
 
  private:
   ModelConfig config_;
-  std::vector<std::unique_ptr<GptStage>> stages_;
+  std::vector<std::unique_ptr<Stage>> stages_;
   double loss_ = 0;
 };
 

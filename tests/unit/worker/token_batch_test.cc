@@ -71,11 +71,11 @@ TEST(TokenBatch, NamesTheSampleThatIsTooShortForThePlan) {
 
 TEST(TokenBatch, RejectsAShapeThatDoesNotFitTheSamples) {
   MicroBatch shape = MakeMicroBatch({{1, 3}, {1, 1}}, Layout::kPadded);
-  shape.length = 3;
+  shape.target_length = 3;
   const auto narrow = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, kVocab, at::kCPU);
   EXPECT_THAT(std::string(narrow.status().message()), HasSubstr("4 tokens in a place for 3"));
   shape = MakeMicroBatch({{1, 3}, {1, 1}}, Layout::kPacked);
-  shape.cu_seqlens.pop_back();
+  shape.target_cu_seqlens.pop_back();
   const auto packed = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, kVocab, at::kCPU);
   EXPECT_THAT(std::string(packed.status().message()), HasSubstr("cu_seqlens: expected 3"));
 }

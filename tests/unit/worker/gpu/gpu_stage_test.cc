@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tests/unit/worker/model_testing.h"
-#include "worker/model/stage.h"
 #include "worker/model/token_batch.h"
+#include "worker/model/transformer_stage.h"
 
 namespace penstock::worker {
 namespace {
@@ -19,18 +19,18 @@ const std::vector<TestSample>& Samples() {
 }
 
 // Loss and gradients of the whole model as one stage on the GPU, brought to the CPU.
-Result RunOnGpu(const ModelConfig& config, Layout layout, int64_t recompute) {
+Result RunOnGpu(const ModelConfig& config, Layout layout, int32_t full) {
   const MicroBatch shape = MakeMicroBatch(Samples(), layout);
   auto stage =
-      GptStage::Create(config, {.first_layer = 0, .layers = config.layers, .first = true, .last = true},
-                       kSeed, at::Device(at::kCUDA, 0));
+      MakeTransformerStage(config, {.first_layer = 0, .layers = config.layers, .first = true, .last = true},
+                           kSeed, at::Device(at::kCUDA, 0));
   EXPECT_TRUE(stage.ok()) << stage.status();
   if (!stage.ok()) return {};
   (*stage)->ZeroGradients();
   const auto tokens =
       MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config.vocab, at::Device(at::kCUDA, 0));
   EXPECT_TRUE(tokens.ok()) << tokens.status();
-  auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(Samples()));
+  auto forward = (*stage)->Forward(shape, *tokens, {}, {.full = full}, CountLossTokens(Samples()));
   EXPECT_TRUE(forward.ok()) << forward.status();
   if (!forward.ok()) return {};
   Result result;
@@ -52,7 +52,8 @@ TEST_P(GpuStage, EqualsThePlainImplementationInFloat64) {
 
 TEST_P(GpuStage, RecomputeChangesNothingBeyondRounding) {
   const ModelConfig config = SmallConfig(DataType::kFloat64);
-  EXPECT_LT(RelativeDifference(RunOnGpu(config, GetParam(), config.layers), RunOnGpu(config, GetParam(), 0)),
+  EXPECT_LT(RelativeDifference(RunOnGpu(config, GetParam(), static_cast<int32_t>(config.layers)),
+                               RunOnGpu(config, GetParam(), 0)),
             1e-9);
 }
 

@@ -36,7 +36,7 @@ TEST(MeasuredShapes, ExistForAModelOfShortSamples) {
 
 TEST(MeasuredShapes, CountTheirTokens) {
   const MicroBatch packed = PackedShape({3, 5});
-  EXPECT_THAT(packed.cu_seqlens, ElementsAre(0, 3, 8));
+  EXPECT_THAT(packed.target_cu_seqlens, ElementsAre(0, 3, 8));
   EXPECT_EQ(packed.computed_tokens, 8);
   EXPECT_EQ(SquaresOf(packed), 34);
   EXPECT_EQ(SquaresOf(PaddedShape(2, 5)), 50);

@@ -154,9 +154,10 @@ TEST(ProgramFromProto, ConvertsEveryPart) {
   EXPECT_EQ(program->loss_tokens, 20u);
   EXPECT_THAT(program->micro_batches[0].sample_ids, ElementsAre(10, 12));
   EXPECT_THAT(program->micro_batches[0].input_tokens, ElementsAre(2, 0));
-  EXPECT_THAT(program->micro_batches[0].full_recompute_layers, ElementsAre(2, 1));
-  EXPECT_EQ(program->micro_batches[0].length, 6);
-  EXPECT_THAT(program->micro_batches[1].cu_seqlens, ElementsAre(0, 4));
+  EXPECT_EQ(program->micro_batches[0].recompute[0].full, 2);
+  EXPECT_EQ(program->micro_batches[0].recompute[1].full, 1);
+  EXPECT_EQ(program->micro_batches[0].target_length, 6);
+  EXPECT_THAT(program->micro_batches[1].target_cu_seqlens, ElementsAre(0, 4));
   EXPECT_THAT(program->transfers[program->instructions[1].transfer].shape, ElementsAre(2, 6, 8));
   EXPECT_EQ(program->instructions[2].transfer, 1u);
   EXPECT_THAT(program->instructions[3].deps, ElementsAre(0, 2));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/model/transformer_stage.h"
 #include "worker/program/describe.h"
 
 namespace penstock::worker {
@@ -155,7 +156,7 @@ class ExecutorTest : public ::testing::Test {
   // An executor of stage `stage` of `stages`, each of 2 / stages layers.
   void Build(uint32_t stage, uint32_t stages) {
     const int64_t layers = 2 / stages;
-    stage_ = *GptStage::Create(
+    stage_ = *MakeTransformerStage(
         job_.model,
         {.first_layer = stage * layers, .layers = layers, .first = stage == 0, .last = stage + 1 == stages},
         /*seed=*/1, at::kCPU);
@@ -180,9 +181,9 @@ class ExecutorTest : public ::testing::Test {
          .input_tokens = {1, 1},
          .target_tokens = {3, 3},
          .layout = Layout::kPacked,
-         .cu_seqlens = {0, 4, 8},
+         .target_cu_seqlens = {0, 4, 8},
          .computed_tokens = 8,
-         .full_recompute_layers = std::vector<int32_t>(program_.layers_per_stage.size())});
+         .recompute = std::vector<LayerRecompute>(program_.layers_per_stage.size())});
   }
 
   Instruction& Add(Op op) {
@@ -211,7 +212,7 @@ class ExecutorTest : public ::testing::Test {
   const std::unique_ptr<Device> device_ = *MakeTorchDevice("cpu", &dataset_);
   Events events_;
   FakeCommunicator communicator_{&events_};
-  std::unique_ptr<GptStage> stage_;
+  std::unique_ptr<Stage> stage_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<Executor> executor_;

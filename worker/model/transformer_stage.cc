@@ -1,4 +1,4 @@
-#include "worker/model/stage.h"
+#include "worker/model/transformer_stage.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,10 +16,11 @@
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
+namespace {
 
 // The graph of a micro-batch is cut into pieces: [embedding] | recomputed layers, one by one | the rest.
 // Without recomputed layers there is one piece.
-struct StageGraph {
+struct StageGraph : StageState {
   AttentionShape shape;
   // First stage with recomputed layers.
   GraphEnd embedding;
@@ -33,7 +34,7 @@ struct StageGraph {
   std::vector<int64_t> output_sizes;
 };
 
-struct GptStage::Model {
+struct GptModel {
   ModelConfig config;
   StageRange range;
   at::Device device = at::kCPU;
@@ -48,7 +49,8 @@ struct GptStage::Model {
 
   void CreateParameters(uint64_t seed);
   void NameParts();
-  absl::Status CheckForward(const MicroBatch& shape, const at::Tensor& input, int64_t recompute) const;
+  absl::Status CheckForward(const MicroBatch& shape, const at::Tensor& input,
+                            const LayerRecompute& recompute) const;
   at::Tensor Embed(const TokenBatch& tokens) const;
   at::Tensor Block(int64_t layer, const AttentionShape& shape, const at::Tensor& input) const;
   at::Tensor RunRecomputed(int64_t layers, at::Tensor hidden, StageGraph& graph) const;
@@ -59,8 +61,6 @@ struct GptStage::Model {
   at::Tensor Backward(StageGraph& graph, const at::Tensor& output_gradient) const;
   at::Tensor BackwardRecomputed(StageGraph& graph, at::Tensor gradient) const;
 };
-
-namespace {
 
 absl::Status CheckPositive(absl::string_view field, int64_t value) {
   if (value > 0) return absl::OkStatus();
@@ -93,15 +93,15 @@ absl::Status CheckRange(const ModelConfig& config, const StageRange& range) {
 
 std::vector<int64_t> HiddenSizes(const MicroBatch& shape, int64_t hidden) {
   if (shape.layout == Layout::kPacked)
-    return {shape.cu_seqlens.empty() ? 0 : shape.cu_seqlens.back(), hidden};
-  return {shape.rows, shape.length, hidden};
+    return {shape.target_cu_seqlens.empty() ? 0 : shape.target_cu_seqlens.back(), hidden};
+  return {shape.rows, shape.target_length, hidden};
 }
 
 int64_t LongestSample(const MicroBatch& shape) {
-  if (shape.layout == Layout::kPadded) return shape.length;
+  if (shape.layout == Layout::kPadded) return shape.target_length;
   int64_t longest = 0;
-  for (size_t i = 1; i < shape.cu_seqlens.size(); ++i) {
-    longest = std::max<int64_t>(longest, shape.cu_seqlens[i] - shape.cu_seqlens[i - 1]);
+  for (size_t i = 1; i < shape.target_cu_seqlens.size(); ++i) {
+    longest = std::max<int64_t>(longest, shape.target_cu_seqlens[i] - shape.target_cu_seqlens[i - 1]);
   }
   return longest;
 }
@@ -113,9 +113,7 @@ absl::Status CheckSizes(absl::string_view what, const at::Tensor& tensor, at::In
       absl::StrCat(what, ": expected shape [", absl::StrJoin(expected, ", "), "], found [", found, "]"));
 }
 
-}  // namespace
-
-void GptStage::Model::CreateParameters(uint64_t seed) {
+void GptModel::CreateParameters(uint64_t seed) {
   const at::ScalarType type = ToScalarType(config.dtype);
   for (const ParameterSpec& spec : StageParameterSpecs(config, range)) {
     NamedParameter parameter{spec.name, InitialValue(spec, seed, type, device), {}};
@@ -126,7 +124,7 @@ void GptStage::Model::CreateParameters(uint64_t seed) {
 }
 
 // The head's gradient is computed by hand; all others by autograd.
-void GptStage::Model::NameParts() {
+void GptModel::NameParts() {
   size_t next = 0;
   const auto take = [&] {
     NamedParameter& parameter = parameters[next++];
@@ -149,11 +147,11 @@ void GptStage::Model::NameParts() {
   }
 }
 
-absl::Status GptStage::Model::CheckForward(const MicroBatch& shape, const at::Tensor& input,
-                                           int64_t recompute) const {
-  if (recompute < 0 || recompute > range.layers) {
+absl::Status GptModel::CheckForward(const MicroBatch& shape, const at::Tensor& input,
+                                    const LayerRecompute& recompute) const {
+  if (recompute.full < 0 || recompute.full > range.layers) {
     return absl::InvalidArgumentError(
-        absl::StrCat("full_recompute_layers: ", recompute, ", but the stage has ", range.layers, " layers"));
+        absl::StrCat("recompute: ", recompute.full, " layers, but the stage has ", range.layers));
   }
   if (const int64_t longest = LongestSample(shape); longest > config.max_sequence_length) {
     return absl::InvalidArgumentError(absl::StrCat("a micro-batch of length ", longest,
@@ -164,15 +162,15 @@ absl::Status GptStage::Model::CheckForward(const MicroBatch& shape, const at::Te
   return CheckSizes("the stage's input", input, HiddenSizes(shape, config.hidden));
 }
 
-at::Tensor GptStage::Model::Embed(const TokenBatch& tokens) const {
+at::Tensor GptModel::Embed(const TokenBatch& tokens) const {
   return at::embedding(token_embedding, tokens.inputs) + at::embedding(position_embedding, tokens.positions);
 }
 
-at::Tensor GptStage::Model::Block(int64_t layer, const AttentionShape& shape, const at::Tensor& input) const {
+at::Tensor GptModel::Block(int64_t layer, const AttentionShape& shape, const at::Tensor& input) const {
   return BlockForward(blocks[static_cast<size_t>(layer)], config.heads, shape, input);
 }
 
-at::Tensor GptStage::Model::RunRecomputed(int64_t layers, at::Tensor hidden, StageGraph& graph) const {
+at::Tensor GptModel::RunRecomputed(int64_t layers, at::Tensor hidden, StageGraph& graph) const {
   const at::NoGradGuard no_grad;
   for (int64_t layer = 0; layer < layers; ++layer) {
     graph.recompute_inputs.push_back(hidden);
@@ -181,8 +179,8 @@ at::Tensor GptStage::Model::RunRecomputed(int64_t layers, at::Tensor hidden, Sta
   return hidden;
 }
 
-StageForward GptStage::Model::Forward(const MicroBatch& shape, const TokenBatch& tokens,
-                                      const at::Tensor& input, int64_t recompute, double loss_tokens) {
+StageForward GptModel::Forward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
+                               int64_t recompute, double loss_tokens) {
   auto graph = std::make_shared<StageGraph>();
   graph->shape = MakeAttentionShape(shape, ToScalarType(config.dtype), device);
   at::Tensor hidden = range.first ? Embed(tokens) : input;
@@ -196,8 +194,8 @@ StageForward GptStage::Model::Forward(const MicroBatch& shape, const TokenBatch&
   return {output, std::move(graph)};
 }
 
-at::Tensor GptStage::Model::Finish(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
-                                   StageGraph& graph) {
+at::Tensor GptModel::Finish(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
+                            StageGraph& graph) {
   if (!range.last) {
     graph.end = GraphEnd(hidden);
     const at::Tensor output = hidden.detach();
@@ -211,7 +209,7 @@ at::Tensor GptStage::Model::Finish(const at::Tensor& hidden, const TokenBatch& t
   return head.loss;
 }
 
-at::Tensor GptStage::Model::BackwardRecomputed(StageGraph& graph, at::Tensor gradient) const {
+at::Tensor GptModel::BackwardRecomputed(StageGraph& graph, at::Tensor gradient) const {
   while (!graph.recompute_inputs.empty()) {
     const at::Tensor leaf = MakeLeaf(graph.recompute_inputs.back());
     graph.recompute_inputs.pop_back();
@@ -222,7 +220,7 @@ at::Tensor GptStage::Model::BackwardRecomputed(StageGraph& graph, at::Tensor gra
   return gradient;
 }
 
-at::Tensor GptStage::Model::Backward(StageGraph& graph, const at::Tensor& output_gradient) const {
+at::Tensor GptModel::Backward(StageGraph& graph, const at::Tensor& output_gradient) const {
   graph.end.Backward(range.last ? graph.hidden_gradient : output_gradient);
   at::Tensor gradient = graph.leaf.defined() ? graph.leaf.grad() : at::Tensor();
   graph.leaf.reset();
@@ -231,14 +229,67 @@ at::Tensor GptStage::Model::Backward(StageGraph& graph, const at::Tensor& output
   return range.first ? at::Tensor() : gradient;
 }
 
-GptStage::GptStage(std::unique_ptr<Model> model) : model_(std::move(model)) {}
-GptStage::~GptStage() = default;
+class TransformerStage : public Stage {
+ public:
+  explicit TransformerStage(std::unique_ptr<GptModel> model) : model_(std::move(model)) {}
 
-absl::StatusOr<std::unique_ptr<GptStage>> GptStage::Create(const ModelConfig& config, const StageRange& range,
-                                                           uint64_t seed, at::Device device) {
+  absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
+                                       const at::Tensor& input, const LayerRecompute& recompute,
+                                       double loss_tokens) override;
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient) override;
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
+                                              const at::Tensor& output_gradient) override;
+  absl::Status BackwardWeight(SplitBackward::PutAside put_aside) override;
+  void ZeroGradients() override;
+  const std::vector<NamedParameter>& parameters() const override { return model_->parameters; }
+
+ private:
+  std::unique_ptr<GptModel> model_;
+};
+
+absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, const TokenBatch& tokens,
+                                                       const at::Tensor& input,
+                                                       const LayerRecompute& recompute, double loss_tokens) {
+  PENSTOCK_RETURN_IF_ERROR(model_->CheckForward(shape, input, recompute));
+  return CallTorch("forward",
+                   [&] { return model_->Forward(shape, tokens, input, recompute.full, loss_tokens); });
+}
+
+absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward,
+                                                      const at::Tensor& output_gradient) {
+  auto* const graph = dynamic_cast<StageGraph*>(forward.state.get());
+  if (graph == nullptr || !graph->end.defined()) {
+    return absl::InvalidArgumentError(
+        "backward: this micro-batch has no graph; it was not run forward, or backward twice");
+  }
+  forward.output.reset();
+  if (!model_->range.last) {
+    PENSTOCK_RETURN_IF_ERROR(CheckSizes("the output's gradient", output_gradient, graph->output_sizes));
+  }
+  return CallTorch("backward", [&] { return model_->Backward(*graph, output_gradient); });
+}
+
+// All gradients at once, and nothing put aside.
+absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forward,
+                                                              const at::Tensor& output_gradient) {
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, Backward(std::move(forward), output_gradient));
+  return SplitBackward{std::move(input_gradient), nullptr};
+}
+
+absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside) { return absl::OkStatus(); }
+
+void TransformerStage::ZeroGradients() {
+  for (NamedParameter& parameter : model_->parameters) parameter.gradient.zero_();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
+                                                            const StageRange& range, uint64_t seed,
+                                                            at::Device device) {
   PENSTOCK_RETURN_IF_ERROR(CheckConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckRange(config, range));
-  auto model = std::make_unique<Model>();
+  auto model = std::make_unique<GptModel>();
   model->config = config;
   model->range = range;
   model->device = device;
@@ -246,34 +297,7 @@ absl::StatusOr<std::unique_ptr<GptStage>> GptStage::Create(const ModelConfig& co
     model->CreateParameters(seed);
     model->NameParts();
   }));
-  return std::unique_ptr<GptStage>(new GptStage(std::move(model)));
+  return std::make_unique<TransformerStage>(std::move(model));
 }
-
-absl::StatusOr<StageForward> GptStage::Forward(const MicroBatch& shape, const TokenBatch& tokens,
-                                               const at::Tensor& input, int64_t full_recompute_layers,
-                                               double loss_tokens) {
-  PENSTOCK_RETURN_IF_ERROR(model_->CheckForward(shape, input, full_recompute_layers));
-  return CallTorch("forward",
-                   [&] { return model_->Forward(shape, tokens, input, full_recompute_layers, loss_tokens); });
-}
-
-absl::StatusOr<at::Tensor> GptStage::Backward(StageForward forward, const at::Tensor& output_gradient) {
-  if (forward.graph == nullptr || !forward.graph->end.defined()) {
-    return absl::InvalidArgumentError(
-        "backward: this micro-batch has no graph; it was not run forward, or backward twice");
-  }
-  forward.output.reset();
-  if (!model_->range.last) {
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckSizes("the output's gradient", output_gradient, forward.graph->output_sizes));
-  }
-  return CallTorch("backward", [&] { return model_->Backward(*forward.graph, output_gradient); });
-}
-
-void GptStage::ZeroGradients() {
-  for (NamedParameter& parameter : model_->parameters) parameter.gradient.zero_();
-}
-
-const std::vector<NamedParameter>& GptStage::parameters() const { return model_->parameters; }
 
 }  // namespace penstock::worker
