@@ -37,6 +37,8 @@ std::string DescribeWork(const Program& program, const Instruction& instruction)
     case Op::kLoad:
     case Op::kForward:
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
     case Op::kFree:
       break;
   }
@@ -53,6 +55,10 @@ const char* OpName(Op op) {
       return "FORWARD";
     case Op::kBackward:
       return "BACKWARD";
+    case Op::kBackwardInput:
+      return "BACKWARD_INPUT";
+    case Op::kBackwardWeight:
+      return "BACKWARD_WEIGHT";
     case Op::kSend:
       return "SEND";
     case Op::kRecv:

@@ -30,6 +30,8 @@ constexpr std::pair<v1::Layout, Layout> kLayouts[] = {{v1::LAYOUT_PADDED, Layout
 constexpr std::pair<v1::Op, Op> kOps[] = {{v1::OP_LOAD, Op::kLoad},
                                           {v1::OP_FORWARD, Op::kForward},
                                           {v1::OP_BACKWARD, Op::kBackward},
+                                          {v1::OP_BACKWARD_INPUT, Op::kBackwardInput},
+                                          {v1::OP_BACKWARD_WEIGHT, Op::kBackwardWeight},
                                           {v1::OP_SEND, Op::kSend},
                                           {v1::OP_RECV, Op::kRecv},
                                           {v1::OP_WAIT, Op::kWait},

@@ -59,6 +59,8 @@ enum class Op : uint8_t {
   kLoad,
   kForward,
   kBackward,
+  kBackwardInput,
+  kBackwardWeight,
   kSend,
   kRecv,
   kWait,

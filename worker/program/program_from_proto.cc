@@ -115,17 +115,6 @@ absl::StatusOr<uint32_t> GroupOf(const v1::Instruction& proto, const Program& pr
   return group;
 }
 
-// Some schedules need more than this worker has: says which to ask for instead.
-constexpr absl::string_view kSchedulesThatRun =
-    "register the job with job.planning.schedule SCHEDULE_ONE_FORWARD_ONE_BACKWARD or SCHEDULE_READY_FIRST";
-
-absl::Status CheckSchedule(const v1::Instruction& proto) {
-  if (proto.op() != v1::OP_BACKWARD_INPUT && proto.op() != v1::OP_BACKWARD_WEIGHT) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("op is ", v1::Op_Name(proto.op()),
-                                               ": this worker runs whole backward passes only; ",
-                                               kSchedulesThatRun));
-}
-
 bool NeedsMicroBatch(Op op) { return op != Op::kReduceGradients && op != Op::kOptimizerStep; }
 
 absl::Status CheckPlace(const Instruction& instruction, const Program& program) {
@@ -159,7 +148,6 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
                              .stage = proto.stage(),
                              .part = proto.part(),
                              .deps = {proto.deps().begin(), proto.deps().end()}};
-  PENSTOCK_RETURN_IF_ERROR(CheckSchedule(proto));
   PENSTOCK_ASSIGN_OR_RETURN(instruction.op, OpFromProto(proto.op(), "op"));
   PENSTOCK_ASSIGN_OR_RETURN(instruction.stream, StreamFromProto(proto.stream(), "stream"));
   PENSTOCK_RETURN_IF_ERROR(CheckPlace(instruction, program));
@@ -190,6 +178,8 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
     case Op::kLoad:
     case Op::kForward:
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
       break;
   }
   program.instructions.push_back(std::move(instruction));
@@ -204,11 +194,6 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   program.layers_per_stage = {message.layers_per_stage().begin(), message.layers_per_stage().end()};
   program.loss_tokens = message.loss_tokens();
   if (program.rank >= job.world_size()) return Invalid("program.rank is ", program.rank);
-  if (program.stages.size() > 1) {
-    return absl::UnimplementedError(absl::StrCat("program.stages has ", program.stages.size(),
-                                                 " stages: this worker runs one only; ", kSchedulesThatRun,
-                                                 ", without job.planning.rank_of_stage"));
-  }
   for (uint32_t stage : program.stages) {
     if (stage >= program.layers_per_stage.size()) {
       return Invalid("program.stages names stage ", stage, " of ", program.layers_per_stage.size());

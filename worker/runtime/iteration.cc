@@ -39,6 +39,10 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
       return Forward(instruction);
     case Op::kBackward:
       return Backward(instruction);
+    case Op::kBackwardInput:
+      return BackwardInput(instruction);
+    case Op::kBackwardWeight:
+      return BackwardWeight(instruction);
     case Op::kSend:
       return Send(instruction);
     case Op::kRecv:
@@ -77,14 +81,14 @@ absl::StatusOr<at::Tensor> Iteration::InputOf(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   if (IsFirst(key.stage)) return at::Tensor();
   if (!parts_.stages.contains(key.stage - 1)) return TakeReceived(received_activations_, key);
-  return outputs_.Get({key.stage - 1, key.micro_batch});
+  return outputs_.Take({key.stage - 1, key.micro_batch});
 }
 
 absl::StatusOr<at::Tensor> Iteration::OutputGradientOf(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   if (IsLast(key.stage)) return at::Tensor();
   if (!parts_.stages.contains(key.stage + 1)) return TakeReceived(received_gradients_, key);
-  return input_gradients_.Get({key.stage + 1, key.micro_batch});
+  return input_gradients_.Take({key.stage + 1, key.micro_batch});
 }
 
 absl::Status Iteration::Forward(const Instruction& instruction) {
@@ -98,9 +102,11 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, parts_.stages.at(key.stage)->Forward(
                                                       shape, tokens, input, shape.recompute[key.stage],
                                                       static_cast<double>(program_.loss_tokens)));
-  if (IsLast(key.stage)) losses_.push_back(forward.output);
-  PENSTOCK_RETURN_IF_ERROR(outputs_.Put(key, std::exchange(forward.output, at::Tensor())));
-  return forwards_.Put(key, std::move(forward));
+  at::Tensor output = std::exchange(forward.output, at::Tensor());
+  PENSTOCK_RETURN_IF_ERROR(forwards_.Put(key, std::move(forward)));
+  if (!IsLast(key.stage)) return outputs_.Put(key, std::move(output));
+  losses_.push_back(std::move(output));
+  return absl::OkStatus();
 }
 
 absl::Status Iteration::Backward(const Instruction& instruction) {
@@ -109,7 +115,27 @@ absl::Status Iteration::Backward(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
                             parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient));
-  return input_gradients_.Put(key, std::move(input_gradient));
+  return KeepInputGradient(key, std::move(input_gradient));
+}
+
+absl::Status Iteration::BackwardInput(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor output_gradient, OutputGradientOf(instruction));
+  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
+  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
+                            parts_.stages.at(key.stage)->BackwardInput(std::move(forward), output_gradient));
+  PENSTOCK_RETURN_IF_ERROR(put_aside_.Put(key, std::move(split.put_aside)));
+  return KeepInputGradient(key, std::move(split.input_gradient));
+}
+
+absl::Status Iteration::BackwardWeight(const Instruction& instruction) {
+  const BufferKey key = KeyOf(instruction);
+  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward::PutAside put_aside, put_aside_.Take(key));
+  return parts_.stages.at(key.stage)->BackwardWeight(std::move(put_aside));
+}
+
+absl::Status Iteration::KeepInputGradient(const BufferKey& key, at::Tensor gradient) {
+  return IsFirst(key.stage) ? absl::OkStatus() : input_gradients_.Put(key, std::move(gradient));
 }
 
 absl::Status Iteration::Send(const Instruction& instruction) {

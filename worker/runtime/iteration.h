@@ -39,6 +39,8 @@ class Iteration {
   absl::Status Load(const Instruction& instruction);
   absl::Status Forward(const Instruction& instruction);
   absl::Status Backward(const Instruction& instruction);
+  absl::Status BackwardInput(const Instruction& instruction);
+  absl::Status BackwardWeight(const Instruction& instruction);
   absl::Status Send(const Instruction& instruction);
   absl::Status Receive(const Instruction& instruction);
   absl::Status Free(const Instruction& instruction);
@@ -50,9 +52,11 @@ class Iteration {
   // The buffer of a transfer that has ended.
   absl::StatusOr<at::Tensor> TakeReceived(BufferMap<Received>& buffers, const BufferKey& key);
   // The buffer that the stage got from its neighbour: over a transfer, or from the stage beside it on this
-  // rank.
+  // rank. What stays on the rank is handed over: an output lives on with the stage above it, whose input
+  // gradient takes its place, and that gradient until the stage below has used it.
   absl::StatusOr<at::Tensor> InputOf(const Instruction& instruction);
   absl::StatusOr<at::Tensor> OutputGradientOf(const Instruction& instruction);
+  absl::Status KeepInputGradient(const BufferKey& key, at::Tensor gradient);
 
   bool IsFirst(uint32_t stage) const { return stage == 0; }
   bool IsLast(uint32_t stage) const { return stage + 1 == program_.layers_per_stage.size(); }
@@ -65,8 +69,10 @@ class Iteration {
   BufferMap<Received> received_gradients_{"received gradient"};
   BufferMap<at::Tensor> outputs_{"output activation"};
   BufferMap<at::Tensor> input_gradients_{"input gradient"};
-  // Between FORWARD and BACKWARD.
+  // Between FORWARD and BACKWARD or BACKWARD_INPUT.
   BufferMap<StageForward> forwards_{"forward pass"};
+  // Between BACKWARD_INPUT and BACKWARD_WEIGHT.
+  BufferMap<SplitBackward::PutAside> put_aside_{"backward pass"};
   // By id of the SEND or RECV; null once it has ended.
   std::vector<std::unique_ptr<PendingTransfer>> pending_;
   std::vector<at::Tensor> losses_;

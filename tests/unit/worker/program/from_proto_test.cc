@@ -174,25 +174,16 @@ TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
               AllOf(HasSubstr("iteration 5"), HasSubstr("instruction 3"), HasSubstr("OP_RESHARD")));
 }
 
-TEST(ProgramFromProto, SaysWhichScheduleToAskForInsteadOfASplitBackwardPass) {
-  for (const v1::Op op : {v1::OP_BACKWARD_INPUT, v1::OP_BACKWARD_WEIGHT}) {
-    v1::StreamProgramsResponse message = ValidMessage();
-    message.mutable_program()->mutable_instructions(3)->set_op(op);
-    const absl::Status status = ProgramFromProto(message, Job()).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("instruction 3"), HasSubstr(v1::Op_Name(op)),
-                      HasSubstr("job.planning.schedule SCHEDULE_ONE_FORWARD_ONE_BACKWARD")));
-  }
-}
-
-TEST(ProgramFromProto, SaysWhichScheduleToAskForInsteadOfSeveralStages) {
+TEST(ProgramFromProto, KnowsASplitBackwardPassAndSeveralStages) {
   v1::StreamProgramsResponse message = ValidMessage();
   message.mutable_program()->add_stages(0);
-  const absl::Status status = ProgramFromProto(message, Job()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("2 stages"), HasSubstr("SCHEDULE_ONE_FORWARD_ONE_BACKWARD")));
+  message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_BACKWARD_INPUT);
+  message.mutable_program()->mutable_instructions(4)->set_op(v1::OP_BACKWARD_WEIGHT);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(program->stages, ElementsAre(1, 0));
+  EXPECT_EQ(program->instructions[3].op, Op::kBackwardInput);
+  EXPECT_EQ(program->instructions[4].op, Op::kBackwardWeight);
 }
 
 TEST(ProgramFromProto, NamesSelectiveRecomputeWhichItDoesNotKnow) {

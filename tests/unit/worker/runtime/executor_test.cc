@@ -155,22 +155,41 @@ class ExecutorTest : public ::testing::Test {
  protected:
   // An executor of stage `stage` of `stages`, each of 2 / stages layers.
   void Build(uint32_t stage, uint32_t stages) {
+    stage_ = MakeStage(stage, stages);
+    BuildExecutor({{stage, stage_.get()}}, stages);
+  }
+
+  // An executor of both stages of two.
+  void BuildBothStages() {
+    stage_ = MakeStage(0, 2);
+    upper_stage_ = MakeStage(1, 2);
+    BuildExecutor({{0, stage_.get()}, {1, upper_stage_.get()}}, 2);
+  }
+
+  std::unique_ptr<Stage> MakeStage(uint32_t stage, uint32_t stages) const {
     const int64_t layers = 2 / stages;
-    stage_ = *MakeTransformerStage(
+    return *MakeTransformerStage(
         job_.model,
         {.first_layer = stage * layers, .layers = layers, .first = stage == 0, .last = stage + 1 == stages},
         /*seed=*/1, at::kCPU);
-    optimizer_ = *AdamW::Create(job_.training, stage_->parameters());
+  }
+
+  void BuildExecutor(const std::map<uint32_t, Stage*>& on_rank, uint32_t stages) {
+    std::vector<NamedParameter> parameters;
+    for (const auto& [number, stage] : on_rank) {
+      parameters.insert(parameters.end(), stage->parameters().begin(), stage->parameters().end());
+      program_.stages.push_back(number);
+    }
+    optimizer_ = *AdamW::Create(job_.training, parameters);
     if (timer_ == nullptr) timer_ = MakeHostTimer();
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
                                                          .device = device_.get(),
-                                                         .stages = {{stage, stage_.get()}},
+                                                         .stages = on_rank,
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
                                                          .timer = timer_.get()});
     program_.iteration = 7;
-    program_.stages = {stage};
-    program_.layers_per_stage.assign(stages, static_cast<uint32_t>(layers));
+    program_.layers_per_stage.assign(stages, 2 / stages);
     program_.groups = {{0, 2}, {0, 1}};
     program_.loss_tokens = 6;
   }
@@ -213,6 +232,7 @@ class ExecutorTest : public ::testing::Test {
   Events events_;
   FakeCommunicator communicator_{&events_};
   std::unique_ptr<Stage> stage_;
+  std::unique_ptr<Stage> upper_stage_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<Executor> executor_;
@@ -325,6 +345,38 @@ TEST_F(ExecutorTest, AnIterationDoesNotEndBeforeItsTransfers) {
   AddTransfer(Op::kSend, TransferKind::kActivation);
   ASSERT_TRUE(executor_->Run(program_).ok());
   EXPECT_THAT(events_, ElementsAre("send to 3", "wait: send to 3"));
+}
+
+// The loss and the gradients' norm of one micro-batch with both stages on the rank.
+TEST_F(ExecutorTest, HandsOverBetweenStagesOfOneRank) {
+  Build(0, 1);
+  AddMicroBatch();
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kOptimizerStep}) Add(op);
+  const absl::StatusOr<IterationResult> whole = executor_->Run(program_);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (const bool split : {false, true}) {
+    program_ = {};
+    BuildBothStages();
+    AddMicroBatch();
+    for (const uint32_t stage : {0U, 1U}) {
+      Add(Op::kLoad).stage = stage;
+      Add(Op::kForward).stage = stage;
+    }
+    for (const uint32_t stage : {1U, 0U}) Add(split ? Op::kBackwardInput : Op::kBackward).stage = stage;
+    if (split) {
+      for (const uint32_t stage : {0U, 1U}) Add(Op::kBackwardWeight).stage = stage;
+    }
+    for (const uint32_t stage : {0U, 1U}) Add(Op::kReduceGradients).stage = stage;
+    Add(Op::kOptimizerStep);
+    communicator_.reduced.clear();
+    const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->loss, whole->loss);
+    EXPECT_NEAR(result->gradient_norm, whole->gradient_norm, 1e-6 * whole->gradient_norm);
+    EXPECT_THAT(communicator_.reduced,
+                ElementsAre(stage_->parameters().size(), upper_stage_->parameters().size(), 1U));
+    EXPECT_TRUE(communicator_.sent.empty());
+  }
 }
 
 TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
