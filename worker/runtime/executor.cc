@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/memory/tensor_memory.h"
 #include "worker/program/describe.h"
 #include "worker/runtime/iteration.h"
 
@@ -26,6 +27,7 @@ absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
 absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   PENSTOCK_RETURN_IF_ERROR(CheckStages(program, parts_));
   const std::string where = absl::StrCat("iteration ", program.iteration);
+  ResetPeakTensorBytes(parts_.device->place());
   Iteration iteration(parts_, program);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
@@ -37,6 +39,7 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   IterationResult result;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.Finish(result), where));
   PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
+  result.peak_memory_bytes = PeakTensorBytes(parts_.device->place());
   result.started_unix_ns = times.started_unix_ns;
   result.duration_ns = times.duration_ns;
   result.instructions = std::move(times.instructions);

@@ -14,6 +14,9 @@ struct IterationResult {
   // Global, before clipping.
   double gradient_norm = 0;
   double learning_rate = 0;
+  // What the rank's tensors took at most at once, by the allocator's statistics; 0 on CPU where they are not
+  // counted.
+  int64_t peak_memory_bytes = 0;
   // Wall clock when the first instruction began; instruction times count from here.
   int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;

@@ -1,7 +1,5 @@
 #include "worker/runtime/training_loop.h"
 
-#include <sys/resource.h>
-
 #include <utility>
 
 #include "absl/time/time.h"
@@ -12,13 +10,6 @@ namespace {
 
 constexpr absl::Duration kFlushTimeout = absl::Seconds(8);
 
-// Linux counts in KiB.
-int64_t PeakResidentBytes() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
-}
-
 IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationResult result) {
   return {.iteration = iteration,
           .instructions = std::move(result.instructions),
@@ -28,7 +19,7 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .loss = result.loss,
           .gradient_norm = result.gradient_norm,
           .learning_rate = result.learning_rate,
-          .peak_memory_bytes = PeakResidentBytes()};
+          .peak_memory_bytes = result.peak_memory_bytes};
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
+#include "worker/memory/tensor_memory.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
@@ -91,6 +92,7 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> RegisterAgent(const RunOptions& op
 }  // namespace
 
 absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
+  CountCpuTensors();
   at::set_num_threads(static_cast<int>(options.threads));
   at::set_num_interop_threads(1);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/memory/tensor_memory.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/describe.h"
 
@@ -273,6 +274,23 @@ TEST_F(ExecutorTest, MeasuresEveryInstructionInOrder) {
     }
   }
   EXPECT_GE(result->duration_ns, result->instructions[4].start_ns + result->instructions[4].duration_ns);
+}
+
+TEST_F(ExecutorTest, ReportsThePeakOfTheTensorsOfEachIteration) {
+  CountCpuTensors();
+  Build(0, 1);
+  AddMicroBatch();
+  const int64_t before = TensorBytes(at::kCPU);
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kReduceGradients, Op::kOptimizerStep}) Add(op);
+  const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  // 8 tokens, their positions and labels, and at least their hidden states.
+  EXPECT_GT(result->peak_memory_bytes, before + 8 * (24 + 8 * 4));
+
+  program_.instructions.clear();
+  const absl::StatusOr<IterationResult> empty = executor_->Run(program_);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_EQ(empty->peak_memory_bytes, before) << "what was there before is not forgotten";
 }
 
 TEST_F(ExecutorTest, ReceivesAnActivationAndSendsItsGradientBack) {
