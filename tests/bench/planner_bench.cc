@@ -72,6 +72,7 @@ CostModel EightStages() {
   core::PipelineShape shape;
   shape.stages.resize(8);
   shape.stages.front().first = true;
+  shape.stages.front().embeds_target = true;
   shape.stages.back().last = true;
   shape.ranks = 8;
   shape.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};

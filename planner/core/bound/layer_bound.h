@@ -14,13 +14,14 @@
 
 namespace penstock::core {
 
-// Nanoseconds of one layer of each kind and of the embedding, before scaling: a point, or the coefficients of
-// a sum over layers.
-using LayerVector = std::array<double, kLayerKinds + 1>;
-inline constexpr int kEmbedding = kLayerKinds;
+// Nanoseconds of one layer of each kind and of the embeddings of source and target tokens, before scaling: a
+// point, or the coefficients of a sum over layers.
+using LayerVector = std::array<double, kLayerKinds + 2>;
+inline constexpr int kSourceEmbedding = kLayerKinds;
+inline constexpr int kTargetEmbedding = kLayerKinds + 1;
 
 inline double Dot(const LayerVector& a, const LayerVector& b) {
-  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4];
 }
 
 // Passes as the bound tells them apart. kInput and kWeight are the two parts of kWhole.
@@ -63,7 +64,7 @@ struct LayerBound {
   PerToken Rate() const;
 };
 
-// The same for the embedding, which has no scale.
+// The same for the embeddings, which have no scale.
 double LinearNs(const LayerTime& form, const TokenSums& sums);
 double OverheadNs(const LayerTime& form, const TokenSums& each);
 

@@ -21,8 +21,10 @@ StageBound BoundStage(const CostModel& costs, const Job& job,
     for (int kind = 0; kind < kLayerKinds; ++kind) {
       if (counts[kind] > 0) bound.passes[pass][kind] = counts[kind] * layers[kind].scale[pass];
     }
-    // Embedding runs the same time both ways; its gradient is never put off.
-    if (stage.first && pass != static_cast<int>(BoundPass::kWeight)) bound.passes[pass][kEmbedding] = 1;
+    // An embedding takes the same time both ways; its gradient is never put off.
+    if (pass == static_cast<int>(BoundPass::kWeight)) continue;
+    bound.passes[pass][kSourceEmbedding] = stage.embeds_source ? 1 : 0;
+    bound.passes[pass][kTargetEmbedding] = stage.embeds_target ? 1 : 0;
   }
   bound.options.resize(1);
   for (const LayerKind kind : {kEncoder, kDecoder}) {
@@ -108,12 +110,12 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
   return {layers[kEncoder].Linear(sums), layers[kDecoder].Linear(sums), layers[kHead].Linear(sums),
-          LinearNs(embedding, sums)};
+          LinearNs(embedding, SourceSide(sums)), LinearNs(embedding, TargetSide(sums))};
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
   return {layers[kEncoder].Overhead(each), layers[kDecoder].Overhead(each), layers[kHead].Overhead(each),
-          OverheadNs(embedding, each)};
+          OverheadNs(embedding, SourceSide(each)), OverheadNs(embedding, TargetSide(each))};
 }
 
 }  // namespace penstock::core

@@ -119,8 +119,7 @@ void ReplicaBuilder::StartPass(const PipelineEvent& event) {
     }
     return;
   }
-  const Stage& stage = costs_.stage(event.stage);
-  if (stage.first || stage.last) {
+  if (costs_.stage(event.stage).loads()) {
     Instruction load = MakeInstruction(Op::kLoad, event.stage, event.micro_batch);
     load.acquired_bytes = pipeline_.memory[At(event.stage, event.micro_batch)].tokens;
     ids.load = ProgramOf(event.stage).Add(load, {});

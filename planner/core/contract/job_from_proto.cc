@@ -274,8 +274,8 @@ absl::StatusOr<SampleTokens> SampleFromProto(const Lengths& sample, const std::s
   SampleTokens tokens;
   tokens.source = gpt ? 0 : static_cast<uint32_t>(input);
   tokens.target = static_cast<uint32_t>(gpt ? input + target : target);
-  // Without a prompt the first target token has no token before it.
-  tokens.loss = static_cast<uint32_t>(input > 0 ? target : target - 1);
+  // Without a prompt a GPT's first target token has no token before it.
+  tokens.loss = static_cast<uint32_t>(gpt && input == 0 ? target - 1 : target);
   return tokens;
 }
 

@@ -21,7 +21,8 @@ RecomputeLevel LevelOf(RecomputeMode mode) {
 }  // namespace
 
 bool BottleneckTime::Covers(const RankCounts& a, const RankCounts& b) {
-  return a.layers[0] >= b.layers[0] && a.layers[1] >= b.layers[1] && a.embeddings >= b.embeddings &&
+  return a.layers[0] >= b.layers[0] && a.layers[1] >= b.layers[1] &&
+         a.source_embeddings >= b.source_embeddings && a.target_embeddings >= b.target_embeddings &&
          a.heads >= b.heads;
 }
 
@@ -36,7 +37,9 @@ BottleneckTime::BottleneckTime(const CostModel& costs, RecomputeMode mode)
     RankCounts& rank = ranks[costs.rank_of(index)];
     rank.layers[kEncoder] += stage.encoder_layers;
     rank.layers[kDecoder] += stage.decoder_layers;
-    rank.embeddings += stage.first ? 1 : 0;
+    rank.source_embeddings += stage.embeds_source ? 1 : 0;
+    embeds_source_ = embeds_source_ || stage.embeds_source;
+    rank.target_embeddings += stage.embeds_target ? 1 : 0;
     rank.heads += stage.last ? 1 : 0;
   }
   for (const RankCounts& rank : ranks) {

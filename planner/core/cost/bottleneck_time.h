@@ -24,12 +24,14 @@ class BottleneckTime {
       passes[kind] = costs_->PassesNs(kind, kind == kHead ? kKeepAll : level_, sums);
       if (std::isinf(passes[kind])) return passes[kind];
     }
-    const double embedding = 2 * costs_->EmbeddingNs(sums);
+    const double source_embedding = embeds_source_ ? 2 * costs_->SourceEmbeddingNs(sums) : 0;
+    const double target_embedding = 2 * costs_->TargetEmbeddingNs(sums);
     double longest = 0;
     for (const RankCounts& rank : ranks_) {
       const double time = rank.layers[kEncoder] * passes[kEncoder] +
                           rank.layers[kDecoder] * passes[kDecoder] + rank.heads * passes[kHead] +
-                          rank.embeddings * embedding;
+                          rank.source_embeddings * source_embedding +
+                          rank.target_embeddings * target_embedding;
       longest = time > longest ? time : longest;
     }
     return longest;
@@ -38,7 +40,8 @@ class BottleneckTime {
  private:
   struct RankCounts {
     std::array<double, 2> layers = {};
-    double embeddings = 0;
+    double source_embeddings = 0;
+    double target_embeddings = 0;
     double heads = 0;
   };
   // Whether `a` has at least as much of everything as `b`.
@@ -49,6 +52,8 @@ class BottleneckTime {
   // Those that the model has.
   std::vector<LayerKind> kinds_;
   std::vector<RankCounts> ranks_;
+  // Whether any rank does.
+  bool embeds_source_ = false;
 };
 
 }  // namespace penstock::core

@@ -12,7 +12,8 @@
 namespace penstock::core {
 namespace {
 
-constexpr int64_t kTokenBufferBytes = 8;
+// Two integers of 64 bits for each token embedded (id, position) and for each loss position (place, label).
+constexpr int64_t kLoadedTokenBytes = 16;
 
 // Layers of each kind at each level: the first `full`, the next `selective`, the rest; encoder layers come
 // first.
@@ -52,7 +53,7 @@ CostModel::CostModel(Profile profile, const Job& job)
   for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
-    if (stage.first) bytes += profile_.embedding_parameter_bytes;
+    bytes += stage.embeddings() * profile_.embedding_parameter_bytes;
     if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
     parameter_bytes_.push_back(RoundToInteger(bytes));
     static_bytes_.push_back(RoundToInteger(bytes * state));
@@ -112,7 +113,8 @@ bool CostModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
   for (LayerKind kind : {kEncoder, kDecoder, kHead}) {
     if (profile_.layers[kind].present && !LayerOfKind(kind, sums, costs)) return false;
   }
-  costs->embedding = profile_.embedding_forward(sums);
+  costs->source_embedding = SourceEmbeddingNs(sums);
+  costs->target_embedding = TargetEmbeddingNs(sums);
   return true;
 }
 
@@ -134,11 +136,16 @@ double CostModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums
   return forward + forward * layer.backward_ratio[level];
 }
 
+double CostModel::EmbeddingNs(const Stage& stage, const LayerCosts& costs) const {
+  return (stage.embeds_source ? costs.source_embedding : 0) +
+         (stage.embeds_target ? costs.target_embedding : 0);
+}
+
 int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
   const Stage& layers = this->stage(stage);
   double time =
       layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
-  if (layers.first) time += costs.embedding;
+  time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.forward[kHead];
   return RoundToInteger(time);
 }
@@ -152,7 +159,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
       time += levels.counts[kind][level] * costs.backward[kind][level];
     }
   }
-  if (layers.first) time += costs.embedding;
+  time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.backward[kHead][kKeepAll];
   return RoundToInteger(time);
 }
@@ -192,9 +199,11 @@ StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
   if (layers.last) memory.peak = std::max(memory.peak, profile_.layers[kHead].peak(sums));
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
   if (!layers.last) memory.output = BoundaryBytes(stage, sums);
-  const auto tokens = static_cast<int64_t>(sums.source + sums.target);
-  if (layers.first) memory.tokens += 2 * kTokenBufferBytes * tokens;
-  if (layers.last) memory.tokens += kTokenBufferBytes * tokens;
+  double loaded = 0;
+  if (layers.embeds_source) loaded += sums.source;
+  if (layers.embeds_target) loaded += sums.target;
+  if (layers.last) loaded += sums.loss;
+  memory.tokens = kLoadedTokenBytes * static_cast<int64_t>(loaded);
   return memory;
 }
 

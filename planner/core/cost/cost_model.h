@@ -22,7 +22,9 @@ namespace penstock::core {
 struct LayerCosts {
   std::array<double, kLayerKinds> forward = {};
   std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward = {};
-  double embedding = 0;
+  // Of source tokens, and of target tokens.
+  double source_embedding = 0;
+  double target_embedding = 0;
 };
 
 // Memory of one micro-batch on one stage, bytes.
@@ -34,8 +36,8 @@ struct StageMemory {
   // Activation that is received, and that is sent. 0 at the ends of the pipeline.
   int64_t input = 0;
   int64_t output = 0;
-  // Token buffers of LOAD: eight bytes for each computed token and each of ids and positions (first stage)
-  // and labels (last stage).
+  // Token buffers of LOAD: id and position of every computed token that the stage embeds; on the last stage
+  // also place and label of every position that the loss counts.
   int64_t tokens = 0;
 };
 
@@ -60,7 +62,12 @@ class CostModel {
   // Forward and backward pass of one layer of this kind, not rounded; infinite when the shape is outside of
   // the profile. The fast way where one recompute level is all that is asked for.
   double PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
-  double EmbeddingNs(const TokenSums& sums) const { return profile_.embedding_forward(sums); }
+  double SourceEmbeddingNs(const TokenSums& sums) const {
+    return profile_.embedding_forward(SourceSide(sums));
+  }
+  double TargetEmbeddingNs(const TokenSums& sums) const {
+    return profile_.embedding_forward(TargetSide(sums));
+  }
 
   int64_t ForwardNs(int stage, const LayerCosts& costs) const;
   int64_t BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
@@ -98,6 +105,8 @@ class CostModel {
 
  private:
   const PipelineShape& shape() const { return topology_.shape(); }
+  // Of what a stage embeds; the same in both passes.
+  double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
   void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
 

@@ -35,6 +35,20 @@ inline TokenSums LossPositions(const TokenSums& sums) {
   return positions;
 }
 
+// One side alone: what an embedding of its tokens computes.
+inline TokenSums SourceSide(const TokenSums& sums) {
+  TokenSums side;
+  side.source = sums.source;
+  side.source_square = sums.source_square;
+  return side;
+}
+inline TokenSums TargetSide(const TokenSums& sums) {
+  TokenSums side;
+  side.target = sums.target;
+  side.target_square = sums.target_square;
+  return side;
+}
+
 // A rectangle of `rows` samples of the given lengths, `loss` of whose positions the loss counts.
 inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length, double loss = 0) {
   TokenSums sums;

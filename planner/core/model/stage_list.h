@@ -10,7 +10,8 @@
 
 namespace penstock::core {
 
-// Encoder layers first. A boundary carries the decoder's activation once a decoder layer lies before it.
+// Encoder layers first; none in a GPT. A boundary carries the decoder's activation once a decoder layer lies
+// before it.
 inline std::vector<Stage> MakeStages(absl::Span<const uint32_t> layers_per_stage, uint32_t encoder_layers) {
   std::vector<Stage> stages;
   uint32_t encoders_left = encoder_layers;
@@ -21,11 +22,13 @@ inline std::vector<Stage> MakeStages(absl::Span<const uint32_t> layers_per_stage
     encoders_left -= encoders;
     stage.encoder_layers = static_cast<int32_t>(encoders);
     stage.decoder_layers = static_cast<int32_t>(layers - encoders);
+    stage.embeds_target = decoders_before == 0 && layers > encoders;
     decoders_before += layers - encoders;
     stage.encoder_boundary = decoders_before == 0;
     stages.push_back(stage);
   }
   stages.front().first = true;
+  stages.front().embeds_source = encoder_layers > 0;
   stages.back().last = true;
   return stages;
 }

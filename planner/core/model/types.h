@@ -37,7 +37,8 @@ struct SampleTokens {
   uint32_t source = 0;
   // T5: decoder tokens. GPT: input + target.
   uint32_t target = 0;
-  // Positions that the loss counts.
+  // Positions that the loss counts. GPT: target tokens with a token before them. T5: all target tokens, as
+  // the decoder's input begins with a token of its own.
   uint32_t loss = 0;
 };
 

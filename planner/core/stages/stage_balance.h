@@ -1,6 +1,5 @@
-// Divides layers over the stages of a pipeline so that its ranks have equal work, counted in time: the
-// embedding and the LM head belong to the first and the last stage, and encoder layers cost other than
-// decoder layers.
+// Divides layers over the stages of a pipeline so that its ranks have equal work, counted in time: embeddings
+// and the LM head belong to certain stages, and encoder layers cost other than decoder layers.
 #pragma once
 
 #include <cstddef>

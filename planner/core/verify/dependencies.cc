@@ -63,7 +63,7 @@ class DataFlow {
     Require(Find(v1::OP_BACKWARD_INPUT), Find(v1::OP_BACKWARD_WEIGHT));
     Require(forward_, Find(v1::OP_RECOMPUTE));
     Require(Find(v1::OP_RECOMPUTE), backward_);
-    CheckLoad(first || last);
+    CheckLoad(index_.NeedsTokens(stage_));
     if (!first) CheckLowerBoundary();
     if (!last) CheckUpperBoundary();
     Require(LastBackward(), index_.Find(rank_, v1::OP_REDUCE_GRADIENTS, stage_, 0));
@@ -83,6 +83,8 @@ class DataFlow {
     const Found load = Find(v1::OP_LOAD);
     if (load == nullptr && needed && forward_ != nullptr)
       report_.AddAt(kDependencies, rank_, *forward_, "there is no LOAD for the tokens it needs");
+    if (load != nullptr && !needed)
+      report_.AddAt(kDependencies, rank_, *load, "the stage neither embeds tokens nor has the loss");
     Require(load, forward_);
     Require(forward_, Find(v1::OP_FREE, kFreeLoadedTokens));
     Require(LastBackward(), Find(v1::OP_FREE, kFreeLoadedTokens));

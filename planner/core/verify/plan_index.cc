@@ -64,6 +64,14 @@ size_t PlanIndex::SlotOf(int rank, int kind, uint32_t stage, uint32_t micro_batc
   return (kind * local_stages + local_stage_[stage]) * micro_batches + micro_batch;
 }
 
+bool PlanIndex::NeedsTokens(uint32_t stage) const {
+  if (stage == 0 || static_cast<int>(stage) + 1 == stages()) return true;
+  uint64_t before = 0;
+  for (uint32_t s = 0; s < stage; ++s) before += plan_.layers_per_stage(static_cast<int>(s));
+  const uint64_t encoder = plan_.model().encoder_layers();
+  return before <= encoder && before + plan_.layers_per_stage(static_cast<int>(stage)) > encoder;
+}
+
 const v1::Instruction* PlanIndex::Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
                                        uint32_t part) const {
   const int32_t id = slots_[rank][SlotOf(rank, KindOf(op, part), stage, micro_batch)];

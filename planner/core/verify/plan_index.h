@@ -55,6 +55,10 @@ class PlanIndex {
     return position_of_stage_[stage] != position_of_stage_[stage + 1];
   }
 
+  // Whether the stage embeds tokens, or needs them for the loss: it is the first one, the first one with a
+  // decoder layer, or the last one.
+  bool NeedsTokens(uint32_t stage) const;
+
   // The (first) instruction with this key, or null. `stage` must be on `rank`.
   const v1::Instruction* Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
                               uint32_t part = 0) const;

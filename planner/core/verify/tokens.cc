@@ -20,9 +20,11 @@ struct Totals {
   uint64_t loss = 0;
 };
 
-// Positions of a sample that the loss counts: every target token that has a token before it.
-uint64_t LossTokens(const v1::Sample& sample) {
-  if (sample.input_tokens() > 0 || sample.target_tokens() == 0) return sample.target_tokens();
+// Positions of a sample that the loss counts: every target token that has a token before it. T5's decoder
+// begins with a token of its own, so that all have.
+uint64_t LossTokens(const v1::Sample& sample, bool encoder_decoder) {
+  if (encoder_decoder || sample.input_tokens() > 0 || sample.target_tokens() == 0)
+    return sample.target_tokens();
   return sample.target_tokens() - 1;
 }
 
@@ -63,7 +65,7 @@ class MicroBatchCheck {
     lengths_.push_back(encoder_decoder_ ? Lengths{sample.input_tokens(), sample.target_tokens()}
                                         : Lengths{0, sum});
     real_ += sum;
-    loss_ += LossTokens(sample);
+    loss_ += LossTokens(sample, encoder_decoder_);
   }
 
   void Fail(const std::string& message) { report_.Add(kTokens, absl::StrCat(name_, ": ", message)); }

@@ -143,8 +143,10 @@ TEST(CostModelTest, MemoryCountsLayersBoundariesAndTokens) {
   EXPECT_EQ(memory.input, 0);
   // 100 tokens of 4 elements of 4 bytes.
   EXPECT_EQ(memory.output, 1600);
-  EXPECT_EQ(memory.tokens, 2 * 8 * 100);
-  EXPECT_EQ(costs.Memory(1, Packed({{0, 100, 0}})).tokens, 8 * 100);
+  // Id and position of every token; on the last stage place and label of every position that counts.
+  EXPECT_EQ(memory.tokens, 16 * 100);
+  EXPECT_EQ(costs.Memory(1, Packed({{0, 100, 0}})).tokens, 0);
+  EXPECT_EQ(costs.Memory(1, Packed({{0, 100, 30}})).tokens, 16 * 30);
   // Four layers of 1000 bytes and the embedding of 2000, four bytes of state for each.
   EXPECT_EQ(costs.StaticBytes(0), 4 * (4 * 1000 + 2000));
 }
@@ -163,6 +165,64 @@ TEST(CostModelTest, BoundariesOfT5CarryTheEncoderOutputToEveryDecoderStage) {
   // Between the last encoder layer and the first decoder layer.
   EXPECT_EQ(costs.BoundaryBytes(1, sums), 30 * 16);
   EXPECT_EQ(costs.BoundaryBytes(2, sums), 37 * 16);
+}
+
+CostModel T5WithEmbeddings(std::vector<uint32_t> layers_per_stage) {
+  v1::JobSpec job = T5Job(static_cast<uint32_t>(layers_per_stage.size()), 1, v1::POLICY_DYNAMIC);
+  for (const uint32_t layers : layers_per_stage) job.mutable_planning()->add_layers_per_stage(layers);
+  v1::LayerTime* embedding = job.mutable_profile()->mutable_embedding_forward();
+  embedding->set_fixed_ns(7);
+  embedding->set_source_token_ns(3);
+  embedding->set_target_token_ns(2);
+  embedding->set_cross_ns(1);
+  embedding->set_half_efficiency_tokens(30);
+  return ModelOf(job);
+}
+
+int64_t EmbeddingNs(const CostModel& costs, int stage, const TokenSums& sums) {
+  LayerCosts with;
+  EXPECT_TRUE(costs.Layers(sums, &with));
+  LayerCosts without = with;
+  without.source_embedding = 0;
+  without.target_embedding = 0;
+  const int64_t forward = costs.ForwardNs(stage, with) - costs.ForwardNs(stage, without);
+  EXPECT_EQ(costs.BackwardNs(stage, with, {}) - costs.BackwardNs(stage, without, {}), forward);
+  EXPECT_EQ(costs.WeightNs(stage, with), costs.WeightNs(stage, without));
+  return forward;
+}
+
+TEST(CostModelTest, T5EmbedsSourceTokensFirstAndTargetTokensBeforeItsFirstDecoderLayer) {
+  const TokenSums sums = Packed({{60, 30, 30}});
+  // 7 + 3 * 60 * (1 + 30 / 60), and 7 + 2 * 30 * (1 + 30 / 30).
+  const int64_t source = 277;
+  const int64_t target = 127;
+  const CostModel costs = T5WithEmbeddings({2, 3, 2, 1});
+  const std::vector<int64_t> times = {source, target, 0, 0};
+  const std::vector<int64_t> loaded = {60, 30, 0, 30};
+  const std::vector<int64_t> embeddings = {1, 1, 0, 0};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(EmbeddingNs(costs, stage, sums), times[stage]) << stage;
+    EXPECT_EQ(costs.Memory(stage, sums).tokens, 16 * loaded[stage]) << stage;
+    const int64_t layers = 1000 * costs.stage(stage).layers();
+    const int64_t head = stage == 3 ? 2000 : 0;
+    EXPECT_EQ(costs.ParameterBytes(stage), layers + 2000 * embeddings[stage] + head) << stage;
+  }
+  const CostModel alone = T5WithEmbeddings({8});
+  EXPECT_EQ(EmbeddingNs(alone, 0, sums), source + target);
+  EXPECT_EQ(alone.Memory(0, sums).tokens, 16 * (60 + 30 + 30));
+  EXPECT_EQ(alone.ParameterBytes(0), 8000 + 2 * 2000 + 2000);
+}
+
+TEST(CostModelTest, EveryTargetTokenOfT5CountsForTheLoss) {
+  const Job t5 = *JobFromProto(T5Job(1, 1, v1::POLICY_DYNAMIC));
+  const Job gpt = *JobFromProto(GptJob(1, 1, v1::POLICY_DYNAMIC));
+  const v1::Batch batch = MakeBatch({{5, 7}, {0, 7}, {5, 0}});
+  const std::vector<uint32_t> of_t5 = {7, 7, 0};
+  const std::vector<uint32_t> of_gpt = {7, 6, 0};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(BatchFromProto(batch, t5)->samples[i].loss, of_t5[i]);
+    EXPECT_EQ(BatchFromProto(batch, gpt)->samples[i].loss, of_gpt[i]);
+  }
 }
 
 TEST(CostModelTest, TransfersBetweenNodesUseTheSlowerLink) {

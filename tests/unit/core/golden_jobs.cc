@@ -75,7 +75,7 @@ std::vector<GoldenJob> GoldenJobs() {
                          Scheduled(GptJob(4, 1, v1::POLICY_DYNAMIC), schedule), 70));
   }
   // Seeds that can be planned.
-  for (const uint64_t seed : {100, 102, 104, 106, 108, 110, 112, 114}) {
+  for (const uint64_t seed : {100, 104, 106, 108, 110, 112, 114, 118}) {
     jobs.push_back({absl::StrCat("random_", seed), MakeRandomCase(seed, RandomJobLimits())});
   }
   return jobs;

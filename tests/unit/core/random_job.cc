@@ -62,7 +62,14 @@ void RandomProfile(bool needs_selective, Random* random, v1::CostProfile* profil
       bytes->set_target_token_bytes(bytes->target_token_bytes() * 0.7);
     }
   }
-  if (random->Chance(50)) profile->mutable_embedding_forward()->set_target_token_ns(random->Range(1, 4));
+  if (random->Chance(50)) {
+    const uint32_t token = random->Range(1, 4);
+    v1::LayerTime* embedding = profile->mutable_embedding_forward();
+    embedding->set_target_token_ns(token);
+    embedding->set_source_token_ns(1.5 * token);
+    embedding->set_fixed_ns(50 * token);
+    embedding->set_half_efficiency_tokens(10 * token);
+  }
   profile->set_optimizer_ns_per_parameter_byte(0.1 * random->Range(0, 10));
 }
 
@@ -152,7 +159,9 @@ void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
   const double layers = static_cast<double>(job->model().layers() + job->model().encoder_layers() +
                                             job->model().decoder_layers()) /
                         job->mesh().pipeline();
-  const double parameters = 4 * (1000.0 * layers + 4000);
+  // The head and the embeddings: T5 has two.
+  const double besides = job->model().architecture() == v1::ARCHITECTURE_T5 ? 6000 : 4000;
+  const double parameters = 4 * (1000.0 * layers + besides);
   const double activations = 100 * layers * (longest + tokens / job->mesh().data());
   const double share = 0.01 * random->Range(15, 110);
   job->mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(parameters + share * activations));

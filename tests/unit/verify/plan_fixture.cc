@@ -36,6 +36,12 @@ class Builder {
   int RankOf(int replica, int stage) const { return replica * options_.pipeline + stage % options_.pipeline; }
   bool Crosses(int stage) const { return options_.pipeline > 1 && stage >= 0 && stage + 1 < stages_; }
 
+  // Half of the layers of a T5 are of the encoder: the first stage after them, or the one that they end in
+  // the middle of, embeds the target.
+  bool Loads(int stage) const {
+    return stage == 0 || stage + 1 == stages_ || (is_t5() && stage == stages_ / 2);
+  }
+
   void SetHead() {
     plan().set_iteration(7);
     planned_.mutable_batch()->set_iteration(7);
@@ -75,7 +81,7 @@ class Builder {
     sample.set_target_tokens(4 + number % 7);
     micro_batch.add_samples(number);
     micro_batch.set_real_tokens(micro_batch.real_tokens() + LengthOf(sample));
-    const bool whole = sample.input_tokens() == 0;
+    const bool whole = sample.input_tokens() == 0 && !is_t5();
     micro_batch.set_loss_tokens(micro_batch.loss_tokens() + sample.target_tokens() - (whole ? 1 : 0));
   }
 
@@ -222,8 +228,7 @@ class Builder {
   void Forward(int replica, int m, int stage) {
     const int rank = RankOf(replica, stage);
     const v1::MicroBatch& micro_batch = plan().replicas(replica).micro_batches(m);
-    if (stage == 0 || stage + 1 == stages_)
-      Emit(rank, v1::OP_LOAD, v1::STREAM_COMPUTE, m, stage, 0, {}, kTokenBytes);
+    if (Loads(stage)) Emit(rank, v1::OP_LOAD, v1::STREAM_COMPUTE, m, stage, 0, {}, kTokenBytes);
     const int64_t output = Crosses(stage) ? Bytes(micro_batch, stage) : 0;
     const uint32_t id =
         Emit(rank, v1::OP_FORWARD, v1::STREAM_COMPUTE, m, stage, 0, {}, kStoredBytes + output).id();
@@ -247,8 +252,7 @@ class Builder {
     if (Crosses(stage - 1)) Move(replica, m, stage, stage - 1, 1, id);
     if (options_.split_backward)
       Emit(rank, v1::OP_BACKWARD_WEIGHT, v1::STREAM_COMPUTE, m, stage, 0, {}, 0, given);
-    if (stage == 0 || stage + 1 == stages_)
-      Emit(rank, v1::OP_FREE, v1::STREAM_COMPUTE, m, stage, 2, {}, 0, kTokenBytes);
+    if (Loads(stage)) Emit(rank, v1::OP_FREE, v1::STREAM_COMPUTE, m, stage, 2, {}, 0, kTokenBytes);
   }
 
   void RunReplica(int replica) {

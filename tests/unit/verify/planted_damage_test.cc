@@ -331,6 +331,26 @@ TEST_F(PlantedDamage, MissingLoad) {
   ExpectViolationAt(3, 0, Get(0, v1::OP_FORWARD, 1), "there is no LOAD");
 }
 
+TEST_F(PlantedDamageInEncoderDecoder, MissingLoadOfTheTarget) {
+  Remove(plan(), 2, Get(2, v1::OP_LOAD, 1).id());
+  ExpectViolationAt(3, 2, Get(2, v1::OP_FORWARD, 1), "there is no LOAD");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, LoadWhereNoTokensAreNeeded) {
+  v1::Instruction& wait = Get(1, v1::OP_WAIT, 1, 2);
+  wait.set_op(v1::OP_LOAD);
+  wait.set_part(0);
+  wait.clear_deps();
+  ExpectViolationAt(3, 1, wait, "neither embeds tokens nor has the loss");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, LossOfASampleWithoutInputMissesItsFirstToken) {
+  // Every third sample has no input.
+  micro_batch(0, 0).set_loss_tokens(micro_batch(0, 0).loss_tokens() - 1);
+  plan().set_loss_tokens(plan().loss_tokens() - 1);
+  ExpectViolation(7, "replica 0, micro-batch 0: loss_tokens is");
+}
+
 TEST_F(PlantedDamageInSplitBackward, WeightGradientBeforeInputGradient) {
   MoveBefore(plan(), 0, Get(0, v1::OP_BACKWARD_WEIGHT, 1).id(), Get(0, v1::OP_BACKWARD_INPUT, 1).id());
   ExpectViolationAt(3, 0, Get(0, v1::OP_BACKWARD_WEIGHT, 1), "(BACKWARD_INPUT, micro-batch 1");
