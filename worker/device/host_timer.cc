@@ -15,8 +15,9 @@ class HostTimer : public InstructionTimer {
     return absl::OkStatus();
   }
 
-  void Begin(const Instruction& instruction) override {
+  absl::Status Begin(const Instruction& instruction) override {
     times_.instructions.push_back({.id = instruction.id, .start_ns = SinceStart()});
+    return absl::OkStatus();
   }
 
   absl::Status End(const Instruction&) override {

@@ -22,16 +22,16 @@ struct IterationTimes {
 };
 
 // Calls: StartIteration, then Begin and End for each instruction in turn, then Finish. They come from one
-// thread and may block: on a GPU Finish waits for the work, on a simulated device End takes the time that the
-// instruction takes. Possible errors of all: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is
-// gone).
+// thread and may block: on a GPU Finish waits for the work, on a simulated device Begin waits for what the
+// instruction depends on, and End takes the time that it takes. Possible errors of all: CANCELLED (the
+// communicator was aborted), UNAVAILABLE (a peer is gone).
 class InstructionTimer {
  public:
   virtual ~InstructionTimer() = default;
 
   // `program` must live until Finish.
   virtual absl::Status StartIteration(const Program& program) = 0;
-  virtual void Begin(const Instruction& instruction) = 0;
+  virtual absl::Status Begin(const Instruction& instruction) = 0;
   virtual absl::Status End(const Instruction& instruction) = 0;
   virtual absl::StatusOr<IterationTimes> Finish() = 0;
 };

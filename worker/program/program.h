@@ -100,6 +100,8 @@ struct Instruction {
   uint32_t group = 0;
   // Ids of earlier instructions that must have ended.
   std::vector<uint32_t> deps = {};
+  // What the plan expects it to take; not negative.
+  int64_t expected_duration_ns = 0;
 };
 
 struct Program {

@@ -115,6 +115,9 @@ absl::StatusOr<uint32_t> GroupOf(const v1::Instruction& proto, const Program& pr
   return group;
 }
 
+// A day: no instruction takes longer, and the sum over a program does not overflow.
+constexpr int64_t kLongestNs = 86'400'000'000'000;
+
 bool NeedsMicroBatch(Op op) { return op != Op::kReduceGradients && op != Op::kOptimizerStep; }
 
 absl::Status CheckPlace(const Instruction& instruction, const Program& program) {
@@ -147,7 +150,11 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
                              .micro_batch = proto.micro_batch(),
                              .stage = proto.stage(),
                              .part = proto.part(),
-                             .deps = {proto.deps().begin(), proto.deps().end()}};
+                             .deps = {proto.deps().begin(), proto.deps().end()},
+                             .expected_duration_ns = proto.expected_duration_ns()};
+  if (proto.expected_duration_ns() < 0 || proto.expected_duration_ns() > kLongestNs) {
+    return Invalid("expected_duration_ns is ", proto.expected_duration_ns(), ", expected 0 to ", kLongestNs);
+  }
   PENSTOCK_ASSIGN_OR_RETURN(instruction.op, OpFromProto(proto.op(), "op"));
   PENSTOCK_ASSIGN_OR_RETURN(instruction.stream, StreamFromProto(proto.stream(), "stream"));
   PENSTOCK_RETURN_IF_ERROR(CheckPlace(instruction, program));

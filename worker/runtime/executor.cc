@@ -31,9 +31,9 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   Iteration iteration(parts_, program);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
-    parts_.timer->Begin(instruction);
-    absl::Status status = iteration.Execute(instruction);
-    status.Update(parts_.timer->End(instruction));
+    absl::Status status = parts_.timer->Begin(instruction);
+    if (status.ok()) status = iteration.Execute(instruction);
+    if (status.ok()) status = parts_.timer->End(instruction);
     if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
   }
   IterationResult result;

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/simulation/simulation_flags.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -20,15 +22,20 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--threads", run.threads, "Threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
-  app.add_option("--device", run.device, "cpu or cuda:N")
+  app.add_option("--device", run.device,
+                 "cpu, cuda:N, or simulated: takes the times of the plan and computes nothing")
       ->check([](const std::string& value) {
-        const bool known = value == "cpu" || value.rfind("cuda:", 0) == 0;
-        return known ? std::string() : "'" + value + "': use cpu or cuda:N";
+        const bool known = value == "cpu" || value == kSimulatedDevice || value.rfind("cuda:", 0) == 0;
+        return known ? std::string() : "'" + value + "': use cpu, cuda:N or simulated";
       })
       ->capture_default_str();
+  AddSimulationFlags(app, run.simulation);
   app.add_option("--dump-gradients", run.gradients_dir,
                  "Folder for the reduced gradients of every iteration");
   app.add_option("--ready-timeout", run.ready_timeout_s, "Seconds to wait for the other ranks")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--connect-timeout", run.connect_timeout_s, "Seconds to wait for connections to them")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--transfer-timeout", run.transfer_timeout_s, "Seconds that one transfer may take")
@@ -51,10 +58,17 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
 }
 
 // These belong to running a rank alone, so that the subcommand does not ask for them.
-void RequireRunFlags(const RunOptions& run) {
+void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
   if (run.planner.empty()) throw CLI::RequiredError("--planner");
   if (run.job_id.empty()) throw CLI::RequiredError("--job");
-  if (run.dataset.empty()) throw CLI::RequiredError("--dataset");
+  if (run.device != kSimulatedDevice) {
+    if (run.dataset.empty()) throw CLI::RequiredError("--dataset");
+    if (SimulationFlagsGiven(app)) {
+      throw CLI::ValidationError(
+          "--device " + run.device,
+          "--time-scale, --noise, --slow-rank, --slow-link and --stall are for simulated");
+    }
+  }
   if (run.resume && run.checkpoint_dir.empty()) throw CLI::RequiresError("--resume", "--checkpoint-dir");
 }
 
@@ -70,7 +84,7 @@ CommandLine ParseCommandLine(int argc, char** argv) {
   // CLI11 reports by exceptions; they end here.
   try {
     app.parse(argc, argv);
-    if (!profile_command->parsed()) RequireRunFlags(result.run);
+    if (!profile_command->parsed()) RequireRunFlags(app, result.run);
   } catch (const CLI::ParseError& error) {
     result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;
   }

@@ -5,7 +5,12 @@
 #include <optional>
 #include <string>
 
+#include "common/simulation/simulation_options.h"
+
 namespace penstock::worker {
+
+// Of RunOptions::device.
+inline constexpr const char* kSimulatedDevice = "simulated";
 
 // `penstock-worker --planner ... --job ...`: run a rank.
 struct RunOptions {
@@ -17,11 +22,14 @@ struct RunOptions {
   bool resume = false;
   std::string host = "127.0.0.1";
   uint32_t threads = 1;
-  // "cpu" or "cuda:N".
+  // "cpu", "cuda:N" or "simulated".
   std::string device = "cpu";
+  // Of the simulated device.
+  SimulationOptions simulation = {};
   std::string gradients_dir;
-  // Seconds to wait for the other ranks, and for one transfer.
+  // Seconds to wait for the other ranks, to connect with them, and for one transfer.
   uint32_t ready_timeout_s = 600;
+  uint32_t connect_timeout_s = 10;
   uint32_t transfer_timeout_s = 600;
 };
 

@@ -17,6 +17,7 @@
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
+#include "worker/device/simulated/simulated_device.h"
 #include "worker/memory/tensor_memory.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/trainer.h"
@@ -29,6 +30,23 @@ uint64_t RandomIncarnation() {
   std::random_device device;
   const uint64_t value = (uint64_t{device()} << 32) | device();
   return value != 0 ? value : 1;
+}
+
+// What the rank computes on, and the data that it reads.
+struct Accelerator {
+  std::unique_ptr<IndexedDataset> dataset;
+  std::unique_ptr<Device> device;
+};
+
+absl::StatusOr<Accelerator> MakeAccelerator(const RunOptions& options) {
+  Accelerator accelerator;
+  if (options.device == kSimulatedDevice) {
+    accelerator.device = MakeSimulatedDevice(options.simulation);
+    return accelerator;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, IndexedDataset::Open(options.dataset));
+  PENSTOCK_ASSIGN_OR_RETURN(accelerator.device, MakeTorchDevice(options.device, accelerator.dataset.get()));
+  return accelerator;
 }
 
 // What the worker has once it is registered and the others are there. Members go away in reverse order.
@@ -47,13 +65,15 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
   }
   PENSTOCK_ASSIGN_OR_RETURN(const Rendezvous rendezvous,
                             agent.WaitUntilReady(absl::Seconds(options.ready_timeout_s)));
-  const CommunicatorOptions communication = {.rank = self.rank,
-                                             .world_size = self.job.world_size(),
-                                             .host = options.host,
-                                             .rendezvous_address = rendezvous.address,
-                                             .epoch = self.epoch,
-                                             .groups = self.job.topology.GroupsOf(self.rank),
-                                             .timeout = std::chrono::seconds(options.transfer_timeout_s)};
+  const CommunicatorOptions communication = {
+      .rank = self.rank,
+      .world_size = self.job.world_size(),
+      .host = options.host,
+      .rendezvous_address = rendezvous.address,
+      .epoch = self.epoch,
+      .groups = self.job.topology.GroupsOf(self.rank),
+      .timeout = std::chrono::seconds(options.transfer_timeout_s),
+      .connect_timeout = std::chrono::seconds(options.connect_timeout_s)};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
   Communicator* communicator = joined.communicator.get();
   shutdown.AddHandler(
@@ -95,10 +115,7 @@ absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   CountCpuTensors();
   at::set_num_threads(static_cast<int>(options.threads));
   at::set_num_interop_threads(1);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,
-                            IndexedDataset::Open(options.dataset));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                            MakeTorchDevice(options.device, dataset.get()));
+  PENSTOCK_ASSIGN_OR_RETURN(const Accelerator accelerator, MakeAccelerator(options));
   std::optional<CompleteCheckpoint> checkpoint;
   if (options.resume) {
     PENSTOCK_ASSIGN_OR_RETURN(checkpoint, FindNewestCheckpoint(options.checkpoint_dir));
@@ -111,11 +128,11 @@ absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   agent->SetFailureListener([&shutdown](const absl::Status& why) { shutdown.Request(why); });
 
   absl::Status status;
-  absl::StatusOr<Joined> joined = Join(options, *agent, *device, shutdown);
+  absl::StatusOr<Joined> joined = Join(options, *agent, *accelerator.device, shutdown);
   status = joined.status();
   if (status.ok()) {
     Trainer trainer({.registration = &self,
-                     .device = device.get(),
+                     .device = accelerator.device.get(),
                      .communicator = joined->communicator.get(),
                      .checkpoint_dir = options.checkpoint_dir,
                      .checkpoint = checkpoint,

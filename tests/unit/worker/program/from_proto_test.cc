@@ -95,7 +95,15 @@ v1::StreamProgramsResponse ValidMessage() {
             }
           }
           instructions { id: 2 op: OP_WAIT stream: STREAM_COMPUTE stage: 1 transfer_id: 1 deps: 1 }
-          instructions { id: 3 op: OP_FORWARD stream: STREAM_COMPUTE stage: 1 deps: 0 deps: 2 }
+          instructions {
+            id: 3
+            op: OP_FORWARD
+            stream: STREAM_COMPUTE
+            stage: 1
+            deps: 0
+            deps: 2
+            expected_duration_ns: 1234
+          }
           instructions { id: 4 op: OP_FREE stream: STREAM_COMPUTE stage: 1 part: 2 }
           instructions {
             id: 5
@@ -161,6 +169,7 @@ TEST(ProgramFromProto, ConvertsEveryPart) {
   EXPECT_THAT(program->transfers[program->instructions[1].transfer].shape, ElementsAre(2, 6, 8));
   EXPECT_EQ(program->instructions[2].transfer, 1u);
   EXPECT_THAT(program->instructions[3].deps, ElementsAre(0, 2));
+  EXPECT_EQ(program->instructions[3].expected_duration_ns, 1234);
   EXPECT_EQ(program->instructions[5].stream, Stream::kCollective);
   EXPECT_EQ(program->instructions[6].group, 1u);
 }
@@ -223,6 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"StreamNotSet", [](auto& m) { At(m, 0).clear_stream(); }, "stream is not set"},
         Damage{"ForeignStage", [](auto& m) { At(m, 3).set_stage(0); }, "stage 0 is not on this rank"},
         Damage{"NoSuchMicroBatch", [](auto& m) { At(m, 3).set_micro_batch(2); }, "micro_batch is 2"},
+        Damage{"NegativeDuration", [](auto& m) { At(m, 3).set_expected_duration_ns(-1); },
+               "expected_duration_ns is -1"},
         Damage{"LaterDep", [](auto& m) { At(m, 3).set_deps(0, 4); }, "deps names 4"},
         Damage{"NoSuchPeer", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(4); }, "transfer.peer is 4"},
         Damage{"PeerIsItself", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(1); }, "the rank itself"},

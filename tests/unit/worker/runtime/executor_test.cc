@@ -112,7 +112,10 @@ class RecordingTimer : public InstructionTimer {
   RecordingTimer(const FakeCommunicator* communicator, Events* events)
       : communicator_(communicator), events_(events) {}
   absl::Status StartIteration(const Program&) override { return absl::OkStatus(); }
-  void Begin(const Instruction& instruction) override { Record("begin ", instruction); }
+  absl::Status Begin(const Instruction& instruction) override {
+    Record("begin ", instruction);
+    return absl::OkStatus();
+  }
   absl::Status End(const Instruction& instruction) override {
     Record("end ", instruction);
     return absl::OkStatus();

@@ -43,6 +43,8 @@ TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
       {{"--planner=h:1", "--job=j", "--dataset=d", "--resume"}, "--checkpoint-dir"},
       {{"--planner=h:1", "--job=j", "--dataset=d", "--device=tpu"}, "--device"},
       {{"--planner=h:1", "--job=j", "--dataset=d", "--threads=0"}, "--threads"},
+      {{"--planner=h:1", "--job=j", "--dataset=d", "--slow-rank=1:2"}, "--slow-rank"},
+      {{"--planner=h:1", "--job=j", "--device=simulated", "--slow-rank=2"}, "--slow-rank"},
       {{"profile", "--out=o"}, "--model-json"},
   };
   for (const auto& [arguments, flag] : cases) {
@@ -50,6 +52,15 @@ TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
     EXPECT_EQ(Parse(arguments).exit_status, 2) << flag;
     EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(flag));
   }
+}
+
+TEST(WorkerOptions, ASimulatedDeviceNeedsNoDataset) {
+  const CommandLine command =
+      Parse({"--planner=h:1", "--job=j", "--device=simulated", "--time-scale=0", "--stall=1:2:3"});
+  ASSERT_FALSE(command.exit_status.has_value());
+  EXPECT_EQ(command.run.simulation.time_scale, 0);
+  ASSERT_EQ(command.run.simulation.stalls.size(), 1u);
+  EXPECT_EQ(command.run.simulation.stalls[0].seconds, 3);
 }
 
 TEST(WorkerOptions, ProfilingNeedsNoPlanner) {

@@ -1,0 +1,269 @@
+// Plans of the planner on simulated devices: what runs is what was planned, to the nanosecond.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/planner.h"
+#include "planner/service/engine/program_message.h"
+#include "tests/integration/simulated/simulated_ranks.h"
+#include "tests/unit/core/job_builder.h"
+#include "worker/program/from_proto.h"
+
+namespace penstock {
+namespace {
+
+using ::testing::HasSubstr;
+using worker::IterationResult;
+using worker::MeasuredInstruction;
+using worker::RankRun;
+
+// As fast as this machine can.
+constexpr SimulationOptions kNoDisturbance = {.time_scale = 0};
+
+v1::Batch SmallBatch() {
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < 24; ++i) lengths.emplace_back(i * 37 % 190, 20 + i * i * 13 % 700);
+  return core::MakeBatch(lengths);
+}
+
+v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule) {
+  v1::JobSpec job = core::GptJob(pipeline, data, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_schedule(schedule);
+  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
+  return job;
+}
+
+v1::Plan PlanOf(const v1::JobSpec& job) {
+  auto planner = core::Planner::Create(job);
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(SmallBatch());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+// Runs the plan for several iterations.
+std::vector<RankRun> RunPlan(const v1::JobSpec& job, const v1::Plan& plan, const SimulationOptions& options,
+                             uint64_t iterations = 1) {
+  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  EXPECT_TRUE(config.ok()) << config.status();
+  const v1::Batch batch = SmallBatch();
+  std::vector<std::vector<worker::Program>> programs(static_cast<size_t>(plan.programs_size()));
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+    const auto program = worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config);
+    EXPECT_TRUE(program.ok()) << program.status();
+    for (uint64_t i = 0; i < iterations; ++i) programs[rank].push_back(*program);
+    for (uint64_t i = 0; i < iterations; ++i) programs[rank][i].iteration = i;
+  }
+  std::vector<RankRun> runs = RunSimulatedRanks(*config, programs, options);
+  for (const RankRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
+  return runs;
+}
+
+int64_t LongestOf(const std::vector<RankRun>& runs, size_t iteration) {
+  int64_t longest = 0;
+  for (const RankRun& run : runs) longest = std::max(longest, run.iterations[iteration].duration_ns);
+  return longest;
+}
+
+// How many instructions of the rank took another time than the plan says.
+int Different(const v1::Program& program, const IterationResult& result) {
+  int different = 0;
+  for (const MeasuredInstruction& measured : result.instructions) {
+    const v1::Instruction& planned = program.instructions(static_cast<int>(measured.id));
+    if (measured.duration_ns != planned.expected_duration_ns()) ++different;
+  }
+  return different;
+}
+
+void ExpectAsPlanned(const v1::Plan& plan, const std::vector<RankRun>& runs) {
+  ASSERT_EQ(runs.size(), static_cast<size_t>(plan.programs_size()));
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    const v1::Program& program = plan.programs(static_cast<int>(rank));
+    const IterationResult& result = runs[rank].iterations.front();
+    ASSERT_EQ(result.instructions.size(), static_cast<size_t>(program.instructions_size()));
+    for (const MeasuredInstruction& measured : result.instructions) {
+      const v1::Instruction& planned = program.instructions(static_cast<int>(measured.id));
+      ASSERT_EQ(measured.start_ns, planned.expected_start_ns())
+          << "rank " << rank << ", " << planned.ShortDebugString();
+      ASSERT_EQ(measured.duration_ns, planned.expected_duration_ns())
+          << "rank " << rank << ", " << planned.ShortDebugString();
+    }
+  }
+  EXPECT_EQ(LongestOf(runs, 0), plan.predicted().makespan_ns());
+}
+
+struct Case {
+  uint32_t pipeline = 1;
+  uint32_t data = 1;
+  v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+  // Empty: one a rank.
+  std::vector<uint32_t> rank_of_stage = {};
+};
+
+class EverySchedule : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EverySchedule, RunsAsPlanned) {
+  const Case& parameter = GetParam();
+  v1::JobSpec job = SmallJob(parameter.pipeline, parameter.data, parameter.schedule);
+  for (const uint32_t rank : parameter.rank_of_stage) {
+    job.mutable_planning()->add_rank_of_stage(rank);
+    job.mutable_planning()->add_layers_per_stage(8 / static_cast<uint32_t>(parameter.rank_of_stage.size()));
+  }
+  const v1::Plan plan = PlanOf(job);
+  ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
+}
+
+std::string Name(const ::testing::TestParamInfo<Case>& info) {
+  std::string schedule = v1::Schedule_Name(info.param.schedule).substr(std::string("SCHEDULE_").size());
+  std::erase(schedule, '_');
+  const std::vector<uint32_t>& ranks = info.param.rank_of_stage;
+  const char* shape = ranks.empty() ? "" : ranks.back() == 0 ? "V" : "Loop";
+  return absl::StrCat("Pp", info.param.pipeline, "Dp", info.param.data, schedule, shape);
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulated, EverySchedule,
+                         ::testing::Values(Case{1, 1}, Case{1, 3}, Case{4, 2},
+                                           Case{2, 2, v1::SCHEDULE_READY_FIRST},
+                                           Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD},
+                                           Case{2, 1, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}},
+                                           Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 2, 3, 3, 2, 1, 0}},
+                                           Case{4, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 2, 3, 0, 1, 2, 3}},
+                                           Case{2, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 1, 0}}),
+                         Name);
+
+TEST(SimulatedJobTest, EveryIterationTakesWhatWasPlanned) {
+  const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  constexpr uint64_t kIterations = 4;
+  const std::vector<RankRun> runs = RunPlan(job, plan, kNoDisturbance, kIterations);
+  for (size_t i = 0; i < kIterations; ++i) {
+    // Ranks do not end their steps together, so the next iteration does not begin at once everywhere.
+    EXPECT_NEAR(static_cast<double>(LongestOf(runs, i)), static_cast<double>(plan.predicted().makespan_ns()),
+                0.02 * static_cast<double>(plan.predicted().makespan_ns()));
+    for (const RankRun& run : runs) {
+      EXPECT_EQ(run.iterations[i].loss, 0);
+      if (i == 0) {
+        EXPECT_EQ(run.iterations[0].started_unix_ns, runs[0].iterations[0].started_unix_ns);
+        continue;
+      }
+      const IterationResult& before = run.iterations[i - 1];
+      EXPECT_EQ(run.iterations[i].started_unix_ns, before.started_unix_ns + before.duration_ns);
+    }
+  }
+}
+
+TEST(SimulatedJobTest, ThePaceChangesNoTime) {
+  const v1::JobSpec job = SmallJob(2, 2, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  ExpectAsPlanned(plan, RunPlan(job, plan, {.time_scale = 3}));
+}
+
+TEST(SimulatedJobTest, TheSameNoiseGivesTheSameTimes) {
+  const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  const SimulationOptions noise = {.time_scale = 0, .noise = 0.1, .noise_seed = 3};
+  const std::vector<RankRun> runs = RunPlan(job, plan, noise, 2);
+  const std::vector<RankRun> again = RunPlan(job, plan, noise, 2);
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(runs[rank].iterations[i].duration_ns, again[rank].iterations[i].duration_ns);
+      EXPECT_GT(Different(plan.programs(static_cast<int>(rank)), runs[rank].iterations[i]), 10);
+    }
+  }
+  EXPECT_NE(LongestOf(runs, 0), plan.predicted().makespan_ns());
+  EXPECT_NE(LongestOf(runs, 0), LongestOf(runs, 1));
+}
+
+TEST(SimulatedJobTest, ASlowRankIsSeenInItsReportAlone) {
+  const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  const std::vector<RankRun> runs = RunPlan(job, plan, {.time_scale = 0, .slow_ranks = {{5, 2}}});
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    const int different = Different(plan.programs(static_cast<int>(rank)), runs[rank].iterations.front());
+    if (rank == 5) {
+      EXPECT_GT(different, 4);
+    } else {
+      EXPECT_EQ(different, 0) << "rank " << rank;
+    }
+  }
+  EXPECT_GT(LongestOf(runs, 0), plan.predicted().makespan_ns() * 5 / 4);
+}
+
+TEST(SimulatedJobTest, ASlowLinkIsSeenAtBothItsEnds) {
+  const v1::JobSpec job = SmallJob(4, 1, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  const std::vector<RankRun> runs = RunPlan(job, plan, {.time_scale = 0, .slow_links = {{1, 2, 50}}});
+  const auto different = [&](size_t rank) {
+    return Different(plan.programs(static_cast<int>(rank)), runs[rank].iterations.front());
+  };
+  EXPECT_EQ(different(0), 0);
+  EXPECT_GT(different(1), 4);
+  EXPECT_EQ(different(1), different(2));
+  EXPECT_EQ(different(3), 0);
+  EXPECT_GT(LongestOf(runs, 0), plan.predicted().makespan_ns());
+}
+
+TEST(SimulatedJobTest, AStallIsSeenInItsIterationAlone) {
+  const v1::JobSpec job = SmallJob(2, 2, v1::SCHEDULE_READY_FIRST);
+  const v1::Plan plan = PlanOf(job);
+  const std::vector<RankRun> runs = RunPlan(job, plan, {.time_scale = 0, .stalls = {{1, 1, 0.25}}}, 3);
+  EXPECT_EQ(LongestOf(runs, 0), plan.predicted().makespan_ns());
+  EXPECT_GT(LongestOf(runs, 1), 250'000'000);
+  EXPECT_LT(LongestOf(runs, 2), 2 * plan.predicted().makespan_ns());
+  EXPECT_EQ(Different(plan.programs(1), runs[1].iterations[1]), 1);
+  EXPECT_EQ(Different(plan.programs(0), runs[0].iterations[1]), 0);
+}
+
+TEST(SimulatedJobTest, AMissingPeerIsNamed) {
+  const v1::JobSpec job = SmallJob(2, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  const v1::Plan plan = PlanOf(job);
+  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  ASSERT_TRUE(config.ok());
+  const v1::Batch batch = SmallBatch();
+  std::vector<std::vector<worker::Program>> programs(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    programs[rank] = {*worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config)};
+  }
+  // Rank 1 dies in the middle of its program.
+  worker::Program& damaged = programs[1].front();
+  damaged.instructions[damaged.instructions.size() / 2].stage = 9;
+  const std::vector<RankRun> runs = RunSimulatedRanks(*config, programs, kNoDisturbance);
+  EXPECT_FALSE(runs[1].status.ok());
+  EXPECT_EQ(runs[0].status.code(), absl::StatusCode::kUnavailable) << runs[0].status;
+  EXPECT_THAT(std::string(runs[0].status.message()), HasSubstr("rank 1"));
+}
+
+TEST(SimulatedJobTest, EndsThatAreAtDifferentTransfersSaySo) {
+  const v1::JobSpec job = SmallJob(2, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  const v1::Plan plan = PlanOf(job);
+  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  ASSERT_TRUE(config.ok());
+  const v1::Batch batch = SmallBatch();
+  std::vector<std::vector<worker::Program>> programs(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    programs[rank] = {*worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config)};
+  }
+  programs[1].front().iteration = 99;
+  const std::vector<RankRun> runs = RunSimulatedRanks(*config, programs, kNoDisturbance);
+  EXPECT_FALSE(runs[0].status.ok());
+  EXPECT_THAT(std::string(runs[0].status.message()) + std::string(runs[1].status.message()),
+              HasSubstr("rank 1 is at transfer 0 of iteration 99"));
+}
+
+TEST(SimulatedJobTest, OptionsForRanksThatAreNotThereAreRefused) {
+  const v1::JobSpec job = SmallJob(1, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  ASSERT_TRUE(config.ok());
+  const std::vector<RankRun> runs = RunSimulatedRanks(*config, {{}}, {.slow_ranks = {{3, 2}}});
+  EXPECT_EQ(runs[0].status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(runs[0].status.message()), HasSubstr("--slow-rank"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,32 @@
+// How long each instruction takes on a simulated device: what the plan expects, and what the options do to
+// it.
+#pragma once
+
+#include <cstdint>
+
+#include "common/simulation/simulation_options.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Of one rank. A function of its arguments alone; both ends of a transfer get the same.
+class SimulatedDurations {
+ public:
+  SimulatedDurations(SimulationOptions options, uint32_t rank) : options_(std::move(options)), rank_(rank) {}
+
+  // `instruction` is one of the program's. Nanoseconds, not negative.
+  int64_t Of(const Program& program, const Instruction& instruction) const;
+
+ private:
+  double FactorOf(const Program& program, const Instruction& instruction) const;
+  double StallNs(const Program& program, const Instruction& instruction) const;
+  // The product over all slow links whose ends are both in the group.
+  double LinkFactor(const std::vector<uint32_t>& group) const;
+  // About 1; `key` names what it is for.
+  double Noise(std::initializer_list<uint64_t> key) const;
+
+  const SimulationOptions options_;
+  const uint32_t rank_;
+};
+
+}  // namespace penstock::worker

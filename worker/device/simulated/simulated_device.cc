@@ -1,0 +1,68 @@
+#include "worker/device/simulated/simulated_device.h"
+
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "worker/device/simulated/simulated_rank.h"
+#include "worker/device/simulated/simulated_stage.h"
+#include "worker/torch/boundary.h"
+
+namespace penstock::worker {
+namespace {
+
+class SimulatedTimer : public InstructionTimer {
+ public:
+  explicit SimulatedTimer(SimulatedRank& rank) : rank_(rank) {}
+  absl::Status StartIteration(const Program& program) override { return rank_.StartIteration(program); }
+  absl::Status Begin(const Instruction& instruction) override { return rank_.Begin(instruction); }
+  absl::Status End(const Instruction& instruction) override { return rank_.End(instruction); }
+  absl::StatusOr<IterationTimes> Finish() override { return rank_.Finish(); }
+
+ private:
+  SimulatedRank& rank_;
+};
+
+class SimulatedDevice : public Device {
+ public:
+  explicit SimulatedDevice(const SimulationOptions& options) : options_(options) {}
+
+  at::Device place() const override { return at::kCPU; }
+
+  absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) override {
+    return CallTorch("a receive buffer",
+                     [&] { return TensorWithoutStorage(transfer.shape, transfer.dtype); });
+  }
+
+  absl::StatusOr<TokenBatch> Load(const MicroBatch&, const ModelConfig&) override { return TokenBatch(); }
+
+  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
+                                                   uint64_t) override {
+    return MakeSimulatedStage(model, range);
+  }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
+      const CommunicatorOptions& options) override {
+    PENSTOCK_RETURN_IF_ERROR(CheckSimulation(options_, options.world_size));
+    SimulatedRankParts parts = {.options = options_, .rank = options.rank, .groups = options.groups};
+    PENSTOCK_ASSIGN_OR_RETURN(parts.network, MakeGlooCommunicator(options));
+    parts.clock = MakeWallClock();
+    auto rank = std::make_unique<SimulatedRank>(std::move(parts));
+    rank_ = rank.get();
+    return rank;
+  }
+
+  std::unique_ptr<InstructionTimer> MakeTimer() override { return std::make_unique<SimulatedTimer>(*rank_); }
+
+ private:
+  const SimulationOptions options_;
+  // The communicator that was made last, which its caller owns.
+  SimulatedRank* rank_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeSimulatedDevice(const SimulationOptions& options) {
+  return std::make_unique<SimulatedDevice>(options);
+}
+
+}  // namespace penstock::worker

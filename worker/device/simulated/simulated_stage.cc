@@ -1,0 +1,88 @@
+#include "worker/device/simulated/simulated_stage.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+// The shape of the stage's input, which its gradient has too.
+struct SimulatedState : StageState {
+  at::Tensor input;
+};
+
+std::vector<int64_t> ActivationShape(const MicroBatch& shape, int64_t hidden) {
+  if (shape.layout == Layout::kPacked) return {shape.target_cu_seqlens.back(), hidden};
+  return {shape.rows, shape.target_length, hidden};
+}
+
+class SimulatedStage : public Stage {
+ public:
+  SimulatedStage(const ModelConfig& model, const StageRange& range) : model_(model), range_(range) {
+    for (int64_t layer = 0; layer < range.layers; ++layer) {
+      const std::string name = absl::StrCat("layers.", range.first_layer + layer, ".simulated");
+      parameters_.push_back({name, at::zeros({1}), at::zeros({1})});
+    }
+  }
+
+  absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch&, const at::Tensor& input,
+                                       const LayerRecompute&, double) override {
+    return CallTorch("forward", [&] {
+      auto state = std::make_shared<SimulatedState>();
+      state->input = input;
+      StageForward forward = {.output = Output(shape), .state = std::move(state)};
+      return forward;
+    });
+  }
+
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&) override {
+    return InputGradient(forward);
+  }
+
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor&) override {
+    return SplitBackward{.input_gradient = InputGradient(forward), .put_aside = forward.state};
+  }
+
+  absl::Status BackwardWeight(SplitBackward::PutAside) override { return absl::OkStatus(); }
+
+  void ZeroGradients() override {}
+
+  const std::vector<NamedParameter>& parameters() const override { return parameters_; }
+
+ private:
+  at::Tensor Output(const MicroBatch& shape) const {
+    if (range_.last) return at::zeros({}, at::kDouble);
+    return TensorWithoutStorage(ActivationShape(shape, model_.hidden), model_.dtype);
+  }
+
+  // Nobody reads the input's one element, so it may stand for the gradient's.
+  static at::Tensor InputGradient(const StageForward& forward) {
+    return static_cast<const SimulatedState&>(*forward.state).input;
+  }
+
+  const ModelConfig model_;
+  const StageRange range_;
+  std::vector<NamedParameter> parameters_;
+};
+
+}  // namespace
+
+at::Tensor TensorWithoutStorage(at::IntArrayRef shape, DataType type) {
+  return at::zeros({1}, ToScalarType(type)).expand(shape);
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeSimulatedStage(const ModelConfig& model, const StageRange& range) {
+  return CallTorch("creating a simulated stage", [&]() -> std::unique_ptr<Stage> {
+    return std::make_unique<SimulatedStage>(model, range);
+  });
+}
+
+}  // namespace penstock::worker
