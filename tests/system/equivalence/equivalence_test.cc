@@ -68,6 +68,40 @@ double RelativeError(const std::vector<double>& a, const std::vector<double>& b)
   return largest > 0 ? difference / largest : difference;
 }
 
+bool Contains(const v1::Plan& plan, v1::Op op) {
+  for (const v1::Program& program : plan.programs()) {
+    for (const v1::Instruction& instruction : program.instructions()) {
+      if (instruction.op() == op) return true;
+    }
+  }
+  return false;
+}
+
+// The plan is what its case is about, so that a pass means something.
+void ExpectPlanOf(const v1::PlanningOptions& options, const v1::Plan& plan) {
+  if (plan.layers_per_stage_size() > 1 && options.schedule() == v1::SCHEDULE_SPLIT_BACKWARD) {
+    EXPECT_TRUE(Contains(plan, v1::OP_BACKWARD_WEIGHT)) << "no backward pass is split";
+  }
+  if (!options.rank_of_stage().empty()) {
+    EXPECT_EQ(plan.layers_per_stage_size(), options.rank_of_stage_size());
+  }
+  for (const v1::Replica& replica : plan.replicas()) {
+    EXPECT_TRUE(plan.programs_size() == 1 || !replica.micro_batches().empty());
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+      for (int stage = 0; stage < micro_batch.recompute_size(); ++stage) {
+        const v1::StageRecompute& recompute = micro_batch.recompute(stage);
+        const uint32_t layers = plan.layers_per_stage(stage);
+        if (options.recompute() == v1::RECOMPUTE_FULL) {
+          EXPECT_EQ(recompute.full_layers(), layers);
+        }
+        if (options.recompute() == v1::RECOMPUTE_SELECTIVE) {
+          EXPECT_EQ(recompute.selective_layers(), layers);
+        }
+      }
+    }
+  }
+}
+
 class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
  protected:
   // References of whole samples, by PlanCase.reference, where several cases run in one process.
@@ -127,6 +161,7 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
   std::vector<Rows> rows;
   for (uint64_t i = 0; i < kIterations; ++i) {
     plans.push_back(cluster_.Iteration(test.job.job_id(), i).plan());
+    ExpectPlanOf(test.job.planning(), plans.back());
     rows.push_back(RowsOf(batches_[i], plans.back(), samples_));
   }
   const std::vector<ReferenceIteration>& reference = Reference(test, rows);

@@ -42,7 +42,10 @@ struct Schedule {
   v1::Schedule schedule;
 };
 constexpr Schedule kSchedules[] = {{"OneForwardOneBackward", v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD},
-                                   {"ReadyFirst", v1::SCHEDULE_READY_FIRST}};
+                                   {"ReadyFirst", v1::SCHEDULE_READY_FIRST},
+                                   {"SplitBackward", v1::SCHEDULE_SPLIT_BACKWARD},
+                                   {"Interleaved", v1::SCHEDULE_INTERLEAVED},
+                                   {"Auto", v1::SCHEDULE_AUTO}};
 
 // V: ranks 0, 1, .., 1, 0. Loop: 0, 1, .., 0, 1, ..
 enum class Stages { kOneARank, kV, kLoop, kChosen };
@@ -50,7 +53,10 @@ struct StageLayout {
   const char* name;
   Stages stages;
 };
-constexpr StageLayout kStageLayouts[] = {{"OneStageARank", Stages::kOneARank}};
+constexpr StageLayout kStageLayouts[] = {{"OneStageARank", Stages::kOneARank},
+                                         {"V", Stages::kV},
+                                         {"Loop", Stages::kLoop},
+                                         {"ChosenStages", Stages::kChosen}};
 
 constexpr uint32_t kPipelines[] = {1, 2, 4};
 constexpr uint32_t kReplicas[] = {1, 2};
