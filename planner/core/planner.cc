@@ -175,6 +175,8 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks
   return plan;
 }
 
+v1::Topology Planner::topology() const { return TopologyToProto(job_.topology); }
+
 std::string Planner::ContentHash(const v1::Plan& plan) { return core::ContentHash(plan); }
 
 }  // namespace penstock::core

@@ -52,6 +52,9 @@ class Planner {
   // See contract/content_hash.h.
   static std::string ContentHash(const v1::Plan& plan);
 
+  // Who is where in every plan.
+  v1::Topology topology() const;
+
   const Job& job() const { return job_; }
   const CostModel& costs() const { return costs_; }
 

@@ -120,6 +120,7 @@ class GrpcPlannerLink : public PlannerLink {
     const grpc::Status status = stub_->RegisterWorker(&context, message, &response);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "RegisterWorker"));
     PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
+    PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(response.topology(), job));
     return RegistrationAnswer{
         .registration = {.rank = response.rank(), .epoch = response.epoch(), .job = std::move(job)},
         .heartbeat_interval = absl::Milliseconds(response.heartbeat_interval_ms())};

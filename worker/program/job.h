@@ -40,7 +40,7 @@ struct JobConfig {
   // Ranks of one pipeline, and replicas of it.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
-  // Which ranks these are.
+  // Which ranks these are, as the planner says.
   Topology topology = {};
   TrainingConfig training = {};
   // The first iteration of this run.

@@ -74,7 +74,6 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                    .model = model,
                    .pipeline = mesh.pipeline(),
                    .replicas = mesh.data(),
-                   .topology = MeshTopology(mesh.pipeline(), mesh.data()),
                    .training = TrainingFromProto(job.training()),
                    .first_iteration = job.first_iteration()};
 }

@@ -201,6 +201,9 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   program.layers_per_stage = {message.layers_per_stage().begin(), message.layers_per_stage().end()};
   program.loss_tokens = message.loss_tokens();
   if (program.rank >= job.world_size()) return Invalid("program.rank is ", program.rank);
+  if (program.stages != job.topology.StagesOf(program.rank)) {
+    return Invalid("program.stages are not those that the topology gives to rank ", program.rank);
+  }
   for (uint32_t stage : program.stages) {
     if (stage >= program.layers_per_stage.size()) {
       return Invalid("program.stages names stage ", stage, " of ", program.layers_per_stage.size());

@@ -26,6 +26,16 @@ RankGroup RanksOf(const ReplicaTopology& replica) {
 
 uint32_t Topology::ranks() const { return static_cast<uint32_t>(WorldGroup().size()); }
 
+std::vector<uint32_t> Topology::StagesOf(uint32_t rank) const {
+  std::vector<uint32_t> stages;
+  for (const ReplicaTopology& replica : replicas) {
+    for (uint32_t stage = 0; stage < replica.stages.size(); ++stage) {
+      if (Holds(replica.stages[stage].ranks, rank)) stages.push_back(stage);
+    }
+  }
+  return stages;
+}
+
 RankGroup Topology::WorldGroup() const {
   RankGroup world;
   for (const ReplicaTopology& replica : replicas) {
@@ -66,16 +76,6 @@ std::vector<RankGroup> Topology::GroupsOf(uint32_t rank) const {
   groups.push_back(PipelineGroup(rank));
   groups.push_back(WorldGroup());
   return groups;
-}
-
-Topology MeshTopology(uint32_t pipeline, uint32_t replicas) {
-  Topology topology;
-  uint32_t rank = 0;
-  for (uint32_t replica = 0; replica < replicas; ++replica) {
-    ReplicaTopology& made = topology.replicas.emplace_back();
-    for (uint32_t stage = 0; stage < pipeline; ++stage) made.stages.push_back({{rank++}});
-  }
-  return topology;
 }
 
 }  // namespace penstock::worker

@@ -1,5 +1,6 @@
 // Who is where, as a worker sees it: the ranks of every stage of every replica, and the groups that follow
-// from them. Whoever needs a group of ranks asks for it here.
+// from them. The planner says it to every worker that
+// registers (from_proto.h). Whoever needs a group of ranks asks for it here.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,8 @@ struct Topology {
   std::vector<ReplicaTopology> replicas;
 
   uint32_t ranks() const;
+  // Ascending; none for a rank that there is not.
+  std::vector<uint32_t> StagesOf(uint32_t rank) const;
   // Ascending: all ranks; those of the replica that `rank` is in, who exchange activations and share the norm
   // of the gradients.
   RankGroup WorldGroup() const;
@@ -31,9 +34,5 @@ struct Topology {
   // All groups that a rank is in.
   std::vector<RankGroup> GroupsOf(uint32_t rank) const;
 };
-
-// Replicas that look alike, one stage a rank, the ranks of one replica after those of the other. Several
-// stages on a rank make the same groups.
-Topology MeshTopology(uint32_t pipeline, uint32_t replicas);
 
 }  // namespace penstock::worker

@@ -92,6 +92,7 @@ v1::Plan Converter::Convert() {
   plan_.set_profile_version(parts_.spec.profile().version());
   *plan_.mutable_model() = parts_.spec.model();
   *plan_.mutable_mesh() = parts_.spec.mesh();
+  *plan_.mutable_topology() = TopologyToProto(parts_.job.topology);
   for (const Stage& stage : parts_.job.topology.shape().stages)
     plan_.add_layers_per_stage(static_cast<uint32_t>(stage.layers()));
   for (const std::vector<MicroBatch>& micro_batches : parts_.assignment) {
@@ -265,6 +266,22 @@ void Converter::AddPrediction() {
 }
 
 }  // namespace
+
+v1::Topology TopologyToProto(const Topology& topology) {
+  v1::Topology proto;
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    const PipelineShape& shape = topology.pipeline(replica);
+    v1::ReplicaTopology* made = proto.add_replicas();
+    for (size_t stage = 0; stage < shape.stages.size(); ++stage) {
+      const Stage& layers = shape.stages[stage];
+      v1::StageTopology* placed = made->add_stages();
+      placed->set_encoder_layers(static_cast<uint32_t>(layers.encoder_layers));
+      placed->set_decoder_layers(static_cast<uint32_t>(layers.decoder_layers));
+      placed->add_ranks(static_cast<uint32_t>(topology.RankOf(replica, static_cast<int>(stage))));
+    }
+  }
+  return proto;
+}
 
 v1::Plan PlanToProto(const PlanParts& parts) { return Converter(parts).Convert(); }
 

@@ -9,6 +9,7 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/model/topology.h"
 #include "planner/core/model/types.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/bubble.h"
@@ -32,6 +33,8 @@ struct PlanParts {
   // What the programs belong to; not kAuto.
   ScheduleFamily schedule = ScheduleFamily::kOneForwardOneBackward;
 };
+
+v1::Topology TopologyToProto(const Topology& topology);
 
 // Without planning_time_ns and content_hash; plan_version is 1.
 v1::Plan PlanToProto(const PlanParts& parts);

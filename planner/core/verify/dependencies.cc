@@ -50,7 +50,13 @@ class DataFlow {
  public:
   DataFlow(const PlanIndex& index, const ExecutionOrder& order, int rank, uint32_t stage,
            uint32_t micro_batch, Report& report)
-      : index_(index), order_(order), rank_(rank), stage_(stage), micro_batch_(micro_batch), report_(report) {
+      : index_(index),
+        order_(order),
+        rank_(rank),
+        replica_(index.ReplicaOf(rank)),
+        stage_(stage),
+        micro_batch_(micro_batch),
+        report_(report) {
     backward_ = Find(v1::OP_BACKWARD);
     if (backward_ == nullptr) backward_ = Find(v1::OP_BACKWARD_INPUT);
     forward_ = Find(v1::OP_FORWARD);
@@ -92,14 +98,15 @@ class DataFlow {
 
   // Activation in, gradient out.
   void CheckLowerBoundary() {
-    if (!index_.CrossesRanks(stage_ - 1)) return Require(Local(v1::OP_FORWARD, stage_ - 1), forward_);
+    if (!index_.CrossesRanks(replica_, stage_ - 1))
+      return Require(Local(v1::OP_FORWARD, stage_ - 1), forward_);
     CheckReceived(kActivation, kWaitReceivedActivation, forward_);
     CheckSent(backward_, kGradient, kWaitSentGradient, kFreeInputGradient);
   }
 
   // Activation out, gradient in.
   void CheckUpperBoundary() {
-    if (!index_.CrossesRanks(stage_)) {
+    if (!index_.CrossesRanks(replica_, stage_)) {
       const Found above = Local(v1::OP_BACKWARD, stage_ + 1);
       return Require(above != nullptr ? above : Local(v1::OP_BACKWARD_INPUT, stage_ + 1), backward_);
     }
@@ -149,6 +156,7 @@ class DataFlow {
   const PlanIndex& index_;
   const ExecutionOrder& order_;
   const int rank_;
+  const int replica_;
   const uint32_t stage_;
   const uint32_t micro_batch_;
   Report& report_;

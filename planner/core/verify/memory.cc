@@ -61,7 +61,7 @@ class Ledger {
  private:
   int64_t& AccountOf(const v1::Instruction& instruction) {
     const size_t owner = IsOfWholeIteration(instruction.op()) ? 0 : size_t{1} + instruction.micro_batch();
-    return accounts_[owner * stages_.size() + index_.LocalStage(instruction.stage())];
+    return accounts_[owner * stages_.size() + index_.LocalStage(rank_, instruction.stage())];
   }
 
   bool Fail(const v1::Instruction& instruction, const std::string& message) {

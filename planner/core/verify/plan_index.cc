@@ -39,13 +39,16 @@ int KindOf(v1::Op op, uint32_t part) {
 }
 
 PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan)
-    : batch_(batch), plan_(plan), position_of_stage_(stages()), local_stage_(stages()), slots_(ranks()) {
-  for (int position = 0; position < pipeline(); ++position) {
-    const v1::Program& program = plan.programs(position);
-    for (int i = 0; i < program.stages_size(); ++i) {
-      position_of_stage_[program.stages(i)] = position;
-      local_stage_[program.stages(i)] = i;
-    }
+    : batch_(batch),
+      plan_(plan),
+      ranks_of_replica_(replicas()),
+      local_stage_(static_cast<size_t>(replicas()) * stages()),
+      slots_(ranks()) {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const int replica = ReplicaOf(rank);
+    ranks_of_replica_[replica].push_back(rank);
+    for (int i = 0; i < program(rank).stages_size(); ++i)
+      local_stage_[static_cast<size_t>(replica) * stages() + program(rank).stages(i)] = i;
   }
   for (int rank = 0; rank < ranks(); ++rank) {
     const size_t micro_batches = std::max(1, MicroBatches(ReplicaOf(rank)));
@@ -61,7 +64,7 @@ PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan)
 size_t PlanIndex::SlotOf(int rank, int kind, uint32_t stage, uint32_t micro_batch) const {
   const size_t micro_batches = std::max(1, MicroBatches(ReplicaOf(rank)));
   const size_t local_stages = program(rank).stages_size();
-  return (kind * local_stages + local_stage_[stage]) * micro_batches + micro_batch;
+  return (kind * local_stages + LocalStage(rank, stage)) * micro_batches + micro_batch;
 }
 
 bool PlanIndex::NeedsTokens(uint32_t stage) const {

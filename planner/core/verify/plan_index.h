@@ -41,18 +41,24 @@ class PlanIndex {
   const v1::Plan& plan() const { return plan_; }
   int ranks() const { return plan_.programs_size(); }
   int replicas() const { return plan_.replicas_size(); }
-  int pipeline() const { return static_cast<int>(plan_.mesh().pipeline()); }
   int stages() const { return plan_.layers_per_stage_size(); }
   const v1::Program& program(int rank) const { return plan_.programs(rank); }
-  int ReplicaOf(int rank) const { return rank / pipeline(); }
+  int ReplicaOf(int rank) const { return static_cast<int>(program(rank).replica()); }
   int MicroBatches(int replica) const { return plan_.replicas(replica).micro_batches_size(); }
   // The rank of `replica` that holds `stage`.
-  int RankOf(int replica, uint32_t stage) const { return replica * pipeline() + position_of_stage_[stage]; }
-  // Position of `stage` among the stages of its rank.
-  int LocalStage(uint32_t stage) const { return local_stage_[stage]; }
-  // Whether `stage` and the next one are on different ranks, so that tensors travel between them.
-  bool CrossesRanks(uint32_t stage) const {
-    return position_of_stage_[stage] != position_of_stage_[stage + 1];
+  int RankOf(int replica, uint32_t stage) const {
+    return static_cast<int>(plan_.topology().replicas(replica).stages(static_cast<int>(stage)).ranks(0));
+  }
+  // Ranks of a replica, ascending.
+  const std::vector<int>& RanksOf(int replica) const { return ranks_of_replica_[replica]; }
+  // Position of `stage` among the stages of `rank`, which has it.
+  int LocalStage(int rank, uint32_t stage) const {
+    return local_stage_[static_cast<size_t>(ReplicaOf(rank)) * stages() + stage];
+  }
+  // Whether `stage` and the next one are on different ranks of a replica, so that tensors travel between
+  // them.
+  bool CrossesRanks(int replica, uint32_t stage) const {
+    return RankOf(replica, stage) != RankOf(replica, stage + 1);
   }
 
   // Whether the stage embeds tokens, or needs them for the loss: it is the first one, the first one with a
@@ -72,7 +78,8 @@ class PlanIndex {
 
   const v1::Batch& batch_;
   const v1::Plan& plan_;
-  std::vector<int> position_of_stage_;
+  std::vector<std::vector<int>> ranks_of_replica_;
+  // [replica * stages + stage].
   std::vector<int> local_stage_;
   // For each rank: instruction id by (kind, local stage, micro-batch), or -1.
   std::vector<std::vector<int32_t>> slots_;

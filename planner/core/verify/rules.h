@@ -10,6 +10,9 @@ namespace penstock::core::verify {
 // Rule 0. Returns false when the plan cannot be judged further.
 bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report);
 
+// Part of rule 0, after sizes: who is where. Returns false when the plan cannot be judged further.
+bool CheckTopology(const v1::Plan& plan, Report& report);
+
 // Rules 1 to 7, each independent of the others.
 void CheckCoverage(const PlanIndex& index, Report& report);
 void CheckTransfers(const PlanIndex& index, Report& report);

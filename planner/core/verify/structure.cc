@@ -40,36 +40,6 @@ bool CheckLayers(const v1::Plan& plan, Report& report) {
   return report.count(kStructure) == 0;
 }
 
-// Every stage on exactly one rank of a replica, and on the same position in all replicas.
-bool CheckStagesOfRanks(const v1::Plan& plan, Report& report) {
-  const uint32_t pipeline = plan.mesh().pipeline();
-  std::vector<int> holders(plan.layers_per_stage_size(), 0);
-  for (int rank = 0; rank < plan.programs_size(); ++rank) {
-    const v1::Program& program = plan.programs(rank);
-    if (program.rank() != static_cast<uint32_t>(rank))
-      report.AddAt(kStructure, rank, absl::StrCat("its program says rank ", program.rank()));
-    if (program.replica() != rank / pipeline)
-      report.AddAt(kStructure, rank,
-                   absl::StrCat("its program says replica ", program.replica(), ", not ", rank / pipeline));
-    const v1::Program& first = plan.programs(static_cast<int>(rank % pipeline));
-    if (!std::equal(program.stages().begin(), program.stages().end(), first.stages().begin(),
-                    first.stages().end()))
-      report.AddAt(kStructure, rank, absl::StrCat("its stages differ from those of rank ", rank % pipeline));
-    if (rank >= static_cast<int>(pipeline)) continue;
-    for (uint32_t stage : program.stages()) {
-      if (stage < holders.size())
-        ++holders[stage];
-      else
-        report.AddAt(kStructure, rank, absl::StrCat("stage ", stage, " is out of range"));
-    }
-  }
-  for (size_t stage = 0; stage < holders.size(); ++stage)
-    if (holders[stage] != 1)
-      report.Add(kStructure,
-                 absl::StrCat("stage ", stage, " is on ", holders[stage], " ranks of a replica, not on one"));
-  return report.count(kStructure) == 0;
-}
-
 void CheckRecompute(const v1::Plan& plan, Report& report) {
   for (int replica = 0; replica < plan.replicas_size(); ++replica) {
     for (int m = 0; m < plan.replicas(replica).micro_batches_size(); ++m) {
@@ -131,8 +101,7 @@ bool CheckPrograms(const v1::Plan& plan, Report& report) {
 }  // namespace
 
 bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report) {
-  if (!CheckMesh(plan, report) || !CheckLayers(plan, report) || !CheckStagesOfRanks(plan, report))
-    return false;
+  if (!CheckMesh(plan, report) || !CheckLayers(plan, report) || !CheckTopology(plan, report)) return false;
   if (plan.iteration() != batch.iteration())
     report.Add(kStructure, absl::StrCat("the plan is for iteration ", plan.iteration(),
                                         ", the batch is iteration ", batch.iteration()));

@@ -121,7 +121,7 @@ void CheckAgreement(const TransferEnds& ends, Report& report) {
 void CheckTransfer(const PlanIndex& index, int replica, uint32_t stage, uint32_t micro_batch,
                    TransferPart part, Report& report) {
   const TransferEnds ends = index.FindTransfer(replica, stage, micro_batch, part);
-  if (!index.CrossesRanks(stage)) return;
+  if (!index.CrossesRanks(replica, stage)) return;
   if (ends.send != nullptr) CheckEnd(index, ends.send_rank, *ends.send, ends.recv_rank, stage, report);
   if (ends.recv != nullptr) CheckEnd(index, ends.recv_rank, *ends.recv, ends.send_rank, stage, report);
   if (ends.send != nullptr && ends.recv != nullptr) return CheckAgreement(ends, report);
@@ -140,10 +140,12 @@ void CheckTransfer(const PlanIndex& index, int replica, uint32_t stage, uint32_t
 }
 
 // A SEND or RECV where no boundary between ranks is.
-bool IsMisplaced(const PlanIndex& index, const v1::Instruction& transfer) {
+bool IsMisplaced(const PlanIndex& index, int rank, const v1::Instruction& transfer) {
+  const int replica = index.ReplicaOf(rank);
   const bool upper_end = (transfer.op() == v1::OP_RECV) == (transfer.part() == kActivation);
-  if (upper_end) return transfer.stage() == 0 || !index.CrossesRanks(transfer.stage() - 1);
-  return static_cast<int>(transfer.stage()) + 1 >= index.stages() || !index.CrossesRanks(transfer.stage());
+  if (upper_end) return transfer.stage() == 0 || !index.CrossesRanks(replica, transfer.stage() - 1);
+  return static_cast<int>(transfer.stage()) + 1 >= index.stages() ||
+         !index.CrossesRanks(replica, transfer.stage());
 }
 
 // Sequence numbers count up from 0 for each (pair, direction); orders grow along each rank's list.
@@ -152,7 +154,7 @@ void CheckOrderOfRank(const PlanIndex& index, int rank, Report& report) {
   const v1::Instruction* previous = nullptr;
   for (const v1::Instruction& instruction : index.program(rank).instructions()) {
     if (instruction.op() != v1::OP_SEND && instruction.op() != v1::OP_RECV) continue;
-    if (IsMisplaced(index, instruction))
+    if (IsMisplaced(index, rank, instruction))
       report.AddAt(kTransfers, rank, instruction, "there is no stage on another rank at its other end");
     const v1::Transfer& transfer = instruction.transfer();
     const uint32_t expected = next_sequence[{instruction.op(), transfer.peer()}]++;
@@ -171,7 +173,7 @@ void CheckOrderOfRank(const PlanIndex& index, int rank, Report& report) {
 // The orders of a replica's transfers are 0, 1, 2, ... without gaps.
 void CheckOrderOfReplica(const PlanIndex& index, int replica, Report& report) {
   std::vector<uint32_t> orders;
-  for (int rank = replica * index.pipeline(); rank < (replica + 1) * index.pipeline(); ++rank)
+  for (const int rank : index.RanksOf(replica))
     for (const v1::Instruction& instruction : index.program(rank).instructions())
       if (instruction.op() == v1::OP_SEND) orders.push_back(instruction.transfer().order());
   std::sort(orders.begin(), orders.end());

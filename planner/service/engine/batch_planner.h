@@ -20,6 +20,9 @@ class BatchPlanner {
   // Possible errors: INVALID_ARGUMENT (malformed, or a sample that no rank has memory for).
   virtual absl::Status ValidateBatch(const v1::Batch& batch) const = 0;
 
+  // Who is where in every plan of the job.
+  virtual v1::Topology Topology() const = 0;
+
   // Computes for milliseconds to seconds.
   // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory).
   virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const = 0;

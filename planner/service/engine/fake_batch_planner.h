@@ -33,6 +33,17 @@ class FakeBatchPlanner final : public BatchPlanner {
     return absl::OkStatus();
   }
 
+  // One stage a rank.
+  v1::Topology Topology() const override {
+    v1::Topology topology;
+    uint32_t rank = 0;
+    for (uint32_t replica = 0; replica < job_.mesh().data(); ++replica) {
+      v1::ReplicaTopology* made = topology.add_replicas();
+      for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) made->add_stages()->add_ranks(rank++);
+    }
+    return topology;
+  }
+
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
     if (gate_) gate_(batch);
     if (Has(batch, kNoPlan)) return absl::ResourceExhaustedError("no plan fits in memory");

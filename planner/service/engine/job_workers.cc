@@ -54,6 +54,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
   }
   readers_.WakeAll();
   *response.mutable_job() = spec_;
+  *response.mutable_topology() = planner_->Topology();
   return response;
 }
 

@@ -14,6 +14,7 @@ class CoreBatchPlanner final : public BatchPlanner {
       : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)) {}
 
   absl::Status ValidateBatch(const v1::Batch& batch) const override { return planner_->ValidateBatch(batch); }
+  v1::Topology Topology() const override { return planner_->topology(); }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
     return planner_->MakePlan(batch, run_tasks_);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "planner/core/planner.h"
 #include "planner/service/engine/program_message.h"
 #include "tests/integration/simulated/simulated_ranks.h"
@@ -47,10 +48,17 @@ v1::Plan PlanOf(const v1::JobSpec& job) {
   return *std::move(plan);
 }
 
+// What a worker of the job knows once it is registered.
+absl::StatusOr<worker::JobConfig> ConfigOf(const v1::JobSpec& job, const v1::Topology& topology) {
+  PENSTOCK_ASSIGN_OR_RETURN(worker::JobConfig config, worker::JobFromProto(job));
+  PENSTOCK_ASSIGN_OR_RETURN(config.topology, worker::TopologyFromProto(topology, config));
+  return config;
+}
+
 // Runs the plan for several iterations.
 std::vector<RankRun> RunPlan(const v1::JobSpec& job, const v1::Plan& plan, const SimulationOptions& options,
                              uint64_t iterations = 1) {
-  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   EXPECT_TRUE(config.ok()) << config.status();
   const v1::Batch batch = SmallBatch();
   std::vector<std::vector<worker::Program>> programs(static_cast<size_t>(plan.programs_size()));
@@ -223,7 +231,7 @@ TEST(SimulatedJobTest, AStallIsSeenInItsIterationAlone) {
 TEST(SimulatedJobTest, AMissingPeerIsNamed) {
   const v1::JobSpec job = SmallJob(2, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
   const v1::Plan plan = PlanOf(job);
-  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   ASSERT_TRUE(config.ok());
   const v1::Batch batch = SmallBatch();
   std::vector<std::vector<worker::Program>> programs(2);
@@ -242,7 +250,7 @@ TEST(SimulatedJobTest, AMissingPeerIsNamed) {
 TEST(SimulatedJobTest, EndsThatAreAtDifferentTransfersSaySo) {
   const v1::JobSpec job = SmallJob(2, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
   const v1::Plan plan = PlanOf(job);
-  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   ASSERT_TRUE(config.ok());
   const v1::Batch batch = SmallBatch();
   std::vector<std::vector<worker::Program>> programs(2);
@@ -258,7 +266,7 @@ TEST(SimulatedJobTest, EndsThatAreAtDifferentTransfersSaySo) {
 
 TEST(SimulatedJobTest, OptionsForRanksThatAreNotThereAreRefused) {
   const v1::JobSpec job = SmallJob(1, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
-  const absl::StatusOr<worker::JobConfig> config = worker::JobFromProto(job);
+  const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, PlanOf(job).topology());
   ASSERT_TRUE(config.ok());
   const std::vector<RankRun> runs = RunSimulatedRanks(*config, {{}}, {.slow_ranks = {{3, 2}}});
   EXPECT_EQ(runs[0].status.code(), absl::StatusCode::kInvalidArgument);

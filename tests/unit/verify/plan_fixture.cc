@@ -23,6 +23,7 @@ class Builder {
 
   v1::PlannedBatch Build() {
     SetHead();
+    SetTopology();
     for (int replica = 0; replica < options_.replicas; ++replica) AddMicroBatches();
     SetGroups();
     for (int rank = 0; rank < options_.replicas * options_.pipeline; ++rank) AddProgram(rank);
@@ -58,6 +59,22 @@ class Builder {
     plan().mutable_mesh()->set_pipeline(options_.pipeline);
     plan().mutable_mesh()->set_data(options_.replicas);
     for (int stage = 0; stage < stages_; ++stage) plan().add_layers_per_stage(kLayers / stages_);
+  }
+
+  void SetTopology() {
+    for (int replica = 0; replica < options_.replicas; ++replica) {
+      v1::ReplicaTopology& made = *plan().mutable_topology()->add_replicas();
+      int encoders_left = is_t5() ? kLayers / 2 : 0;
+      for (int stage = 0; stage < stages_; ++stage) {
+        const int layers = kLayers / stages_;
+        const int encoders = std::min(layers, encoders_left);
+        encoders_left -= encoders;
+        v1::StageTopology& placed = *made.add_stages();
+        placed.set_encoder_layers(encoders);
+        placed.set_decoder_layers(layers - encoders);
+        placed.add_ranks(RankOf(replica, stage));
+      }
+    }
   }
 
   void AddMicroBatches() {

@@ -124,6 +124,69 @@ TEST_F(PlantedDamage, MoreLayersRecomputedThanTheStageHas) {
   ExpectViolation(0, "replica 1, micro-batch 2: stage 1 recomputes more layers");
 }
 
+TEST_F(PlantedDamage, TopologyMissing) {
+  plan().clear_topology();
+  ExpectViolation(0, "topology.replicas has 0 replicas, the plan has 2");
+}
+
+TEST_F(PlantedDamage, TopologyWithAnotherSplitOfLayers) {
+  plan().mutable_topology()->mutable_replicas(1)->mutable_stages(1)->set_decoder_layers(3);
+  ExpectViolation(0, "topology.replicas[1].stages[1] has 0 and 3 layers, layers_per_stage gives it 0 and 4");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, TopologyWithEncoderLayersInTheDecoder) {
+  v1::StageTopology& stage = *plan().mutable_topology()->mutable_replicas(0)->mutable_stages(2);
+  stage.set_encoder_layers(2);
+  stage.set_decoder_layers(0);
+  ExpectViolation(0, "topology.replicas[0].stages[2] has 2 and 0 layers");
+}
+
+TEST_F(PlantedDamage, TopologyWithAStageOnARankOfAnotherReplica) {
+  plan().mutable_topology()->mutable_replicas(1)->mutable_stages(0)->set_ranks(0, 1);
+  ExpectViolation(0, "topology.replicas[1].stages[0] is on rank 1, which is in replica 0");
+}
+
+TEST_F(PlantedDamage, TopologyWithARankThatThereIsNot) {
+  plan().mutable_topology()->mutable_replicas(1)->mutable_stages(0)->set_ranks(0, 99999);
+  ExpectViolation(0, "topology.replicas[1].stages[0] is on rank 99999, but the plan has 4");
+}
+
+TEST_F(PlantedDamage, TopologyWithAStageOnTwoRanks) {
+  plan().mutable_topology()->mutable_replicas(1)->mutable_stages(0)->add_ranks(3);
+  ExpectViolation(0, "topology.replicas[1].stages[0] is on 2 ranks, not on one");
+}
+
+TEST_F(PlantedDamage, TopologyWithARankWithoutAStage) {
+  plan().mutable_topology()->mutable_replicas(1)->mutable_stages(1)->set_ranks(0, 2);
+  ExpectViolation(0, "topology.replicas[1] has 1 ranks, mesh.pipeline is 2");
+}
+
+TEST_F(PlantedDamage, ProgramOfAnotherReplica) {
+  plan().mutable_programs(2)->set_replica(0);
+  ExpectViolation(0, "rank 2: its program says replica 0, the topology 1");
+}
+
+TEST_F(PlantedDamage, ProgramWithStagesOfAnotherRank) {
+  plan().mutable_programs(2)->set_stages(0, 1);
+  ExpectViolation(0, "rank 2: its program has stages [1], the topology gives it [0]");
+}
+
+TEST_F(PlantedDamage, GroupThatNamesARankThatThereIsNot) {
+  plan().mutable_groups(3)->add_ranks(99999);
+  ExpectViolation(0, "group 3 has ranks [2, 3, 99999], the topology makes it [2, 3]");
+}
+
+TEST_F(PlantedDamage, GroupThatNobodyNeeds) {
+  plan().add_groups()->add_ranks(0);
+  ExpectViolation(0, "there are 5 groups, not one for each of 2 stages and 2 replicas");
+}
+
+TEST_F(PlantedDamage, CollectiveInTheGroupOfAnotherStage) {
+  v1::Instruction& reduce = Get(0, v1::OP_REDUCE_GRADIENTS, 0);
+  reduce.mutable_collective()->set_group(1);
+  ExpectViolationAt(5, 0, reduce, "its group is 1, that of its stage is 0");
+}
+
 // Rule 1: coverage.
 
 TEST_F(PlantedDamage, LostSample) {
@@ -422,7 +485,7 @@ TEST_F(PlantedDamageInSharedRanks, CollectivesInDifferentOrder) {
 
 TEST_F(PlantedDamage, GroupWithAnotherRank) {
   plan().mutable_groups(0)->set_ranks(1, 3);
-  ExpectViolationAt(5, 0, Get(0, v1::OP_REDUCE_GRADIENTS, 0), "has ranks [0, 3], not [0, 2]");
+  ExpectViolation(0, "group 0 has ranks [0, 3], the topology makes it [0, 2]");
 }
 
 TEST_F(PlantedDamage, GroupOutOfRange) {

@@ -34,6 +34,8 @@ v1::RegisterWorkerResponse ValidRegistration() {
   model.set_dtype(v1::DATA_TYPE_FLOAT32);
   job.mutable_mesh()->set_pipeline(2);
   job.mutable_mesh()->set_data(1);
+  v1::ReplicaTopology& replica = *response.mutable_topology()->add_replicas();
+  for (uint32_t rank = 0; rank < 2; ++rank) replica.add_stages()->add_ranks(rank);
   return response;
 }
 
@@ -180,6 +182,7 @@ TEST_F(PlannerAgentTest, OpensABrokenStreamAgainWhereItEnded) {
 TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
   v1::StreamProgramsResponse program = ProgramOf(6);
   program.mutable_program()->set_rank(0);
+  program.mutable_program()->set_stages(0, 0);
   planner_->AddProgram(program);
   const auto agent = Register();
   agent->StartPrograms(6);
@@ -188,14 +191,14 @@ TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
 
 TEST_F(PlannerAgentTest, TellsThePlannerOfAProgramThatItCannotRun) {
   v1::StreamProgramsResponse program = ProgramOf(6);
-  program.mutable_program()->add_stages(0);
+  program.mutable_program()->add_instructions()->set_op(v1::OP_RESHARD);
   planner_->AddProgram(program);
   const auto agent = Register();
   agent->StartPrograms(6);
   EXPECT_EQ(agent->Next().status().code(), absl::StatusCode::kUnimplemented);
   std::string reported;
   for (const v1::HeartbeatRequest& request : planner_->heartbeats()) reported += request.failure();
-  EXPECT_THAT(reported, AllOf(HasSubstr("2 stages"), HasSubstr("SCHEDULE_READY_FIRST")));
+  EXPECT_THAT(reported, HasSubstr("OP_RESHARD"));
 }
 
 TEST_F(PlannerAgentTest, DoesNotReportWhatFollowsFromAFailureThatThePlannerKnows) {

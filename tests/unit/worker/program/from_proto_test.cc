@@ -125,7 +125,65 @@ v1::StreamProgramsResponse ValidMessage() {
   return message;
 }
 
-JobConfig Job() { return *JobFromProto(ValidJob()); }
+// Two stages in each of two replicas.
+v1::Topology ValidTopology() {
+  v1::Topology topology;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    if (rank % 2 == 0) topology.add_replicas();
+    topology.mutable_replicas(static_cast<int>(rank / 2))->add_stages()->add_ranks(rank);
+  }
+  return topology;
+}
+
+JobConfig Job() {
+  JobConfig job = *JobFromProto(ValidJob());
+  job.topology = *TopologyFromProto(ValidTopology(), job);
+  return job;
+}
+
+TEST(TopologyFromProto, MakesTheGroupsOfTheRanksThatThePlannerNames) {
+  v1::Topology topology = ValidTopology();
+  // The second replica the other way round.
+  topology.mutable_replicas(1)->mutable_stages(0)->set_ranks(0, 3);
+  topology.mutable_replicas(1)->mutable_stages(1)->set_ranks(0, 2);
+  const absl::StatusOr<Topology> converted = TopologyFromProto(topology, Job());
+  ASSERT_TRUE(converted.ok()) << converted.status();
+  EXPECT_THAT(converted->GradientGroups(0), ElementsAre(ElementsAre(0, 3)));
+  EXPECT_THAT(converted->GradientGroups(1), ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THAT(converted->StagesOf(2), ElementsAre(1));
+}
+
+TEST(TopologyFromProto, NamesTheFieldThatIsWrong) {
+  const auto error = [](const v1::Topology& topology) {
+    return std::string(TopologyFromProto(topology, Job()).status().message());
+  };
+  v1::Topology topology = ValidTopology();
+  topology.mutable_replicas()->RemoveLast();
+  EXPECT_THAT(error(topology), HasSubstr("topology.replicas has 1 replicas, but the job has 2"));
+  topology = ValidTopology();
+  topology.mutable_replicas(1)->mutable_stages(0)->set_ranks(0, 1);
+  EXPECT_THAT(error(topology),
+              HasSubstr("topology.replicas[1].stages[0].ranks names rank 1, which is in replica 0"));
+  topology = ValidTopology();
+  topology.mutable_replicas(1)->mutable_stages(0)->set_ranks(0, 99999);
+  EXPECT_THAT(error(topology), HasSubstr("names rank 99999, but the job has 4"));
+  topology = ValidTopology();
+  topology.mutable_replicas(0)->mutable_stages(1)->set_ranks(0, 0);
+  EXPECT_THAT(error(topology), HasSubstr("topology: rank 1 holds no stage"));
+  topology = ValidTopology();
+  topology.mutable_replicas(0)->mutable_stages(1)->clear_ranks();
+  EXPECT_THAT(error(topology), HasSubstr("topology.replicas[0].stages[1].ranks is empty"));
+  topology = ValidTopology();
+  topology.mutable_replicas(0)->mutable_stages(1)->add_ranks(0);
+  EXPECT_EQ(TopologyFromProto(topology, Job()).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(ProgramFromProto, RefusesStagesOfAnotherRank) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.mutable_program()->set_rank(0);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("program.stages are not those that the topology gives to rank 0"));
+}
 
 TEST(JobFromProto, FillsInDefaults) {
   const absl::StatusOr<JobConfig> job = JobFromProto(ValidJob());
@@ -185,12 +243,19 @@ TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
 
 TEST(ProgramFromProto, KnowsASplitBackwardPassAndSeveralStages) {
   v1::StreamProgramsResponse message = ValidMessage();
-  message.mutable_program()->add_stages(0);
+  message.mutable_program()->add_stages(2);
+  message.add_layers_per_stage(0);
   message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_BACKWARD_INPUT);
   message.mutable_program()->mutable_instructions(4)->set_op(v1::OP_BACKWARD_WEIGHT);
-  const absl::StatusOr<Program> program = ProgramFromProto(message, Job());
+  for (v1::MicroBatch& micro_batch : *message.mutable_micro_batches()) micro_batch.add_recompute();
+  v1::Topology topology = ValidTopology();
+  for (int replica = 0; replica < 2; ++replica)
+    topology.mutable_replicas(replica)->add_stages()->add_ranks(2 * replica + 1);
+  JobConfig job = Job();
+  job.topology = *TopologyFromProto(topology, job);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, job);
   ASSERT_TRUE(program.ok()) << program.status();
-  EXPECT_THAT(program->stages, ElementsAre(1, 0));
+  EXPECT_THAT(program->stages, ElementsAre(1, 2));
   EXPECT_EQ(program->instructions[3].op, Op::kBackwardInput);
   EXPECT_EQ(program->instructions[4].op, Op::kBackwardWeight);
 }

@@ -9,6 +9,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
+// One stage a rank, the ranks of one replica after those of the other.
+Topology MeshTopology(uint32_t pipeline, uint32_t replicas) {
+  Topology topology;
+  uint32_t rank = 0;
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    ReplicaTopology& made = topology.replicas.emplace_back();
+    for (uint32_t stage = 0; stage < pipeline; ++stage) made.stages.push_back({{rank++}});
+  }
+  return topology;
+}
+
 TEST(TopologyTest, AMeshHasTheRanksOfOneReplicaAfterThoseOfTheOther) {
   const Topology topology = MeshTopology(3, 2);
   EXPECT_EQ(topology.ranks(), 6u);
@@ -30,6 +41,7 @@ TEST(TopologyTest, SeveralStagesOnARankMakeTheGroupsOfOne) {
   const Topology topology = {{{{{{0}}, {{1}}, {{1}}, {{0}}}}, {{{{2}}, {{3}}, {{3}}, {{2}}}}}};
   EXPECT_THAT(topology.PipelineGroup(1), ElementsAre(0, 1));
   EXPECT_THAT(topology.GradientGroups(1), ElementsAre(ElementsAre(1, 3)));
+  EXPECT_THAT(topology.StagesOf(1), ElementsAre(1, 2));
   EXPECT_THAT(topology.GroupsOf(2),
               UnorderedElementsAre(ElementsAre(0, 2), ElementsAre(2, 3), ElementsAre(0, 1, 2, 3)));
 }
