@@ -2,6 +2,8 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
@@ -29,7 +31,8 @@ v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   proto.set_parameter_bytes(layer.parameter_bytes);
   *proto.mutable_forward() = ToProto(layer.forward);
   proto.set_backward_ratio_none(layer.backward_ratio_none);
-  proto.set_backward_ratio_full(layer.backward_ratio_full);
+  // Recompute cannot save time; on a busy machine a short measurement may say so.
+  proto.set_backward_ratio_full(std::max(layer.backward_ratio_full, layer.backward_ratio_none));
   proto.set_backward_input_share(kBackwardInputShare);
   proto.mutable_stored_none()->set_target_token_bytes(layer.bytes.stored_none);
   proto.mutable_stored_full()->set_target_token_bytes(layer.bytes.stored_full);

@@ -79,6 +79,18 @@ absl::Status CheckTable(const std::string& field, const v1::Table& table, size_t
   return measured ? absl::OkStatus() : Wrong(field, "has no measured point: every value is NaN");
 }
 
+// Recompute is added to the backward pass. 0: not given.
+absl::Status CheckRatios(const std::string& field, const v1::LayerCost& layer) {
+  const auto check = [&](const char* name, double ratio) {
+    if (ratio == 0 || ratio >= layer.backward_ratio_none()) return absl::OkStatus();
+    return Wrong(
+        absl::StrCat(field, ".", name),
+        absl::StrCat(ratio, "; must be at least backward_ratio_none, ", layer.backward_ratio_none()));
+  };
+  PENSTOCK_RETURN_IF_ERROR(check("backward_ratio_selective", layer.backward_ratio_selective()));
+  return check("backward_ratio_full", layer.backward_ratio_full());
+}
+
 absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, size_t points) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".parameter_bytes", layer.parameter_bytes(), kParameterBytes));
   PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".forward", layer.forward()));
@@ -105,7 +117,7 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
     return Wrong(field + ".backward_ratio_none",
                  "0; set it even beside a table: it serves where the table has no value");
   }
-  return absl::OkStatus();
+  return CheckRatios(field, layer);
 }
 
 absl::Status CheckAxis(const std::string& field, const google::protobuf::RepeatedField<uint32_t>& axis) {

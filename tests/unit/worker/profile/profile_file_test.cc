@@ -40,6 +40,13 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(file.profile().bytes_per_element(), 2U);
 }
 
+TEST(ProfileFile, RecomputeNeverSavesTimeWhateverWasMeasured) {
+  MeasuredProfile measured;
+  measured.layer.backward_ratio_none = 2;
+  measured.layer.backward_ratio_full = 0.5;
+  EXPECT_EQ(ToProto(measured, v1::ModelSpec()).layers(0).backward_ratio_full(), 2);
+}
+
 TEST(ProfileFile, NamesTheModelFileThatIsBroken) {
   const std::string path = ::testing::TempDir() + "/profile_file_test/model.json";
   ASSERT_TRUE(WriteFileAtomically(path, R"({"hiden": 4})").ok());
