@@ -1,37 +1,46 @@
-// Makes global batches from a dataset's index: which samples, and how long they are. Reads no tokens.
+// Makes global batches of sample lengths: which samples, and how long they are. Reads no tokens.
 //
-//   BatchSource source(*dataset, {.global_batch = 64, .max_length = 2048, .seed = 1});
-//   v1::Batch batch = source.Make(/*iteration=*/12);
+//   const std::unique_ptr<BatchSource> source = ShuffledBatches(*dataset, {.global_batch = 64, .seed = 1,
+//   .cut = cut}); v1::Batch batch = source->Make(/*iteration=*/12);
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "common/dataset/indexed_dataset.h"
+#include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
-#include "planner/cli/up/sample_order.h"
+#include "planner/cli/sample_lengths.h"
 
 namespace penstock::cli {
 
-struct BatchSourceOptions {
-  // Samples of one iteration, over all replicas.
-  uint32_t global_batch = 0;
-  // Longer samples are cut as CutToLimits does (planner/cli/sample_lengths.h).
-  uint32_t max_length = 0;
-  uint64_t seed = 0;
-};
-
 class BatchSource {
  public:
-  // `dataset` is not owned and must not be empty.
-  BatchSource(const IndexedDataset& dataset, const BatchSourceOptions& options);
-
-  // The batch of an iteration: the same for the same options, whatever was asked before.
-  v1::Batch Make(uint64_t iteration);
-
- private:
-  const IndexedDataset& dataset_;
-  BatchSourceOptions options_;
-  SampleOrder order_;
+  virtual ~BatchSource() = default;
+  // The batch of an iteration: the same for the same source, whatever was asked before.
+  virtual v1::Batch Make(uint64_t iteration) = 0;
 };
+
+// How samples are cut (CutToLimits, planner/cli/sample_lengths.h).
+struct SampleCut {
+  v1::Architecture architecture = v1::ARCHITECTURE_GPT;
+  LengthLimits limits;
+};
+
+struct ShuffleOptions {
+  // Samples of one iteration, over all replicas.
+  uint32_t global_batch = 0;
+  uint64_t seed = 0;
+  SampleCut cut;
+};
+
+// A fresh shuffle of all samples in each epoch. `dataset` must outlive the source and not be empty.
+std::unique_ptr<BatchSource> ShuffledBatches(const IndexedDataset& dataset, const ShuffleOptions& options);
+
+// The rows of a file of lengths in their order: `first` is the first batch, as many rows after it the second,
+// and so on; behind the last row comes the first one again. `rows` are all of the file, and hold `first`.
+// Samples are named by their row.
+std::unique_ptr<BatchSource> RowBatches(std::vector<SampleLength> rows, RowRange first, const SampleCut& cut);
 
 }  // namespace penstock::cli

@@ -67,10 +67,11 @@ absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
                                           absl::StrCat("--planner=", options.planner_address),
                                           absl::StrCat("--job=", options.job_id),
                                           absl::StrCat("--rank=", rank),
-                                          absl::StrCat("--dataset=", options.dataset),
                                           absl::StrCat("--threads=", options.threads),
                                           absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
+    if (!options.dataset.empty()) arguments.push_back(absl::StrCat("--dataset=", options.dataset));
     if (options.resume) arguments.push_back("--resume");
+    arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
     PENSTOCK_ASSIGN_OR_RETURN(Member worker, Start(absl::StrCat("worker-", rank), arguments));
     workers_.push_back(std::move(worker));
   }

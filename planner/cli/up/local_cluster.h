@@ -37,6 +37,8 @@ struct LocalWorkerOptions {
   std::string dataset;
   std::string checkpoint_dir;
   bool resume = false;
+  // More flags of penstock-worker.
+  std::vector<std::string> arguments = {};
 };
 
 class LocalCluster {

@@ -23,6 +23,10 @@ double TokensPerSecond(uint64_t tokens, int64_t nanoseconds) {
              : static_cast<double>(tokens) * kNanosecondsPerSecond / static_cast<double>(nanoseconds);
 }
 
+double Milliseconds(int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / kNanosecondsPerMillisecond;
+}
+
 // 12345678 -> "12,345,678".
 std::string WithThousands(double value) {
   std::string digits = absl::StrFormat("%.0f", value);
@@ -59,10 +63,15 @@ void Add(const v1::IterationSummary& iteration, Sums& sums) {
 
 }  // namespace
 
-std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last) {
+std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last, RunKind kind) {
+  const std::string outcome =
+      kind == RunKind::kSimulated
+          ? absl::StrFormat("%.1f ms, planned %.1f ms", Milliseconds(iteration.measured_ns()),
+                            Milliseconds(iteration.predicted_ns()))
+          : absl::StrFormat("loss %.3f", iteration.loss());
   return absl::StrFormat(
-      "iteration %d/%d  loss %.3f  %s tokens/s  padding efficiency %.0f %%  bubble %.0f %%  planned ahead %d",
-      iteration.iteration(), last, iteration.loss(),
+      "iteration %d/%d  %s  %s tokens/s  padding efficiency %.0f %%  bubble %.0f %%  planned ahead %d",
+      iteration.iteration(), last, outcome,
       WithThousands(TokensPerSecond(iteration.real_tokens(), iteration.measured_ns())),
       100 * PaddingEfficiency(iteration.real_tokens(), iteration.computed_tokens()), 100 * iteration.bubble(),
       iteration.planned_ahead());
@@ -96,7 +105,11 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
     if (!value.empty()) absl::StrAppendFormat(&table, "  %-30s %s\n", name, value);
   };
   row("iterations", absl::StrCat(summary.iterations));
-  row("loss, first to last", absl::StrFormat("%.4f -> %.4f", summary.first_loss, summary.last_loss));
+  if (summary.kind == RunKind::kSimulated) {
+    row("device", "simulated: times are simulated, nothing was trained");
+  } else {
+    row("loss, first to last", absl::StrFormat("%.4f -> %.4f", summary.first_loss, summary.last_loss));
+  }
   row("tokens/s", WithThousands(summary.tokens_per_second));
   row("padding efficiency", absl::StrFormat("%.1f %%", 100 * summary.padding_efficiency));
   row("bubble, planned / measured",
@@ -114,10 +127,13 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
 }
 
 std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts) {
+  const bool simulated = summary.kind == RunKind::kSimulated;
+  const nlohmann::ordered_json no_loss = nullptr;
   const nlohmann::ordered_json json = {
+      {"device", simulated ? "simulated" : "cpu"},
       {"iterations", summary.iterations},
-      {"first_loss", summary.first_loss},
-      {"last_loss", summary.last_loss},
+      {"first_loss", simulated ? no_loss : nlohmann::ordered_json(summary.first_loss)},
+      {"last_loss", simulated ? no_loss : nlohmann::ordered_json(summary.last_loss)},
       {"tokens_per_second", summary.tokens_per_second},
       {"padding_efficiency", summary.padding_efficiency},
       {"bubble", summary.bubble},

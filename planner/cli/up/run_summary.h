@@ -9,12 +9,18 @@
 
 namespace penstock::cli {
 
+// Simulated workers learn nothing: their runs have times and no loss.
+enum class RunKind : uint8_t { kTraining, kSimulated };
+
 // "iteration 12/150  loss 4.213  9,120 tokens/s  padding efficiency 97 %  bubble 18 %  planned ahead 15"
-// `last` is the number of the last iteration, for display.
-std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last);
+// `last` is the number of the last iteration, for display. A simulated run has "3931.4 ms, planned 3920.0 ms"
+// in place of the loss.
+std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last,
+                         RunKind kind = RunKind::kTraining);
 
 // Figures over the iterations of a run.
 struct RunSummary {
+  RunKind kind = RunKind::kTraining;
   uint64_t iterations = 0;
   double first_loss = 0;
   double last_loss = 0;

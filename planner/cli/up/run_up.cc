@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/dataset/indexed_dataset.h"
-#include "common/dataset/largest_token.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/plan_request.h"
@@ -27,6 +26,7 @@
 #include "planner/cli/up/cost_profile_cache.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/run_data.h"
 #include "planner/cli/up/run_folder.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
@@ -42,6 +42,11 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
 constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
+// Of simulated workers, and what each of them on a core adds: starting one keeps a core busy for about a
+// second.
+constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+constexpr absl::Duration kCrowding = absl::Seconds(2);
 // Of the memory that is available, what the ranks may plan with.
 constexpr double kMemoryShare = 0.8;
 
@@ -54,11 +59,16 @@ class UpRun {
 
  private:
   absl::Status FindBinaries();
-  absl::Status OpenDataset();
+  // Of the flags, or of the profile.
+  absl::StatusOr<v1::ModelSpec> Model();
   absl::Status MakeJob();
   absl::Status CheckTracePath();
   absl::Status AddProfile();
   absl::Status StartProcesses();
+  // What many workers on few cores need longer for whatever they wait for of each other.
+  absl::Duration Crowding() const;
+  // Flags of the workers that say what they run on.
+  std::vector<std::string> DeviceArguments() const;
   absl::Status Train();
   // Waits until the workers have said what happened, so that the cause and not its echo is shown.
   absl::Status Explain(const absl::Status& failure);
@@ -66,8 +76,10 @@ class UpRun {
   absl::Status WaitForWorkers();
   absl::Status Finish();
 
-  BatchSourceOptions Batches() const {
-    return {.global_batch = options_.global_batch, .max_length = options_.max_length, .seed = options_.seed};
+  RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
+  bool simulated() const { return options_.device == UpDevice::kSimulated; }
+  std::unique_ptr<BatchSource> Batches() const {
+    return data_->MakeBatches(options_, job_.model().architecture());
   }
   std::FILE* TextOutput() const { return options_.json ? stderr : stdout; }
   void Say(const std::string& text) const;
@@ -78,7 +90,9 @@ class UpRun {
   UpOptions options_;
   StopSignal stop_;
   std::string bin_dir_;
-  std::unique_ptr<IndexedDataset> dataset_;
+  std::optional<RunData> data_;
+  // Where the flags name one.
+  std::optional<v1::ProfileFile> profile_;
   v1::JobSpec job_;
   RunFolder folder_;
   std::unique_ptr<LocalCluster> cluster_;
@@ -108,14 +122,6 @@ absl::Status UpRun::FindBinaries() {
   return absl::OkStatus();
 }
 
-absl::Status UpRun::OpenDataset() {
-  PENSTOCK_ASSIGN_OR_RETURN(dataset_, IndexedDataset::Open(options_.dataset));
-  if (dataset_->size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options_.dataset, "' holds no sample"));
-  }
-  return absl::OkStatus();
-}
-
 std::string DefaultJobId(const std::string& dataset) {
   std::string id = std::filesystem::path(dataset).filename().string();
   for (char& c : id) {
@@ -125,21 +131,27 @@ std::string DefaultJobId(const std::string& dataset) {
                       absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
 }
 
+absl::StatusOr<v1::ModelSpec> UpRun::Model() {
+  if (simulated()) return profile_->model();
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t vocab, data_->Vocab(options_));
+  return ModelOfFlags(options_, vocab);
+}
+
 absl::Status UpRun::MakeJob() {
-  if (options_.job_id.empty()) options_.job_id = DefaultJobId(options_.dataset);
+  PENSTOCK_RETURN_IF_ERROR(CheckDevice(options_));
+  PENSTOCK_ASSIGN_OR_RETURN(data_, RunData::Open(options_));
+  if (!options_.profile.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(profile_, ReadProfileFile("--profile", options_.profile));
+  }
+  if (options_.job_id.empty()) {
+    options_.job_id = DefaultJobId(options_.dataset.empty() ? options_.lengths : options_.dataset);
+  }
   if (options_.run_dir.empty()) options_.run_dir = absl::StrCat("penstock-runs/", options_.job_id);
-  const uint32_t least_vocab = static_cast<uint32_t>(LargestToken(*dataset_)) + 1;
-  const uint32_t vocab = options_.vocab != 0 ? options_.vocab : least_vocab;
-  if (vocab < least_vocab) {
-    return absl::InvalidArgumentError(absl::StrCat("--vocab ", vocab, ": the dataset has token ",
-                                                   least_vocab - 1, "; use ", least_vocab, " or more"));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, vocab));
-  if (options_.planning.stage_split == v1::STAGE_SPLIT_AUTO) {
-    // The first global batch is a random sample of the data.
-    BatchSource source(*dataset_, Batches());
-    SetTypicalSamples({source.Make(0)}, &job_);
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, Model());
+  PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, model));
+  // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
+  SetTypicalSamples({Batches()->Make(0)}, &job_);
+  if (simulated()) job_.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding()));
   PENSTOCK_ASSIGN_OR_RETURN(
       folder_,
       PrepareRunFolder({.path = options_.run_dir, .resume = options_.resume, .fresh = options_.fresh}, job_));
@@ -159,9 +171,8 @@ absl::Status UpRun::CheckTracePath() {
 }
 
 absl::Status UpRun::AddProfile() {
-  if (!options_.profile.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("--profile", options_.profile));
-    *job_.mutable_profile() = file.profile();
+  if (profile_.has_value()) {
+    *job_.mutable_profile() = profile_->profile();
   } else {
     const MeasureOptions measure = {
         .worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),
@@ -176,12 +187,24 @@ absl::Status UpRun::AddProfile() {
     Say(absl::StrCat("cost profile: ", measured.path, " (remove it to measure anew)"));
     *job_.mutable_profile() = measured.file.profile();
   }
-  if (job_.planning().memory_limit_bytes() == 0) {
+  if (job_.planning().memory_limit_bytes() == 0 && !simulated()) {
     PENSTOCK_ASSIGN_OR_RETURN(const int64_t available, AvailableMemoryBytes());
     job_.mutable_planning()->set_memory_limit_bytes(
         static_cast<int64_t>(kMemoryShare * static_cast<double>(available)) / WorkerCount(options_));
   }
   return absl::OkStatus();
+}
+
+absl::Duration UpRun::Crowding() const {
+  return kCrowding * WorkerCount(options_) / std::max(1U, std::thread::hardware_concurrency());
+}
+
+std::vector<std::string> UpRun::DeviceArguments() const {
+  if (!simulated()) return {};
+  std::vector<std::string> arguments = SimulationArguments(options_.simulation);
+  arguments.push_back("--device=simulated");
+  arguments.push_back(absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding())));
+  return arguments;
 }
 
 absl::Status UpRun::StartProcesses() {
@@ -203,14 +226,15 @@ absl::Status UpRun::StartProcesses() {
                                  .job_id = job_.job_id(),
                                  .workers = workers,
                                  .threads = ThreadsOfEachWorker(options_),
-                                 .dataset = options_.dataset,
+                                 .dataset = simulated() ? "" : options_.dataset,
                                  .checkpoint_dir = folder_.checkpoints,
-                                 .resume = options_.resume});
+                                 .resume = options_.resume,
+                                 .arguments = DeviceArguments()});
 }
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   iterations_.push_back(iteration);
-  SayProgress(ProgressLine(iteration, options_.iterations - 1));
+  SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
   if (options_.trace.empty()) return;
   v1::GetIterationRequest request;
   request.set_job_id(job_.job_id());
@@ -221,8 +245,8 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 }
 
 absl::Status UpRun::Train() {
-  BatchSource source(*dataset_, Batches());
-  TrainingRun run(*client_, job_, source);
+  const std::unique_ptr<BatchSource> batches = Batches();
+  TrainingRun run(*client_, job_, *batches);
   while (!run.finished()) {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
@@ -257,7 +281,7 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
 }
 
 absl::Status UpRun::WaitForWorkers() {
-  const absl::Time deadline = absl::Now() + kWorkersEnd;
+  const absl::Time deadline = absl::Now() + kWorkersEnd + Crowding();
   while (!cluster_->WorkersEnded()) {
     if (absl::Now() > deadline)
       return absl::DeadlineExceededError("the job is finished, but workers do not end");
@@ -272,7 +296,8 @@ absl::Status UpRun::Finish() {
     artifacts.checkpoint = checkpoint->path;
   }
   if (isatty(fileno(TextOutput())) != 0) Say("");  // below the progress line
-  const RunSummary summary = Summarize(iterations_);
+  RunSummary summary = Summarize(iterations_);
+  summary.kind = kind();
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
                  .c_str(),
@@ -282,7 +307,6 @@ absl::Status UpRun::Finish() {
 
 absl::Status UpRun::Run() {
   PENSTOCK_RETURN_IF_ERROR(FindBinaries());
-  PENSTOCK_RETURN_IF_ERROR(OpenDataset());
   PENSTOCK_RETURN_IF_ERROR(MakeJob());
   PENSTOCK_RETURN_IF_ERROR(CheckTracePath());
   PENSTOCK_RETURN_IF_ERROR(AddProfile());

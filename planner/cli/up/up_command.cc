@@ -2,6 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/simulation/simulation_flags.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/up/run_up.h"
@@ -33,14 +36,23 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
 }
 
 void AddDataFlags(CLI::App& command, UpOptions& up) {
-  command
-      .add_option("--dataset", up.dataset,
-                  "Token dataset: the path without .idx and .bin (see penstock dataset import)")
-      ->required();
+  command.add_option("--dataset", up.dataset,
+                     "Token dataset: the path without .idx and .bin (see penstock dataset import)");
+  command.add_option("--lengths", up.lengths,
+                     "Simulated devices: CSV with columns input_tokens,target_tokens or tokens, instead of a "
+                     "dataset");
+  command.add_option(
+      "--rows", up.rows,
+      "With --lengths: rows A:B of the first global batch; the next ones follow, and start over "
+      "at the end");
   command.add_option("--global-batch", up.global_batch, "Samples of an iteration, over all replicas")
       ->capture_default_str();
-  command.add_option("--max-length", up.max_length, "Longer samples are cut to so many tokens")
-      ->capture_default_str();
+  command.add_option("--max-length", up.limits.max_length,
+                     "Longer samples are cut to so many tokens; encoder-decoder: each side (2048; simulated "
+                     "devices: none are cut)");
+  command.add_option("--max-input", up.limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
+  command.add_option("--max-target", up.limits.max_target,
+                     "Encoder-decoder: cut targets to this many tokens");
   command.add_option("--iterations", up.iterations, "Iterations of the whole run")->capture_default_str();
 }
 
@@ -57,8 +69,31 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+const Names<UpDevice>& Devices() {
+  static const auto* devices =
+      new Names<UpDevice>{{"cpu", UpDevice::kCpu}, {"simulated", UpDevice::kSimulated}};
+  return *devices;
+}
+
+const Names<v1::Architecture>& Architectures() {
+  static const auto* architectures =
+      new Names<v1::Architecture>{{"gpt", v1::ARCHITECTURE_GPT}, {"t5", v1::ARCHITECTURE_T5}};
+  return *architectures;
+}
+
+void AddDeviceFlags(CLI::App& command, UpOptions& up) {
+  AddChoice(command, "--device", up.device, Devices(),
+            "What the workers run on; simulated: a dry run that takes model and times of --profile (cpu)");
+  AddSimulationFlags(command, up.simulation);
+}
+
 void AddModelFlags(CLI::App& command, UpOptions& up) {
+  AddChoice(command, "--architecture", up.architecture, Architectures(), "Kind of model (gpt)");
   command.add_option("--layers", up.layers, "Transformer blocks")->capture_default_str();
+  command.add_option("--encoder-layers", up.encoder_layers, "T5: layers of the encoder")
+      ->capture_default_str();
+  command.add_option("--decoder-layers", up.decoder_layers, "T5: layers of the decoder")
+      ->capture_default_str();
   command.add_option("--hidden", up.hidden, "Width of the model")->capture_default_str();
   command.add_option("--heads", up.heads, "Attention heads")->capture_default_str();
   command.add_option("--ffn", up.ffn, "Inner width of the feed-forward layers")->capture_default_str();
@@ -80,6 +115,23 @@ void AddTrainingFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+// A flag that would have no effect is a misunderstanding.
+absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
+  if (up.device != UpDevice::kSimulated) {
+    if (!SimulationFlagsGiven(command)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--time-scale, --noise, --noise-seed, --slow-rank, --slow-link and --stall are for --device "
+        "simulated");
+  }
+  for (const char* flag : {"--architecture", "--layers", "--encoder-layers", "--decoder-layers", "--hidden",
+                           "--heads", "--ffn", "--vocab", "--dtype"}) {
+    if (command.get_option(flag)->count() == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": with --device simulated the model is that of --profile"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddUpCommand(CommandSet& commands) {
@@ -91,15 +143,22 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --pp 2 --dp 2 --dataset data/mix --global-batch 64 --iterations 100\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix "
-           "--resume"});
+           "--resume\n"
+           "penstock up --device simulated --profile gpt.json --lengths lengths.csv --rows 0:256 --pp 8 --dp "
+           "4 "
+           "--time-scale 0.1 --slow-rank 5:1.3"});
   // A later flag wins, so that scripts with flags of their own can pass on their user's.
   command->option_defaults()->take_last();
   AddDataFlags(*command, *up);
   AddPlanFlags(*command, *up);
+  AddDeviceFlags(*command, *up);
   AddModelFlags(*command, *up);
   AddTrainingFlags(*command, *up);
   AddRunFlags(*command, *up);
-  commands.OnRun(command, [up] { return RunUp(*up); });
+  commands.OnRun(command, [up, command] {
+    const absl::Status fitting = CheckFlagsFitDevice(*command, *up);
+    return fitting.ok() ? RunUp(*up) : fitting;
+  });
 }
 
 }  // namespace penstock::cli

@@ -9,6 +9,8 @@
 namespace penstock::cli {
 namespace {
 
+constexpr uint32_t kDefaultMaxLength = 2048;
+
 absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
@@ -17,15 +19,6 @@ absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, 
 absl::Status CheckNumber(absl::string_view flag, double value, double least, double most) {
   if (value >= least && value <= most) return absl::OkStatus();  // NaN is not
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
-}
-
-// The planner has more policies than the workers have layouts.
-absl::Status CheckPolicy(const UpOptions& options) {
-  if (options.policy != v1::POLICY_CONCATENATED) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--policy concatenated: the workers cannot run attention across samples; it is there for `penstock "
-      "plan` "
-      "and `penstock compare`. Use dynamic, packed, token_budget or padding");
 }
 
 absl::Status CheckTraining(const UpOptions& options) {
@@ -37,51 +30,26 @@ absl::Status CheckTraining(const UpOptions& options) {
   return CheckNumber("--profile-seconds", options.profile_seconds, 0.1, 3600);
 }
 
-// Plans that need more than the workers can do fail here, not when the workers have them.
-absl::Status CheckWorkersCan(const PlanningFlags& planning) {
-  const bool runs = planning.schedule == v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD ||
-                    planning.schedule == v1::SCHEDULE_READY_FIRST;
-  if (!runs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--schedule ", ScheduleName(planning.schedule),
-                     ": the workers run whole backward passes and one stage each; use 1f1b or ready-first"));
-  }
-  if (!planning.rank_of_stage.empty()) {
-    return absl::InvalidArgumentError(
-        "--rank-of-stage: the workers run one stage each; leave it and give --layers-per-stage alone");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckSizes(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, 1024));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, 1, 4096));
-  if (options.layers < options.pipeline) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pp ", options.pipeline, " with --layers ", options.layers,
-                     ": a stage needs a layer; use fewer stages or more layers"));
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
-  if (options.hidden % options.heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--hidden ", options.hidden, " is no multiple of --heads ", options.heads));
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", options.max_length, 2, 1 << 24));
   return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
 }
 
-void FillModel(const UpOptions& options, uint32_t vocab, v1::ModelSpec& model) {
-  model.set_architecture(v1::ARCHITECTURE_GPT);
-  model.set_layers(options.layers);
-  model.set_hidden(options.hidden);
-  model.set_heads(options.heads);
-  model.set_ffn(options.ffn);
-  model.set_vocab(vocab);
-  model.set_max_sequence_length(options.max_length);
+absl::Status CheckLayers(const UpOptions& options) {
+  const bool t5 = options.architecture == v1::ARCHITECTURE_T5;
+  if (t5) {
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--encoder-layers", options.encoder_layers, 1, 4096));
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--decoder-layers", options.decoder_layers, 1, 4096));
+  } else {
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, 1, 4096));
+  }
+  const uint32_t layers = t5 ? options.encoder_layers + options.decoder_layers : options.layers;
+  if (layers >= options.pipeline) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, " with ", layers,
+                                                 " layers: a stage needs a layer; use fewer stages or more ",
+                                                 t5 ? "--encoder-layers, --decoder-layers" : "--layers"));
 }
 
 void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
@@ -105,15 +73,72 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   return std::max(1U, std::thread::hardware_concurrency() / WorkerCount(options));
 }
 
-absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab) {
+absl::Status CheckDevice(const UpOptions& options) {
+  const bool simulated = options.device == UpDevice::kSimulated;
+  if (!options.lengths.empty() != !options.rows.empty()) {
+    return absl::InvalidArgumentError("--lengths and --rows belong together: give both or neither");
+  }
+  if (options.dataset.empty() == options.lengths.empty()) {
+    return absl::InvalidArgumentError(simulated ? "give either --dataset, or --lengths and --rows"
+                                                : "--dataset is required");
+  }
+  if (!simulated && !options.lengths.empty()) {
+    return absl::InvalidArgumentError("--lengths is for --device simulated: give --dataset");
+  }
+  if (simulated && options.profile.empty()) {
+    return absl::InvalidArgumentError(
+        "--device simulated takes model and times of a cost profile: give --profile");
+  }
+  return simulated ? CheckSimulation(options.simulation, WorkerCount(options)) : absl::OkStatus();
+}
+
+SampleCut CutOf(const UpOptions& options, v1::Architecture architecture) {
+  SampleCut cut = {.architecture = architecture, .limits = options.limits};
+  if (cut.limits.max_length == 0 && options.device != UpDevice::kSimulated) {
+    cut.limits.max_length = kDefaultMaxLength;
+  }
+  return cut;
+}
+
+absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vocab) {
+  const LengthLimits limits = CutOf(options, options.architecture).limits;
+  PENSTOCK_RETURN_IF_ERROR(CheckLayers(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
+  if (options.hidden % options.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hidden ", options.hidden, " is no multiple of --heads ", options.heads));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, 1 << 24));
+  v1::ModelSpec model;
+  model.set_architecture(options.architecture);
+  if (options.architecture == v1::ARCHITECTURE_T5) {
+    model.set_encoder_layers(options.encoder_layers);
+    model.set_decoder_layers(options.decoder_layers);
+  } else {
+    model.set_layers(options.layers);
+  }
+  model.set_hidden(options.hidden);
+  model.set_heads(options.heads);
+  model.set_ffn(options.ffn);
+  model.set_vocab(vocab);
+  model.set_max_sequence_length(std::max({limits.max_length, limits.max_input, limits.max_target}));
+  model.set_dtype(options.dtype);
+  return model;
+}
+
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckSizes(options));
-  PENSTOCK_RETURN_IF_ERROR(CheckPolicy(options));
   PENSTOCK_RETURN_IF_ERROR(CheckTraining(options));
-  PENSTOCK_RETURN_IF_ERROR(CheckWorkersCan(options.planning));
+  if (model.architecture() != v1::ARCHITECTURE_T5 &&
+      (options.limits.max_input > 0 || options.limits.max_target > 0)) {
+    return absl::InvalidArgumentError(
+        "--max-input and --max-target are for encoder-decoder models: use --max-length");
+  }
   v1::JobSpec job;
   job.set_job_id(options.job_id);
-  FillModel(options, vocab, *job.mutable_model());
-  job.mutable_model()->set_dtype(options.dtype);
+  *job.mutable_model() = model;
   job.mutable_mesh()->set_pipeline(options.pipeline);
   job.mutable_mesh()->set_data(options.data);
   *job.mutable_planning() = options.planning.ToOptions(options.policy);

@@ -5,18 +5,20 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/sample_lengths.h"
+#include "planner/cli/up/batch_source.h"
 
 namespace penstock::cli {
 
-// What the workers of this version run, and stages that stay as they are whatever the data.
-inline PlanningFlags PlanningFlagsOfUp() {
-  PlanningFlags flags;
-  flags.schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
-  flags.stage_split = v1::STAGE_SPLIT_EVEN;
-  return flags;
-}
+// What the workers run on.
+enum class UpDevice : uint8_t {
+  kCpu,
+  // They take the times of a cost profile and compute nothing (docs/operations.md).
+  kSimulated,
+};
 
 struct UpOptions {
   std::string job_id;
@@ -31,24 +33,35 @@ struct UpOptions {
   // "host:port" for the metrics of our own planner; empty: none.
   std::string metrics_listen;
 
-  // Data.
+  UpDevice device = UpDevice::kCpu;
+  SimulationOptions simulation;
+
+  // Data: a dataset, or (simulated devices) rows of a CSV file of lengths, "A:B" of the first global batch.
   std::string dataset;
+  std::string lengths;
+  std::string rows;
+  // Of a dataset.
   uint32_t global_batch = 64;
-  uint32_t max_length = 2048;
+  // A maximum length of 0: 2048; with simulated devices no limit.
+  LengthLimits limits;
   uint64_t iterations = 30;
 
-  // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks.
+  // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks; with simulated
+  // devices that of the profile's cluster.
   uint32_t pipeline = 1;
   uint32_t data = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
-  PlanningFlags planning = PlanningFlagsOfUp();
+  PlanningFlags planning;
   uint32_t look_ahead = 0;
   // A profile file; empty: measured on this machine and cached.
   std::string profile;
   double profile_seconds = 6;
 
-  // Model.
+  // Model; with simulated devices that of the profile.
+  v1::Architecture architecture = v1::ARCHITECTURE_GPT;
   uint32_t layers = 4;
+  uint32_t encoder_layers = 2;
+  uint32_t decoder_layers = 2;
   uint32_t hidden = 128;
   uint32_t heads = 4;
   uint32_t ffn = 512;
@@ -79,8 +92,19 @@ uint32_t WorkerCount(const UpOptions& options);
 // Threads of one worker: as asked for, or an equal share of the cores.
 uint32_t ThreadsOfEachWorker(const UpOptions& options);
 
-// The job that these options ask for, without its cost profile and first iteration. `vocab` is the size of
-// the vocabulary. Possible errors: INVALID_ARGUMENT, naming the flag.
-absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, uint32_t vocab);
+// Whether the data, the profile and the options of the simulation fit the device.
+// Possible errors: INVALID_ARGUMENT, naming the flag.
+absl::Status CheckDevice(const UpOptions& options);
+
+// How samples of a model of this architecture are cut.
+SampleCut CutOf(const UpOptions& options, v1::Architecture architecture);
+
+// The model that the flags describe. `vocab` is the size of the vocabulary.
+// Possible errors: INVALID_ARGUMENT, naming the flag.
+absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vocab);
+
+// The job that these options ask for, without its cost profile and first iteration.
+// Possible errors: INVALID_ARGUMENT, naming the flag.
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::ModelSpec& model);
 
 }  // namespace penstock::cli

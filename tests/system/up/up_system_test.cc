@@ -256,5 +256,104 @@ TEST_F(UpTest, WrongRequestsNameTheFlag) {
   EXPECT_THAT(resume.errors(), HasSubstr("--resume: no checkpoint"));
 }
 
+// A 7B model on 4 simulated ranks.
+class SimulatedUpTest : public testing::Test {
+ protected:
+  std::vector<std::string> Plan() const {
+    const std::string examples = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples/");
+    return {"--profile",    examples + "gpt_7b.json",
+            "--lengths",    examples + "lengths.csv",
+            "--rows",       "0:64",
+            "--pp",         "4",
+            "--max-length", "8192",
+            "--memory-mb",  "400000"};
+  }
+
+  std::vector<std::string> Arguments(const std::string& command, const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {command};
+    const std::vector<std::string> plan = Plan();
+    arguments.insert(arguments.end(), plan.begin(), plan.end());
+    if (command == "up") {
+      for (const std::string& argument : {std::string("--device"), std::string("simulated"),
+                                          std::string("--run-dir"), folder_.Path("run")}) {
+        arguments.push_back(argument);
+      }
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  nlohmann::json Summary(const std::string& command, std::vector<std::string> more) {
+    more.push_back("--json");
+    PenstockRun run(folder_, absl::StrCat(command, ++runs_), Arguments(command, more));
+    EXPECT_EQ(run.Wait(), 0) << run.errors();
+    return nlohmann::json::parse(run.output(), nullptr, /*allow_exceptions=*/false);
+  }
+
+  TemporaryFolder folder_;
+  int runs_ = 0;
+};
+
+TEST_F(SimulatedUpTest, RunsThePlanThatPlanPrints) {
+  const std::vector<std::vector<std::string>> schedules = {
+      {"--dp", "2"},
+      {"--schedule", "split-backward", "--layers-per-stage", "4,4,4,4,4,4,4,4", "--rank-of-stage",
+       "0,1,2,3,3,2,1,0"}};
+  for (const std::vector<std::string>& schedule : schedules) {
+    const double makespan_ms = Summary("plan", schedule)["makespan_ms"];
+    std::vector<std::string> arguments = {"--time-scale", "0", "--iterations", "1"};
+    arguments.insert(arguments.end(), schedule.begin(), schedule.end());
+    const nlohmann::json summary = Summary("up", arguments);
+    EXPECT_DOUBLE_EQ(summary["planned_iteration_ms"], makespan_ms);
+    EXPECT_DOUBLE_EQ(summary["measured_iteration_ms"], makespan_ms);
+    EXPECT_EQ(summary["device"], "simulated");
+  }
+}
+
+TEST_F(SimulatedUpTest, GoesOnFromACheckpointOnASlowerMachine) {
+  const nlohmann::json first =
+      Summary("up", {"--time-scale", "0", "--iterations", "4", "--checkpoint-every", "2"});
+  EXPECT_LT(first["prediction_error"], 0.02);
+  const nlohmann::json second = Summary("up", {"--time-scale", "0", "--iterations", "6", "--checkpoint-every",
+                                               "2", "--resume", "--slow-rank", "2:1.5", "--noise", "0.05"});
+  EXPECT_EQ(second["iterations"], 2);
+  EXPECT_THAT(second["checkpoint"].get<std::string>(), HasSubstr("iteration-6"));
+  EXPECT_GT(second["measured_iteration_ms"].get<double>(),
+            1.2 * second["planned_iteration_ms"].get<double>());
+}
+
+TEST_F(SimulatedUpTest, AKilledWorkerEndsTheRunAndIsNamed) {
+  PenstockRun up(folder_, "up", Arguments("up", {"--iterations", "100000", "--time-scale", "0.01"}));
+  up.WaitForText("iteration 3/");
+  const std::vector<pid_t> workers = WorkersOf(folder_.Path("run"));
+  ASSERT_EQ(workers.size(), 4);
+  kill(workers.front(), SIGKILL);
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_THAT(up.errors(), testing::ContainsRegex("rank [0-3]")) << up.errors();
+  EXPECT_THAT(up.errors(), HasSubstr("killed by signal 9")) << up.errors();
+  EXPECT_TRUE(WorkersOf(folder_.Path("run")).empty());
+}
+
+TEST_F(SimulatedUpTest, ASignalEndsARankThatStandsStill) {
+  PenstockRun up(folder_, "up", Arguments("up", {"--time-scale", "0.01", "--stall", "2:1:1e6"}));
+  up.WaitForText("iteration 0/");
+  const absl::Time signalled = absl::Now();
+  up.process().Signal(SIGINT);
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_LT(absl::Now() - signalled, absl::Seconds(20));
+  EXPECT_TRUE(WorkersOf(folder_.Path("run")).empty());
+}
+
+TEST_F(SimulatedUpTest, WrongRequestsNameTheFlag) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--rows", "0:100000"}, {"--slow-rank", "4:2"}, {"--slow-link", "1"}, {"--stall", "1:2"},
+      {"--layers", "4"},      {"--device", "tpu"},    {"--noise", "-1"},    {"--device=cpu"}};
+  for (const std::vector<std::string>& flags : wrong) {
+    PenstockRun run(folder_, absl::StrCat("wrong", ++runs_), Arguments("up", flags));
+    EXPECT_EQ(run.Wait(), 2) << flags[0];
+    EXPECT_THAT(run.errors(), HasSubstr(flags[0].substr(0, flags[0].find('=')))) << run.errors();
+  }
+}
+
 }  // namespace
 }  // namespace penstock

@@ -28,11 +28,17 @@ const FakeDataset& Dataset() {
   return *dataset;
 }
 
+ShuffleOptions Options(uint32_t global_batch, uint32_t max_length, uint64_t seed) {
+  return {.global_batch = global_batch,
+          .seed = seed,
+          .cut = {.limits = {.max_length = max_length, .max_input = 0, .max_target = 0}}};
+}
+
 TEST(BatchSourceTest, ConsecutiveBatchesWalkTheDataset) {
-  BatchSource source(Dataset(), {.global_batch = 2, .max_length = 100, .seed = 1});
+  const auto source = ShuffledBatches(Dataset(), Options(2, 100, 1));
   std::multiset<uint64_t> seen;
   for (uint64_t iteration = 0; iteration < 5; ++iteration) {
-    const v1::Batch batch = source.Make(iteration);
+    const v1::Batch batch = source->Make(iteration);
     EXPECT_EQ(batch.iteration(), iteration);
     ASSERT_EQ(batch.samples_size(), 2);
     for (const v1::Sample& sample : batch.samples()) {
@@ -45,8 +51,8 @@ TEST(BatchSourceTest, ConsecutiveBatchesWalkTheDataset) {
 }
 
 TEST(BatchSourceTest, LongSamplesAreCutAndKeepTheirTarget) {
-  BatchSource source(Dataset(), {.global_batch = 5, .max_length = 20, .seed = 1});
-  const v1::Batch batch = source.Make(0);
+  const auto source = ShuffledBatches(Dataset(), Options(5, 20, 1));
+  const v1::Batch batch = source->Make(0);
   for (const v1::Sample& sample : batch.samples()) {
     const SampleLength whole = Dataset().Length(sample.sample_id());
     EXPECT_EQ(sample.target_tokens(), std::min(whole.target, 20U));
@@ -55,11 +61,37 @@ TEST(BatchSourceTest, LongSamplesAreCutAndKeepTheirTarget) {
 }
 
 TEST(BatchSourceTest, ARestartedSourceMakesTheSameBatch) {
-  const BatchSourceOptions options = {.global_batch = 3, .max_length = 100, .seed = 9};
-  BatchSource walked(Dataset(), options);
-  for (uint64_t iteration = 0; iteration < 7; ++iteration) walked.Make(iteration);
-  BatchSource restarted(Dataset(), options);
-  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(walked.Make(7), restarted.Make(7)));
+  const auto walked = ShuffledBatches(Dataset(), Options(3, 100, 9));
+  for (uint64_t iteration = 0; iteration < 7; ++iteration) walked->Make(iteration);
+  const auto restarted = ShuffledBatches(Dataset(), Options(3, 100, 9));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(walked->Make(7), restarted->Make(7)));
+}
+
+TEST(BatchSourceTest, SidesOfAnEncoderDecoderSampleAreCutApart) {
+  const SampleCut cut = {.architecture = v1::ARCHITECTURE_T5,
+                         .limits = {.max_length = 8, .max_input = 20, .max_target = 0}};
+  const auto source = ShuffledBatches(Dataset(), {.global_batch = 5, .seed = 1, .cut = cut});
+  const v1::Batch batch = source->Make(0);
+  for (const v1::Sample& sample : batch.samples()) {
+    const SampleLength whole = Dataset().Length(sample.sample_id());
+    EXPECT_EQ(sample.input_tokens(), std::min(whole.input, 20U));
+    EXPECT_EQ(sample.target_tokens(), std::min(whole.target, 8U));
+  }
+}
+
+TEST(BatchSourceTest, RowsFollowEachOtherAndStartOver) {
+  const auto source = RowBatches({{1, 1}, {2, 2}, {3, 3}, {4, 90}, {5, 5}}, {1, 3},
+                                 {.limits = {.max_length = 50, .max_input = 0, .max_target = 0}});
+  const std::vector<std::vector<uint64_t>> rows = {{1, 2}, {3, 4}, {0, 1}, {2, 3}};
+  for (uint64_t iteration = 0; iteration < rows.size(); ++iteration) {
+    const v1::Batch batch = source->Make(iteration);
+    EXPECT_EQ(batch.iteration(), iteration);
+    ASSERT_EQ(batch.samples_size(), 2);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(batch.samples(i).sample_id(), rows[iteration][static_cast<size_t>(i)]);
+    }
+  }
+  EXPECT_EQ(source->Make(1).samples(0).target_tokens(), 50);
 }
 
 }  // namespace

@@ -57,6 +57,19 @@ TEST(RunSummaryTest, ProgressLineShowsWhatTheRunDoes) {
   EXPECT_THAT(line, HasSubstr("planned ahead 15"));
 }
 
+TEST(RunSummaryTest, ASimulatedRunShowsTimesAndNoLoss) {
+  const v1::IterationSummary iteration = Iteration(3, 0, 100, 90, 0);
+  const std::string line = ProgressLine(iteration, 9, RunKind::kSimulated);
+  EXPECT_THAT(line, HasSubstr("iteration 3/9  90.0 ms, planned 100.0 ms  10,000 tokens/s"));
+  RunSummary summary = Summarize({iteration});
+  summary.kind = RunKind::kSimulated;
+  EXPECT_THAT(SummaryTable(summary, {}),
+              testing::AllOf(HasSubstr("simulated"), testing::Not(HasSubstr("loss"))));
+  const auto json = nlohmann::json::parse(SummaryJson(summary, {}));
+  EXPECT_EQ(json["device"], "simulated");
+  EXPECT_TRUE(json["last_loss"].is_null());
+}
+
 TEST(RunSummaryTest, JsonHoldsTheFiguresOfTheTable) {
   const RunSummary summary = Summarize({Iteration(0, 9, 100, 1000, 50), Iteration(1, 8, 100, 200, 0)});
   const auto json =

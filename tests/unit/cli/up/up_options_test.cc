@@ -4,59 +4,94 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock::cli {
 namespace {
 
 using testing::HasSubstr;
 
-TEST(UpOptionsTest, TheDefaultsMakeAJob) {
-  const auto job = MakeJobSpec(UpOptions(), 64);
+v1::ModelSpec SmallModel() { return *ModelOfFlags(UpOptions(), 64); }
+
+UpOptions SimulatedRows() {
+  UpOptions options;
+  options.device = UpDevice::kSimulated;
+  options.profile = "gpt.json";
+  options.lengths = "lengths.csv";
+  options.rows = "0:4";
+  return options;
+}
+
+TEST(UpOptionsTest, TheDefaultsMakeAJobThatIsPlannedFreely) {
+  const auto job = MakeJobSpec(UpOptions(), SmallModel());
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->planning().policy(), v1::POLICY_DYNAMIC);
+  EXPECT_EQ(job->planning().schedule(), v1::SCHEDULE_AUTO);
+  EXPECT_EQ(job->planning().stage_split(), v1::STAGE_SPLIT_AUTO);
+  EXPECT_EQ(job->model().max_sequence_length(), 2048);
 }
 
-TEST(UpOptionsTest, APolicyThatTheWorkersCannotRunIsRefusedByItsFlag) {
-  UpOptions options;
-  options.policy = v1::POLICY_CONCATENATED;
-  const auto job = MakeJobSpec(options, 64);
-  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(job.status().message()), HasSubstr("--policy concatenated"));
-}
-
-TEST(UpOptionsTest, AsksForWhatTheWorkersRun) {
-  const auto job = MakeJobSpec(UpOptions(), 100);
-  ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->planning().schedule(), v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
-  EXPECT_EQ(job->planning().stage_split(), v1::STAGE_SPLIT_EVEN);
-}
-
-TEST(UpOptionsTest, TakesTheOtherScheduleThatTheWorkersRun) {
-  UpOptions options;
-  options.planning.schedule = v1::SCHEDULE_READY_FIRST;
-  EXPECT_TRUE(MakeJobSpec(options, 100).ok());
-}
-
-TEST(UpOptionsTest, RefusesSchedulesThatTheWorkersDoNotRun) {
-  for (const v1::Schedule schedule :
-       {v1::SCHEDULE_AUTO, v1::SCHEDULE_SPLIT_BACKWARD, v1::SCHEDULE_INTERLEAVED}) {
-    UpOptions options;
-    options.planning.schedule = schedule;
-    const absl::Status status = MakeJobSpec(options, 100).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("--schedule " + ScheduleName(schedule)));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("use 1f1b or ready-first"));
+TEST(UpOptionsTest, EveryPolicyAndScheduleIsTaken) {
+  for (const v1::Policy policy : {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED}) {
+    for (const v1::Schedule schedule : {v1::SCHEDULE_SPLIT_BACKWARD, v1::SCHEDULE_INTERLEAVED}) {
+      UpOptions options;
+      options.policy = policy;
+      options.planning.schedule = schedule;
+      options.planning.layers_per_stage = {1, 1, 1, 1};
+      options.planning.rank_of_stage = {0, 1, 1, 0};
+      EXPECT_TRUE(MakeJobSpec(options, SmallModel()).ok());
+    }
   }
 }
 
-TEST(UpOptionsTest, RefusesSeveralStagesOnAWorker) {
+TEST(UpOptionsTest, AnEncoderDecoderHasLayersAndLimitsOfBothSides) {
   UpOptions options;
-  options.pipeline = 2;
-  options.planning.layers_per_stage = {1, 1, 1, 1};
-  options.planning.rank_of_stage = {0, 1, 1, 0};
-  const absl::Status status = MakeJobSpec(options, 100).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--rank-of-stage"));
+  options.architecture = v1::ARCHITECTURE_T5;
+  options.encoder_layers = 3;
+  options.decoder_layers = 5;
+  options.limits = {.max_length = 0, .max_input = 4096, .max_target = 512};
+  const auto model = ModelOfFlags(options, 64);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->layers(), 0);
+  EXPECT_EQ(model->encoder_layers(), 3);
+  EXPECT_EQ(model->decoder_layers(), 5);
+  EXPECT_EQ(model->max_sequence_length(), 4096);
+  options.pipeline = 9;
+  EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()), HasSubstr("--encoder-layers"));
+}
+
+TEST(UpOptionsTest, SidesAreCutApartForEncoderDecodersAlone) {
+  UpOptions options;
+  options.limits.max_input = 10;
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()), HasSubstr("--max-input"));
+}
+
+TEST(UpOptionsTest, OnlyRealDevicesCutWithoutBeingAsked) {
+  EXPECT_EQ(CutOf(UpOptions(), v1::ARCHITECTURE_GPT).limits.max_length, 2048);
+  EXPECT_EQ(CutOf(SimulatedRows(), v1::ARCHITECTURE_GPT).limits.max_length, 0);
+}
+
+TEST(UpOptionsTest, DataAndProfileFitTheDevice) {
+  EXPECT_TRUE(CheckDevice(SimulatedRows()).ok());
+  const auto changed = [](UpOptions options, const auto& change) {
+    change(options);
+    return std::string(CheckDevice(options).message());
+  };
+  EXPECT_THAT(changed(UpOptions(), [](UpOptions&) {}), HasSubstr("--dataset is required"));
+  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.rows.clear(); }),
+              HasSubstr("--lengths and --rows"));
+  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.dataset = "d"; }),
+              HasSubstr("either --dataset"));
+  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.profile.clear(); }),
+              HasSubstr("give --profile"));
+  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.device = UpDevice::kCpu; }),
+              HasSubstr("--lengths is for --device simulated"));
+  EXPECT_THAT(changed(SimulatedRows(),
+                      [](UpOptions& up) {
+                        up.simulation.slow_ranks = {{1, 2}};
+                      }),
+              HasSubstr("--slow-rank: there is no rank 1"));
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+#include "planner/cli/up/run_data.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/dataset/largest_token.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+
+absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {
+  RunData data;
+  if (options.lengths.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(data.dataset_, IndexedDataset::Open(options.dataset));
+    if (data.dataset_->size() > 0) return data;
+    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options.dataset, "' holds no sample"));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(data.first_, ParseRows(options.rows));
+  PENSTOCK_ASSIGN_OR_RETURN(data.rows_, ReadAllLengths(options.lengths));
+  if (data.first_.last <= data.rows_.size()) return data;
+  return absl::OutOfRangeError(
+      absl::StrCat("--rows ", options.rows, ": '", options.lengths, "' has ", data.rows_.size(), " rows"));
+}
+
+absl::StatusOr<uint32_t> RunData::Vocab(const UpOptions& options) const {
+  const uint32_t least = static_cast<uint32_t>(LargestToken(*dataset_)) + 1;
+  if (options.vocab == 0) return least;
+  if (options.vocab >= least) return options.vocab;
+  return absl::InvalidArgumentError(absl::StrCat("--vocab ", options.vocab, ": the dataset has token ",
+                                                 least - 1, "; use ", least, " or more"));
+}
+
+std::unique_ptr<BatchSource> RunData::MakeBatches(const UpOptions& options,
+                                                  v1::Architecture architecture) const {
+  const SampleCut cut = CutOf(options, architecture);
+  if (dataset_ == nullptr) return RowBatches(rows_, first_, cut);
+  return ShuffledBatches(*dataset_, {.global_batch = options.global_batch, .seed = options.seed, .cut = cut});
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,37 @@
+// Where the sample lengths of a run come from: a token dataset, or a CSV file of lengths.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/dataset/indexed_dataset.h"
+#include "penstock/v1/job.pb.h"
+#include "planner/cli/sample_lengths.h"
+#include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/up_options.h"
+
+namespace penstock::cli {
+
+class RunData {
+ public:
+  // Possible errors: NOT_FOUND, INVALID_ARGUMENT, OUT_OF_RANGE, naming the flag or the file.
+  static absl::StatusOr<RunData> Open(const UpOptions& options);
+
+  // The size of the vocabulary: as asked for, or just large enough for the dataset.
+  // Possible errors: INVALID_ARGUMENT, naming --vocab.
+  absl::StatusOr<uint32_t> Vocab(const UpOptions& options) const;
+
+  // This object must outlive the source.
+  std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;
+
+ private:
+  // One of the two.
+  std::unique_ptr<IndexedDataset> dataset_;
+  std::vector<SampleLength> rows_;
+  RowRange first_;
+};
+
+}  // namespace penstock::cli
