@@ -10,7 +10,8 @@ bool Holds(const RankGroup& group, uint32_t rank) { return std::ranges::find(gro
 
 void SortWithoutRepetition(RankGroup* group) {
   std::ranges::sort(*group);
-  group->erase(std::ranges::unique(*group).begin(), group->end());
+  // Not std::ranges::unique, whose subrange clang 14 cannot compile with this standard library.
+  group->erase(std::unique(group->begin(), group->end()), group->end());
 }
 
 RankGroup RanksOf(const ReplicaTopology& replica) {
