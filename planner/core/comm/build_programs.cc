@@ -10,9 +10,6 @@
 namespace penstock::core {
 namespace {
 
-// Bytes of the global gradient norm that the ranks of a pipeline exchange.
-constexpr int64_t kNormBytes = 8;
-
 // By PassKind.
 constexpr const char* kPassNames[] = {"FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT"};
 
@@ -27,7 +24,7 @@ void AddCollectives(const CostModel& costs, const Topology& topology, ProgramSet
     add(topology.GradientGroup(stage), costs.ParameterBytes(stage));
   }
   for (int replica = 0; replica < topology.replicas(); ++replica) {
-    add(topology.PipelineGroup(replica), kNormBytes);
+    add(topology.PipelineGroup(replica), costs.StepBytes());
   }
 }
 

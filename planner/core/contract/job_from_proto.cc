@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kMaxRanks = 1 << 16;
 constexpr int kMaxSamples = 1 << 20;
 constexpr int kMaxTypicalSamples = 1 << 16;
+constexpr int64_t kRelativePositionBuckets = 32;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -53,6 +54,12 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
     default:
       return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
   }
+}
+
+// Gradients of T5's [buckets, heads] in the type that they are summed in.
+int64_t SharedTableBytes(const v1::ModelSpec& model) {
+  if (model.architecture() != v1::ARCHITECTURE_T5) return 0;
+  return kRelativePositionBuckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
 }
 
 absl::Status CheckModel(const v1::ModelSpec& model) {
@@ -320,6 +327,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.hidden = spec.model().hidden();
   job.max_sequence_length = spec.model().max_sequence_length();
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
+  job.shared_table_bytes = SharedTableBytes(spec.model());
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",

@@ -14,6 +14,7 @@ namespace {
 
 // Two integers of 64 bits for each token embedded (id, position) and for each loss position (place, label).
 constexpr int64_t kLoadedTokenBytes = 16;
+constexpr int64_t kNormBytes = 8;
 
 // Layers of each kind at each level: the first `full`, the next `selective`, the rest; encoder layers come
 // first.
@@ -44,7 +45,8 @@ CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
       topology_(job.topology),
       hidden_(job.hidden),
-      bytes_per_element_(job.bytes_per_element) {
+      bytes_per_element_(job.bytes_per_element),
+      shared_table_bytes_(job.shared_table_bytes) {
   double state = profile_.state_bytes_per_parameter_byte;
   if (job.shard_optimizer_state) {
     const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
@@ -251,6 +253,17 @@ int64_t CostModel::AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) c
   // The slowest link of the ring sets the pace of every step.
   for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(chunk, ranks[i - 1], ranks[i]));
   return 2 * (count - 1) * step;
+}
+
+int64_t CostModel::StepBytes() const {
+  int encoders = 0;
+  int decoders = 0;
+  for (const Stage& stage : shape().stages) {
+    encoders += stage.encoder_layers > 0 ? 1 : 0;
+    decoders += stage.decoder_layers > 0 ? 1 : 0;
+  }
+  const int shared = (encoders > 1 ? 1 : 0) + (decoders > 1 ? 1 : 0);
+  return kNormBytes + shared * shared_table_bytes_;
 }
 
 int64_t CostModel::OptimizerNs(int stage) const {

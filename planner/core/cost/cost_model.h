@@ -100,6 +100,9 @@ class CostModel {
   // Ring all-reduce over the ranks, in their order: 2 (n-1) steps of bytes / n.
   int64_t AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) const;
   int64_t OptimizerNs(int stage) const;
+  // What the ranks of a pipeline exchange in the optimizer step: the squared norm of the gradients, and the
+  // gradients of parameters that several stages hold. Takes no time in the model.
+  int64_t StepBytes() const;
 
   bool has_selective() const;
 
@@ -114,6 +117,7 @@ class CostModel {
   Topology topology_;
   int64_t hidden_;
   int64_t bytes_per_element_;
+  int64_t shared_table_bytes_;
   std::vector<int64_t> parameter_bytes_;
   std::vector<int64_t> static_bytes_;
 };

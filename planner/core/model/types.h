@@ -65,6 +65,9 @@ struct Job {
   Architecture architecture = Architecture::kGpt;
   int64_t hidden = 0;
   int64_t bytes_per_element = 0;
+  // Of the gradients of one relative position bias, which all layers of a stack share; 0 where the model has
+  // none.
+  int64_t shared_table_bytes = 0;
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.
   Topology topology;

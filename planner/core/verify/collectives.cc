@@ -24,6 +24,33 @@ void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruc
                             of_stage ? "stage" : "replica", " is ", expected));
 }
 
+// Bytes of the squared norm, and of the gradients of each table that layers of several stages share.
+uint64_t StepBytes(const v1::Plan& plan) {
+  constexpr uint64_t kNormBytes = 8;
+  constexpr uint64_t kBuckets = 32;
+  const v1::ModelSpec& model = plan.model();
+  if (model.architecture() != v1::ARCHITECTURE_T5) return kNormBytes;
+  const uint64_t table = kBuckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
+  uint64_t layers = 0;
+  int encoders = 0;
+  int decoders = 0;
+  for (const uint32_t of_stage : plan.layers_per_stage()) {
+    if (layers < model.encoder_layers()) ++encoders;
+    layers += of_stage;
+    if (layers > model.encoder_layers()) ++decoders;
+  }
+  return kNormBytes + table * ((encoders > 1 ? 1 : 0) + (decoders > 1 ? 1 : 0));
+}
+
+void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {
+  if (instruction.op() != v1::OP_OPTIMIZER_STEP) return;
+  const uint64_t expected = StepBytes(index.plan());
+  if (instruction.collective().bytes() != expected)
+    report.AddAt(kCollectives, rank, instruction,
+                 absl::StrCat("its collective has ", instruction.collective().bytes(),
+                              " bytes; norm and shared parameters have ", expected));
+}
+
 void Compare(const Issued& mine, const Issued& first, Report& report) {
   const v1::Instruction& a = *mine.instruction;
   const v1::Instruction& b = *first.instruction;
@@ -67,6 +94,7 @@ void CheckCollectives(const PlanIndex& index, Report& report) {
         continue;
       }
       CheckGroup(index, rank, instruction, report);
+      CheckBytes(index, rank, instruction, report);
       std::vector<Issued>& issued = groups[collective.group()][rank];
       if (collective.sequence() != issued.size())
         report.AddAt(kCollectives, rank, instruction,

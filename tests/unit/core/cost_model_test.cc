@@ -213,6 +213,21 @@ TEST(CostModelTest, T5EmbedsSourceTokensFirstAndTargetTokensBeforeItsFirstDecode
   EXPECT_EQ(alone.ParameterBytes(0), 8000 + 2 * 2000 + 2000);
 }
 
+TEST(CostModelTest, AStepExchangesTheNormAndTheTablesThatStagesShare) {
+  EXPECT_EQ(ModelOf(GptJob(4, 1, v1::POLICY_DYNAMIC)).StepBytes(), 8);
+  // 32 buckets, 2 heads, float32.
+  constexpr int64_t kTable = 32 * 2 * 4;
+  EXPECT_EQ(T5WithEmbeddings({8}).StepBytes(), 8);
+  EXPECT_EQ(T5WithEmbeddings({4, 4}).StepBytes(), 8);
+  EXPECT_EQ(T5WithEmbeddings({3, 5}).StepBytes(), 8 + kTable);
+  EXPECT_EQ(T5WithEmbeddings({4, 2, 2}).StepBytes(), 8 + kTable);
+  EXPECT_EQ(T5WithEmbeddings({2, 3, 3}).StepBytes(), 8 + 2 * kTable);
+  v1::JobSpec job = T5Job(4, 1, v1::POLICY_DYNAMIC);
+  job.mutable_model()->set_dtype(v1::DATA_TYPE_FLOAT64);
+  job.mutable_profile()->clear_bytes_per_element();
+  EXPECT_EQ(ModelOf(job).StepBytes(), 8 + 2 * 2 * kTable);
+}
+
 TEST(CostModelTest, EveryTargetTokenOfT5CountsForTheLoss) {
   const Job t5 = *JobFromProto(T5Job(1, 1, v1::POLICY_DYNAMIC));
   const Job gpt = *JobFromProto(GptJob(1, 1, v1::POLICY_DYNAMIC));

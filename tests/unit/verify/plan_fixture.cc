@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kLayers = 8;
 constexpr int kHidden = 16;
+constexpr int kHeads = 2;
 constexpr int64_t kTokenBytes = 64;
 constexpr int64_t kStoredBytes = 1000;
 constexpr int64_t kTransientBytes = 300;
@@ -37,6 +38,12 @@ class Builder {
   int RankOf(int replica, int stage) const { return replica * options_.pipeline + stage % options_.pipeline; }
   bool Crosses(int stage) const { return options_.pipeline > 1 && stage >= 0 && stage + 1 < stages_; }
 
+  // The norm, and where there are four stages both tables [32, kHeads] of float32.
+  uint64_t StepBytes() const {
+    const bool shared = is_t5() && stages_ > 2;
+    return 8 + (shared ? uint64_t{2} * 32 * kHeads * 4 : 0);
+  }
+
   // Half of the layers of a T5 are of the encoder: the first stage after them, or the one that they end in
   // the middle of, embeds the target.
   bool Loads(int stage) const {
@@ -49,6 +56,7 @@ class Builder {
     v1::ModelSpec& model = *plan().mutable_model();
     model.set_architecture(options_.architecture);
     model.set_hidden(kHidden);
+    model.set_heads(kHeads);
     model.set_dtype(v1::DATA_TYPE_FLOAT32);
     if (is_t5()) {
       model.set_encoder_layers(kLayers / 2);
@@ -296,7 +304,7 @@ class Builder {
     v1::Instruction& step =
         Emit(rank, v1::OP_OPTIMIZER_STEP, v1::STREAM_COMPUTE, 0, program.stages(0), 0, {reduce});
     step.mutable_collective()->set_group(stages_ + replica);
-    step.mutable_collective()->set_bytes(8);
+    step.mutable_collective()->set_bytes(StepBytes());
   }
 
   const FixtureOptions options_;

@@ -500,6 +500,12 @@ TEST_F(PlantedDamage, CollectiveOfOtherBytes) {
   ExpectViolationAt(5, 2, reduce, "differ from what rank 0 issues");
 }
 
+TEST_F(PlantedDamageInEncoderDecoder, OptimizerStepWithoutTheSharedTables) {
+  for (v1::Program& program : *plan().mutable_programs())
+    program.mutable_instructions()->rbegin()->mutable_collective()->set_bytes(8);
+  ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 520");
+}
+
 TEST_F(PlantedDamage, WrongCollectiveSequence) {
   v1::Instruction& reduce = Get(2, v1::OP_REDUCE_GRADIENTS, 0);
   reduce.mutable_collective()->set_sequence(1);
