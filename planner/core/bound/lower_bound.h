@@ -1,5 +1,5 @@
-// A time that no plan for a batch can beat: how far a plan is from the best is known without knowing the
-// best.
+// A time that no plan for a batch can beat with the stages, schedule, recompute and memory of the job: how
+// far a plan is from the best of these is known without knowing the best.
 //
 // The largest of
 //   - for every rank: its share of the work of all samples, with an overhead for each of the micro-batches

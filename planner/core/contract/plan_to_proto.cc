@@ -70,6 +70,7 @@ class Converter {
   v1::Plan Convert();
 
  private:
+  void AddOptions();
   void AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& sums, v1::Replica* replica);
   void AddCuSeqlens(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
   void AddRowSamples(const MicroBatch& micro_batch, v1::MicroBatch* proto) const;
@@ -95,6 +96,7 @@ v1::Plan Converter::Convert() {
   *plan_.mutable_topology() = TopologyToProto(parts_.job.topology);
   for (const Stage& stage : parts_.job.topology.shape().stages)
     plan_.add_layers_per_stage(static_cast<uint32_t>(stage.layers()));
+  AddOptions();
   for (const std::vector<MicroBatch>& micro_batches : parts_.assignment) {
     v1::Replica* replica = plan_.add_replicas();
     std::vector<TokenSums>& sums = sums_.emplace_back();
@@ -111,6 +113,15 @@ v1::Plan Converter::Convert() {
   plan_.set_lower_bound_ns(parts_.lower_bound_ns);
   plan_.set_schedule(ScheduleToProto(parts_.schedule));
   return std::move(plan_);
+}
+
+void Converter::AddOptions() {
+  v1::PlanningOptions* options = plan_.mutable_options();
+  *options = parts_.spec.planning();
+  options->clear_typical_samples();
+  *options->mutable_layers_per_stage() = plan_.layers_per_stage();
+  const std::vector<int32_t>& ranks = parts_.job.topology.shape().rank_of_stage;
+  options->mutable_rank_of_stage()->Assign(ranks.begin(), ranks.end());
 }
 
 void Converter::AddCuSeqlens(const MicroBatch& micro_batch, v1::MicroBatch* proto) const {

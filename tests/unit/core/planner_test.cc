@@ -53,6 +53,28 @@ TEST(PlannerTest, TheSameJobAndBatchGiveTheSameBytes) {
   EXPECT_EQ(first.content_hash(), Planner::ContentHash(first));
 }
 
+TEST(PlannerTest, APlanCarriesTheOptionsThatItsBoundDependsOn) {
+  v1::JobSpec job = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_AUTO);
+  job.mutable_planning()->set_recompute(v1::RECOMPUTE_FULL);
+  job.mutable_planning()->add_typical_samples()->set_target_tokens(100);
+  const v1::Plan plan = MakePlan(job, MixedBatch());
+  v1::PlanningOptions options = plan.options();
+  ASSERT_GE(options.layers_per_stage_size(), 2);
+  EXPECT_TRUE(std::equal(options.layers_per_stage().begin(), options.layers_per_stage().end(),
+                         plan.layers_per_stage().begin(), plan.layers_per_stage().end()));
+  ASSERT_EQ(options.rank_of_stage_size(), options.layers_per_stage_size());
+  for (const v1::Program& program : plan.programs()) {
+    for (const uint32_t stage : program.stages()) {
+      EXPECT_EQ(options.rank_of_stage(static_cast<int>(stage)), program.rank());
+    }
+  }
+  options.clear_layers_per_stage();
+  options.clear_rank_of_stage();
+  job.mutable_planning()->clear_typical_samples();
+  EXPECT_EQ(options.SerializeAsString(), job.planning().SerializeAsString());
+}
+
 TEST(PlannerTest, TheContentHashLeavesPlanningTimeOut) {
   v1::Plan plan = MakePlan(GptJob(2, 1, v1::POLICY_DYNAMIC), MixedBatch());
   const std::string hash = plan.content_hash();
