@@ -3,7 +3,7 @@
 // recompute.
 //
 // Shares only the cost functions (CostModel) with the planner, and, if the exact account of memory is asked
-// for, the way from an order of passes to programs. See brute_force_schedule.h and brute_force_exact.h.
+// for, the way from an order of passes to times. See brute_force_schedule.h and brute_force_exact.h.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct BruteForceOptions {
   int64_t nodes = 0;
   // Any plan is good enough.
   bool any = false;
-  // What fits in memory, and when it ends, is what the product's programs for that order of passes say
+  // What fits in memory, and when it ends, is what the exact timeline of that order of passes says
   // (brute_force_exact.h). Else see brute_force_schedule.h for what is forgotten: a bound from below.
   bool exact = false;
 };

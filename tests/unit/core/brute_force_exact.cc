@@ -7,12 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/comm/build_programs.h"
-#include "planner/core/comm/replica_builder.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/pipeline_timeline.h"
-#include "planner/core/simulate/memory_account.h"
 #include "tests/support/pass_lists.h"
 #include "tests/unit/core/brute_force_bound.h"
+#include "tests/unit/core/event_memory.h"
 
 namespace penstock::core {
 namespace {
@@ -52,9 +51,9 @@ class ExactSearch {
   void Run(const ScheduleState& state, const Candidate& candidate);
   // Keeps what later decisions, which are all made at `now_ns` or after, cannot change.
   void ForgetWhatMayChange(int64_t now_ns, ScheduleState* state) const;
-  // Whether the programs fit as far as they are decided at `now_ns`.
+  // Whether what is decided at `now_ns` fits.
   bool Fits(int64_t now_ns);
-  bool Fits(const ProgramSet& programs) const;
+  bool Fits(absl::Span<const PipelineEvent> events) const;
   void Report();
 
   const CostModel& costs_;
@@ -72,7 +71,6 @@ class ExactSearch {
   std::vector<uint8_t> choices_;
   PipelineTimeline timeline_;
   std::vector<PipelineEvent> events_;
-  IterationEnd end_;
   SmallSchedule best_;
 };
 
@@ -87,8 +85,6 @@ ExactSearch::ExactSearch(const CostModel& costs, const SmallPipeline& pipeline, 
       choices_(pipeline.passes.size(), 0) {
   PrepareReplica();
   PrepareMemory();
-  end_.reductions.resize(pipeline.stages);
-  end_.steps.resize(pipeline.ranks);
 }
 
 void ExactSearch::PrepareReplica() {
@@ -228,10 +224,10 @@ void ExactSearch::ForgetWhatMayChange(int64_t now_ns, ScheduleState* state) cons
   }
 }
 
-bool ExactSearch::Fits(const ProgramSet& programs) const {
-  const std::vector<RankMemory> memory = AccountMemory(programs);
+bool ExactSearch::Fits(absl::Span<const PipelineEvent> events) const {
+  const std::vector<int64_t> peaks = PeakBytes(costs_, replica_, events);
   for (int rank = 0; rank < pipeline_.ranks; ++rank) {
-    if (memory[rank].peak_bytes - programs.static_bytes[rank] > pipeline_.available_bytes[rank]) return false;
+    if (peaks[rank] > pipeline_.available_bytes[rank]) return false;
   }
   return true;
 }
@@ -247,16 +243,7 @@ bool ExactSearch::Fits(int64_t now_ns) {
     const bool over = event.time_ns <= now_ns && event.time_ns - since_start < now_ns;
     if (of_pass || over) events_.push_back(event);
   }
-  ReplicaBuilder builder(costs_, replica_, end_);
-  builder.Build(events_);
-  ProgramSet programs;
-  for (const RankProgram& program : builder.programs()) {
-    programs.instructions.insert(programs.instructions.end(), program.instructions.begin(),
-                                 program.instructions.end());
-    programs.rank_begin.push_back(static_cast<int32_t>(programs.instructions.size()));
-    programs.static_bytes.push_back(0);
-  }
-  return Fits(programs);
+  return Fits(events_);
 }
 
 void ExactSearch::Visit(ScheduleState state) {
@@ -336,8 +323,7 @@ void ExactSearch::Report() {
     end = std::max(end, event.time_ns + pipeline_.reduce_ns[event.stage]);
   }
   if (end >= limit_ns_) return;
-  const auto programs = BuildPrograms(costs_, {&replica_, 1});
-  if (!programs.ok() || !Fits(*programs)) return;
+  if (!Fits(timeline_.events())) return;
   limit_ns_ = end;
   best_.found = true;
   best_.end_ns = end;

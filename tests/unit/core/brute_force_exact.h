@@ -1,6 +1,6 @@
-// The best schedule of one small pipeline under the exact rules: every start and every byte is what the
-// programs that the product builds from an order of passes say (PipelineTimeline, ReplicaBuilder,
-// AccountMemory; the checker tests those on every plan).
+// The best schedule of one small pipeline under the exact rules: every start is what the product's timeline
+// says of an order of passes (PipelineTimeline; the simulator tests it on every plan), every byte what the
+// tests' own account says of that timeline (event_memory.h).
 //
 // Which orders are tried: all that each rank could run its passes in. A rank that is free takes any pass
 // whose data is there, or puts all of them off until it has run one that arrives later; so every order is
@@ -8,7 +8,7 @@
 // optimistic search nothing is left out because a better order is known: earlier is not always better for
 // memory. Transfers are not decided: they go first come, first served, as the product's timeline has them.
 //
-// A branch is left where it cannot end before the limit, and where the part of the programs that later
+// A branch is left where it cannot end before the limit, and where the part of the timeline that later
 // decisions cannot change any more is above the limit of memory. Left out for good:
 // - a choice of recompute that takes longer and keeps no less, or that is made on a rank which could hold
 //   everything at once, and (brute_force.cc) a layout that is worse on every stage in time and bytes. They

@@ -14,6 +14,7 @@
 #include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/verify/check_plan.h"
+#include "tests/unit/core/event_memory.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
@@ -237,6 +238,19 @@ void PipelineCase::AddReplica(int micro_batches, std::mt19937* random) {
   }
 }
 
+void PipelineCase::ExpectMemoryOfEvents(const ProgramSet& programs,
+                                        const std::vector<RankMemory>& memory) const {
+  for (size_t replica = 0; replica < replicas_.size(); ++replica) {
+    PipelineTimeline timeline;
+    ASSERT_TRUE(timeline.Run(replicas_[replica].costs, replicas_[replica].passes));
+    const std::vector<int64_t> peaks = PeakBytes(costs_, replicas_[replica], timeline.events());
+    for (size_t position = 0; position < peaks.size(); ++position) {
+      const size_t rank = replica * peaks.size() + position;
+      EXPECT_EQ(memory[rank].peak_bytes - programs.static_bytes[rank], peaks[position]) << "rank " << rank;
+    }
+  }
+}
+
 ProgramSet PipelineCase::Programs() const { return BuildPrograms(costs_, replicas_).value(); }
 
 v1::Plan PipelineCase::ExpectSound() const {
@@ -252,6 +266,7 @@ v1::Plan PipelineCase::ExpectSound() const {
                           simulator);
   }
   const std::vector<RankMemory> memory = AccountMemory(*programs);
+  ExpectMemoryOfEvents(*programs, memory);
   for (int rank = 0; rank < programs->ranks(); ++rank) {
     EXPECT_EQ(memory[rank].final_bytes, costs_.RankStaticBytes(job_.topology.PlaceOf(rank).position));
   }

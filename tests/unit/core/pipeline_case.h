@@ -18,6 +18,7 @@
 #include "planner/core/model/types.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/schedule/pipeline.h"
+#include "planner/core/simulate/memory_account.h"
 
 namespace penstock::core {
 
@@ -42,12 +43,15 @@ class PipelineCase {
   }
   ProgramSet Programs() const;
 
-  // The plan passes the checker, the simulator finds the times of the timeline, memory ends where it began,
-  // and every rank's time adds up to the makespan. Returns the plan.
+  // The plan passes the checker, the simulator finds the times of the timeline, memory ends where it began
+  // and peaks as an account of the timeline's events says, and every rank's time adds up to the makespan.
+  // Returns the plan.
   v1::Plan ExpectSound() const;
 
  private:
   void AddReplica(int micro_batches, std::mt19937* random);
+  // The account of the programs is that of the timeline's events.
+  void ExpectMemoryOfEvents(const ProgramSet& programs, const std::vector<RankMemory>& memory) const;
 
   v1::JobSpec spec_;
   Job job_;
