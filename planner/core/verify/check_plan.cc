@@ -1,34 +1,53 @@
 #include "planner/core/verify/check_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/verify/rules.h"
 
 namespace penstock::core {
 
-std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
-  verify::Report report;
-  if (!verify::CheckStructure(batch, plan, report)) return report.Take();
+namespace {
+
+void CheckRules(const v1::Batch& batch, const v1::Plan& plan, verify::Report& report) {
+  if (!verify::CheckStructure(batch, plan, report)) return;
+  verify::CheckFields(plan, report);
   const verify::PlanIndex index(batch, plan);
   verify::CheckCoverage(index, report);
   verify::CheckTransfers(index, report);
   verify::CheckDependencies(index, report);
   verify::CheckLifecycle(index, report);
+  verify::CheckSchedule(index, report);
   verify::CheckCollectives(index, report);
   verify::CheckMemory(index, report);
+  verify::CheckBuffers(index, report);
   verify::CheckTokens(index, report);
+  verify::CheckPredictions(index, report);
   verify::CheckRendezvous(index, report);
+}
+
+}  // namespace
+
+std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
+  verify::Report report;
+  CheckRules(batch, plan, report);
   std::vector<Violation> violations = report.Take();
   std::stable_sort(violations.begin(), violations.end(),
                    [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
+  // Whatever is wrong besides, the hash is too: it comes last.
+  verify::Report hash;
+  verify::CheckContentHash(plan, hash);
+  for (Violation& violation : hash.Take()) violations.push_back(std::move(violation));
   return violations;
 }
 
 const char* RuleName(int rule) {
-  static constexpr const char* kNames[] = {"structure", "coverage",    "transfers", "dependencies",
-                                           "lifecycle", "collectives", "memory",    "tokens"};
-  return rule >= 0 && rule < verify::kRules ? kNames[rule] : "unknown";
+  static constexpr const char* kNames[] = {"structure",   "coverage",    "transfers", "dependencies",
+                                           "lifecycle",   "collectives", "memory",    "tokens",
+                                           "predictions", "costs",       "samples"};
+  return rule >= 0 && rule < static_cast<int>(std::size(kNames)) ? kNames[rule] : "unknown";
 }
 
 absl::Status ViolationsToStatus(const std::vector<Violation>& violations) {

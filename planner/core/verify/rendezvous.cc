@@ -1,4 +1,7 @@
 // Rules 2 and 5: a simulation in which nothing is buffered. If it ends, no runtime can deadlock.
+#include <algorithm>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,9 +13,12 @@ namespace {
 bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
 bool IsCollective(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
 
+constexpr int kMostReported = 1000;
+
 class Rendezvous {
  public:
-  explicit Rendezvous(const PlanIndex& index) : index_(index), heads_(index.ranks(), 0) {
+  explicit Rendezvous(const PlanIndex& index)
+      : index_(index), heads_(index.ranks(), 0), arrived_(index.ranks(), -1) {
     for (int rank = 0; rank < index.ranks(); ++rank) runnable_.push_back(rank);
   }
 
@@ -28,6 +34,8 @@ class Rendezvous {
     for (int rank = 0; rank < index_.ranks(); ++rank) {
       const v1::Instruction* head = Head(rank);
       if (head == nullptr) continue;
+      // Those that are listed are enough.
+      if (report.count(kTransfers) + report.count(kCollectives) > kMostReported) return;
       for (int partner : Partners(rank, *head)) {
         if (partner >= 0 && IsReadyFor(rank, *head, partner)) continue;
         report.AddAt(WaitsForTransfer(*head, partner) ? kTransfers : kCollectives, rank, *head,
@@ -99,21 +107,41 @@ class Rendezvous {
         ++heads_[peer];
         runnable_.push_back(peer);
       } else if (IsCollective(head->op())) {
-        const std::vector<int> partners = Partners(rank, *head);
-        for (int partner : partners)
-          if (partner < 0 || !IsReadyFor(rank, *head, partner)) return;
-        for (int partner : partners) {
-          ++heads_[partner];
-          runnable_.push_back(partner);
-        }
+        if (!Meet(rank, *head)) return;
+        continue;
       }
       ++heads_[rank];
     }
   }
 
+  // `rank` has come to a collective. When it is the last of the group, all go on; groups are those of the
+  // topology (rule 0). A rank comes once to each place of its list, so that all of this takes time linear in
+  // the plan.
+  bool Meet(int rank, const v1::Instruction& collective) {
+    const uint32_t group = collective.collective().group();
+    if (group >= static_cast<uint32_t>(index_.plan().groups_size())) return false;
+    const auto& members = index_.plan().groups(static_cast<int>(group)).ranks();
+    if (!std::binary_search(members.begin(), members.end(), static_cast<uint32_t>(rank))) return false;
+    if (arrived_[rank] == heads_[rank]) return false;
+    arrived_[rank] = heads_[rank];
+    std::vector<int>& here = meetings_[{group, collective.collective().sequence(), collective.op()}];
+    here.push_back(rank);
+    if (static_cast<int>(here.size()) < members.size()) return false;
+    for (const int member : here) {
+      ++heads_[member];
+      if (member != rank) runnable_.push_back(member);
+    }
+    here.clear();
+    return true;
+  }
+
   const PlanIndex& index_;
   std::vector<int> heads_;
   std::vector<int> runnable_;
+  // Of each rank: the place at which it has come to a collective, or -1.
+  std::vector<int> arrived_;
+  // Ranks that stand at a collective, by group, sequence and op.
+  std::map<std::tuple<uint32_t, uint32_t, int>, std::vector<int>> meetings_;
 };
 
 }  // namespace

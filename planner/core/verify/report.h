@@ -21,8 +21,9 @@ enum Rule {
   kCollectives = 5,
   kMemory = 6,
   kTokens = 7,
+  kPredictions = 8,
 };
-inline constexpr int kRules = 8;
+inline constexpr int kRules = 9;
 
 class Report {
  public:

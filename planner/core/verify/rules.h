@@ -13,7 +13,12 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
 // Part of rule 0, after sizes: who is where. Returns false when the plan cannot be judged further.
 bool CheckTopology(const v1::Plan& plan, Report& report);
 
-// Rules 1 to 7, each independent of the others.
+// Part of rule 0: instructions have the messages of their op and no others.
+void CheckFields(const v1::Plan& plan, Report& report);
+// Part of rule 0: the content hash is that of the plan.
+void CheckContentHash(const v1::Plan& plan, Report& report);
+
+// Rules 1 to 8, each independent of the others.
 void CheckCoverage(const PlanIndex& index, Report& report);
 void CheckTransfers(const PlanIndex& index, Report& report);
 void CheckDependencies(const PlanIndex& index, Report& report);
@@ -21,6 +26,13 @@ void CheckLifecycle(const PlanIndex& index, Report& report);
 void CheckCollectives(const PlanIndex& index, Report& report);
 void CheckMemory(const PlanIndex& index, Report& report);
 void CheckTokens(const PlanIndex& index, Report& report);
+void CheckPredictions(const PlanIndex& index, Report& report);
+
+// Part of rule 4: the programs belong to the family of schedules that the plan names.
+void CheckSchedule(const PlanIndex& index, Report& report);
+// Part of rules 3 and 6: every WAIT and FREE has what it waits for, or gives back, and the bytes that the
+// plan alone decides are right.
+void CheckBuffers(const PlanIndex& index, Report& report);
 
 // Rules 2 and 5: runs every rank's list one instruction at a time, where a transfer ends only when both ends
 // are at it and a collective only when all its ranks are. Reports each rank that never reaches its end, and

@@ -30,8 +30,12 @@ bool CheckLayers(const v1::Plan& plan, Report& report) {
   const uint64_t layers = model.architecture() == v1::ARCHITECTURE_T5
                               ? uint64_t{model.encoder_layers()} + model.decoder_layers()
                               : model.layers();
+  if (model.hidden() == 0) report.Add(kStructure, "model.hidden is 0");
   uint64_t sum = 0;
-  for (uint32_t count : plan.layers_per_stage()) sum += count;
+  for (uint32_t count : plan.layers_per_stage()) {
+    if (count == 0) report.Add(kStructure, "layers_per_stage has a stage without layers");
+    sum += count;
+  }
   if (sum != layers)
     report.Add(kStructure, absl::StrCat("layers_per_stage adds up to ", sum, " but the model has ", layers));
   if (plan.layers_per_stage_size() < static_cast<int>(plan.mesh().pipeline()))

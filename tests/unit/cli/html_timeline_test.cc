@@ -118,7 +118,8 @@ TEST(HtmlTimeline, NamesOpsOfASplitBackwardAndAllStagesOfARank) {
 TEST(HtmlTimeline, CarriesSamplesAndWhatTheRanksWaitFor) {
   v1::PlannedBatch planned = MakePlan();
   planned.mutable_batch()->mutable_samples(1)->set_sample_id(UINT64_MAX);
-  v1::RankPrediction& predicted = *planned.mutable_plan()->mutable_predicted()->add_ranks();
+  v1::RankPrediction& predicted = *planned.mutable_plan()->mutable_predicted()->mutable_ranks(0);
+  predicted.clear_bubble();
   predicted.mutable_bubble()->set_fill_ns(1);
   predicted.mutable_bubble()->set_memory_ns(6);
   const Json data = DataOf(HtmlTimeline(planned));

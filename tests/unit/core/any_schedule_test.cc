@@ -196,7 +196,7 @@ TEST(AnyScheduleTest, ThePlanSaysWhichStagesARankHasAndWhenTheLastPassEnds) {
   const v1::Plan plan = given.ExpectSound();
   EXPECT_THAT(plan.programs(0).stages(), ElementsAre(0, 3));
   EXPECT_THAT(plan.programs(1).stages(), ElementsAre(1, 2));
-  EXPECT_EQ(plan.schedule(), v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  EXPECT_EQ(plan.schedule(), v1::SCHEDULE_INTERLEAVED);
   PipelineTimeline timeline;
   ASSERT_TRUE(timeline.Run(given.replicas()[0].costs, given.replicas()[0].passes));
   EXPECT_EQ(plan.predicted().last_backward_ns(), timeline.makespan_ns());

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "planner/core/contract/content_hash.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -19,6 +20,9 @@
 
 namespace penstock::core {
 namespace {
+
+// check_plan.h.
+constexpr int kMemoryRule = 6;
 
 PassKind KindOf(char letter) {
   switch (letter) {
@@ -119,7 +123,9 @@ class Progress {
     const size_t at = costs_.at(micro_batch, stage);
     if (run_[at] == 0) {
       *pass = {PassKind::kForward, stage, micro_batch};
-      return stage == 0 || run_[at - 1] > 0;
+      // Micro-batches enter in their order.
+      if (stage == 0) return micro_batch == 0 || run_[costs_.at(micro_batch - 1, 0)] > 0;
+      return run_[at - 1] > 0;
     }
     if (run_[at] == 1) {
       *pass = {split_[at] != 0 ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch};
@@ -251,6 +257,15 @@ void PipelineCase::ExpectMemoryOfEvents(const ProgramSet& programs,
   }
 }
 
+ScheduleFamily PipelineCase::Family() const {
+  for (const ReplicaPipeline& replica : replicas_) {
+    for (const Pass& pass : replica.passes.passes) {
+      if (pass.kind == PassKind::kBackwardWeight) return ScheduleFamily::kSplitBackward;
+    }
+  }
+  return costs_.stages() > costs_.ranks() ? ScheduleFamily::kInterleaved : ScheduleFamily::kReadyFirst;
+}
+
 ProgramSet PipelineCase::Programs() const { return BuildPrograms(costs_, replicas_).value(); }
 
 v1::Plan PipelineCase::ExpectSound() const {
@@ -270,11 +285,17 @@ v1::Plan PipelineCase::ExpectSound() const {
   for (int rank = 0; rank < programs->ranks(); ++rank) {
     EXPECT_EQ(memory[rank].final_bytes, costs_.RankStaticBytes(job_.topology.PlaceOf(rank).position));
   }
-  v1::Plan plan = PlanToProto({spec_, job_, batch_, costs_, assignment_, *programs, simulator});
+  v1::Plan plan = PlanToProto(
+      {spec_, job_, batch_, costs_, assignment_, *programs, simulator, /*lower_bound_ns=*/0, Family()});
+  plan.set_content_hash(ContentHash(plan));
   ExpectTimeAddsUp(plan.predicted());
   // No order that streams and deps allow needs more than that of the program.
+  v1::Plan tight = plan;
   for (int rank = 0; rank < plan.programs_size(); ++rank) {
-    plan.mutable_programs(rank)->set_memory_limit_bytes(plan.predicted().ranks(rank).peak_memory_bytes());
+    tight.mutable_programs(rank)->set_memory_limit_bytes(plan.predicted().ranks(rank).peak_memory_bytes());
+  }
+  for (const Violation& violation : CheckPlan(proto_, tight)) {
+    if (violation.rule == kMemoryRule) ADD_FAILURE() << violation.message;
   }
   for (const Violation& violation : CheckPlan(proto_, plan)) {
     ADD_FAILURE() << "rule " << violation.rule << ": " << violation.message;

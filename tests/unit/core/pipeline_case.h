@@ -49,6 +49,8 @@ class PipelineCase {
   v1::Plan ExpectSound() const;
 
  private:
+  // What the passes belong to.
+  ScheduleFamily Family() const;
   void AddReplica(int micro_batches, std::mt19937* random);
   // The account of the programs is that of the timeline's events.
   void ExpectMemoryOfEvents(const ProgramSet& programs, const std::vector<RankMemory>& memory) const;

@@ -91,8 +91,8 @@ TEST(DamagedPlans, AreJudgedWithoutACrash) {
       rejected += CheckPlan(damaged.batch(), damaged.plan()).empty() ? 0 : 1;
     }
   }
-  // Some changes hit fields that no rule reads (predicted times), so not all of them are found.
-  EXPECT_GT(rejected, rounds);
+  // Whatever a change hits is part of the content hash; but it may write what was there before.
+  EXPECT_GT(rejected, 2 * rounds);
 }
 
 }  // namespace

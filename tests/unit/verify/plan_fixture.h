@@ -25,6 +25,12 @@ struct FixtureOptions {
 // All forward passes, then all backward passes, one at a time over the whole replica.
 v1::PlannedBatch MakeValidPlan(const FixtureOptions& options);
 
+// Gives a plan that was changed times, predictions and hash that agree with it. The others leave times, or
+// times and predictions, as they are.
+void Seal(v1::Plan* plan);
+void SealTimes(v1::Plan* plan);
+void SealHash(v1::Plan* plan);
+
 // The most that a program holds when it runs in its own order, bytes.
 int64_t PeakOf(const v1::Program& program);
 

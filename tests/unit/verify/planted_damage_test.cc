@@ -187,6 +187,62 @@ TEST_F(PlantedDamage, CollectiveInTheGroupOfAnotherStage) {
   ExpectViolationAt(5, 0, reduce, "its group is 1, that of its stage is 0");
 }
 
+TEST_F(PlantedDamage, ContentHashMissing) {
+  plan().clear_content_hash();
+  ExpectViolation(0, "content_hash is missing");
+}
+
+TEST_F(PlantedDamage, ContentHashOfAnotherPlan) {
+  plan().set_profile_version(9);
+  ExpectViolation(0, "content_hash is not that of the plan");
+}
+
+TEST_F(PlantedDamage, PlanningTimeIsNoContent) {
+  plan().set_planning_time_ns(9);
+  EXPECT_TRUE(CheckPlan(planned_.batch(), planned_.plan()).empty());
+}
+
+TEST_F(PlantedDamage, TransferOfAnInstructionThatMovesNothing) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  *forward.mutable_transfer() = Get(0, v1::OP_SEND, 1).transfer();
+  ExpectViolationAt(0, 0, forward, "transfer is set, which this op does not have");
+}
+
+TEST_F(PlantedDamage, CollectiveOfAnInstructionThatHasNone) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  forward.mutable_collective()->set_bytes(1);
+  ExpectViolationAt(0, 0, forward, "collective is set");
+}
+
+TEST_F(PlantedDamage, CollectiveMissing) {
+  v1::Instruction& reduce = Get(0, v1::OP_REDUCE_GRADIENTS, 0);
+  reduce.clear_collective();
+  ExpectViolationAt(0, 0, reduce, "collective is not set");
+}
+
+TEST_F(PlantedDamage, TransferIdOfAnInstructionThatDoesNotWait) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  forward.set_transfer_id(2);
+  ExpectViolationAt(0, 0, forward, "transfer_id is set");
+}
+
+TEST_F(PlantedDamage, PartsOfAnInstructionThatHasNone) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  forward.set_parts(2);
+  ExpectViolationAt(0, 0, forward, "parts is set");
+}
+
+TEST_F(PlantedDamage, ModelWithoutAWidth) {
+  plan().mutable_model()->set_hidden(0);
+  ExpectViolation(0, "model.hidden is 0");
+}
+
+TEST_F(PlantedDamage, StageWithoutLayers) {
+  plan().set_layers_per_stage(0, 8);
+  plan().set_layers_per_stage(1, 0);
+  ExpectViolation(0, "layers_per_stage has a stage without layers");
+}
+
 // Rule 1: coverage.
 
 TEST_F(PlantedDamage, LostSample) {
@@ -420,7 +476,52 @@ TEST_F(PlantedDamageInSplitBackward, WeightGradientBeforeInputGradient) {
   ExpectViolationAt(4, 0, Get(0, v1::OP_BACKWARD_WEIGHT, 1), "(BACKWARD_INPUT, micro-batch 1");
 }
 
+TEST_F(PlantedDamage, WaitForATransferThatThereIsNot) {
+  v1::Instruction& wait = Get(0, v1::OP_WAIT, 1, 2);
+  wait.set_part(0);
+  ExpectViolationAt(3, 0, wait, "there is no RECV to wait for");
+  ExpectViolationAt(3, 0, Get(0, v1::OP_SEND, 1), "there is no WAIT for its end");
+}
+
 // Rule 4: lifecycle.
+
+TEST_F(PlantedDamage, ScheduleAuto) {
+  plan().set_schedule(v1::SCHEDULE_AUTO);
+  ExpectViolation(4, "schedule is SCHEDULE_AUTO, the programs are of SCHEDULE_ONE_FORWARD_ONE_BACKWARD or");
+}
+
+TEST_F(PlantedDamage, ScheduleThatThereIsNot) {
+  plan().set_schedule(static_cast<v1::Schedule>(77));
+  ExpectViolation(4, "schedule is 77");
+}
+
+TEST_F(PlantedDamage, ScheduleOfASplitBackwardWithoutOne) {
+  plan().set_schedule(v1::SCHEDULE_SPLIT_BACKWARD);
+  ExpectViolation(4, "schedule is SCHEDULE_SPLIT_BACKWARD");
+}
+
+TEST_F(PlantedDamageInSplitBackward, ScheduleWithoutASplitBackward) {
+  plan().set_schedule(v1::SCHEDULE_READY_FIRST);
+  ExpectViolation(4, "the programs are of SCHEDULE_SPLIT_BACKWARD");
+}
+
+TEST_F(PlantedDamageInSharedRanks, ScheduleOfOneStageARank) {
+  plan().set_schedule(v1::SCHEDULE_READY_FIRST);
+  ExpectViolation(4, "the programs are of SCHEDULE_INTERLEAVED");
+}
+
+// The fixture runs all forward passes first: three micro-batches in flight on two stages.
+TEST_F(PlantedDamage, MoreInFlightThanOneForwardOneBackwardHas) {
+  plan().set_schedule(v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+  ExpectViolationAt(4, 0, Get(0, v1::OP_FORWARD, 2),
+                    "1F1B has at most 2 micro-batches in flight on this stage");
+}
+
+TEST_F(PlantedDamage, MicroBatchesOutOfOrder) {
+  MoveBefore(plan(), 0, Get(0, v1::OP_FORWARD, 2).id(), Get(0, v1::OP_FORWARD, 1).id());
+  ExpectViolationAt(4, 0, Get(0, v1::OP_FORWARD, 1),
+                    "it is out of order: on the first stage micro-batch 2 has run");
+}
 
 TEST_F(PlantedDamage, MissingForward) {
   Remove(plan(), 1, Get(1, v1::OP_FORWARD, 2).id());
@@ -515,8 +616,14 @@ TEST_F(PlantedDamage, WrongCollectiveSequence) {
 // Rule 6: memory.
 
 TEST_F(PlantedDamage, MemoryOverTheLimit) {
-  plan().mutable_programs(0)->set_memory_limit_bytes(7500);
-  ExpectViolationAt(6, 0, Get(0, v1::OP_FORWARD, 1), "of 7500 are in use");
+  const v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  int64_t needed = plan().programs(0).static_memory_bytes() + forward.memory_acquired_bytes();
+  for (uint32_t id = 0; id < forward.id(); ++id) {
+    const v1::Instruction& before = plan().programs(0).instructions(static_cast<int>(id));
+    needed += before.memory_acquired_bytes() - before.memory_released_bytes();
+  }
+  plan().mutable_programs(0)->set_memory_limit_bytes(needed - 1);
+  ExpectViolationAt(6, 0, forward, "of " + std::to_string(needed - 1) + " are in use");
 }
 
 // As soon as its stream allows, a RECV takes its bytes while passes run that are listed before it.
@@ -524,6 +631,7 @@ class PlantedDamageInTightMemory : public PlantedDamage {
  protected:
   PlantedDamageInTightMemory() {
     for (v1::Program& program : *plan().mutable_programs()) program.set_memory_limit_bytes(PeakOf(program));
+    Seal(&plan());
   }
 
   void ClearDepsOfRecvs(int rank) {
@@ -553,6 +661,7 @@ TEST_F(PlantedDamageInTightMemory, EarlyRecvsDoNoHarmWhereThereIsRoom) {
     ClearDepsOfRecvs(rank);
     plan().mutable_programs(rank)->set_memory_limit_bytes(1'000'000);
   }
+  Seal(&plan());
   EXPECT_TRUE(CheckPlan(planned_.batch(), planned_.plan()).empty());
 }
 
@@ -583,6 +692,57 @@ TEST_F(PlantedDamage, NegativeMemory) {
   v1::Instruction& backward = Get(0, v1::OP_BACKWARD, 1);
   backward.set_memory_acquired_bytes(-1);
   ExpectViolationAt(6, 0, backward, "is negative");
+}
+
+TEST_F(PlantedDamage, ActivationOfNoBytes) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  v1::Instruction& backward = Get(0, v1::OP_BACKWARD, 1);
+  backward.set_memory_released_bytes(backward.memory_released_bytes() - forward.memory_acquired_bytes());
+  forward.set_memory_acquired_bytes(0);
+  ExpectViolationAt(6, 0, forward, "memory_acquired_bytes is 0, expected at least the");
+}
+
+TEST_F(PlantedDamage, GradientOfNoBytes) {
+  v1::Instruction& backward = Get(1, v1::OP_BACKWARD, 1);
+  backward.set_memory_released_bytes(backward.memory_released_bytes() - backward.memory_acquired_bytes());
+  backward.set_memory_acquired_bytes(0);
+  ExpectViolationAt(6, 1, backward, "memory_acquired_bytes is 0, expected at least the");
+}
+
+TEST_F(PlantedDamage, ReceivedBytesThatAreNotThoseOfTheTransfer) {
+  v1::Instruction& recv = Get(1, v1::OP_RECV, 1);
+  recv.set_memory_acquired_bytes(recv.memory_acquired_bytes() - 4);
+  ExpectViolationAt(6, 1, recv, "expected " + std::to_string(recv.transfer().bytes()));
+}
+
+TEST_F(PlantedDamage, FreedBytesThatAreNotThoseOfTheTransfer) {
+  v1::Instruction& release = Get(0, v1::OP_FREE, 1);
+  release.set_memory_released_bytes(release.memory_released_bytes() - 4);
+  ExpectViolationAt(6, 0, release, "memory_released_bytes is");
+}
+
+TEST_F(PlantedDamage, LoadedBytesThatAreNotThoseOfTheTokens) {
+  v1::Instruction& load = Get(0, v1::OP_LOAD, 1);
+  load.set_memory_acquired_bytes(8);
+  ExpectViolationAt(6, 0, load, "memory_acquired_bytes is 8, expected");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, LoadedBytesOfTheFirstDecoderStage) {
+  v1::Instruction& load = Get(2, v1::OP_LOAD, 1);
+  load.set_memory_acquired_bytes(0);
+  ExpectViolationAt(6, 2, load, "memory_acquired_bytes is 0, expected");
+}
+
+TEST_F(PlantedDamage, WaitThatTakesMemory) {
+  v1::Instruction& wait = Get(0, v1::OP_WAIT, 1, 2);
+  wait.set_memory_acquired_bytes(8);
+  ExpectViolationAt(6, 0, wait, "memory_acquired_bytes is 8, expected 0");
+}
+
+TEST_F(PlantedDamage, FreeOfWhatWasNotLent) {
+  v1::Instruction& release = Get(0, v1::OP_FREE, 1);
+  release.set_part(1);
+  ExpectViolationAt(6, 0, release, "there is no SEND whose buffer it could give back");
 }
 
 // Rule 7: tokens.
@@ -651,6 +811,125 @@ TEST_F(PlantedDamageInConcatenatedPlan, RowsInDisorder) {
 TEST_F(PlantedDamage, UnknownLayout) {
   micro_batch(0, 1).set_layout(v1::LAYOUT_UNSPECIFIED);
   ExpectViolation(7, "replica 0, micro-batch 1: its layout is 0");
+}
+
+// Rule 8: predictions.
+
+TEST_F(PlantedDamage, NegativeDuration) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  forward.set_expected_duration_ns(-1);
+  ExpectViolationAt(8, 0, forward, "expected_duration_ns -1: both must be between 0 and");
+}
+
+TEST_F(PlantedDamage, StartBeforeTheIteration) {
+  v1::Instruction& load = Get(0, v1::OP_LOAD, 0);
+  load.set_expected_start_ns(-5);
+  ExpectViolationAt(8, 0, load, "expected_start_ns is -5");
+}
+
+TEST_F(PlantedDamage, StartBeforeAnEarlierInstructionOfTheStreamHasEnded) {
+  v1::Instruction& forward = Get(0, v1::OP_FORWARD, 1);
+  const int64_t start = forward.expected_start_ns();
+  forward.set_expected_start_ns(start - 1);
+  ExpectViolationAt(
+      8, 0, forward,
+      "expected_start_ns is " + std::to_string(start - 1) + ", expected " + std::to_string(start));
+}
+
+TEST_F(PlantedDamage, StartBeforeADepHasEnded) {
+  v1::Instruction& send = Get(0, v1::OP_SEND, 0);
+  const int64_t start = send.expected_start_ns();
+  send.set_expected_start_ns(start - 1);
+  Get(1, v1::OP_RECV, 0).set_expected_start_ns(start - 1);
+  ExpectViolationAt(8, 0, send, ", expected " + std::to_string(start));
+  ExpectViolationAt(8, 1, Get(1, v1::OP_RECV, 0), ", expected " + std::to_string(start));
+}
+
+TEST_F(PlantedDamage, StartLaterThanNeedBe) {
+  v1::Instruction& step = Get(3, v1::OP_OPTIMIZER_STEP, 0);
+  const int64_t start = step.expected_start_ns();
+  step.set_expected_start_ns(start + 7);
+  ExpectViolationAt(8, 3, step, ", expected " + std::to_string(start));
+}
+
+TEST_F(PlantedDamage, EndsOfATransferAtDifferentTimes) {
+  v1::Instruction& recv = Get(1, v1::OP_RECV, 1);
+  recv.set_expected_duration_ns(recv.expected_duration_ns() + 1);
+  ExpectViolationAt(8, 1, recv, "expected_duration_ns is 31, expected 30");
+}
+
+TEST_F(PlantedDamage, ReductionThatTakesOneRankLonger) {
+  v1::Instruction& reduce = Get(2, v1::OP_REDUCE_GRADIENTS, 0);
+  reduce.set_expected_duration_ns(reduce.expected_duration_ns() + 1);
+  ExpectViolationAt(8, 2, reduce, "expected_duration_ns is 51, expected 50");
+}
+
+TEST_F(PlantedDamage, WaitThatTakesTime) {
+  v1::Instruction& wait = Get(0, v1::OP_WAIT, 1, 2);
+  wait.set_expected_duration_ns(5);
+  ExpectViolationAt(8, 0, wait, "expected_duration_ns is 5, expected 0");
+}
+
+TEST_F(PlantedDamage, WrongMakespan) {
+  v1::Prediction& predicted = *plan().mutable_predicted();
+  predicted.set_makespan_ns(predicted.makespan_ns() - 1);
+  ExpectViolation(8, "predicted.makespan_ns is " + std::to_string(predicted.makespan_ns()) + ", expected " +
+                         std::to_string(predicted.makespan_ns() + 1));
+}
+
+TEST_F(PlantedDamage, WrongLastBackward) {
+  plan().mutable_predicted()->set_last_backward_ns(1);
+  ExpectViolation(8, "predicted.last_backward_ns is 1, expected");
+}
+
+TEST_F(PlantedDamage, BoundAboveTheMakespan) {
+  plan().set_lower_bound_ns(plan().predicted().makespan_ns() + 1);
+  ExpectViolation(8, "which is not between 0 and the makespan");
+  plan().set_lower_bound_ns(-1);
+  ExpectViolation(8, "lower_bound_ns is -1");
+}
+
+TEST_F(PlantedDamage, PredictionOfARankMissing) {
+  plan().mutable_predicted()->mutable_ranks()->RemoveLast();
+  ExpectViolation(8, "predicted.ranks has 3 entries, the plan 4 ranks");
+}
+
+TEST_F(PlantedDamage, WrongPredictionOfARank) {
+  using Field = void (v1::Bubble::*)(int64_t);
+  const std::pair<const char*, Field> fields[] = {{"fill_ns", &v1::Bubble::set_fill_ns},
+                                                  {"drain_ns", &v1::Bubble::set_drain_ns},
+                                                  {"dependency_ns", &v1::Bubble::set_dependency_ns},
+                                                  {"transfer_ns", &v1::Bubble::set_transfer_ns},
+                                                  {"imbalance_ns", &v1::Bubble::set_imbalance_ns},
+                                                  {"memory_ns", &v1::Bubble::set_memory_ns}};
+  for (const auto& [name, set] : fields) {
+    (plan().mutable_predicted()->mutable_ranks(2)->mutable_bubble()->*set)(987654321);
+    ExpectViolation(8, std::string("rank 2: predicted ") + name + " is 987654321, expected");
+  }
+  plan().mutable_predicted()->mutable_ranks(2)->set_busy_ns(1);
+  ExpectViolation(8, "rank 2: predicted busy_ns is 1, expected");
+}
+
+TEST_F(PlantedDamage, WrongPeak) {
+  v1::RankPrediction& rank = *plan().mutable_predicted()->mutable_ranks(1);
+  const int64_t peak = PeakOf(plan().programs(1));
+  rank.set_peak_memory_bytes(peak - 1);
+  ExpectViolation(8, "rank 1: predicted peak_memory_bytes is " + std::to_string(peak - 1) + ", expected " +
+                         std::to_string(peak));
+  rank.set_peak_instruction(rank.peak_instruction() + 1);
+  ExpectViolation(8, "rank 1: predicted peak_instruction is");
+}
+
+// One wrong duration is found by the instructions that wait for it, and by nothing that follows from those.
+TEST_F(PlantedDamage, WrongTimesAreNamedWhereTheyAre) {
+  v1::Instruction& backward = Get(1, v1::OP_BACKWARD, 0);
+  backward.set_expected_duration_ns(backward.expected_duration_ns() + 1);
+  int wrong_starts = 0;
+  for (const Violation& violation : CheckPlan(planned_.batch(), planned_.plan()))
+    if (violation.rule == 8 && violation.message.find("expected_start_ns") != std::string::npos)
+      ++wrong_starts;
+  EXPECT_GT(wrong_starts, 0);
+  EXPECT_LE(wrong_starts, 6);
 }
 
 }  // namespace

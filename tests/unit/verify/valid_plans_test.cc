@@ -23,6 +23,7 @@ void ExpectValid(const FixtureOptions& options) {
   v1::PlannedBatch planned = MakeValidPlan(options);
   for (v1::Program& program : *planned.mutable_plan()->mutable_programs())
     program.set_memory_limit_bytes(PeakOf(program));
+  Seal(planned.mutable_plan());
   const std::vector<Violation> violations = CheckPlan(planned.batch(), planned.plan());
   EXPECT_TRUE(violations.empty()) << MessagesOf(violations);
   EXPECT_TRUE(ViolationsToStatus(violations).ok());
