@@ -1,13 +1,18 @@
 // `penstock verify`: judges a plan from anywhere.
 #include <iostream>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_summary.h"
-#include "planner/core/planner.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/sample_lengths.h"
+#include "planner/core/audit/audit_plan.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock::cli {
@@ -15,6 +20,10 @@ namespace {
 
 struct VerifyFlags {
   std::string path;
+  std::string profile;
+  std::string lengths;
+  std::string rows;
+  LengthLimits limits;
   bool json = false;
 };
 
@@ -26,20 +35,60 @@ nlohmann::ordered_json ToJson(const core::Violation& violation) {
           {"message", violation.message}};
 }
 
-// What the rules cannot see, such as an edited prediction. A plan from elsewhere may come without a hash.
-void CheckHash(const v1::Plan& plan, std::vector<core::Violation>* violations) {
-  if (plan.content_hash().empty() || plan.content_hash() == core::Planner::ContentHash(plan)) return;
-  violations->push_back(
-      {.rule = 0,
-       .rank = -1,
-       .instruction = -1,
-       .message = "content_hash is not that of the plan: it was changed after it was made"});
+absl::Status CheckFlags(const VerifyFlags& flags) {
+  const bool limited =
+      flags.limits.max_length > 0 || flags.limits.max_input > 0 || flags.limits.max_target > 0;
+  if (flags.lengths.empty() && (!flags.rows.empty() || limited))
+    return absl::InvalidArgumentError("--rows, --max-length, --max-input and --max-target need --lengths");
+  return absl::OkStatus();
+}
+
+// The samples that the batch should have: the given rows, or for each of its samples the row that its id
+// names.
+absl::StatusOr<std::vector<core::ListedSample>> ListSamples(const VerifyFlags& flags,
+                                                            const v1::PlannedBatch& planned) {
+  std::vector<uint64_t> ids;
+  RowRange rows;
+  if (!flags.rows.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(rows, ParseRows(flags.rows));
+    for (uint64_t row = rows.first; row < rows.last; ++row) ids.push_back(row);
+  } else {
+    for (const v1::Sample& sample : planned.batch().samples()) ids.push_back(sample.sample_id());
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all, ReadAllLengths(flags.lengths));
+  std::vector<core::ListedSample> samples;
+  for (const uint64_t id : ids) {
+    if (id >= all.size())
+      return absl::OutOfRangeError(
+          absl::StrCat("row ", id, " is needed, but '", flags.lengths, "' has ", all.size()));
+    const SampleLength cut = CutToLimits(all[id], planned.plan().model().architecture(), flags.limits);
+    samples.push_back({id, cut.input, cut.target});
+  }
+  return samples;
+}
+
+void Append(std::vector<core::Violation> more, std::vector<core::Violation>* violations) {
+  for (core::Violation& violation : more) violations->push_back(std::move(violation));
+}
+
+absl::StatusOr<std::vector<core::Violation>> FindViolations(const VerifyFlags& flags,
+                                                            const v1::PlannedBatch& planned) {
+  std::vector<core::Violation> violations = core::CheckPlan(planned.batch(), planned.plan());
+  if (!flags.lengths.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::ListedSample> samples, ListSamples(flags, planned));
+    Append(core::AuditSamples(planned.batch(), samples), &violations);
+  }
+  // Costs are those of a plan that stands.
+  if (flags.profile.empty() || !violations.empty()) return violations;
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile profile, ReadProfileFile("--profile", flags.profile));
+  PENSTOCK_ASSIGN_OR_RETURN(violations, core::AuditPlan(planned.batch(), planned.plan(), profile.profile()));
+  return violations;
 }
 
 absl::Status RunVerify(const VerifyFlags& flags) {
+  PENSTOCK_RETURN_IF_ERROR(CheckFlags(flags));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::PlannedBatch planned, ReadPlanFile(flags.path));
-  std::vector<core::Violation> violations = core::CheckPlan(planned.batch(), planned.plan());
-  CheckHash(planned.plan(), &violations);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::Violation> violations, FindViolations(flags, planned));
   if (flags.json) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const core::Violation& violation : violations) json.push_back(ToJson(violation));
@@ -61,12 +110,27 @@ absl::Status RunVerify(const VerifyFlags& flags) {
 
 void AddVerifyCommand(CommandSet& commands) {
   auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* command =
-      commands.Add({.name = "verify",
-                    .purpose = "Checks a plan by all rules and names every instruction that breaks one",
-                    .examples = "penstock verify plan.json\npenstock verify plan.json --json"});
+  CLI::App* command = commands.Add(
+      {.name = "verify",
+       .purpose = "Checks a plan by all rules and names every instruction that breaks one",
+       .examples = "penstock verify plan.json\npenstock verify plan.json --json\n"
+                   "penstock verify plan.json --profile profile.json --lengths lengths.csv --rows 0:256"});
   command->add_option("plan", flags->path, "JSON of a PlannedBatch, as `penstock plan --out` writes it")
       ->required();
+  command->add_option(
+      "--profile", flags->profile,
+      "Cost profile (JSON) that the plan was made with: durations, bytes and recompute must be its own");
+  command->add_option(
+      "--lengths", flags->lengths,
+      "CSV that the samples come from: each must have the lengths of the row that its id names");
+  command->add_option("--rows", flags->rows,
+                      "With --lengths: data rows A:B, that is A to B-1, are the batch");
+  command->add_option("--max-length", flags->limits.max_length,
+                      "With --lengths: samples were cut to this many tokens (encoder-decoder: each side)");
+  command->add_option("--max-input", flags->limits.max_input,
+                      "With --lengths, encoder-decoder: inputs were cut to this many tokens");
+  command->add_option("--max-target", flags->limits.max_target,
+                      "With --lengths, encoder-decoder: targets were cut to this many tokens");
   command->add_flag("--json", flags->json, "Print an array of the violations");
   commands.OnRun(command, [flags] { return RunVerify(*flags); });
 }

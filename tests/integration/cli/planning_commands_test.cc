@@ -164,6 +164,34 @@ TEST_F(PlanningCommands, VerifyNoticesAnEditedPrediction) {
   EXPECT_THAT(ended.output, HasSubstr("content_hash"));
 }
 
+TEST_F(PlanningCommands, VerifyComparesAPlanWithItsProfileAndItsLengths) {
+  const std::string plan = Path("plan.json");
+  ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--out", plan}).code, 0);
+  const std::string profile = penstock_.WriteProfile();
+  const std::string lengths = penstock_.WriteLengths(100);
+  const Ended valid = penstock_.Run({"verify", plan, "--profile", profile, "--lengths", lengths});
+  EXPECT_EQ(valid.code, 0) << valid.output << valid.errors;
+  const Ended rows = penstock_.Run({"verify", plan, "--lengths", lengths, "--rows", "1:25"});
+  EXPECT_EQ(rows.code, 1);
+  EXPECT_THAT(rows.output, HasSubstr("rule 10 (samples): batch.samples[0] is sample_id 0"));
+  const Ended cut = penstock_.Run({"verify", plan, "--lengths", lengths, "--max-length", "3"});
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_THAT(cut.output, HasSubstr("rule 10 (samples)"));
+  Json slower = Parse(penstock_.folder().Read("profile.json"));
+  slower["profile"]["cluster"]["intra_node_latency_ns"] = "123456";
+  slower["profile"]["cluster"]["intraNodeLatencyNs"] = "123456";
+  slower["profile"]["cluster"].erase(slower["profile"]["cluster"].contains("intraNodeBytesPerSecond")
+                                         ? "intra_node_latency_ns"
+                                         : "intraNodeLatencyNs");
+  const Ended costs =
+      penstock_.Run({"verify", plan, "--profile", penstock_.folder().Write("slower.json", slower.dump())});
+  EXPECT_EQ(costs.code, 1) << costs.errors;
+  EXPECT_THAT(costs.output,
+              AllOf(HasSubstr("rule 9 (costs): rank 0, instruction"), HasSubstr("expected_duration_ns is")));
+  ExpectWrongRequest(penstock_.Run({"verify", plan, "--rows", "0:3"}), "need --lengths");
+  ExpectWrongRequest(penstock_.Run({"verify", plan, "--profile", Path("absent.json")}), "absent.json");
+}
+
 TEST_F(PlanningCommands, VerifyRefusesWhatIsNoPlan) {
   ExpectWrongRequest(penstock_.Run({"verify", Path("absent.json")}), "absent.json");
   ExpectWrongRequest(penstock_.Run({"verify", penstock_.folder().Write("a.json", "{\"x\": 1}")}),
