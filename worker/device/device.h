@@ -35,9 +35,10 @@ class Device {
   // Possible errors: RESOURCE_EXHAUSTED (memory).
   virtual absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) = 0;
 
-  // The tokens of a micro-batch, for a LOAD.
+  // The tokens of a micro-batch that a stage needs, for its LOAD.
   // Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or that is shorter there).
-  virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model) = 0;
+  virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model,
+                                          const TokenNeeds& needs) = 0;
 
   // Possible errors: those of MakeTransformerStage.
   virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,

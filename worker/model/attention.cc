@@ -1,75 +1,172 @@
 #include "worker/model/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "worker/model/biased_attention.h"
 
 namespace penstock::worker {
 namespace {
 
-constexpr int64_t kParts = 3;  // query, key, value
-
-std::vector<SampleRun> FindRuns(const std::vector<int32_t>& cu_seqlens) {
-  std::vector<SampleRun> runs;
-  for (size_t i = 1; i < cu_seqlens.size(); ++i) {
-    const int64_t length = cu_seqlens[i] - cu_seqlens[i - 1];
-    if (runs.empty() || runs.back().length != length) runs.push_back({0, length});
-    ++runs.back().samples;
-  }
-  return runs;
+// [count * stride, heads * width] from `begin` to [count, heads, length, width]; a view.
+at::Tensor Heads(const at::Tensor& flat, int64_t heads, int64_t begin, int64_t count, int64_t stride,
+                 int64_t length) {
+  return flat.narrow(0, begin, count * stride)
+      .view({count, stride, heads, flat.size(1) / heads})
+      .narrow(1, 0, length)
+      .transpose(1, 2);
 }
 
-// [samples * length, 3 * inner] or [samples, length, 3 * inner] to [samples * length, inner].
-at::Tensor AttendRectangle(const at::Tensor& qkv, int64_t samples, int64_t length, int64_t heads) {
-  // [3, samples, heads, length, width]
-  const at::Tensor parts = qkv.reshape({samples, length, kParts, heads, -1}).permute({2, 0, 3, 1, 4});
-  const at::Tensor attended = at::scaled_dot_product_attention(
-      parts.select(0, 0), parts.select(0, 1), parts.select(0, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
-      /*is_causal=*/true);
-  return attended.transpose(1, 2).reshape({samples * length, -1});
+at::Tensor QueryHeads(const at::Tensor& flat, int64_t heads, const AttentionPiece& piece) {
+  return Heads(flat, heads, piece.query_begin, piece.count, piece.query_length, piece.query_length);
 }
 
-// One split for all samples: its backward pass is one concatenation, where narrow() would make a full tensor
-// of zeros for each sample.
-at::Tensor AttendRuns(const at::Tensor& qkv, int64_t heads, const std::vector<SampleRun>& runs) {
-  if (runs.size() == 1) return AttendRectangle(qkv, runs[0].samples, runs[0].length, heads);
-  std::vector<int64_t> sizes;
-  for (const SampleRun& run : runs) sizes.push_back(run.samples * run.length);
-  std::vector<at::Tensor> pieces = qkv.split_with_sizes(sizes, 0);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    pieces[i] = AttendRectangle(pieces[i], runs[i].samples, runs[i].length, heads);
-  }
-  return at::cat(pieces, 0);
+at::Tensor KeyHeads(const at::Tensor& flat, int64_t heads, const AttentionPiece& piece) {
+  return Heads(flat, heads, piece.key_begin, piece.count, piece.key_stride, piece.key_length);
 }
 
-at::Tensor AttendFlash(const at::Tensor& qkv, int64_t heads, const AttentionShape& shape) {
-  const at::Tensor parts = qkv.view({qkv.size(0), kParts, heads, -1});
-  return FlashAttention(parts.select(1, 0), parts.select(1, 1), parts.select(1, 2), shape.cu_seqlens,
+AttentionOperands PieceOperands(const AttentionOperands& flat, int64_t heads, const AttentionPiece& piece) {
+  return {QueryHeads(flat.query, heads, piece), KeyHeads(flat.key, heads, piece),
+          KeyHeads(flat.value, heads, piece)};
+}
+
+// Fused kernel of the CPU: [count, heads, queries, width], and log-sums.
+std::pair<at::Tensor, at::Tensor> FusedForward(const AttentionOptions& options,
+                                               const AttentionOperands& piece) {
+  auto [output, log_sums] =
+      at::_scaled_dot_product_flash_attention_for_cpu(piece.query, piece.key, piece.value, /*dropout_p=*/0.0,
+                                                      options.causal, /*attn_mask=*/{}, options.scale);
+  return {std::move(output), std::move(log_sums)};
+}
+
+void FusedBackward(const AttentionOptions& options, const AttentionOperands& piece,
+                   const at::Tensor& attended, const at::Tensor& log_sums, const at::Tensor& gradient,
+                   const AttentionOperands& gradients) {
+  const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      gradient, piece.query, piece.key, piece.value, attended, log_sums, /*dropout_p=*/0.0, options.causal,
+      /*attn_mask=*/{}, options.scale);
+  gradients.query.copy_(query);
+  gradients.key.copy_(key);
+  gradients.value.copy_(value);
+}
+
+// Kernels that come with autograd: of the GPU. Keeps the graph in `memory`, where that is given.
+template <typename Kernel>
+at::Tensor GraphForward(const AttentionOperands& operands, AttentionMemory::Piece* memory,
+                        const Kernel& kernel) {
+  if (memory == nullptr) return kernel(operands);
+  const at::AutoGradMode with_graph(true);
+  memory->leaves = {MakeLeaf(operands.query), MakeLeaf(operands.key), MakeLeaf(operands.value)};
+  const at::Tensor output = kernel(memory->leaves);
+  memory->end = GraphEnd(output);
+  return output.detach();
+}
+
+void GraphBackward(AttentionMemory::Piece& memory, const at::Tensor& gradient,
+                   const AttentionOperands& gradients) {
+  memory.end.Backward(gradient);
+  gradients.query.copy_(memory.leaves.query.grad());
+  gradients.key.copy_(memory.leaves.key.grad());
+  gradients.value.copy_(memory.leaves.value.grad());
+}
+
+at::Tensor Kernel(const AttentionOptions& options, const AttentionOperands& piece) {
+  return at::scaled_dot_product_attention(piece.query, piece.key, piece.value, /*attn_mask=*/{},
+                                          /*dropout_p=*/0.0, options.causal, options.scale);
+}
+
+// All packed samples in one call. [tokens, heads * width] each.
+at::Tensor VariableLengths(const AttentionOptions& options, const AttentionShape& shape,
+                           const AttentionOperands& flat) {
+  const auto heads = [&](const at::Tensor& tensor) {
+    return tensor.view({tensor.size(0), options.heads, tensor.size(1) / options.heads});
+  };
+  return FlashAttention(heads(flat.query), heads(flat.key), heads(flat.value), shape.cu_seqlens,
                         shape.longest)
       .flatten(1);
 }
 
-}  // namespace
-
-AttentionShape MakeAttentionShape(const MicroBatch& shape, at::ScalarType type, at::Device device) {
-  AttentionShape result;
-  result.layout = shape.layout;
-  result.rows = shape.rows;
-  result.length = shape.target_length;
-  if (shape.layout == Layout::kPadded) return result;
-  result.runs = FindRuns(shape.target_cu_seqlens);
-  for (const SampleRun& run : result.runs) result.longest = std::max(result.longest, run.length);
-  if (FlashAttentionSupports(type, device)) {
-    result.cu_seqlens = at::tensor(shape.target_cu_seqlens, at::kInt).to(device);
+at::Tensor PieceForward(const AttentionOptions& options, const AttentionShape& shape,
+                        const AttentionPiece& piece, const AttentionOperands& operands,
+                        AttentionMemory::Piece* memory) {
+  if (options.bias != nullptr) {
+    return BiasedForward(options, shape, piece, operands, memory == nullptr ? nullptr : &memory->log_sums);
   }
-  return result;
+  if (!operands.query.is_cpu()) {
+    return GraphForward(operands, memory,
+                        [&](const AttentionOperands& leaves) { return Kernel(options, leaves); });
+  }
+  auto [output, log_sums] = FusedForward(options, operands);
+  if (memory != nullptr) memory->log_sums = std::move(log_sums);
+  return output;
 }
 
-at::Tensor CausalAttention(const at::Tensor& qkv, int64_t heads, const AttentionShape& shape) {
-  if (shape.layout == Layout::kPacked) {
-    return shape.cu_seqlens.defined() ? AttendFlash(qkv, heads, shape) : AttendRuns(qkv, heads, shape.runs);
+void PieceBackward(const AttentionOptions& options, const AttentionShape& shape, const AttentionPiece& piece,
+                   const AttentionOperands& operands, const at::Tensor& attended,
+                   AttentionMemory::Piece memory, const at::Tensor& gradient,
+                   const AttentionOperands& gradients) {
+  if (options.bias != nullptr) {
+    BiasedBackward(options, shape, piece, operands, attended, memory.log_sums, gradient, gradients);
+    return;
   }
-  return AttendRectangle(qkv, shape.rows, shape.length, heads).view({shape.rows, shape.length, -1});
+  const bool kept = memory.log_sums.defined() || memory.end.defined();
+  if (!kept) PieceForward(options, shape, piece, operands, &memory);
+  if (operands.query.is_cpu()) {
+    FusedBackward(options, operands, attended, memory.log_sums, gradient, gradients);
+  } else {
+    GraphBackward(memory, gradient, gradients);
+  }
+}
+
+}  // namespace
+
+at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
+                            const AttentionOperands& operands, AttentionMemory* memory) {
+  if (memory != nullptr) memory->pieces.resize(shape.cu_seqlens.defined() ? 1 : shape.pieces.size());
+  if (shape.cu_seqlens.defined()) {
+    return GraphForward(operands, memory == nullptr ? nullptr : memory->pieces.data(),
+                        [&](const AttentionOperands& flat) { return VariableLengths(options, shape, flat); });
+  }
+  const int64_t inner = operands.query.size(1);
+  at::Tensor attended;
+  for (size_t i = 0; i < shape.pieces.size(); ++i) {
+    const AttentionPiece& piece = shape.pieces[i];
+    const at::Tensor output =
+        PieceForward(options, shape, piece, PieceOperands(operands, options.heads, piece),
+                     memory == nullptr ? nullptr : &memory->pieces[i]);
+    if (shape.all_queries && shape.pieces.size() == 1)
+      return output.transpose(1, 2).reshape({shape.queries, inner});
+    if (!attended.defined()) attended = at::zeros({shape.queries, inner}, operands.query.options());
+    QueryHeads(attended, options.heads, piece).copy_(output);
+  }
+  return attended.defined() ? attended : at::zeros({shape.queries, inner}, operands.query.options());
+}
+
+void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
+                       const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
+                       const at::Tensor& attended_gradient, const AttentionOperands& gradients) {
+  if (shape.cu_seqlens.defined()) {
+    if (memory.pieces.empty()) AttentionForward(options, shape, operands, &memory);
+    GraphBackward(memory.pieces.front(), attended_gradient, gradients);
+    return;
+  }
+  if (!shape.all_queries) gradients.query.zero_();
+  if (!shape.all_keys) {
+    gradients.key.zero_();
+    gradients.value.zero_();
+  }
+  memory.pieces.resize(shape.pieces.size());
+  for (size_t i = 0; i < shape.pieces.size(); ++i) {
+    const AttentionPiece& piece = shape.pieces[i];
+    PieceBackward(options, shape, piece, PieceOperands(operands, options.heads, piece),
+                  QueryHeads(attended, options.heads, piece), std::move(memory.pieces[i]),
+                  QueryHeads(attended_gradient, options.heads, piece),
+                  PieceOperands(gradients, options.heads, piece));
+  }
 }
 
 }  // namespace penstock::worker

@@ -1,8 +1,13 @@
-// Causal multi-head attention over the layouts of a micro-batch.
+// Multi-head attention, forward and backward, on flat activations.
 //
-// Padding lies behind a sample's tokens, so that the causal mask alone keeps it away from them. Packed
-// samples are attended one by one: by the varlen flash kernel on GPU (float16, bfloat16), by a loop over the
-// samples elsewhere.
+//   AttentionOptions options = {.heads = 8, .causal = true};
+//   AttentionMemory memory;
+//   at::Tensor attended = AttentionForward(options, shape, {query, key, value}, &memory);
+//   AttentionBackward(options, shape, operands, attended, memory, attended_gradient, gradients);
+//
+// Where heads have no bias the fused kernels run (Dao, "FlashAttention-2", 2023), one call for each piece, or
+// one for all packed samples on a GPU. With a relative bias, whose gradient the kernels do not give, scores
+// exist for some samples at a time and are made again in the backward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,33 +15,52 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/program/program.h"
+#include "worker/model/attention_shape.h"
+#include "worker/model/graph.h"
+#include "worker/model/relative_bias.h"
 
 namespace penstock::worker {
 
-// Neighbouring samples of one length, which are attended in one call.
-struct SampleRun {
-  int64_t samples = 0;
-  int64_t length = 0;
+struct AttentionOptions {
+  int64_t heads = 0;
+  // A query sees the keys up to its own place in the piece.
+  bool causal = false;
+  // Factor of the scores.
+  double scale = 1;
+  // May be null.
+  const RelativeBias* bias = nullptr;
 };
 
-// How the tokens of a micro-batch lie in memory, as attention sees it.
-struct AttentionShape {
-  Layout layout = Layout::kPadded;
-  // Padded.
-  int64_t rows = 0;
-  int64_t length = 0;
-  // Packed: the samples in order.
-  std::vector<SampleRun> runs;
-  // Packed, where flash attention is used: int32 [samples + 1] on the device, and the longest sample.
-  at::Tensor cu_seqlens;
-  int64_t longest = 0;
+// [queries or keys, heads * width] each; rows may be strided.
+struct AttentionOperands {
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
 };
 
-AttentionShape MakeAttentionShape(const MicroBatch& shape, at::ScalarType type, at::Device device);
+// What the backward pass needs beside operands and result, for each piece. Without it, it is made again
+// (selective recompute; Korthikanti et al., "Reducing activation recomputation in large Transformer models",
+// 2022, section 5).
+struct AttentionMemory {
+  struct Piece {
+    // Logarithms of the sums of exponentials of the scores.
+    at::Tensor log_sums;
+    // GPU: the fused kernel's graph, from `leaves` to `end`.
+    AttentionOperands leaves;
+    GraphEnd end;
+  };
+  std::vector<Piece> pieces;
+};
 
-// `qkv`: [..., 3 * inner], the fused projection. Returns [..., inner].
-at::Tensor CausalAttention(const at::Tensor& qkv, int64_t heads, const AttentionShape& shape);
+// [queries, heads * width]; zeros where a query has no key. `memory` may be null.
+at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
+                            const AttentionOperands& operands, AttentionMemory* memory);
+
+// Overwrites `gradients`, tensors like the operands. `attended`: the result of the forward pass. `memory` is
+// used up; it may be empty.
+void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
+                       const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
+                       const at::Tensor& attended_gradient, const AttentionOperands& gradients);
 
 // worker/model/flash_attention.cc, built with PENSTOCK_CUDA. query, key, value: [tokens, heads, width].
 bool FlashAttentionSupports(at::ScalarType type, at::Device device);

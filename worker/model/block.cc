@@ -2,22 +2,157 @@
 
 #include <ATen/ATen.h>
 
-namespace penstock::worker {
+#include <utility>
 
-at::Tensor LayerNorm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  constexpr double kEpsilon = 1e-5;
-  return at::layer_norm(input, weight.sizes(), weight, bias, kEpsilon);
+namespace penstock::worker {
+namespace {
+
+// Columns of a fused projection: part `index` of `parts`.
+at::Tensor Columns(const at::Tensor& fused, int64_t parts, int64_t index) {
+  const int64_t width = fused.size(1) / parts;
+  return fused.narrow(1, index * width, width);
 }
 
-at::Tensor BlockForward(const BlockParameters& p, int64_t heads, const AttentionShape& shape,
-                        const at::Tensor& input) {
-  const at::Tensor qkv =
-      at::linear(LayerNorm(input, p.attention_norm_weight, p.attention_norm_bias), p.qkv_weight, p.qkv_bias);
-  const at::Tensor attended = CausalAttention(qkv, heads, shape);
-  const at::Tensor middle = input + at::linear(attended, p.attention_output_weight, p.attention_output_bias);
-  const at::Tensor up =
-      at::linear(LayerNorm(middle, p.ffn_norm_weight, p.ffn_norm_bias), p.ffn_up_weight, p.ffn_up_bias);
-  return middle + at::linear(at::gelu(up, "tanh"), p.ffn_down_weight, p.ffn_down_bias);
+AttentionOperands SelfOperands(const at::Tensor& query_key_value) {
+  return {Columns(query_key_value, 3, 0), Columns(query_key_value, 3, 1), Columns(query_key_value, 3, 2)};
+}
+
+AttentionOperands CrossOperands(const at::Tensor& query, const at::Tensor& key_value) {
+  return {query, Columns(key_value, 2, 0), Columns(key_value, 2, 1)};
+}
+
+at::Tensor Normalise(const NormPart& part, const at::Tensor& input, NormMemory& memory) {
+  memory.input = input;
+  memory.output = NormForward(part, input, memory.statistics);
+  return memory.output;
+}
+
+// Through the norm, and around it. The result is a tensor of its own.
+at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::Tensor& normalised_gradient,
+                            const at::Tensor& output_gradient) {
+  memory.output.reset();
+  return NormBackward(part, memory.input, memory.statistics, normalised_gradient).add_(output_gradient);
+}
+
+at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const AttentionShape& shape,
+                                const at::Tensor& input, bool keep_attention, SelfAttentionMemory& memory) {
+  memory.query_key_value = LinearForward(part.query_key_value, Normalise(part.norm, input, memory.norm));
+  memory.attended = AttentionForward(part.options, shape, SelfOperands(memory.query_key_value),
+                                     keep_attention ? &memory.attention : nullptr);
+  return LinearForward(part.output, memory.attended).add_(input);
+}
+
+at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const AttentionShape& shape,
+                                 SelfAttentionMemory memory, const at::Tensor& output_gradient,
+                                 WeightProducts& products) {
+  at::Tensor gradient = at::empty_like(memory.query_key_value);
+  {
+    const at::Tensor attended_gradient =
+        LinearBackward(part.output, memory.attended, output_gradient, products);
+    AttentionBackward(part.options, shape, SelfOperands(memory.query_key_value), memory.attended,
+                      std::move(memory.attention), attended_gradient, SelfOperands(gradient));
+  }
+  memory.query_key_value.reset();
+  memory.attended.reset();
+  gradient = LinearBackward(part.query_key_value, memory.norm.output, gradient, products);
+  return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
+}
+
+at::Tensor CrossAttentionForward(const CrossAttentionPart& part, const LayerContext& context,
+                                 const at::Tensor& input, bool keep_attention, CrossAttentionMemory& memory) {
+  memory.query = LinearForward(part.query, Normalise(part.norm, input, memory.norm));
+  memory.key_value = LinearForward(part.key_value, context.source);
+  memory.attended =
+      AttentionForward(part.options, *context.cross, CrossOperands(memory.query, memory.key_value),
+                       keep_attention ? &memory.attention : nullptr);
+  return LinearForward(part.output, memory.attended).add_(input);
+}
+
+at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerContext& context,
+                                  CrossAttentionMemory memory, const at::Tensor& output_gradient,
+                                  at::Tensor& source_gradient, WeightProducts& products) {
+  at::Tensor gradient = at::empty_like(memory.query);
+  at::Tensor key_value_gradient = at::empty_like(memory.key_value);
+  {
+    const at::Tensor attended_gradient =
+        LinearBackward(part.output, memory.attended, output_gradient, products);
+    AttentionBackward(part.options, *context.cross, CrossOperands(memory.query, memory.key_value),
+                      memory.attended, std::move(memory.attention), attended_gradient,
+                      CrossOperands(gradient, key_value_gradient));
+  }
+  memory.query.reset();
+  memory.key_value.reset();
+  memory.attended.reset();
+  at::Tensor source = LinearBackward(part.key_value, context.source, key_value_gradient, products);
+  source_gradient = source_gradient.defined() ? source.add_(source_gradient) : std::move(source);
+  gradient = LinearBackward(part.query, memory.norm.output, gradient, products);
+  return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
+}
+
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const at::Tensor& input,
+                                   FeedForwardBlockMemory& memory) {
+  return FeedForwardForward(block.part, Normalise(block.norm, input, memory.norm), memory.part).add_(input);
+}
+
+at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, FeedForwardBlockMemory memory,
+                                    const at::Tensor& output_gradient, WeightProducts& products) {
+  const at::Tensor gradient =
+      FeedForwardBackward(block.part, memory.norm.output, std::move(memory.part), output_gradient, products);
+  return ResidualBackward(block.norm, std::move(memory.norm), gradient, output_gradient);
+}
+
+// Without keeping anything beyond the part that runs.
+at::Tensor ForgetfulForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input) {
+  at::Tensor hidden;
+  {
+    SelfAttentionMemory memory;
+    hidden =
+        SelfAttentionForward(part.attention, *context.attention, input, /*keep_attention=*/false, memory);
+  }
+  if (part.cross.has_value()) {
+    CrossAttentionMemory memory;
+    hidden = CrossAttentionForward(*part.cross, context, hidden, /*keep_attention=*/false, memory);
+  }
+  FeedForwardBlockMemory memory;
+  return FeedForwardBlockForward(part.feed_forward, hidden, memory);
+}
+
+at::Tensor RememberingForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
+                              bool keep_attention, LayerMemory& memory) {
+  at::Tensor hidden =
+      SelfAttentionForward(part.attention, *context.attention, input, keep_attention, memory.attention);
+  if (part.cross.has_value()) {
+    hidden = CrossAttentionForward(*part.cross, context, hidden, keep_attention, memory.cross);
+  }
+  return FeedForwardBlockForward(part.feed_forward, hidden, memory.feed_forward);
+}
+
+}  // namespace
+
+at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
+                        Recompute recompute, LayerMemory& memory) {
+  memory.recompute = recompute;
+  if (recompute != Recompute::kFull) {
+    return RememberingForward(part, context, input, recompute == Recompute::kNone, memory);
+  }
+  memory.input = input;
+  return ForgetfulForward(part, context, input);
+}
+
+at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, LayerMemory memory,
+                         const at::Tensor& output_gradient, at::Tensor& source_gradient,
+                         WeightProducts& products) {
+  if (memory.recompute == Recompute::kFull) {
+    RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);
+  }
+  at::Tensor gradient =
+      FeedForwardBlockBackward(part.feed_forward, std::move(memory.feed_forward), output_gradient, products);
+  if (part.cross.has_value()) {
+    gradient = CrossAttentionBackward(*part.cross, context, std::move(memory.cross), gradient,
+                                      source_gradient, products);
+  }
+  return SelfAttentionBackward(part.attention, *context.attention, std::move(memory.attention), gradient,
+                               products);
 }
 
 }  // namespace penstock::worker

@@ -1,34 +1,109 @@
-// One pre-norm Transformer block (Xiong et al., "On layer normalization in the Transformer architecture",
-// 2020): x + attention(norm(x)), then x + ffn(norm(x)) with the tanh form of GELU.
+// The residual parts of a pre-norm Transformer layer (Xiong et al., "On layer normalization in the
+// Transformer architecture", 2020), x + part(norm(x)), and the layer made of them. Which norm, attention and
+// feed-forward these are is a matter of values: the same code runs all models.
+//
+// The backward pass is written out rather than left to autograd, so that what is kept between the passes, and
+// what is put aside of a split backward pass, is what these structs hold and nothing else.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "worker/model/attention.h"
+#include "worker/model/feed_forward.h"
+#include "worker/model/linear.h"
+#include "worker/model/norm.h"
 
 namespace penstock::worker {
 
-struct BlockParameters {
-  // In the order of StageParameterSpecs.
-  at::Tensor attention_norm_weight;
-  at::Tensor attention_norm_bias;
-  at::Tensor qkv_weight;
-  at::Tensor qkv_bias;
-  at::Tensor attention_output_weight;
-  at::Tensor attention_output_bias;
-  at::Tensor ffn_norm_weight;
-  at::Tensor ffn_norm_bias;
-  at::Tensor ffn_up_weight;
-  at::Tensor ffn_up_bias;
-  at::Tensor ffn_down_weight;
-  at::Tensor ffn_down_bias;
+// What a layer keeps of its forward pass. kSelective: all but what attention makes between its operands and
+// its result. kFull: the input.
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+
+// The input of a part and what its norm made of it.
+struct NormMemory {
+  at::Tensor input;
+  NormStatistics statistics;
+  at::Tensor output;
 };
 
-// Layer norm over the last dimension, epsilon 1e-5.
-at::Tensor LayerNorm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+struct SelfAttentionPart {
+  NormPart norm;
+  // Query, key and value rows.
+  LinearPart query_key_value;
+  LinearPart output;
+  AttentionOptions options;
+};
 
-// `input`: [rows, length, hidden] or [tokens, hidden]; so is the result.
-at::Tensor BlockForward(const BlockParameters& parameters, int64_t heads, const AttentionShape& shape,
-                        const at::Tensor& input);
+struct SelfAttentionMemory {
+  NormMemory norm;
+  at::Tensor query_key_value;
+  at::Tensor attended;
+  AttentionMemory attention;
+};
+
+// Queries of the decoder, keys and values of the encoder's output.
+struct CrossAttentionPart {
+  NormPart norm;
+  LinearPart query;
+  LinearPart key_value;
+  LinearPart output;
+  AttentionOptions options;
+};
+
+struct CrossAttentionMemory {
+  NormMemory norm;
+  at::Tensor query;
+  at::Tensor key_value;
+  at::Tensor attended;
+  AttentionMemory attention;
+};
+
+struct FeedForwardBlock {
+  NormPart norm;
+  FeedForwardPart part;
+};
+
+struct FeedForwardBlockMemory {
+  NormMemory norm;
+  FeedForwardMemory part;
+};
+
+struct LayerPart {
+  SelfAttentionPart attention;
+  // Decoder layers behind an encoder.
+  std::optional<CrossAttentionPart> cross;
+  FeedForwardBlock feed_forward;
+};
+
+// kFull: `input` alone.
+struct LayerMemory {
+  Recompute recompute = Recompute::kNone;
+  at::Tensor input;
+  SelfAttentionMemory attention;
+  CrossAttentionMemory cross;
+  FeedForwardBlockMemory feed_forward;
+};
+
+// What a layer sees beside its input. Pointers outlive the call.
+struct LayerContext {
+  const AttentionShape* attention = nullptr;
+  // With cross-attention: its shape, and the encoder's output.
+  const AttentionShape* cross = nullptr;
+  at::Tensor source;
+};
+
+// `input`: [tokens, hidden]; so is the result, a tensor of its own, and with the same bits for every
+// `recompute`.
+at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
+                        Recompute recompute, LayerMemory& memory);
+
+// The gradient of the input. Adds that of the encoder's output to `source_gradient`, which may be undefined
+// and is replaced by a new tensor.
+at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, LayerMemory memory,
+                         const at::Tensor& output_gradient, at::Tensor& source_gradient,
+                         WeightProducts& products);
 
 }  // namespace penstock::worker

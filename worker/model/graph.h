@@ -1,5 +1,5 @@
-// The few operations on autograd graphs that a stage needs: where a graph begins, where it ends, and running
-// it.
+// The few operations on autograd graphs that kernels with a derivative of their own need: where a graph
+// begins, where it ends, and running it.
 //
 //   at::Tensor leaf = MakeLeaf(input);
 //   GraphEnd end(SomeLayers(leaf));        // keeps the graph, not the result
@@ -28,8 +28,5 @@ class GraphEnd {
  private:
   torch::autograd::Edge edge_;
 };
-
-// Makes the graphs of `value` add its gradient to `gradient`, which may be of a wider type.
-void AccumulateInto(at::Tensor& value, const at::Tensor& gradient);
 
 }  // namespace penstock::worker

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -47,65 +48,179 @@ at::Tensor NormalValues(const ParameterSpec& spec, uint64_t seed) {
   at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
   const uint64_t key = Key(seed, spec.name);
+  const int64_t leading = spec.leading_rows > 0 ? spec.leading_rows * values.stride(0) : 0;
   at::parallel_for(0, values.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      data[i] = StandardNormal(key, static_cast<uint64_t>(i)) * spec.standard_deviation;
+      const double deviation = i < leading ? spec.leading_deviation : spec.standard_deviation;
+      data[i] = StandardNormal(key, static_cast<uint64_t>(i)) * deviation;
     }
   });
   return values;
 }
 
+// Standard deviations of the weights, by where they stand.
+struct Deviations {
+  double embedding = kStandardDeviation;
+  double query = kStandardDeviation;
+  // Key and value rows, the way up in the feed-forward part.
+  double inwards = kStandardDeviation;
+  // What is added to the residual stream.
+  double attention_output = kStandardDeviation;
+  double down = kStandardDeviation;
+  double relative_bias = kStandardDeviation;
+  double head = kStandardDeviation;
+};
+
+Deviations DeviationsOf(const ModelConfig& config) {
+  Deviations result;
+  if (config.architecture == Architecture::kGpt) {
+    result.attention_output = result.down =
+        kStandardDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
+    return result;
+  }
+  const auto inverse_root = [](int64_t value) { return 1 / std::sqrt(static_cast<double>(value)); };
+  const int64_t inner = AttentionInner(config);
+  result.embedding = 1;
+  result.query = inverse_root(config.hidden * (inner / config.heads));
+  result.inwards = result.relative_bias = result.head = inverse_root(config.hidden);
+  result.attention_output = inverse_root(inner);
+  result.down = inverse_root(config.ffn);
+  return result;
+}
+
 class SpecList {
  public:
-  void AddNorm(const std::string& name, int64_t width) {
-    specs_.push_back({absl::StrCat(name, ".weight"), {width}, Initial::kOne, 0});
-    specs_.push_back({absl::StrCat(name, ".bias"), {width}, Initial::kZero, 0});
+  explicit SpecList(const ModelConfig& config)
+      : config_(config),
+        architecture_(ArchitectureOf(config)),
+        deviations_(DeviationsOf(config)),
+        inner_(AttentionInner(config)) {}
+
+  void AddEmbedding(const std::string& name) {
+    AddMatrix(name + ".token", config_.vocab, config_.hidden, deviations_.embedding);
+    if (architecture_.learned_positions) {
+      AddMatrix(name + ".position", config_.max_sequence_length, config_.hidden, deviations_.embedding);
+    }
   }
 
-  void AddMatrix(const std::string& name, int64_t out, int64_t in, double deviation) {
-    specs_.push_back({absl::StrCat(name, ".weight"), {out, in}, Initial::kNormal, deviation});
+  void AddRelativeBias(const LayerStack& stack, bool copy) {
+    AddMatrix(stack.name + ".relative_bias", config_.relative_position_buckets, config_.heads,
+              deviations_.relative_bias);
+    specs_.back().shared = true;
+    specs_.back().copy = copy;
   }
 
-  void AddLinear(const std::string& name, int64_t out, int64_t in, double deviation) {
-    AddMatrix(name, out, in, deviation);
-    specs_.push_back({absl::StrCat(name, ".bias"), {out}, Initial::kZero, 0});
+  void AddLayer(const LayerStack& stack, int64_t layer) {
+    const std::string prefix = absl::StrCat(stack.name, ".", layer, ".");
+    AddNorm(prefix + "attention_norm");
+    AddLinear(prefix + "attention.qkv", 3 * inner_, config_.hidden, deviations_.inwards);
+    LeadWith(inner_, deviations_.query);
+    AddLinear(prefix + "attention.output", config_.hidden, inner_, deviations_.attention_output);
+    if (stack.cross) {
+      AddNorm(prefix + "cross_norm");
+      AddLinear(prefix + "cross.query", inner_, config_.hidden, deviations_.query);
+      AddLinear(prefix + "cross.key_value", 2 * inner_, config_.hidden, deviations_.inwards);
+      AddLinear(prefix + "cross.output", config_.hidden, inner_, deviations_.attention_output);
+    }
+    AddNorm(prefix + "ffn_norm");
+    AddLinear(prefix + "ffn.up", config_.ffn, config_.hidden, deviations_.inwards);
+    if (architecture_.gated) AddLinear(prefix + "ffn.gate", config_.ffn, config_.hidden, deviations_.inwards);
+    AddLinear(prefix + "ffn.down", config_.hidden, config_.ffn, deviations_.down);
   }
+
+  void AddNorm(const std::string& name) {
+    specs_.push_back({.name = name + ".weight", .shape = {config_.hidden}, .initial = Initial::kOne});
+    if (architecture_.norm == NormKind::kLayer) {
+      specs_.push_back({.name = name + ".bias", .shape = {config_.hidden}});
+    }
+  }
+
+  void AddHead() { AddMatrix("head", config_.vocab, config_.hidden, deviations_.head); }
 
   std::vector<ParameterSpec> Take() { return std::move(specs_); }
 
  private:
+  void AddMatrix(const std::string& name, int64_t out, int64_t in, double deviation) {
+    specs_.push_back({.name = name + ".weight",
+                      .shape = {out, in},
+                      .initial = Initial::kNormal,
+                      .standard_deviation = deviation});
+  }
+
+  void AddLinear(const std::string& name, int64_t out, int64_t in, double deviation) {
+    AddMatrix(name, out, in, deviation);
+    if (architecture_.bias) specs_.push_back({.name = name + ".bias", .shape = {out}});
+  }
+
+  // The first rows of the linear layer that was added last.
+  void LeadWith(int64_t rows, double deviation) {
+    ParameterSpec& weight = specs_[specs_.size() - (architecture_.bias ? 2 : 1)];
+    weight.leading_rows = rows;
+    weight.leading_deviation = deviation;
+  }
+
+  const ModelConfig& config_;
+  const ModelArchitecture architecture_;
+  const Deviations deviations_;
+  const int64_t inner_;
   std::vector<ParameterSpec> specs_;
 };
 
-void AddLayer(const ModelConfig& config, int64_t layer, SpecList& specs) {
-  const std::string prefix = absl::StrCat("layers.", layer, ".");
-  const int64_t inner = AttentionInner(config);
-  const double residual = kStandardDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
-  specs.AddNorm(prefix + "attention_norm", config.hidden);
-  specs.AddLinear(prefix + "attention.qkv", 3 * inner, config.hidden, kStandardDeviation);
-  specs.AddLinear(prefix + "attention.output", config.hidden, inner, residual);
-  specs.AddNorm(prefix + "ffn_norm", config.hidden);
-  specs.AddLinear(prefix + "ffn.up", config.ffn, config.hidden, kStandardDeviation);
-  specs.AddLinear(prefix + "ffn.down", config.hidden, config.ffn, residual);
+bool HoldsLayer(const StageRange& range, int64_t layer) {
+  return range.first_layer <= layer && layer < range.first_layer + range.layers;
+}
+
+// What the stage holds of a stack; `embeds`: its token embedding too.
+void AddStack(const ModelArchitecture& architecture, const LayerStack& stack, const StageRange& range,
+              bool embeds, SpecList& specs) {
+  if (embeds) specs.AddEmbedding(stack.embedding);
+  const int64_t begin = std::max(range.first_layer, stack.first_layer);
+  const int64_t end = std::min(range.first_layer + range.layers, stack.first_layer + stack.layers);
+  if (begin >= end) return;
+  if (!architecture.learned_positions) specs.AddRelativeBias(stack, /*copy=*/begin > stack.first_layer);
+  for (int64_t layer = begin; layer < end; ++layer) specs.AddLayer(stack, layer - stack.first_layer);
+  if (stack.final_norm && end == stack.first_layer + stack.layers) specs.AddNorm(stack.name + ".final_norm");
 }
 
 }  // namespace
 
-int64_t AttentionInner(const ModelConfig& config) {
-  return config.attention_inner == 0 ? config.hidden : config.attention_inner;
+StageRange StageRangeOf(const std::vector<uint32_t>& layers_per_stage, uint32_t stage) {
+  StageRange range = {.first_layer = 0,
+                      .layers = layers_per_stage[stage],
+                      .first = stage == 0,
+                      .last = stage + 1 == layers_per_stage.size()};
+  for (uint32_t i = 0; i < stage; ++i) range.first_layer += layers_per_stage[i];
+  return range;
+}
+
+bool EmbedsSource(const ModelConfig& config, const StageRange& range) {
+  return config.architecture == Architecture::kT5 && range.first;
+}
+
+bool EmbedsTarget(const ModelConfig& config, const StageRange& range) {
+  return config.architecture == Architecture::kT5 ? HoldsLayer(range, config.encoder_layers) : range.first;
 }
 
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range) {
-  SpecList specs;
-  if (range.first) {
-    specs.AddMatrix("embedding.token", config.vocab, config.hidden, kStandardDeviation);
-    specs.AddMatrix("embedding.position", config.max_sequence_length, config.hidden, kStandardDeviation);
+  SpecList specs(config);
+  const ModelArchitecture architecture = ArchitectureOf(config);
+  for (const LayerStack& stack : architecture.stacks) {
+    const bool last = &stack == &architecture.stacks.back();
+    AddStack(architecture, stack, range, last ? EmbedsTarget(config, range) : EmbedsSource(config, range),
+             specs);
   }
-  for (int64_t layer = 0; layer < range.layers; ++layer) AddLayer(config, range.first_layer + layer, specs);
   if (range.last) {
-    specs.AddNorm("final_norm", config.hidden);
-    specs.AddMatrix("head", config.vocab, config.hidden, kStandardDeviation);
+    specs.AddNorm("final_norm");
+    specs.AddHead();
   }
+  return specs.Take();
+}
+
+std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config) {
+  SpecList specs(config);
+  const ModelArchitecture architecture = ArchitectureOf(config);
+  if (architecture.learned_positions) return {};
+  for (const LayerStack& stack : architecture.stacks) specs.AddRelativeBias(stack, /*copy=*/false);
   return specs.Take();
 }
 

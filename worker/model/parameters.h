@@ -1,4 +1,4 @@
-// The parameters of a GPT stage: names, shapes and initial values.
+// The parameters of a stage: names, shapes and initial values.
 //
 // Names and initial values do not depend on how the model is split into stages:
 //
@@ -12,17 +12,26 @@
 #include <string>
 #include <vector>
 
+#include "worker/model/architecture.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// Which part of the model a stage holds.
+// Which part of the model a stage holds. T5's encoder layers come before its decoder layers.
 struct StageRange {
   int64_t first_layer = 0;
   int64_t layers = 0;
   bool first = false;
   bool last = false;
 };
+
+// The range of stage `stage` of a pipeline.
+StageRange StageRangeOf(const std::vector<uint32_t>& layers_per_stage, uint32_t stage);
+
+// Which tokens the stage embeds: the encoder's on the first stage; the decoder's, or a decoder-only model's,
+// on the first stage, of T5 on the first with a decoder layer.
+bool EmbedsSource(const ModelConfig& config, const StageRange& range);
+bool EmbedsTarget(const ModelConfig& config, const StageRange& range);
 
 enum class Initial : uint8_t { kZero, kOne, kNormal };
 
@@ -32,23 +41,43 @@ struct ParameterSpec {
   Initial initial = Initial::kZero;
   // Of kNormal.
   double standard_deviation = 0;
+  // Of kNormal: the first rows may have another one.
+  int64_t leading_rows = 0;
+  double leading_deviation = 0;
+  // Several stages may hold it, with the same values; their gradients are summed. `copy`: this is not the
+  // first of them.
+  bool shared = false;
+  bool copy = false;
 };
 
-// Inner width of attention: `attention_inner`, or `hidden` where that is 0.
-int64_t AttentionInner(const ModelConfig& config);
-
-// In this order, all weights [out, in]:
+// All weights [out, in], in this order:
+// GPT:
 //   first stage: embedding.token.weight [vocab, hidden], embedding.position.weight [max_sequence_length,
 //   hidden] layer N, N counted over the whole model:
 //     layers.N.attention_norm.{weight,bias}, layers.N.attention.qkv.{weight,bias} (query, key, value rows,
 //     each [attention_inner, hidden], each divided into heads in order),
 //     layers.N.attention.output.{weight,bias}, layers.N.ffn_norm.{weight,bias},
-//     layers.N.ffn.up.{weight,bias}, layers.N.ffn.down.{weight,bias}
+//     layers.N.ffn.up.{weight,bias}, layers.N.ffn.gate.{weight,bias} (where it is gated),
+//     layers.N.ffn.down.{weight,bias}
 //   last stage: final_norm.{weight,bias}, head.weight [vocab, hidden]
-// Norms start at 1 and 0, biases at 0, weights are normal with deviation 0.02; those that write to the
-// residual stream (attention.output, ffn.down) are scaled by 1/sqrt(2 * layers) (GPT-2, Radford et al. 2019,
-// section 2.3).
+//   Norms start at 1 and 0, biases at 0, weights are normal with deviation 0.02; those that write to the
+//   residual stream (attention.output, ffn.down) are scaled by 1/sqrt(2 * layers) (GPT-2, Radford et al.
+//   2019, section 2.3).
+// T5 (Raffel et al. 2020), without biases:
+//   first stage: embedding.token.weight; every stage with encoder layers: encoder.relative_bias.weight
+//   [buckets, heads], encoder.N as layers.N above, N counted over the encoder; behind the last of them
+//   encoder.final_norm.weight
+//   first stage with a decoder layer: decoder.embedding.token.weight; every stage with decoder layers:
+//   decoder.relative_bias.weight, decoder.N likewise, with decoder.N.cross_norm.weight,
+//   decoder.N.cross.query.weight, decoder.N.cross.key_value.weight (key rows, then value rows) and
+//   decoder.N.cross.output.weight between attention and ffn_norm
+//   last stage: final_norm.weight, head.weight
+//   Deviations: embeddings 1; query rows (hidden * width of a head)^-0.5; key and value rows, up, gate,
+//   relative biases and head hidden^-0.5; outputs inner^-0.5; down ffn^-0.5.
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range);
+
+// What several stages of a pipeline may hold, in the order of the stacks; the same on every stage.
+std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config);
 
 // A function of (seed, name, shape) alone, the same on every machine: element i is drawn from a counter-based
 // generator whose key is a hash of seed and name, and only integer arithmetic precedes the rounding to

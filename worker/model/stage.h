@@ -61,6 +61,10 @@ struct NamedParameter {
   // Same shape; float32 for bfloat16, otherwise of the model's type. The same tensor for the stage's whole
   // life.
   at::Tensor gradient;
+  // Other stages of the pipeline may hold it too, with the same value in every bit; what counts is the sum of
+  // their gradients. `copy`: this is not the first of them.
+  bool shared = false;
+  bool copy = false;
 };
 
 // Not thread-safe. Micro-batches may be between their passes in any number and order.

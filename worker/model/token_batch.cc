@@ -2,34 +2,50 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/model/attention_shape.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
 
-int64_t SampleLength(const MicroBatch& shape, size_t sample) {
-  return static_cast<int64_t>(shape.input_tokens[sample]) + shape.target_tokens[sample];
-}
+using Tokens = std::span<const int32_t>;
 
 absl::Status SampleError(const MicroBatch& shape, size_t sample, const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("sample ", shape.sample_ids[sample], ": ", problem));
 }
 
-// Where sample `i` begins in the flattened inputs.
-int64_t Offset(const MicroBatch& shape, size_t sample) {
-  return shape.layout == Layout::kPacked ? shape.target_cu_seqlens[sample]
-                                         : static_cast<int64_t>(sample) * shape.target_length;
+bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
+
+absl::Status CheckCumulative(const char* field, const std::vector<int32_t>& cu_seqlens, size_t samples) {
+  if (cu_seqlens.size() == samples + 1 && cu_seqlens.front() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": expected ", samples + 1, " values that begin with 0"));
 }
 
-int64_t Room(const MicroBatch& shape, size_t sample) {
-  return shape.layout == Layout::kPacked
-             ? shape.target_cu_seqlens[sample + 1] - shape.target_cu_seqlens[sample]
-             : shape.target_length;
+absl::Status CheckRows(const MicroBatch& shape) {
+  const size_t samples = shape.sample_ids.size();
+  if (shape.layout == Layout::kPadded && shape.rows != static_cast<int64_t>(samples)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows: ", shape.rows, ", but there are ", samples, " samples"));
+  }
+  if (shape.layout != Layout::kConcatenated) return absl::OkStatus();
+  const std::vector<int32_t>& ends = shape.row_samples;
+  if (ends.size() == static_cast<size_t>(shape.rows) + 1 && ends.front() == 0 &&
+      ends.back() == static_cast<int32_t>(samples) && std::ranges::is_sorted(ends)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("row_samples: expected ", shape.rows + 1, " ascending values from 0 to ", samples));
 }
 
-absl::Status CheckShape(const MicroBatch& shape, size_t token_lists) {
+absl::Status CheckShape(const MicroBatch& shape, const ModelConfig& config, size_t token_lists) {
   const size_t samples = shape.sample_ids.size();
   if (samples == 0) return absl::InvalidArgumentError("the micro-batch has no sample");
   if (shape.input_tokens.size() != samples || shape.target_tokens.size() != samples ||
@@ -38,83 +54,157 @@ absl::Status CheckShape(const MicroBatch& shape, size_t token_lists) {
                                                    " input_tokens, ", shape.target_tokens.size(),
                                                    " target_tokens and ", token_lists, " token lists"));
   }
-  if (shape.layout == Layout::kPacked &&
-      (shape.target_cu_seqlens.size() != samples + 1 || shape.target_cu_seqlens[0] != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cu_seqlens: expected ", samples + 1, " values that begin with 0"));
-  }
-  if (shape.layout == Layout::kPadded && shape.rows != static_cast<int64_t>(samples)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows: ", shape.rows, ", but there are ", samples, " samples"));
-  }
-  return absl::OkStatus();
+  if (shape.layout != Layout::kPacked) return CheckRows(shape);
+  PENSTOCK_RETURN_IF_ERROR(CheckCumulative("target_cu_seqlens", shape.target_cu_seqlens, samples));
+  return IsT5(config) ? CheckCumulative("source_cu_seqlens", shape.source_cu_seqlens, samples)
+                      : absl::OkStatus();
 }
 
-absl::Status CheckSample(const MicroBatch& shape, size_t sample, const std::vector<int32_t>& tokens,
-                         int64_t vocab) {
-  const int64_t length = SampleLength(shape, sample);
-  const int64_t room = Room(shape, sample);
-  if (shape.layout == Layout::kPacked ? room != length : room < length) {
-    return SampleError(shape, sample, absl::StrCat(length, " tokens in a place for ", room));
+// Where the place of a sample ends whose neighbour begins at offsets[sample + 1]: there, or at the end of its
+// row.
+int64_t PlaceEnd(const MicroBatch& shape, const std::vector<int64_t>& offsets, size_t sample,
+                 int64_t row_length, int64_t tokens) {
+  const int64_t next = sample + 1 < offsets.size() ? offsets[sample + 1] : tokens;
+  if (shape.layout == Layout::kPacked) return next;
+  return std::min(next, (offsets[sample] / row_length + 1) * row_length);
+}
+
+// That `count` tokens of the sample fit where they lie: exactly, where samples are packed.
+absl::Status CheckPlace(const MicroBatch& shape, const std::vector<int64_t>& offsets, size_t sample,
+                        int64_t row_length, int64_t tokens, int64_t count) {
+  if (count == 0) return absl::OkStatus();
+  if (shape.layout != Layout::kPacked && (row_length == 0 || offsets[sample] >= tokens)) {
+    return SampleError(shape, sample, absl::StrCat(count, " tokens behind the end of the rows"));
   }
-  if (static_cast<int64_t>(tokens.size()) < length) {
+  const int64_t room = PlaceEnd(shape, offsets, sample, row_length, tokens) - offsets[sample];
+  if (shape.layout == Layout::kPacked ? room == count : room >= count) return absl::OkStatus();
+  return SampleError(shape, sample, absl::StrCat(count, " tokens in a place for ", room));
+}
+
+absl::Status CheckTokens(const MicroBatch& shape, size_t sample, Tokens tokens, int64_t vocab) {
+  const size_t length = size_t{shape.input_tokens[sample]} + shape.target_tokens[sample];
+  if (tokens.size() < length) {
     return SampleError(shape, sample,
                        absl::StrCat(length, " tokens planned, the dataset has ", tokens.size()));
   }
-  for (int64_t p = 0; p < length; ++p) {
-    const int32_t token = tokens[static_cast<size_t>(p)];
-    if (token >= 0 && token < vocab) continue;
+  for (size_t p = 0; p < length; ++p) {
+    if (tokens[p] >= 0 && tokens[p] < vocab) continue;
     return SampleError(shape, sample,
-                       absl::StrCat("token ", p, " has id ", token, ", the model's vocab is ", vocab,
+                       absl::StrCat("token ", p, " has id ", tokens[p], ", the model's vocab is ", vocab,
                                     "; import the data with its tokenizer's ids or set vocab above them"));
   }
   return absl::OkStatus();
 }
 
-// The flat host arrays that become the tensors.
-struct HostBatch {
-  std::vector<int64_t> inputs;
-  std::vector<int64_t> positions;
-  std::vector<int64_t> loss_positions;
-  std::vector<int64_t> labels;
+// Ids and positions of one side as flat host arrays.
+class HostSequence {
+ public:
+  explicit HostSequence(int64_t tokens)
+      : ids_(static_cast<size_t>(tokens)), positions_(static_cast<size_t>(tokens)) {}
+
+  void Put(int64_t offset, Tokens tokens) {
+    std::ranges::copy(tokens, ids_.begin() + offset);
+    std::iota(positions_.begin() + offset,
+              positions_.begin() + offset + static_cast<ptrdiff_t>(tokens.size()), 0);
+  }
+
+  // Positions of padded rows go on into the padding.
+  void NumberRow(int64_t offset, int64_t length) {
+    std::iota(positions_.begin() + offset, positions_.begin() + offset + length, 0);
+  }
+
+  TokenSequence ToTensors(bool positions, at::Device device) const {
+    TokenSequence sequence;
+    sequence.ids = at::tensor(ids_, at::kLong).to(device);
+    if (positions) sequence.positions = at::tensor(positions_, at::kLong).to(device);
+    return sequence;
+  }
+
+ private:
+  std::vector<int64_t> ids_;
+  std::vector<int64_t> positions_;
 };
 
-void AddSample(const MicroBatch& shape, size_t sample, const std::vector<int32_t>& tokens, HostBatch& batch) {
-  const int64_t offset = Offset(shape, sample);
-  const int64_t length = SampleLength(shape, sample);
-  for (int64_t p = 0; p < Room(shape, sample); ++p) batch.positions[offset + p] = p;
-  for (int64_t p = 0; p < length; ++p) batch.inputs[offset + p] = tokens[p];
-  const int64_t first = std::max<int64_t>(shape.input_tokens[sample], 1);
-  for (int64_t p = first; p < length; ++p) {
-    batch.loss_positions.push_back(offset + p - 1);
-    batch.labels.push_back(tokens[p]);
+// Where the loss counts in one micro-batch.
+struct HostLoss {
+  std::vector<int64_t> positions;
+  std::vector<int64_t> labels;
+
+  // At `offset` + i the loss asks for tokens[i].
+  void Ask(int64_t offset, Tokens tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      positions.push_back(offset + static_cast<int64_t>(i));
+      labels.push_back(tokens[i]);
+    }
   }
+};
+
+struct HostBatch {
+  HostSequence source;
+  HostSequence target;
+  HostLoss loss;
+};
+
+void AddDecoderOnly(int64_t offset, size_t input, Tokens tokens, HostBatch& batch) {
+  batch.target.Put(offset, tokens);
+  if (tokens.empty()) return;
+  const size_t first = std::max<size_t>(input, 1);
+  batch.loss.Ask(offset + static_cast<int64_t>(first) - 1, tokens.subspan(std::min(first, tokens.size())));
 }
 
-TokenBatch ToTensors(const HostBatch& host, at::IntArrayRef sizes, at::Device device) {
-  const auto tensor = [&](const std::vector<int64_t>& values) {
-    return at::tensor(values, at::kLong).to(device);
-  };
-  return {tensor(host.inputs).view(sizes), tensor(host.positions).view(sizes), tensor(host.loss_positions),
-          tensor(host.labels)};
+void AddEncoderDecoder(int64_t source_offset, int64_t target_offset, size_t input, Tokens tokens,
+                       int32_t start, HostBatch& batch) {
+  batch.source.Put(source_offset, tokens.first(input));
+  const Tokens target = tokens.subspan(input);
+  if (target.empty()) return;
+  std::vector<int32_t> shifted = {start};
+  shifted.insert(shifted.end(), target.begin(), target.end() - 1);
+  batch.target.Put(target_offset, shifted);
+  batch.loss.Ask(target_offset, target);
 }
 
 }  // namespace
 
+TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range) {
+  return {.source = EmbedsSource(config, range), .target = EmbedsTarget(config, range), .loss = range.last};
+}
+
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
-                                          const std::vector<std::vector<int32_t>>& tokens, int64_t vocab,
+                                          const std::vector<std::vector<int32_t>>& tokens,
+                                          const ModelConfig& config, const TokenNeeds& needs,
                                           at::Device device) {
-  PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, tokens.size()));
-  const std::vector<int64_t> sizes = shape.layout == Layout::kPacked
-                                         ? std::vector<int64_t>{shape.target_cu_seqlens.back()}
-                                         : std::vector<int64_t>{shape.rows, shape.target_length};
-  const size_t computed = c10::multiply_integers(sizes);
-  HostBatch host{std::vector<int64_t>(computed), std::vector<int64_t>(computed), {}, {}};
-  for (size_t sample = 0; sample < tokens.size(); ++sample) {
-    PENSTOCK_RETURN_IF_ERROR(CheckSample(shape, sample, tokens[sample], vocab));
-    AddSample(shape, sample, tokens[sample], host);
+  PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, config, tokens.size()));
+  const bool t5 = IsT5(config);
+  const int64_t source_tokens = t5 ? SourceTokens(shape) : 0;
+  const int64_t target_tokens = TargetTokens(shape);
+  const std::vector<int64_t> sources = t5 ? SourceOffsets(shape, config) : std::vector<int64_t>();
+  const std::vector<int64_t> targets = TargetOffsets(shape, config);
+  HostBatch host{HostSequence(source_tokens), HostSequence(target_tokens), {}};
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t input = shape.input_tokens[i];
+    const size_t length = input + shape.target_tokens[i];
+    PENSTOCK_RETURN_IF_ERROR(CheckTokens(shape, i, tokens[i], config.vocab));
+    PENSTOCK_RETURN_IF_ERROR(CheckPlace(shape, targets, i, shape.target_length, target_tokens,
+                                        static_cast<int64_t>(t5 ? length - input : length)));
+    const Tokens sample = Tokens(tokens[i]).first(length);
+    if (shape.layout == Layout::kPadded) host.target.NumberRow(targets[i], shape.target_length);
+    if (!t5) {
+      AddDecoderOnly(targets[i], input, sample, host);
+      continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckPlace(shape, sources, i, shape.source_length, source_tokens, static_cast<int64_t>(input)));
+    AddEncoderDecoder(sources[i], targets[i], input, sample, config.decoder_start_token, host);
   }
-  return CallTorch("the tokens of a micro-batch", [&] { return ToTensors(host, sizes, device); });
+  return CallTorch("the tokens of a micro-batch", [&] {
+    TokenBatch batch;
+    if (needs.source) batch.source = host.source.ToTensors(/*positions=*/false, device);
+    if (needs.target) batch.target = host.target.ToTensors(/*positions=*/!t5, device);
+    if (!needs.loss) return batch;
+    batch.loss_positions = at::tensor(host.loss.positions, at::kLong).to(device);
+    batch.labels = at::tensor(host.loss.labels, at::kLong).to(device);
+    return batch;
+  });
 }
 
 }  // namespace penstock::worker

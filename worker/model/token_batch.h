@@ -1,6 +1,7 @@
-// The tokens of a micro-batch as tensors: what the first stage embeds and what the last stage's loss counts.
+// The tokens of a micro-batch as tensors: what a stage embeds and what the last stage's loss counts.
 //
-//   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, MakeTokenBatch(shape, tokens, config.vocab, at::kCPU));
+//   const TokenNeeds needs = TokenNeedsOf(config, range);
+//   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, MakeTokenBatch(shape, tokens, config, needs, at::kCPU));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,28 +10,52 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/model/parameters.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// All int64.
-struct TokenBatch {
-  // Padded [rows, length], packed [tokens]: token ids, 0 in padding, and each one's position in its sample.
-  at::Tensor inputs;
+// Tokens that are embedded, [tokens] int64 each, padding included: token ids, 0 in padding, and each one's
+// position in its sample.
+struct TokenSequence {
+  at::Tensor ids;
+  // Where the model embeds positions.
   at::Tensor positions;
-  // [n]: where the loss counts, as indices into the flattened inputs, ascending; and the token that follows
-  // there.
+};
+
+// What a stage does not need is undefined.
+struct TokenBatch {
+  // T5's encoder.
+  TokenSequence source;
+  // The decoder's, or a decoder-only model's.
+  TokenSequence target;
+  // [n] int64: where the loss counts, as indices into the flat target, ascending; and the token that is asked
+  // for there.
   at::Tensor loss_positions;
   at::Tensor labels;
 };
 
+struct TokenNeeds {
+  bool source = false;
+  bool target = false;
+  bool loss = false;
+
+  // Whether a LOAD stands on the stage.
+  bool any() const { return source || target || loss; }
+};
+
+TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range);
+
 // `tokens[i]` are those of sample i of the micro-batch, input then target; what exceeds input_tokens +
-// target_tokens is cut off. Every token is computed. The loss counts the target tokens that have a token
-// before them: at position p it asks for token p + 1 where input_tokens <= p + 1 < length.
-// Possible errors: INVALID_ARGUMENT (names the sample; its token, too few tokens, or the shape that does not
-// fit).
+// target_tokens is cut off.
+// A decoder-only model computes every token, and the loss counts the target tokens that have a token before
+// them: at position p it asks for token p + 1 where input_tokens <= p + 1 < length.
+// T5's encoder computes the input; its decoder decoder_start_token and the target but for its last token, and
+// at each of them it is asked for the target token of that place. Possible errors: INVALID_ARGUMENT (names
+// the sample; its token, too few tokens, or the shape that does not fit).
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
-                                          const std::vector<std::vector<int32_t>>& tokens, int64_t vocab,
+                                          const std::vector<std::vector<int32_t>>& tokens,
+                                          const ModelConfig& config, const TokenNeeds& needs,
                                           at::Device device);
 
 }  // namespace penstock::worker

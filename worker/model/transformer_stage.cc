@@ -3,68 +3,78 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
-#include "worker/model/attention.h"
-#include "worker/model/block.h"
-#include "worker/model/graph.h"
+#include "worker/model/attention_shape.h"
+#include "worker/model/boundary_shape.h"
 #include "worker/model/loss_head.h"
+#include "worker/model/stage_parts.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
 
-// The graph of a micro-batch is cut into pieces: [embedding] | recomputed layers, one by one | the rest.
-// Without recomputed layers there is one piece.
-struct StageGraph : StageState {
-  AttentionShape shape;
-  // First stage with recomputed layers.
-  GraphEnd embedding;
-  // Inputs of the recomputed layers.
-  std::vector<at::Tensor> recompute_inputs;
-  // What the last piece begins and ends with; undefined where it begins with the tokens.
-  at::Tensor leaf;
-  GraphEnd end;
-  // Last stage: the gradient of the final norm's output.
-  at::Tensor hidden_gradient;
-  std::vector<int64_t> output_sizes;
+// Activations, or gradients, between two parts of the model, [tokens, hidden] each. `source` is T5's
+// encoder's.
+struct Streams {
+  at::Tensor source;
+  at::Tensor target;
 };
 
-struct GptModel {
-  ModelConfig config;
-  StageRange range;
-  at::Device device = at::kCPU;
-  std::vector<NamedParameter> parameters;
-  // Views of the above.
-  at::Tensor token_embedding;
-  at::Tensor position_embedding;
-  std::vector<BlockParameters> blocks;
-  at::Tensor final_norm_weight;
-  at::Tensor final_norm_bias;
-  at::Tensor head_weight;
+// A micro-batch between forward and backward.
+struct MicroBatchState : StageState {
+  MicroBatchAttention attention;
+  // What the stage embedded.
+  TokenSequence source_tokens;
+  TokenSequence target_tokens;
+  std::vector<LayerMemory> source_layers;
+  std::vector<LayerMemory> target_layers;
+  // Of the encoder's final norm.
+  at::Tensor final_input;
+  NormStatistics final_statistics;
+  // The encoder's output, where there are decoder layers.
+  at::Tensor source;
+  // Last stage: the gradient of the last layer's output.
+  at::Tensor hidden_gradient;
+  std::vector<int64_t> input_sizes;
+  std::vector<int64_t> output_sizes;
+  // The backward pass has run.
+  bool used_up = false;
+};
 
-  void CreateParameters(uint64_t seed);
-  void NameParts();
-  absl::Status CheckForward(const MicroBatch& shape, const at::Tensor& input,
-                            const LayerRecompute& recompute) const;
-  at::Tensor Embed(const TokenBatch& tokens) const;
-  at::Tensor Block(int64_t layer, const AttentionShape& shape, const at::Tensor& input) const;
-  at::Tensor RunRecomputed(int64_t layers, at::Tensor hidden, StageGraph& graph) const;
-  StageForward Forward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
-                       int64_t recompute, double loss_tokens);
-  at::Tensor Finish(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
-                    StageGraph& graph);
-  at::Tensor Backward(StageGraph& graph, const at::Tensor& output_gradient) const;
-  at::Tensor BackwardRecomputed(StageGraph& graph, at::Tensor gradient) const;
+// A micro-batch between the two halves of a split backward pass.
+struct PutAsideState : StageState {
+  explicit PutAsideState(WeightProducts put_aside) : products(std::move(put_aside)) {}
+  WeightProducts products;
 };
 
 absl::Status CheckPositive(absl::string_view field, int64_t value) {
   if (value > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model.", field, ": ", value, ", must be at least 1"));
+}
+
+absl::Status CheckEncoderDecoder(const ModelConfig& config) {
+  if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
+                                                   config.layers,
+                                                   " layers; there must be encoder and decoder layers"));
+  }
+  // Half of the buckets are for each direction, half of those for small distances.
+  constexpr int64_t kFewestBuckets = 4;
+  if (config.relative_position_buckets < kFewestBuckets || config.relative_position_buckets % 2 != 0 ||
+      config.relative_position_max_distance <= config.relative_position_buckets / 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.relative_position_buckets: ", config.relative_position_buckets,
+                     ", must be even, at least 4, and below twice the relative_position_max_distance of ",
+                     config.relative_position_max_distance));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckConfig(const ModelConfig& config) {
@@ -79,7 +89,7 @@ absl::Status CheckConfig(const ModelConfig& config) {
                                                    ", must divide the inner width of attention (",
                                                    AttentionInner(config), ")"));
   }
-  return absl::OkStatus();
+  return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
 }
 
 absl::Status CheckRange(const ModelConfig& config, const StageRange& range) {
@@ -91,19 +101,18 @@ absl::Status CheckRange(const ModelConfig& config, const StageRange& range) {
                                                  config.layers));
 }
 
-std::vector<int64_t> HiddenSizes(const MicroBatch& shape, int64_t hidden) {
-  if (shape.layout == Layout::kPacked)
-    return {shape.target_cu_seqlens.empty() ? 0 : shape.target_cu_seqlens.back(), hidden};
-  return {shape.rows, shape.target_length, hidden};
-}
-
-int64_t LongestSample(const MicroBatch& shape) {
-  if (shape.layout == Layout::kPadded) return shape.target_length;
+absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape) {
   int64_t longest = 0;
-  for (size_t i = 1; i < shape.target_cu_seqlens.size(); ++i) {
-    longest = std::max<int64_t>(longest, shape.target_cu_seqlens[i] - shape.target_cu_seqlens[i - 1]);
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    const int64_t input = shape.input_tokens[i];
+    const int64_t target = shape.target_tokens[i];
+    longest = std::max(longest,
+                       config.architecture == Architecture::kT5 ? std::max(input, target) : input + target);
   }
-  return longest;
+  if (longest <= config.max_sequence_length) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a micro-batch of length ", longest,
+                                                 ", but model.max_sequence_length is ",
+                                                 config.max_sequence_length));
 }
 
 absl::Status CheckSizes(absl::string_view what, const at::Tensor& tensor, at::IntArrayRef expected) {
@@ -113,125 +122,17 @@ absl::Status CheckSizes(absl::string_view what, const at::Tensor& tensor, at::In
       absl::StrCat(what, ": expected shape [", absl::StrJoin(expected, ", "), "], found [", found, "]"));
 }
 
-void GptModel::CreateParameters(uint64_t seed) {
-  const at::ScalarType type = ToScalarType(config.dtype);
-  for (const ParameterSpec& spec : StageParameterSpecs(config, range)) {
-    NamedParameter parameter{spec.name, InitialValue(spec, seed, type, device), {}};
-    parameter.gradient =
-        at::zeros(spec.shape, at::TensorOptions().dtype(AccumulationType(type)).device(device));
-    parameters.push_back(std::move(parameter));
-  }
-}
-
-// The head's gradient is computed by hand; all others by autograd.
-void GptModel::NameParts() {
-  size_t next = 0;
-  const auto take = [&] {
-    NamedParameter& parameter = parameters[next++];
-    AccumulateInto(parameter.value, parameter.gradient);
-    return parameter.value;
-  };
-  if (range.first) {
-    token_embedding = take();
-    position_embedding = take();
-  }
-  for (int64_t layer = 0; layer < range.layers; ++layer) {
-    // Braces evaluate in order, which is that of StageParameterSpecs.
-    blocks.push_back(BlockParameters{take(), take(), take(), take(), take(), take(), take(), take(), take(),
-                                     take(), take(), take()});
-  }
-  if (range.last) {
-    final_norm_weight = take();
-    final_norm_bias = take();
-    head_weight = parameters[next].value;
-  }
-}
-
-absl::Status GptModel::CheckForward(const MicroBatch& shape, const at::Tensor& input,
-                                    const LayerRecompute& recompute) const {
-  if (recompute.full < 0 || recompute.full > range.layers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("recompute: ", recompute.full, " layers, but the stage has ", range.layers));
-  }
-  if (const int64_t longest = LongestSample(shape); longest > config.max_sequence_length) {
-    return absl::InvalidArgumentError(absl::StrCat("a micro-batch of length ", longest,
-                                                   ", but model.max_sequence_length is ",
-                                                   config.max_sequence_length));
-  }
-  if (range.first) return absl::OkStatus();
-  return CheckSizes("the stage's input", input, HiddenSizes(shape, config.hidden));
-}
-
-at::Tensor GptModel::Embed(const TokenBatch& tokens) const {
-  return at::embedding(token_embedding, tokens.inputs) + at::embedding(position_embedding, tokens.positions);
-}
-
-at::Tensor GptModel::Block(int64_t layer, const AttentionShape& shape, const at::Tensor& input) const {
-  return BlockForward(blocks[static_cast<size_t>(layer)], config.heads, shape, input);
-}
-
-at::Tensor GptModel::RunRecomputed(int64_t layers, at::Tensor hidden, StageGraph& graph) const {
-  const at::NoGradGuard no_grad;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    graph.recompute_inputs.push_back(hidden);
-    hidden = Block(layer, graph.shape, hidden);
-  }
-  return hidden;
-}
-
-StageForward GptModel::Forward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
-                               int64_t recompute, double loss_tokens) {
-  auto graph = std::make_shared<StageGraph>();
-  graph->shape = MakeAttentionShape(shape, ToScalarType(config.dtype), device);
-  at::Tensor hidden = range.first ? Embed(tokens) : input;
-  if (recompute > 0) {
-    if (range.first) graph->embedding = GraphEnd(hidden);
-    hidden = RunRecomputed(recompute, hidden.detach(), *graph);
-  }
-  if (recompute > 0 || !range.first) hidden = graph->leaf = MakeLeaf(hidden);
-  for (int64_t layer = recompute; layer < range.layers; ++layer) hidden = Block(layer, graph->shape, hidden);
-  const at::Tensor output = Finish(hidden, tokens, loss_tokens, *graph);
-  return {output, std::move(graph)};
-}
-
-at::Tensor GptModel::Finish(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
-                            StageGraph& graph) {
-  if (!range.last) {
-    graph.end = GraphEnd(hidden);
-    const at::Tensor output = hidden.detach();
-    graph.output_sizes = output.sizes().vec();
-    return output;
-  }
-  const at::Tensor normalised = LayerNorm(hidden, final_norm_weight, final_norm_bias);
-  graph.end = GraphEnd(normalised);
-  HeadLoss head = ComputeHeadLoss(normalised, head_weight, tokens, loss_tokens, parameters.back().gradient);
-  graph.hidden_gradient = std::move(head.hidden_gradient);
-  return head.loss;
-}
-
-at::Tensor GptModel::BackwardRecomputed(StageGraph& graph, at::Tensor gradient) const {
-  while (!graph.recompute_inputs.empty()) {
-    const at::Tensor leaf = MakeLeaf(graph.recompute_inputs.back());
-    graph.recompute_inputs.pop_back();
-    const auto layer = static_cast<int64_t>(graph.recompute_inputs.size());
-    GraphEnd(Block(layer, graph.shape, leaf)).Backward(gradient);
-    gradient = leaf.grad();
-  }
-  return gradient;
-}
-
-at::Tensor GptModel::Backward(StageGraph& graph, const at::Tensor& output_gradient) const {
-  graph.end.Backward(range.last ? graph.hidden_gradient : output_gradient);
-  at::Tensor gradient = graph.leaf.defined() ? graph.leaf.grad() : at::Tensor();
-  graph.leaf.reset();
-  gradient = BackwardRecomputed(graph, gradient);
-  if (graph.embedding.defined()) graph.embedding.Backward(gradient);
-  return range.first ? at::Tensor() : gradient;
+Recompute LevelOf(const LayerRecompute& recompute, int64_t layer) {
+  if (layer < recompute.full) return Recompute::kFull;
+  return layer < int64_t{recompute.full} + recompute.selective ? Recompute::kSelective : Recompute::kNone;
 }
 
 class TransformerStage : public Stage {
  public:
-  explicit TransformerStage(std::unique_ptr<GptModel> model) : model_(std::move(model)) {}
+  TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device)
+      : config_(config), range_(range), device_(device) {}
+
+  void CreateParameters(uint64_t seed);
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
@@ -241,45 +142,263 @@ class TransformerStage : public Stage {
                                               const at::Tensor& output_gradient) override;
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside) override;
   void ZeroGradients() override;
-  const std::vector<NamedParameter>& parameters() const override { return model_->parameters; }
+  const std::vector<NamedParameter>& parameters() const override { return parameters_; }
 
  private:
-  std::unique_ptr<GptModel> model_;
+  // What crosses the boundary before layer `layer` of the model, as the parts of the model see it.
+  Streams Split(const MicroBatchState& state, const at::Tensor& boundary, int64_t layer) const;
+  at::Tensor Join(const MicroBatchState& state, Streams streams, int64_t layer, at::IntArrayRef sizes) const;
+
+  int64_t end_layer() const { return range_.first_layer + range_.layers; }
+
+  absl::Status CheckForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
+                            const LayerRecompute& recompute) const;
+  absl::StatusOr<MicroBatchState*> CheckBackward(const StageForward& forward,
+                                                 const at::Tensor& output_gradient) const;
+
+  at::Tensor RunForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
+                        const LayerRecompute& recompute, double loss_tokens, MicroBatchState& state);
+  at::Tensor ForwardSource(at::Tensor hidden, const LayerRecompute& recompute, MicroBatchState& state) const;
+  at::Tensor ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute, MicroBatchState& state) const;
+  at::Tensor RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
+                     MicroBatchState& state);
+
+  at::Tensor RunBackward(MicroBatchState& state, const at::Tensor& output_gradient,
+                         WeightProducts& products) const;
+  void BackwardTarget(MicroBatchState& state, Streams& gradient, WeightProducts& products) const;
+  void BackwardSource(MicroBatchState& state, at::Tensor& gradient, WeightProducts& products) const;
+
+  const ModelConfig config_;
+  const StageRange range_;
+  const at::Device device_;
+  std::vector<NamedParameter> parameters_;
+  StageParts parts_;
 };
+
+void TransformerStage::CreateParameters(uint64_t seed) {
+  const at::ScalarType type = ToScalarType(config_.dtype);
+  for (const ParameterSpec& spec : StageParameterSpecs(config_, range_)) {
+    NamedParameter parameter{
+        .name = spec.name,
+        .value = InitialValue(spec, seed, type, device_),
+        .gradient = at::zeros(spec.shape, at::TensorOptions(AccumulationType(type)).device(device_)),
+        .shared = spec.shared,
+        .copy = spec.copy};
+    parameters_.push_back(std::move(parameter));
+  }
+  parts_ = MakeStageParts(config_, range_, parameters_);
+}
+
+Streams TransformerStage::Split(const MicroBatchState& state, const at::Tensor& boundary,
+                                int64_t layer) const {
+  const at::Tensor rows = boundary.reshape({-1, config_.hidden});
+  if (config_.architecture == Architecture::kGpt) return {{}, rows};
+  if (!CarriesBothStreams(config_, layer)) return {rows, {}};
+  const int64_t source = state.attention.source.queries;
+  return {rows.narrow(0, 0, source), rows.narrow(0, source, state.attention.target.queries)};
+}
+
+at::Tensor TransformerStage::Join(const MicroBatchState& state, Streams streams, int64_t layer,
+                                  at::IntArrayRef sizes) const {
+  if (config_.architecture == Architecture::kGpt) return streams.target.view(sizes);
+  if (!CarriesBothStreams(config_, layer)) return streams.source.view(sizes);
+  if (!streams.source.defined()) {  // no layer behind here looked at it
+    streams.source = at::zeros({state.attention.source.queries, config_.hidden}, streams.target.options());
+  }
+  return at::cat({streams.source, streams.target}, 0).view(sizes);
+}
+
+absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,
+                                            const at::Tensor& input, const LayerRecompute& recompute) const {
+  if (recompute.full < 0 || recompute.selective < 0 ||
+      int64_t{recompute.full} + recompute.selective > range_.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("recompute: ", recompute.full, " full and ",
+                                                   recompute.selective,
+                                                   " selective layers, but the stage has ", range_.layers));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckLengths(config_, shape));
+  const TokenNeeds needs = TokenNeedsOf(config_, range_);
+  if ((needs.source && !tokens.source.ids.defined()) || (needs.target && !tokens.target.ids.defined()) ||
+      (needs.loss && !tokens.labels.defined())) {
+    return absl::InvalidArgumentError("the tokens of the micro-batch are not loaded");
+  }
+  if (range_.first) return absl::OkStatus();
+  return CheckSizes("the stage's input", input, BoundaryShape(shape, config_, range_.first_layer));
+}
+
+at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
+                                           MicroBatchState& state) const {
+  const StackPart& stack = parts_.source;
+  const LayerContext context = {.attention = &state.attention.source, .cross = nullptr, .source = {}};
+  state.source_layers.resize(stack.layers.size());
+  for (size_t i = 0; i < stack.layers.size(); ++i) {
+    hidden = LayerForward(stack.layers[i], context, hidden, LevelOf(recompute, static_cast<int64_t>(i)),
+                          state.source_layers[i]);
+  }
+  if (!stack.final_norm.has_value()) return hidden;
+  state.final_input = hidden;
+  return NormForward(*stack.final_norm, hidden, state.final_statistics);
+}
+
+at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute,
+                                           MicroBatchState& state) const {
+  const StackPart& stack = parts_.target;
+  const LayerContext context = {
+      .attention = &state.attention.target, .cross = &state.attention.cross, .source = state.source};
+  const auto before = static_cast<int64_t>(parts_.source.layers.size());
+  state.target_layers.resize(stack.layers.size());
+  for (size_t i = 0; i < stack.layers.size(); ++i) {
+    hidden = LayerForward(stack.layers[i], context, hidden,
+                          LevelOf(recompute, before + static_cast<int64_t>(i)), state.target_layers[i]);
+  }
+  return hidden;
+}
+
+at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
+                                     MicroBatchState& state) {
+  NormStatistics statistics;
+  const at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
+  const HeadLoss head =
+      ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parameters_.back().gradient);
+  state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
+  return head.loss;
+}
+
+at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatch& tokens,
+                                        const at::Tensor& input, const LayerRecompute& recompute,
+                                        double loss_tokens, MicroBatchState& state) {
+  const at::NoGradGuard by_hand;
+  state.attention = MakeAttentionShapes(shape, config_, device_);
+  Streams hidden;
+  if (!range_.first) {
+    state.input_sizes = input.sizes().vec();
+    hidden = Split(state, input, range_.first_layer);
+  }
+  if (parts_.source.embedding.has_value()) {
+    state.source_tokens = tokens.source;
+    hidden.source = EmbeddingForward(*parts_.source.embedding, tokens.source);
+  }
+  if (parts_.target.embedding.has_value()) {
+    state.target_tokens = tokens.target;
+    hidden.target = EmbeddingForward(*parts_.target.embedding, tokens.target);
+  }
+  if (hidden.source.defined()) hidden.source = ForwardSource(std::move(hidden.source), recompute, state);
+  if (!parts_.target.layers.empty()) {
+    state.source = hidden.source;
+    hidden.target = ForwardTarget(std::move(hidden.target), recompute, state);
+  }
+  if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
+  state.output_sizes = BoundaryShape(shape, config_, end_layer());
+  return Join(state, std::move(hidden), end_layer(), state.output_sizes);
+}
+
+void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
+                                      WeightProducts& products) const {
+  const StackPart& stack = parts_.target;
+  const LayerContext context = {.attention = &state.attention.target,
+                                .cross = &state.attention.cross,
+                                .source = std::exchange(state.source, {})};
+  for (size_t i = stack.layers.size(); i-- > 0;) {
+    gradient.target = LayerBackward(stack.layers[i], context, std::move(state.target_layers[i]),
+                                    gradient.target, gradient.source, products);
+  }
+  if (stack.embedding.has_value()) {
+    EmbeddingBackward(*stack.embedding, state.target_tokens, std::exchange(gradient.target, {}));
+  }
+}
+
+void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradient,
+                                      WeightProducts& products) const {
+  const StackPart& stack = parts_.source;
+  if (stack.final_norm.has_value()) {
+    gradient = NormBackward(*stack.final_norm, std::exchange(state.final_input, {}), state.final_statistics,
+                            gradient);
+  }
+  const LayerContext context = {.attention = &state.attention.source, .cross = nullptr, .source = {}};
+  at::Tensor none;
+  for (size_t i = stack.layers.size(); i-- > 0;) {
+    gradient =
+        LayerBackward(stack.layers[i], context, std::move(state.source_layers[i]), gradient, none, products);
+  }
+  if (stack.embedding.has_value()) {
+    EmbeddingBackward(*stack.embedding, state.source_tokens, std::exchange(gradient, {}));
+  }
+}
+
+at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tensor& output_gradient,
+                                         WeightProducts& products) const {
+  const at::NoGradGuard by_hand;
+  state.used_up = true;
+  Streams gradient;
+  if (range_.last) {
+    gradient.target = std::exchange(state.hidden_gradient, {});
+  } else {
+    gradient = Split(state, output_gradient, end_layer());
+  }
+  if (gradient.target.defined()) BackwardTarget(state, gradient, products);
+  if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
+  if (range_.first) return {};
+  return Join(state, std::move(gradient), range_.first_layer, state.input_sizes);
+}
+
+absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForward& forward,
+                                                                 const at::Tensor& output_gradient) const {
+  auto* const state = dynamic_cast<MicroBatchState*>(forward.state.get());
+  if (state == nullptr || state->used_up) {
+    return absl::InvalidArgumentError(
+        "backward: this micro-batch has no forward pass; it was not run forward, or backward twice");
+  }
+  if (!range_.last) {
+    PENSTOCK_RETURN_IF_ERROR(CheckSizes("the output's gradient", output_gradient, state->output_sizes));
+  }
+  return state;
+}
 
 absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                        const at::Tensor& input,
                                                        const LayerRecompute& recompute, double loss_tokens) {
-  PENSTOCK_RETURN_IF_ERROR(model_->CheckForward(shape, input, recompute));
-  return CallTorch("forward",
-                   [&] { return model_->Forward(shape, tokens, input, recompute.full, loss_tokens); });
+  PENSTOCK_RETURN_IF_ERROR(CheckForward(shape, tokens, input, recompute));
+  auto state = std::make_shared<MicroBatchState>();
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output, CallTorch("forward", [&] {
+                              return RunForward(shape, tokens, input, recompute, loss_tokens, *state);
+                            }));
+  return StageForward{std::move(output), std::move(state)};
 }
 
 absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward,
                                                       const at::Tensor& output_gradient) {
-  auto* const graph = dynamic_cast<StageGraph*>(forward.state.get());
-  if (graph == nullptr || !graph->end.defined()) {
-    return absl::InvalidArgumentError(
-        "backward: this micro-batch has no graph; it was not run forward, or backward twice");
-  }
   forward.output.reset();
-  if (!model_->range.last) {
-    PENSTOCK_RETURN_IF_ERROR(CheckSizes("the output's gradient", output_gradient, graph->output_sizes));
-  }
-  return CallTorch("backward", [&] { return model_->Backward(*graph, output_gradient); });
+  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
+  WeightProducts products(/*put_aside=*/false);
+  return CallTorch("backward", [&] { return RunBackward(*state, output_gradient, products); });
 }
 
-// All gradients at once, and nothing put aside.
 absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forward,
                                                               const at::Tensor& output_gradient) {
-  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, Backward(std::move(forward), output_gradient));
-  return SplitBackward{std::move(input_gradient), nullptr};
+  forward.output.reset();
+  PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
+  WeightProducts products(/*put_aside=*/true);
+  SplitBackward split;
+  PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
+                              return RunBackward(*state, output_gradient, products);
+                            }));
+  split.put_aside = std::make_shared<PutAsideState>(std::move(products));
+  return split;
 }
 
-absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside) { return absl::OkStatus(); }
+absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside) {
+  auto* const state = dynamic_cast<PutAsideState*>(put_aside.get());
+  if (state == nullptr) {
+    return absl::InvalidArgumentError("backward for the weights: nothing of this micro-batch was put aside");
+  }
+  return RunTorch("backward for the weights", [&] {
+    const at::NoGradGuard by_hand;
+    state->products.Run();
+  });
+}
 
 void TransformerStage::ZeroGradients() {
-  for (NamedParameter& parameter : model_->parameters) parameter.gradient.zero_();
+  for (NamedParameter& parameter : parameters_) parameter.gradient.zero_();
 }
 
 }  // namespace
@@ -289,15 +408,10 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& c
                                                             at::Device device) {
   PENSTOCK_RETURN_IF_ERROR(CheckConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckRange(config, range));
-  auto model = std::make_unique<GptModel>();
-  model->config = config;
-  model->range = range;
-  model->device = device;
-  PENSTOCK_RETURN_IF_ERROR(RunTorch("creating the stage's parameters", [&] {
-    model->CreateParameters(seed);
-    model->NameParts();
-  }));
-  return std::make_unique<TransformerStage>(std::move(model));
+  auto stage = std::make_unique<TransformerStage>(config, range, device);
+  PENSTOCK_RETURN_IF_ERROR(
+      RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));
+  return stage;
 }
 
 }  // namespace penstock::worker

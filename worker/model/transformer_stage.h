@@ -3,8 +3,10 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, MakeTransformerStage(config, range, seed,
 //   device));
 //
-// A GPT: token and learned position embedding (first stage), pre-norm blocks with causal attention, final
-// norm, untied LM head and loss (last stage).
+// One kind of stage serves all models (worker/model/architecture.h). A decoder-only model's stages pass one
+// activation on, T5's encoder stages likewise, and a stage behind T5's first decoder layer passes on the
+// encoder's output and the decoder's activation as one flat vector, with their gradients coming back as
+// another.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +22,8 @@
 namespace penstock::worker {
 
 // Initial values are a function of (seed, parameter name, shape) alone: the same model for every split.
-// The last stage adds the gradient of head.weight already in Forward (worker/model/loss_head.h).
+// The last stage runs the head, and its backward pass with that of the final norm, already in Forward
+// (worker/model/loss_head.h).
 // Possible errors: INVALID_ARGUMENT (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range, uint64_t seed,

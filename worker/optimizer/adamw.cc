@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& confi
   std::unique_ptr<AdamW> optimizer(new AdamW(config));
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the optimizer's state", [&] {
     for (const NamedParameter& parameter : parameters) {
+      optimizer->device_ = parameter.value.device();
       const at::ScalarType own = parameter.value.scalar_type();
       const at::ScalarType accumulation = AccumulationType(own);
       const auto options = parameter.value.options().dtype(accumulation).requires_grad(false);
@@ -34,11 +35,12 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& confi
 absl::StatusOr<at::Tensor> AdamW::SumOfSquaredGradients() const {
   return CallTorch("the gradient norm", [&] {
     const at::NoGradGuard no_gradients;
-    at::Tensor sum;
+    at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
     for (const Slot& slot : slots_) {
+      if (slot.parameter.shared) continue;
       const at::Tensor norm =
           at::linalg_vector_norm(slot.parameter.gradient, 2, std::nullopt, false, at::kDouble);
-      sum = sum.defined() ? sum.add_(norm.square()) : norm.square();
+      sum.add_(norm.square());
     }
     return sum.reshape({1});
   });
@@ -71,9 +73,10 @@ double AdamW::learning_rate(uint64_t iteration) const {
   return LearningRateAt(config_.learning_rate, iteration);
 }
 
-std::vector<NamedTensor> AdamW::State() const {
+std::vector<NamedTensor> AdamW::State(bool with_copies) const {
   std::vector<NamedTensor> tensors;
   for (const Slot& slot : slots_) {
+    if (slot.parameter.copy && !with_copies) continue;
     tensors.push_back({"optimizer.first_moment." + slot.parameter.name, slot.first_moment});
     tensors.push_back({"optimizer.second_moment." + slot.parameter.name, slot.second_moment});
     if (slot.master.defined()) tensors.push_back({"optimizer.master." + slot.parameter.name, slot.master});

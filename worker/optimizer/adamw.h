@@ -32,7 +32,8 @@ class AdamW {
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(const TrainingConfig& config,
                                                        const std::vector<NamedParameter>& parameters);
 
-  // [1], float64, on the device of the parameters. Possible errors: INTERNAL.
+  // Of the parameters that no other stage shares. [1], float64, on the device of the parameters. Possible
+  // errors: INTERNAL.
   absl::StatusOr<at::Tensor> SumOfSquaredGradients() const;
 
   // Updates the parameters with their gradients times `gradient_scale`; leaves the gradients alone.
@@ -43,8 +44,9 @@ class AdamW {
   double learning_rate(uint64_t iteration) const;
 
   // What a checkpoint must hold beside the parameters; names begin with "optimizer.". Share their storage
-  // with the optimizer, so that they can be read into.
-  std::vector<NamedTensor> State() const;
+  // with the optimizer, so that they can be read into. `with_copies`: also of parameters that are copies of
+  // another stage's, whose state is the same.
+  std::vector<NamedTensor> State(bool with_copies) const;
 
  private:
   // One parameter and its state, in the accumulation type.
@@ -62,6 +64,7 @@ class AdamW {
 
   const TrainingConfig config_;
   std::vector<Slot> slots_;
+  at::Device device_ = at::kCPU;
 };
 
 }  // namespace penstock::worker

@@ -9,7 +9,8 @@
 namespace penstock::worker {
 namespace {
 
-constexpr int kColumns = 3;  // fixed, token, square
+// fixed, target, target square, cross, source, source square
+constexpr int kColumns = 6;
 constexpr double kLargestHalfEfficiency = 4096;
 // A sum of squared relative errors below which a fit is exact but for rounding.
 constexpr double kExact = 1e-16;
@@ -18,8 +19,12 @@ using Row = std::array<double, kColumns>;
 
 // The unknowns' factors at a point, divided by the measured time: the sum should be 1.
 Row FactorsAt(const CostPoint& point, double half_efficiency) {
-  const double slow = 1 + half_efficiency / point.tokens;
-  return {1 / point.ns, point.tokens * slow / point.ns, point.squares * slow / point.ns};
+  const auto slow = [&](double tokens) { return tokens > 0 ? (1 + half_efficiency / tokens) / point.ns : 0; };
+  const TokenFigures& tokens = point.tokens;
+  const double target = slow(tokens.target);
+  const double source = slow(tokens.source);
+  return {1 / point.ns,          tokens.target * target, tokens.target_square * target,
+          tokens.cross * target, tokens.source * source, tokens.source_square * source};
 }
 
 double SquaredError(const std::vector<Row>& rows, const Row& solution) {
@@ -84,7 +89,7 @@ std::optional<Row> SolveSubset(NormalEquations equations, unsigned mask) {
 }
 
 // The best non-negative solution is an unconstrained one over some subset of the columns (Lawson and Hanson,
-// "Solving least squares problems", 1974, chapter 23); there are seven.
+// "Solving least squares problems", 1974, chapter 23); there are 63.
 std::pair<Row, double> SolveNonNegative(const std::vector<Row>& rows) {
   const NormalEquations equations = BuildNormalEquations(rows);
   std::pair<Row, double> best = {{}, std::numeric_limits<double>::infinity()};
@@ -109,7 +114,7 @@ MeasuredTime FitTime(const std::vector<CostPoint>& points) {
     // A little better is not enough: without the term the form is simpler.
     if (!(error < 0.98 * best_error - kExact)) continue;
     best_error = error;
-    best = {solution[0], solution[1], solution[2], half};
+    best = {solution[0], solution[1], solution[2], solution[3], solution[4], solution[5], half};
   }
   return best;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/status/status_macros.h"
+#include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/profile/fit.h"
@@ -24,8 +25,6 @@
 namespace penstock::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kMostTokens = 16384;
 constexpr size_t kFewestShapes = 4;
 constexpr int kMostRepeats = 9;
@@ -34,82 +33,112 @@ constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
 constexpr double kEmbeddingShare = 0.1;
 
-double NanosecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
-
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
+// How the passes of a micro-batch are run.
+struct PassKind {
+  LayerRecompute recompute = {};
+  bool split = false;
+};
+
 struct PassTimes {
   double forward_ns = 0;
+  // Of a split backward pass: that of the input.
   double backward_ns = 0;
+  double weight_ns = 0;
 };
 
 // A stage of the model with the tensors that a micro-batch needs to pass through it.
 class StageRun {
  public:
-  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range) {
+  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range,
+                                         const NanosecondClock& clock) {
     PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, at::kCPU));
-    return StageRun(config, range, std::move(stage));
+    return StageRun(config, range, clock, std::move(stage));
   }
 
   Stage& stage() { return *stage_; }
+  const NanosecondClock& clock() const { return clock_; }
+  // Positions that the loss counts, of the micro-batch that is prepared.
+  int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
 
   absl::Status Prepare(const MicroBatch& shape) {
     std::vector<std::vector<int32_t>> tokens;
-    for (const uint32_t length : shape.target_tokens) tokens.emplace_back(length, 0);
-    PENSTOCK_ASSIGN_OR_RETURN(tokens_, MakeTokenBatch(shape, tokens, config_.vocab, at::kCPU));
+    for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+      tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(
+        tokens_, MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), at::kCPU));
     return RunTorch("a profile's input", [&] {
-      std::vector<int64_t> sizes = tokens_.inputs.sizes().vec();
-      sizes.push_back(config_.hidden);
-      activation_ = at::linspace(-1, 1, c10::multiply_integers(sizes), at::kFloat).view(sizes);
-      activation_ = activation_.to(ToScalarType(config_.dtype));
+      input_ = range_.first ? at::Tensor() : Activation(shape, range_.first_layer);
+      output_gradient_ = range_.last ? at::Tensor() : Activation(shape, range_.first_layer + range_.layers);
     });
   }
 
-  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const LayerRecompute& recompute) {
-    const at::Tensor none;
-    const double loss_tokens = static_cast<double>(shape.computed_tokens);
+  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const PassKind& kind) {
     PassTimes times;
-    const Clock::time_point start = Clock::now();
+    double start = clock_();
+    const auto lap = [&] {
+      const double now = clock_();
+      return now - std::exchange(start, now);
+    };
     PENSTOCK_ASSIGN_OR_RETURN(
         StageForward forward,
-        stage_->Forward(shape, tokens_, range_.first ? none : activation_, recompute, loss_tokens));
-    times.forward_ns = NanosecondsSince(start);
-    const Clock::time_point middle = Clock::now();
-    PENSTOCK_RETURN_IF_ERROR(stage_->Backward(std::move(forward), range_.last ? none : activation_).status());
-    times.backward_ns = NanosecondsSince(middle);
+        stage_->Forward(shape, tokens_, input_, kind.recompute, static_cast<double>(shape.computed_tokens)));
+    times.forward_ns = lap();
+    if (!kind.split) {
+      PENSTOCK_RETURN_IF_ERROR(stage_->Backward(std::move(forward), output_gradient_).status());
+      times.backward_ns = lap();
+      return times;
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
+                              stage_->BackwardInput(std::move(forward), output_gradient_));
+    times.backward_ns = lap();
+    PENSTOCK_RETURN_IF_ERROR(stage_->BackwardWeight(std::move(split.put_aside)));
+    times.weight_ns = lap();
     return times;
   }
 
-  // Median of the repeats that fit into `budget_ns`, after one that warms up; at least one.
-  absl::StatusOr<PassTimes> Measure(const MicroBatch& shape, const LayerRecompute& recompute,
-                                    double budget_ns) {
-    const Clock::time_point start = Clock::now();
-    PENSTOCK_RETURN_IF_ERROR(Once(shape, recompute).status());
+  // Medians of the repeats that fit into `budget_ns`, after one that warms up; at least one.
+  absl::StatusOr<PassTimes> Measure(const MicroBatch& shape, const PassKind& kind, double budget_ns) {
+    const double start = clock_();
+    PENSTOCK_RETURN_IF_ERROR(Once(shape, kind).status());
     std::vector<double> forward;
     std::vector<double> backward;
+    std::vector<double> weight;
     do {
-      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, Once(shape, recompute));
+      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, Once(shape, kind));
       forward.push_back(times.forward_ns);
       backward.push_back(times.backward_ns);
-    } while (forward.size() < kMostRepeats && NanosecondsSince(start) < budget_ns);
-    return PassTimes{Median(forward), Median(backward)};
+      weight.push_back(times.weight_ns);
+    } while (forward.size() < kMostRepeats && clock_() - start < budget_ns);
+    return PassTimes{Median(forward), Median(backward), Median(weight)};
   }
 
  private:
-  StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<Stage> stage)
-      : config_(config), range_(range), stage_(std::move(stage)) {}
+  StageRun(const ModelConfig& config, const StageRange& range, NanosecondClock clock,
+           std::unique_ptr<Stage> stage)
+      : config_(config), range_(range), clock_(std::move(clock)), stage_(std::move(stage)) {}
+
+  // What crosses the boundary before `layer`.
+  at::Tensor Activation(const MicroBatch& shape, int64_t layer) const {
+    const std::vector<int64_t> sizes = BoundaryShape(shape, config_, layer);
+    return at::linspace(-1, 1, c10::multiply_integers(sizes), at::kFloat)
+        .view(sizes)
+        .to(ToScalarType(config_.dtype));
+  }
 
   ModelConfig config_;
   StageRange range_;
+  NanosecondClock clock_;
   std::unique_ptr<Stage> stage_;
   TokenBatch tokens_;
-  at::Tensor activation_;
+  at::Tensor input_;
+  at::Tensor output_gradient_;
 };
 
 struct MeasuredPasses {
@@ -117,25 +146,51 @@ struct MeasuredPasses {
   // Sums over all shapes.
   double forward_ns = 0;
   double backward_none_ns = 0;
+  double backward_selective_ns = 0;
   double backward_full_ns = 0;
+  double backward_input_ns = 0;
+  double backward_weight_ns = 0;
 };
 
-// `with_recompute`: measure the backward pass with full recompute too.
+// Which figures of a micro-batch the time of a part may depend on.
+using FiguresOfPart = std::function<TokenFigures(const StageRun& run, const MicroBatch& shape)>;
+
+// Once forward and backward, without recompute.
+absl::Status MeasurePlain(StageRun& run, const MicroBatch& shape, const FiguresOfPart& figures,
+                          double budget_ns, MeasuredPasses& passes) {
+  PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
+  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, run.Measure(shape, PassKind(), budget_ns));
+  passes.forward.push_back({figures(run, shape), times.forward_ns});
+  passes.forward_ns += times.forward_ns;
+  passes.backward_none_ns += times.backward_ns;
+  return absl::OkStatus();
+}
+
+// The other kinds of backward pass, of the micro-batch that is prepared.
+absl::Status MeasureOtherPasses(StageRun& run, const MicroBatch& shape, double budget_ns,
+                                MeasuredPasses& passes) {
+  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes split, run.Measure(shape, {.split = true}, budget_ns));
+  passes.backward_input_ns += split.backward_ns;
+  passes.backward_weight_ns += split.weight_ns;
+  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes selective,
+                            run.Measure(shape, {.recompute = {.selective = 1}}, budget_ns));
+  passes.backward_selective_ns += selective.backward_ns;
+  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes full, run.Measure(shape, {.recompute = {.full = 1}}, budget_ns));
+  passes.backward_full_ns += full.backward_ns;
+  return absl::OkStatus();
+}
+
+// `layer`: measure every kind of backward pass.
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
-                                             bool with_recompute, double budget_ns) {
-  const Clock::time_point start = Clock::now();
-  const double share_ns = budget_ns / static_cast<double>(shapes.size() * (with_recompute ? 2 : 1));
+                                             const FiguresOfPart& figures, bool layer, double budget_ns) {
+  constexpr double kKinds = 4;
+  const double start = run.clock()();
+  const double share_ns = budget_ns / (static_cast<double>(shapes.size()) * (layer ? kKinds : 1));
   MeasuredPasses passes;
   for (const MicroBatch& shape : shapes) {
-    if (passes.forward.size() >= kFewestShapes && NanosecondsSince(start) > budget_ns) break;
-    PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes none, run.Measure(shape, LayerRecompute(), share_ns));
-    passes.forward.push_back({static_cast<double>(shape.computed_tokens), SquaresOf(shape), none.forward_ns});
-    passes.forward_ns += none.forward_ns;
-    passes.backward_none_ns += none.backward_ns;
-    if (!with_recompute) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const PassTimes full, run.Measure(shape, {.full = 1}, share_ns));
-    passes.backward_full_ns += full.backward_ns;
+    if (passes.forward.size() >= kFewestShapes && run.clock()() - start > budget_ns) break;
+    PENSTOCK_RETURN_IF_ERROR(MeasurePlain(run, shape, figures, share_ns, passes));
+    if (layer) PENSTOCK_RETURN_IF_ERROR(MeasureOtherPasses(run, shape, share_ns, passes));
   }
   return passes;
 }
@@ -144,75 +199,147 @@ MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   MeasuredLayer layer;
   layer.forward = FitTime(passes.forward);
   layer.backward_ratio_none = passes.backward_none_ns / passes.forward_ns;
+  layer.backward_ratio_selective = passes.backward_selective_ns / passes.forward_ns;
   layer.backward_ratio_full = passes.backward_full_ns / passes.forward_ns;
+  layer.backward_input_share =
+      passes.backward_input_ns / (passes.backward_input_ns + passes.backward_weight_ns);
   return layer;
 }
 
-// Head and embedding do not care how tokens are divided into rows.
-void ForgetSquares(MeasuredPasses& passes) {
-  for (CostPoint& point : passes.forward) point.squares = 0;
+TokenFigures AllFigures(const StageRun&, const MicroBatch& shape) { return FiguresOf(shape); }
+
+TokenFigures SourceFigures(const StageRun&, const MicroBatch& shape) {
+  const TokenFigures figures = FiguresOf(shape);
+  return {.source = figures.source, .source_square = figures.source_square};
 }
 
-absl::StatusOr<double> MeasureOptimizer(StageRun& run, double parameter_bytes) {
+// Head and embedding do not care how tokens are divided into rows.
+TokenFigures LossFigures(const StageRun& run, const MicroBatch&) {
+  return {.target = static_cast<double>(run.loss_tokens())};
+}
+
+TokenFigures EmbeddedFigures(const StageRun&, const MicroBatch& shape) {
+  const TokenFigures figures = FiguresOf(shape);
+  return {.target = figures.source > 0 ? figures.source : figures.target};
+}
+
+double ParameterBytes(const Stage& stage) {
+  double bytes = 0;
+  for (const NamedParameter& parameter : stage.parameters())
+    bytes += static_cast<double>(parameter.value.nbytes());
+  return bytes;
+}
+
+// For each byte of parameters.
+absl::StatusOr<double> MeasureOptimizer(StageRun& run) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer, AdamW::Create(TrainingConfig(), run.stage().parameters()));
   std::vector<double> times;
   for (uint64_t step = 0; step < 4; ++step) {
-    const Clock::time_point start = Clock::now();
+    const double start = run.clock()();
     PENSTOCK_RETURN_IF_ERROR(optimizer->SumOfSquaredGradients().status());
     PENSTOCK_RETURN_IF_ERROR(optimizer->Step(step, 1));
     run.stage().ZeroGradients();
-    times.push_back(NanosecondsSince(start));
+    times.push_back(run.clock()() - start);
   }
-  return Median(times) / parameter_bytes;
+  return Median(times) / ParameterBytes(run.stage());
 }
 
-absl::Status MeasureLayer(const ModelConfig& config, const std::vector<MicroBatch>& shapes, double budget_ns,
-                          MeasuredProfile& profile) {
-  PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, {0, 1, false, false}));
-  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, MeasureShapes(run, shapes, true, budget_ns));
-  profile.layer = ToLayer(passes);
-  profile.layer.parameter_bytes = LayerParameterBytes(config);
-  profile.layer.bytes = LayerTokenBytes(config);
-  PENSTOCK_ASSIGN_OR_RETURN(profile.optimizer_ns_per_parameter_byte,
-                            MeasureOptimizer(run, profile.layer.parameter_bytes));
-  return absl::OkStatus();
-}
+// What is measured one after the other, with its share of the time.
+class Measurement {
+ public:
+  Measurement(const ModelConfig& config, double budget_ns, NanosecondClock clock)
+      : config_(config),
+        shapes_(MeasuredShapes(config, kMostTokens)),
+        budget_ns_(budget_ns),
+        clock_(std::move(clock)) {
+    // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
+    if (!IsT5()) return;
+    config_.encoder_layers = 2;
+    config_.layers = 4;
+  }
 
-absl::Status MeasureHead(const ModelConfig& config, const std::vector<MicroBatch>& shapes, double budget_ns,
-                         MeasuredProfile& profile) {
-  PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, {config.layers, 0, false, true}));
-  PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, MeasureShapes(run, shapes, false, budget_ns));
-  ForgetSquares(passes);
-  passes.backward_full_ns = passes.backward_none_ns;  // the head is never recomputed
-  profile.head = ToLayer(passes);
-  profile.head.parameter_bytes = HeadParameterBytes(config);
-  profile.head.bytes = HeadTokenBytes(config);
-  return absl::OkStatus();
-}
+  bool IsT5() const { return config_.architecture == Architecture::kT5; }
 
-absl::Status MeasureEmbedding(const ModelConfig& config, const std::vector<MicroBatch>& shapes,
-                              double budget_ns, MeasuredProfile& profile) {
-  PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, {0, 0, true, false}));
-  PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, MeasureShapes(run, shapes, false, budget_ns));
-  ForgetSquares(passes);
-  // The profile has one time for both directions: their mean.
-  const double mean = (1 + passes.backward_none_ns / passes.forward_ns) / 2;
-  for (CostPoint& point : passes.forward) point.ns *= mean;
-  profile.embedding_forward = FitTime(passes.forward);
-  profile.embedding_parameter_bytes = EmbeddingParameterBytes(config);
-  return absl::OkStatus();
-}
+  absl::StatusOr<MeasuredLayer> Encoder() {
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {0, 1, false, false}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const MeasuredPasses passes,
+        MeasureShapes(run, shapes_, SourceFigures, /*layer=*/true, kLayerShare / 2 * budget_ns_));
+    MeasuredLayer layer = ToLayer(passes);
+    layer.parameter_bytes = EncoderParameterBytes(config_);
+    layer.bytes = EncoderLayerBytes(config_);
+    return layer;
+  }
+
+  absl::Status Decoder(MeasuredProfile& profile) {
+    const int64_t number = IsT5() ? config_.layers - 1 : 0;
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {number, 1, false, false}, clock_));
+    const double share = IsT5() ? kLayerShare / 2 : kLayerShare;
+    PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes,
+                              MeasureShapes(run, shapes_, AllFigures, /*layer=*/true, share * budget_ns_));
+    profile.layer = ToLayer(passes);
+    profile.layer.parameter_bytes = DecoderParameterBytes(config_);
+    profile.layer.bytes = DecoderLayerBytes(config_);
+    PENSTOCK_ASSIGN_OR_RETURN(profile.optimizer_ns_per_parameter_byte, MeasureOptimizer(run));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<MeasuredLayer> Head() {
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
+                              StageRun::Create(config_, {config_.layers, 0, false, true}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const MeasuredPasses passes,
+        MeasureShapes(run, shapes_, LossFigures, /*layer=*/false, kHeadShare * budget_ns_));
+    MeasuredLayer head;
+    head.forward = FitTime(passes.forward);
+    // The head is never recomputed, and its weight's gradient is never put aside.
+    head.backward_ratio_none = passes.backward_none_ns / passes.forward_ns;
+    head.backward_ratio_selective = head.backward_ratio_full = head.backward_ratio_none;
+    head.backward_input_share = 1;
+    head.parameter_bytes = HeadParameterBytes(config_);
+    head.bytes = HeadBytes(config_);
+    return head;
+  }
+
+  absl::Status Embedding(MeasuredProfile& profile) {
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {0, 0, true, false}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        MeasuredPasses passes,
+        MeasureShapes(run, shapes_, EmbeddedFigures, /*layer=*/false, kEmbeddingShare * budget_ns_));
+    // The profile has one time for both directions: their mean.
+    const double mean = (1 + passes.backward_none_ns / passes.forward_ns) / 2;
+    for (CostPoint& point : passes.forward) point.ns *= mean;
+    profile.embedding_forward = FitTime(passes.forward);
+    if (IsT5()) profile.embedding_forward.source_token_ns = profile.embedding_forward.target_token_ns;
+    profile.embedding_parameter_bytes = EmbeddingParameterBytes(config_);
+    return absl::OkStatus();
+  }
+
+ private:
+  ModelConfig config_;
+  const std::vector<MicroBatch> shapes_;
+  const double budget_ns_;
+  const NanosecondClock clock_;
+};
 
 }  // namespace
 
-absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double seconds, int threads) {
+double SteadyNanoseconds() {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double seconds, int threads,
+                                               const NanosecondClock& clock) {
   at::set_num_threads(threads);
-  const double budget_ns = seconds * 1e9;
-  const std::vector<MicroBatch> shapes = MeasuredShapes(config.max_sequence_length, kMostTokens);
+  Measurement measurement(config, seconds * 1e9, clock);
   MeasuredProfile profile;
-  PENSTOCK_RETURN_IF_ERROR(MeasureLayer(config, shapes, kLayerShare * budget_ns, profile));
-  PENSTOCK_RETURN_IF_ERROR(MeasureHead(config, shapes, kHeadShare * budget_ns, profile));
-  PENSTOCK_RETURN_IF_ERROR(MeasureEmbedding(config, shapes, kEmbeddingShare * budget_ns, profile));
+  if (measurement.IsT5()) {
+    PENSTOCK_ASSIGN_OR_RETURN(profile.encoder, measurement.Encoder());
+  }
+  PENSTOCK_RETURN_IF_ERROR(measurement.Decoder(profile));
+  PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
+  PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
   PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLoopbackLink());
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);
   profile.sharded_state_bytes_per_parameter_byte = OptimizerBytesPerParameterByte(config.dtype);

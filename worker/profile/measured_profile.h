@@ -2,36 +2,69 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace penstock::worker {
 
-// fixed + (token * t + square * sum(u_i^2)) * (1 + half_efficiency / t), nanoseconds; u_i: tokens of row i as
-// they are computed, t: their sum.
+// Sums over the rows of a micro-batch, of tokens as they are computed: s source, u target. A decoder-only
+// model has no source.
+struct TokenFigures {
+  double source = 0;
+  double target = 0;
+  double source_square = 0;
+  double target_square = 0;
+  // Sum of s * u.
+  double cross = 0;
+};
+
+// v1::LayerTime.
 struct MeasuredTime {
   double fixed_ns = 0;
-  double token_ns = 0;
-  double square_ns = 0;
+  double target_token_ns = 0;
+  double target_square_ns = 0;
+  double cross_ns = 0;
+  double source_token_ns = 0;
+  double source_square_ns = 0;
   double half_efficiency_tokens = 0;
 
-  double operator()(double tokens, double squares) const {
-    return fixed_ns + (token_ns * tokens + square_ns * squares) * (1 + half_efficiency_tokens / tokens);
+  double operator()(const TokenFigures& tokens) const {
+    double time = fixed_ns;
+    if (tokens.target > 0) {
+      time += (target_token_ns * tokens.target + target_square_ns * tokens.target_square +
+               cross_ns * tokens.cross) *
+              (1 + half_efficiency_tokens / tokens.target);
+    }
+    if (tokens.source > 0) {
+      time += (source_token_ns * tokens.source + source_square_ns * tokens.source_square) *
+              (1 + half_efficiency_tokens / tokens.source);
+    }
+    return time;
   }
 };
 
 // Bytes for each token computed.
 struct TokenBytes {
-  double stored_none = 0;
-  double stored_full = 0;
-  double peak = 0;
+  double source = 0;
+  double target = 0;
+};
+
+struct LayerBytes {
+  TokenBytes stored_none;
+  TokenBytes stored_selective;
+  TokenBytes stored_full;
+  TokenBytes peak;
 };
 
 struct MeasuredLayer {
   double parameter_bytes = 0;
   MeasuredTime forward;
-  // Time of the backward pass / forward pass, without recompute and with full recompute.
+  // Time of the backward pass / forward pass.
   double backward_ratio_none = 0;
+  double backward_ratio_selective = 0;
   double backward_ratio_full = 0;
-  TokenBytes bytes;
+  // BACKWARD_INPUT / (BACKWARD_INPUT + BACKWARD_WEIGHT).
+  double backward_input_share = 0;
+  LayerBytes bytes;
 };
 
 struct MeasuredLink {
@@ -40,6 +73,9 @@ struct MeasuredLink {
 };
 
 struct MeasuredProfile {
+  // T5.
+  std::optional<MeasuredLayer> encoder;
+  // T5's decoder layer, or the layer of a decoder-only model.
   MeasuredLayer layer;
   MeasuredLayer head;
   double embedding_parameter_bytes = 0;

@@ -16,52 +16,77 @@ std::vector<int64_t> Lengths(int64_t max_sequence_length) {
   return lengths;
 }
 
-void AddSample(MicroBatch& shape, int64_t length) {
+// T5's encoder and decoder see texts of different lengths.
+std::vector<ShapeLengths> LengthPairs(const ModelConfig& config) {
+  std::vector<ShapeLengths> pairs;
+  for (const int64_t length : Lengths(config.max_sequence_length)) {
+    if (config.architecture == Architecture::kGpt) {
+      pairs.push_back({0, length});
+      continue;
+    }
+    const int64_t other = std::max<int64_t>(1, length / kLengthFactor);
+    pairs.push_back({length, length});
+    pairs.push_back({length, other});
+    pairs.push_back({other, length});
+  }
+  return pairs;
+}
+
+ShapeLengths Divided(ShapeLengths lengths, int64_t by) {
+  return {lengths.source == 0 ? 0 : std::max<int64_t>(1, lengths.source / by),
+          std::max<int64_t>(1, lengths.target / by)};
+}
+
+void AddSample(MicroBatch& shape, ShapeLengths lengths) {
   shape.sample_ids.push_back(shape.sample_ids.size());
-  shape.input_tokens.push_back(0);
-  shape.target_tokens.push_back(static_cast<uint32_t>(length));
+  shape.input_tokens.push_back(static_cast<uint32_t>(lengths.source));
+  shape.target_tokens.push_back(static_cast<uint32_t>(lengths.target));
+  shape.computed_tokens += lengths.source + lengths.target;
 }
 
 }  // namespace
 
-MicroBatch PaddedShape(int64_t rows, int64_t length) {
+MicroBatch PaddedShape(int64_t rows, ShapeLengths lengths) {
   MicroBatch shape;
   shape.layout = Layout::kPadded;
   shape.rows = rows;
-  shape.target_length = length;
-  shape.computed_tokens = rows * length;
-  for (int64_t row = 0; row < rows; ++row) AddSample(shape, length);
+  shape.source_length = lengths.source;
+  shape.target_length = lengths.target;
+  for (int64_t row = 0; row < rows; ++row) AddSample(shape, lengths);
   return shape;
 }
 
-MicroBatch PackedShape(const std::vector<int64_t>& lengths) {
+MicroBatch PackedShape(const std::vector<ShapeLengths>& lengths) {
   MicroBatch shape;
   shape.layout = Layout::kPacked;
-  shape.target_cu_seqlens = {0};
-  for (const int64_t length : lengths) {
-    AddSample(shape, length);
-    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + static_cast<int32_t>(length));
+  shape.source_cu_seqlens = shape.target_cu_seqlens = {0};
+  for (const ShapeLengths sample : lengths) {
+    AddSample(shape, sample);
+    shape.source_cu_seqlens.push_back(shape.source_cu_seqlens.back() + static_cast<int32_t>(sample.source));
+    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + static_cast<int32_t>(sample.target));
   }
-  shape.computed_tokens = shape.target_cu_seqlens.back();
   return shape;
 }
 
-double SquaresOf(const MicroBatch& shape) {
-  double squares = 0;
-  for (const uint32_t tokens : shape.target_tokens) {
-    const double length = tokens;
-    squares += length * length;
+TokenFigures FiguresOf(const MicroBatch& shape) {
+  TokenFigures figures;
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    const double source = shape.input_tokens[i];
+    const double target = shape.target_tokens[i];
+    figures.source += source;
+    figures.target += target;
+    figures.source_square += source * source;
+    figures.target_square += target * target;
+    figures.cross += source * target;
   }
-  return squares;
+  return figures;
 }
 
-std::vector<MicroBatch> MeasuredShapes(int64_t max_sequence_length, int64_t most_tokens) {
+std::vector<MicroBatch> MeasuredShapes(const ModelConfig& config, int64_t most_tokens) {
   std::vector<MicroBatch> shapes;
-  for (const int64_t length : Lengths(max_sequence_length)) {
-    for (const int64_t rows : {1, 4, 16}) shapes.push_back(PaddedShape(rows, length));
-    const int64_t half = std::max<int64_t>(1, length / 2);
-    const int64_t quarter = std::max<int64_t>(1, length / 4);
-    shapes.push_back(PackedShape({quarter, quarter, half, length}));
+  for (const ShapeLengths lengths : LengthPairs(config)) {
+    for (const int64_t rows : {1, 4, 16}) shapes.push_back(PaddedShape(rows, lengths));
+    shapes.push_back(PackedShape({Divided(lengths, 4), Divided(lengths, 4), Divided(lengths, 2), lengths}));
   }
   std::erase_if(shapes, [&](const MicroBatch& shape) { return shape.computed_tokens > most_tokens; });
   std::stable_sort(shapes.begin(), shapes.end(),

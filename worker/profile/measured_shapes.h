@@ -4,19 +4,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/profile/measured_profile.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// Samples of these lengths, all of whose tokens are learnt.
-MicroBatch PaddedShape(int64_t rows, int64_t length);
-MicroBatch PackedShape(const std::vector<int64_t>& lengths);
+// Lengths of a sample: all tokens of a decoder-only model are target tokens.
+struct ShapeLengths {
+  int64_t source = 0;
+  int64_t target = 0;
+};
 
-// Sum of the squares of the row lengths.
-double SquaresOf(const MicroBatch& shape);
+// All of whose target tokens are learnt.
+MicroBatch PaddedShape(int64_t rows, ShapeLengths lengths);
+MicroBatch PackedShape(const std::vector<ShapeLengths>& lengths);
 
-// Rectangles of 1, 4 and 16 rows and packed samples of mixed lengths, each from 16 tokens up to
-// `max_sequence_length`, of at most `most_tokens`; by computed tokens, ascending.
-std::vector<MicroBatch> MeasuredShapes(int64_t max_sequence_length, int64_t most_tokens);
+TokenFigures FiguresOf(const MicroBatch& shape);
+
+// Rectangles of 1, 4 and 16 rows and packed samples of mixed lengths, each from 16 tokens up to the model's
+// max_sequence_length, of at most `most_tokens`; by computed tokens, ascending. T5: equal lengths, and source
+// and target of different ones.
+std::vector<MicroBatch> MeasuredShapes(const ModelConfig& config, int64_t most_tokens);
 
 }  // namespace penstock::worker

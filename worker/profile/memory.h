@@ -1,4 +1,5 @@
-// Bytes that a stage keeps for each token, counted from the tensors that it makes. Without LibTorch.
+// Bytes that a stage keeps for each token, counted from the tensors that it makes (worker/model/block.h).
+// Without LibTorch.
 #pragma once
 
 #include "worker/profile/measured_profile.h"
@@ -9,19 +10,25 @@ namespace penstock::worker {
 // Bytes of one element.
 double ElementBytes(DataType type);
 
-// One layer keeps without recompute, e bytes an element: input, both norms' outputs and the middle of the
-// residual stream (4 hidden), query, key and value (3 inner), attention's output twice (packed samples are
-// put together: 2 inner), both sides of GELU (2 ffn), the norms' statistics (4 float32) and attention's
-// log-sum (1 float32 a head). With full recompute: the input. While it runs backward, gradients of the widest
-// of these exist besides.
-TokenBytes LayerTokenBytes(const ModelConfig& config);
+// Of a layer of the decoder, or of a decoder-only model; and of T5's encoder.
+//
+// Without recompute a layer keeps, e bytes an element: the input and the output of each norm (2 hidden each),
+// the operands of attention and what it attended (4 inner), of cross-attention query and what it attended (2
+// inner a target token) and key and value (2 inner a source token), what the feed-forward part's products
+// read and what its activation needs (1 to 3 ffn); and for each norm its statistics, for each attention the
+// logarithm of a sum for each head. With selective recompute all but the latter, with full recompute the
+// input. While it runs backward, what it recomputes exists besides, and gradients of the widest of all that;
+// of attention with a relative bias also the scores of some heads.
+LayerBytes DecoderLayerBytes(const ModelConfig& config);
+LayerBytes EncoderLayerBytes(const ModelConfig& config);
 
-// The head keeps the final norm's output and its gradient. While it runs, one chunk of logits exists, twice,
-// in float32; it is spread over the tokens of one longest sample.
-TokenBytes HeadTokenBytes(const ModelConfig& config);
+// The head keeps the gradient of its input. While it runs, the final norm's output and its gradient exist and
+// one chunk of logits, twice, in float32; it is spread over the tokens of one longest sample.
+LayerBytes HeadBytes(const ModelConfig& config);
 
-// Parameters of one layer, the head (with the final norm) and the embeddings, bytes.
-double LayerParameterBytes(const ModelConfig& config);
+// Parameters of one layer, the head (with the final norm) and the embedding of one stage, bytes.
+double DecoderParameterBytes(const ModelConfig& config);
+double EncoderParameterBytes(const ModelConfig& config);
 double HeadParameterBytes(const ModelConfig& config);
 double EmbeddingParameterBytes(const ModelConfig& config);
 

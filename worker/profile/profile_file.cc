@@ -11,17 +11,25 @@
 namespace penstock::worker {
 namespace {
 
-// Input gradients are one of the two products of each weight.
-constexpr double kBackwardInputShare = 0.5;
 // All ranks that this machine can have talk over the measured link.
 constexpr uint32_t kRanksOnThisMachine = 1024;
 
 v1::LayerTime ToProto(const MeasuredTime& time) {
   v1::LayerTime proto;
   proto.set_fixed_ns(time.fixed_ns);
-  proto.set_target_token_ns(time.token_ns);
-  proto.set_target_square_ns(time.square_ns);
+  proto.set_target_token_ns(time.target_token_ns);
+  proto.set_target_square_ns(time.target_square_ns);
+  proto.set_cross_ns(time.cross_ns);
+  proto.set_source_token_ns(time.source_token_ns);
+  proto.set_source_square_ns(time.source_square_ns);
   proto.set_half_efficiency_tokens(time.half_efficiency_tokens);
+  return proto;
+}
+
+v1::LayerBytes ToProto(const TokenBytes& bytes) {
+  v1::LayerBytes proto;
+  proto.set_source_token_bytes(bytes.source);
+  proto.set_target_token_bytes(bytes.target);
   return proto;
 }
 
@@ -32,11 +40,14 @@ v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   *proto.mutable_forward() = ToProto(layer.forward);
   proto.set_backward_ratio_none(layer.backward_ratio_none);
   // Recompute cannot save time; on a busy machine a short measurement may say so.
-  proto.set_backward_ratio_full(std::max(layer.backward_ratio_full, layer.backward_ratio_none));
-  proto.set_backward_input_share(kBackwardInputShare);
-  proto.mutable_stored_none()->set_target_token_bytes(layer.bytes.stored_none);
-  proto.mutable_stored_full()->set_target_token_bytes(layer.bytes.stored_full);
-  proto.mutable_peak()->set_target_token_bytes(layer.bytes.peak);
+  const double selective = std::max(layer.backward_ratio_selective, layer.backward_ratio_none);
+  proto.set_backward_ratio_selective(selective);
+  proto.set_backward_ratio_full(std::max(layer.backward_ratio_full, selective));
+  proto.set_backward_input_share(layer.backward_input_share);
+  *proto.mutable_stored_none() = ToProto(layer.bytes.stored_none);
+  *proto.mutable_stored_selective() = ToProto(layer.bytes.stored_selective);
+  *proto.mutable_stored_full() = ToProto(layer.bytes.stored_full);
+  *proto.mutable_peak() = ToProto(layer.bytes.peak);
   return proto;
 }
 
@@ -60,7 +71,8 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   v1::CostProfile proto;
   proto.set_name("measured");
   proto.set_version(1);
-  *proto.add_layers() = ToProto("layer", profile.layer);
+  if (profile.encoder.has_value()) *proto.add_layers() = ToProto("encoder", *profile.encoder);
+  *proto.add_layers() = ToProto(profile.encoder.has_value() ? "decoder" : "layer", profile.layer);
   v1::LayerCost& head = *proto.add_layers();
   head = ToProto("head", profile.head);
   head.set_loss_tokens_only(true);  // as stages run it

@@ -25,7 +25,8 @@ constexpr std::pair<v1::DataType, DataType> kDataTypes[] = {{v1::DATA_TYPE_FLOAT
                                                             {v1::DATA_TYPE_BFLOAT16, DataType::kBFloat16}};
 
 constexpr std::pair<v1::Layout, Layout> kLayouts[] = {{v1::LAYOUT_PADDED, Layout::kPadded},
-                                                      {v1::LAYOUT_PACKED, Layout::kPacked}};
+                                                      {v1::LAYOUT_PACKED, Layout::kPacked},
+                                                      {v1::LAYOUT_CONCATENATED, Layout::kConcatenated}};
 
 constexpr std::pair<v1::Op, Op> kOps[] = {{v1::OP_LOAD, Op::kLoad},
                                           {v1::OP_FORWARD, Op::kForward},
@@ -44,6 +45,14 @@ constexpr std::pair<v1::Stream, Stream> kStreams[] = {{v1::STREAM_COMPUTE, Strea
                                                       {v1::STREAM_NEXT, Stream::kNext},
                                                       {v1::STREAM_COLLECTIVE, Stream::kCollective}};
 
+constexpr std::pair<v1::Architecture, Architecture> kArchitectures[] = {
+    {v1::ARCHITECTURE_GPT, Architecture::kGpt}, {v1::ARCHITECTURE_T5, Architecture::kT5}};
+
+constexpr std::pair<v1::FeedForward, FeedForward> kFeedForwards[] = {
+    {v1::FEED_FORWARD_RELU, FeedForward::kRelu},
+    {v1::FEED_FORWARD_GELU, FeedForward::kGelu},
+    {v1::FEED_FORWARD_GATED_GELU, FeedForward::kGatedGelu}};
+
 constexpr std::pair<v1::TransferKind, TransferKind> kTransferKinds[] = {
     {v1::TRANSFER_KIND_ACTIVATION, TransferKind::kActivation},
     {v1::TRANSFER_KIND_GRADIENT, TransferKind::kGradient}};
@@ -52,6 +61,14 @@ constexpr std::pair<v1::TransferKind, TransferKind> kTransferKinds[] = {
 
 absl::StatusOr<DataType> DataTypeFromProto(v1::DataType value, absl::string_view field) {
   return Find<v1::DataType, DataType>(kDataTypes, value, v1::DataType_Name(value), field);
+}
+
+absl::StatusOr<Architecture> ArchitectureFromProto(v1::Architecture value, absl::string_view field) {
+  return Find<v1::Architecture, Architecture>(kArchitectures, value, v1::Architecture_Name(value), field);
+}
+
+absl::StatusOr<FeedForward> FeedForwardFromProto(v1::FeedForward value, absl::string_view field) {
+  return Find<v1::FeedForward, FeedForward>(kFeedForwards, value, v1::FeedForward_Name(value), field);
 }
 
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field) {

@@ -12,6 +12,8 @@ namespace penstock::worker {
 // Possible errors of all: INVALID_ARGUMENT (unspecified), UNIMPLEMENTED (not known to this worker); both name
 // `field` and the value.
 absl::StatusOr<DataType> DataTypeFromProto(v1::DataType value, absl::string_view field);
+absl::StatusOr<Architecture> ArchitectureFromProto(v1::Architecture value, absl::string_view field);
+absl::StatusOr<FeedForward> FeedForwardFromProto(v1::FeedForward value, absl::string_view field);
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field);
 absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field);
 absl::StatusOr<Stream> StreamFromProto(v1::Stream value, absl::string_view field);

@@ -12,8 +12,8 @@
 
 namespace penstock::worker {
 
-// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (another
-// architecture). The message names the field.
+// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (a value that this
+// worker does not know). The message names the field.
 absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model);
 
 // Without its topology, which the planner gives beside it.

@@ -13,7 +13,13 @@ namespace penstock::worker {
 
 enum class DataType : uint8_t { kFloat64, kFloat32, kBFloat16 };
 
+enum class Architecture : uint8_t { kGpt, kT5 };
+
+// job.proto, FeedForward.
+enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu };
+
 struct ModelConfig {
+  // All of them; T5: encoder layers, then decoder layers.
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -22,6 +28,13 @@ struct ModelConfig {
   int64_t vocab = 0;
   int64_t max_sequence_length = 0;
   DataType dtype = DataType::kFloat32;
+  Architecture architecture = Architecture::kGpt;
+  FeedForward feed_forward = FeedForward::kGelu;
+  // T5.
+  int64_t encoder_layers = 0;
+  int32_t decoder_start_token = 0;
+  int64_t relative_position_buckets = 32;
+  int64_t relative_position_max_distance = 128;
 };
 
 enum class Layout : uint8_t { kPadded, kPacked, kConcatenated };

@@ -30,37 +30,116 @@ absl::Status AppendSample(const StreamProgramsResponse& message, uint32_t index,
   return absl::OkStatus();
 }
 
-absl::Status CheckPadded(const MicroBatch& micro_batch) {
-  if (micro_batch.rows != static_cast<int64_t>(micro_batch.sample_ids.size())) {
-    return Invalid("rows is ", micro_batch.rows, " for ", micro_batch.sample_ids.size(), " samples");
-  }
-  for (size_t i = 0; i < micro_batch.sample_ids.size(); ++i) {
-    const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
-    if (tokens > micro_batch.target_length) {
-      return Invalid("target_length is ", micro_batch.target_length, ", but sample ",
-                     micro_batch.sample_ids[i], " has ", tokens, " tokens");
-    }
+// The source or the target of a micro-batch.
+struct Side {
+  const char* length_field;
+  const char* cumulative_field;
+  int64_t length = 0;
+  const std::vector<int32_t>& cumulative;
+  // Tokens of each sample.
+  std::vector<int64_t> tokens;
+};
+
+absl::Status CheckPadded(const MicroBatch& micro_batch, const Side& side) {
+  for (size_t i = 0; i < side.tokens.size(); ++i) {
+    if (side.tokens[i] <= side.length) continue;
+    return Invalid(side.length_field, " is ", side.length, ", but sample ", micro_batch.sample_ids[i],
+                   " has ", side.tokens[i], " tokens");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckPacked(const MicroBatch& micro_batch) {
-  const size_t samples = micro_batch.sample_ids.size();
-  if (micro_batch.target_cu_seqlens.size() != samples + 1 || micro_batch.target_cu_seqlens.front() != 0) {
-    return Invalid("target_cu_seqlens must be 0 and one more value for each of the ", samples, " samples");
+absl::Status CheckConcatenated(const MicroBatch& micro_batch, const Side& side) {
+  for (size_t row = 0; row + 1 < micro_batch.row_samples.size(); ++row) {
+    int64_t tokens = 0;
+    for (int32_t i = micro_batch.row_samples[row]; i < micro_batch.row_samples[row + 1]; ++i) {
+      tokens += side.tokens[static_cast<size_t>(i)];
+    }
+    if (tokens <= side.length) continue;
+    return Invalid(side.length_field, " is ", side.length, ", but row ", row, " has ", tokens, " tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPacked(const MicroBatch& micro_batch, const Side& side) {
+  const size_t samples = side.tokens.size();
+  if (side.cumulative.size() != samples + 1 || side.cumulative.front() != 0) {
+    return Invalid(side.cumulative_field, " must be 0 and one more value for each of the ", samples,
+                   " samples");
   }
   for (size_t i = 0; i < samples; ++i) {
-    const int64_t tokens = int64_t{micro_batch.input_tokens[i]} + micro_batch.target_tokens[i];
-    if (int64_t{micro_batch.target_cu_seqlens[i + 1]} - micro_batch.target_cu_seqlens[i] != tokens) {
-      return Invalid("target_cu_seqlens[", i + 1, "] does not fit sample ", micro_batch.sample_ids[i], " of ",
-                     tokens, " tokens");
+    if (int64_t{side.cumulative[i + 1]} - side.cumulative[i] == side.tokens[i]) continue;
+    return Invalid(side.cumulative_field, "[", i + 1, "] does not fit sample ", micro_batch.sample_ids[i],
+                   " of ", side.tokens[i], " tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSide(const MicroBatch& micro_batch, const Side& side) {
+  switch (micro_batch.layout) {
+    case Layout::kPadded:
+      return CheckPadded(micro_batch, side);
+    case Layout::kPacked:
+      return CheckPacked(micro_batch, side);
+    case Layout::kConcatenated:
+      return CheckConcatenated(micro_batch, side);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRows(const MicroBatch& micro_batch) {
+  const auto samples = static_cast<int64_t>(micro_batch.sample_ids.size());
+  if (micro_batch.layout == Layout::kPadded && micro_batch.rows != samples) {
+    return Invalid("rows is ", micro_batch.rows, " for ", samples, " samples");
+  }
+  if (micro_batch.layout != Layout::kConcatenated) return absl::OkStatus();
+  const std::vector<int32_t>& ends = micro_batch.row_samples;
+  if (static_cast<int64_t>(ends.size()) == micro_batch.rows + 1 && ends.front() == 0 &&
+      ends.back() == samples && std::ranges::is_sorted(ends)) {
+    return absl::OkStatus();
+  }
+  return Invalid("row_samples must be ", micro_batch.rows + 1, " ascending values from 0 to ", samples);
+}
+
+// That the samples are where the layout says.
+absl::Status CheckPlaces(const MicroBatch& micro_batch, const ModelConfig& model) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRows(micro_batch));
+  Side source = {
+      "source_length", "source_cu_seqlens", micro_batch.source_length, micro_batch.source_cu_seqlens, {}};
+  Side target = {
+      "target_length", "target_cu_seqlens", micro_batch.target_length, micro_batch.target_cu_seqlens, {}};
+  const bool t5 = model.architecture == Architecture::kT5;
+  for (size_t i = 0; i < micro_batch.sample_ids.size(); ++i) {
+    const int64_t input = micro_batch.input_tokens[i];
+    source.tokens.push_back(input);
+    target.tokens.push_back(micro_batch.target_tokens[i] + (t5 ? 0 : input));
+  }
+  if (t5) PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, source));
+  return CheckSide(micro_batch, target);
+}
+
+// Recompute of each stage.
+absl::Status AppendRecompute(const StreamProgramsResponse& message, const v1::MicroBatch& proto,
+                             MicroBatch& micro_batch) {
+  if (proto.recompute_size() != message.layers_per_stage_size()) {
+    return Invalid("recompute has ", proto.recompute_size(), " entries for ", message.layers_per_stage_size(),
+                   " stages");
+  }
+  for (int stage = 0; stage < proto.recompute_size(); ++stage) {
+    const v1::StageRecompute& recompute = proto.recompute(stage);
+    const uint32_t layers = message.layers_per_stage(stage);
+    if (uint64_t{recompute.full_layers()} + recompute.selective_layers() > layers) {
+      return Invalid("recompute of stage ", stage, " names ", recompute.full_layers(), " full_layers and ",
+                     recompute.selective_layers(), " selective_layers of ", layers);
     }
+    micro_batch.recompute.push_back({.selective = static_cast<int32_t>(recompute.selective_layers()),
+                                     .full = static_cast<int32_t>(recompute.full_layers())});
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& message,
-                                               const v1::MicroBatch& proto) {
+                                               const v1::MicroBatch& proto, const ModelConfig& model) {
   MicroBatch micro_batch;
   for (uint32_t index : proto.samples()) {
     PENSTOCK_RETURN_IF_ERROR(AppendSample(message, index, micro_batch));
@@ -68,25 +147,14 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   if (micro_batch.sample_ids.empty()) return Invalid("samples is empty");
   PENSTOCK_ASSIGN_OR_RETURN(micro_batch.layout, LayoutFromProto(proto.layout(), "layout"));
   micro_batch.computed_tokens = static_cast<int64_t>(proto.computed_tokens());
-  if (micro_batch.layout == Layout::kPadded) {
-    micro_batch.rows = proto.rows();
-    micro_batch.target_length = proto.target_length();
-    PENSTOCK_RETURN_IF_ERROR(CheckPadded(micro_batch));
-  } else {
-    micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
-    PENSTOCK_RETURN_IF_ERROR(CheckPacked(micro_batch));
-  }
-  if (proto.recompute_size() != message.layers_per_stage_size()) {
-    return Invalid("recompute has ", proto.recompute_size(), " entries for ", message.layers_per_stage_size(),
-                   " stages");
-  }
-  for (const v1::StageRecompute& recompute : proto.recompute()) {
-    if (recompute.selective_layers() > 0) {
-      return absl::UnimplementedError(
-          "recompute.selective_layers is not known to this worker: use none or full");
-    }
-    micro_batch.recompute.push_back({.full = static_cast<int32_t>(recompute.full_layers())});
-  }
+  micro_batch.rows = proto.rows();
+  micro_batch.source_length = proto.source_length();
+  micro_batch.target_length = proto.target_length();
+  micro_batch.source_cu_seqlens.assign(proto.source_cu_seqlens().begin(), proto.source_cu_seqlens().end());
+  micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
+  micro_batch.row_samples.assign(proto.row_samples().begin(), proto.row_samples().end());
+  PENSTOCK_RETURN_IF_ERROR(CheckPlaces(micro_batch, model));
+  PENSTOCK_RETURN_IF_ERROR(AppendRecompute(message, proto, micro_batch));
   return micro_batch;
 }
 
@@ -225,7 +293,8 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
   Program program;
   PENSTOCK_RETURN_IF_ERROR(ConvertHeader(message, job, program));
   for (int i = 0; i < message.micro_batches_size(); ++i) {
-    absl::StatusOr<MicroBatch> micro_batch = MicroBatchFromProto(message, message.micro_batches(i));
+    absl::StatusOr<MicroBatch> micro_batch =
+        MicroBatchFromProto(message, message.micro_batches(i), job.model);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(micro_batch.status(), absl::StrCat("micro-batch ", i)));
     program.micro_batches.push_back(*std::move(micro_batch));
   }

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
+#include "worker/runtime/shared_gradients.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -65,9 +67,14 @@ absl::Status Iteration::Await(uint32_t id) {
   return transfer->Wait();
 }
 
+TokenNeeds Iteration::NeedsOf(uint32_t stage) const {
+  return TokenNeedsOf(parts_.job->model, StageRangeOf(program_.layers_per_stage, stage));
+}
+
 absl::Status Iteration::Load(const Instruction& instruction) {
   const MicroBatch& shape = program_.micro_batches[instruction.micro_batch];
-  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, parts_.device->Load(shape, parts_.job->model));
+  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch,
+                            parts_.device->Load(shape, parts_.job->model, NeedsOf(instruction.stage)));
   return tokens_.Put(KeyOf(instruction), std::move(batch));
 }
 
@@ -95,7 +102,7 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   const MicroBatch& shape = program_.micro_batches[key.micro_batch];
   TokenBatch tokens;
-  if (IsFirst(key.stage) || IsLast(key.stage)) {
+  if (NeedsOf(key.stage).any()) {
     PENSTOCK_ASSIGN_OR_RETURN(tokens, tokens_.Get(key));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
@@ -178,13 +185,18 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
 }
 
 absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
-  if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
+  const ModelConfig& model = parts_.job->model;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
+                            GatherSharedGradients(model, parts_.stages, parts_.device->place()));
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, parts_.optimizer->SumOfSquaredGradients());
-  std::vector<at::Tensor> sums = {squares};
+  sums.push_back(std::move(squares));
   PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(sums, program_.groups[instruction.group]));
-  PENSTOCK_ASSIGN_OR_RETURN(const double sum,
-                            CallTorch("the gradient norm", [&] { return sums.front().item<double>(); }));
-  gradient_norm_ = std::sqrt(sum);
+  PENSTOCK_ASSIGN_OR_RETURN(const double own,
+                            CallTorch("the gradient norm", [&] { return sums.back().item<double>(); }));
+  sums.pop_back();
+  PENSTOCK_ASSIGN_OR_RETURN(const double shared, ScatterSharedGradients(model, parts_.stages, sums));
+  if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
+  gradient_norm_ = std::sqrt(own + shared);
   const double clip = parts_.job->training.clip_norm;
   const double scale = clip > 0 && gradient_norm_ > clip ? clip / gradient_norm_ : 1.0;
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);

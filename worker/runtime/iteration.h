@@ -58,6 +58,7 @@ class Iteration {
   absl::StatusOr<at::Tensor> OutputGradientOf(const Instruction& instruction);
   absl::Status KeepInputGradient(const BufferKey& key, at::Tensor gradient);
 
+  TokenNeeds NeedsOf(uint32_t stage) const;
   bool IsFirst(uint32_t stage) const { return stage == 0; }
   bool IsLast(uint32_t stage) const { return stage + 1 == program_.layers_per_stage.size(); }
 

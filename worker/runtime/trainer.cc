@@ -16,15 +16,6 @@ namespace {
 // Complete checkpoints that are kept.
 constexpr size_t kKeptCheckpoints = 2;
 
-StageRange RangeOf(const Program& program, uint32_t stage) {
-  StageRange range = {.first_layer = 0,
-                      .layers = program.layers_per_stage[stage],
-                      .first = stage == 0,
-                      .last = stage + 1 == program.layers_per_stage.size()};
-  for (uint32_t i = 0; i < stage; ++i) range.first_layer += program.layers_per_stage[i];
-  return range;
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(parts_.device->MakeTimer()) {}
@@ -39,7 +30,8 @@ absl::Status Trainer::Build(const Program& program) {
   for (uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<Stage> stage,
-        parts_.device->MakeStage(job().model, RangeOf(program, number), job().training.seed));
+        parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number),
+                                 job().training.seed));
     const std::vector<NamedParameter>& parameters = stage->parameters();
     parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
     executor.stages[number] = stage.get();
@@ -80,16 +72,19 @@ absl::Status Trainer::AfterIteration(uint64_t iteration) {
                        absl::StrCat("the checkpoint after iteration ", iteration));
 }
 
-std::vector<NamedTensor> Trainer::State() const {
-  std::vector<NamedTensor> tensors = optimizer_->State();
-  for (const NamedParameter& parameter : parameters_) tensors.push_back({parameter.name, parameter.value});
+std::vector<NamedTensor> Trainer::State(bool with_copies) const {
+  std::vector<NamedTensor> tensors = optimizer_->State(with_copies);
+  for (const NamedParameter& parameter : parameters_) {
+    if (with_copies || !parameter.copy) tensors.push_back({parameter.name, parameter.value});
+  }
   return tensors;
 }
 
 absl::Status Trainer::WriteCheckpoint(uint64_t next_iteration) {
   const std::string& directory = parts_.checkpoint_dir;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string partial, MakePartialCheckpoint(directory, next_iteration));
-  PENSTOCK_RETURN_IF_ERROR(WriteTensorFile(RankFile(partial, parts_.registration->rank), State()));
+  PENSTOCK_RETURN_IF_ERROR(
+      WriteTensorFile(RankFile(partial, parts_.registration->rank), State(/*with_copies=*/false)));
   PENSTOCK_RETURN_IF_ERROR(Barrier());
   if (parts_.registration->rank != 0) return absl::OkStatus();
   PENSTOCK_RETURN_IF_ERROR(CompleteCheckpointFolder(directory, next_iteration, job(), kKeptCheckpoints));
@@ -101,7 +96,7 @@ absl::Status Trainer::Restore() {
   const CompleteCheckpoint& checkpoint = *parts_.checkpoint;
   // Tensors have the same names however the model is split, so any file may hold them; this rank's own comes
   // first.
-  std::vector<NamedTensor> missing = State();
+  std::vector<NamedTensor> missing = State(/*with_copies=*/true);
   for (uint32_t i = 0; i < checkpoint.ranks && !missing.empty(); ++i) {
     const uint32_t rank = (parts_.registration->rank + i) % checkpoint.ranks;
     PENSTOCK_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(RankFile(checkpoint.path, rank)));
@@ -126,8 +121,9 @@ absl::Status Trainer::Restore() {
 
 absl::Status Trainer::DumpGradients(uint64_t iteration) {
   std::vector<NamedTensor> gradients;
-  for (const NamedParameter& parameter : parameters_)
-    gradients.push_back({parameter.name, parameter.gradient});
+  for (const NamedParameter& parameter : parameters_) {
+    if (!parameter.copy) gradients.push_back({parameter.name, parameter.gradient});
+  }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
   return WriteTensorFile(RankFile(folder, parts_.registration->rank), gradients);
 }

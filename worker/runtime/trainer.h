@@ -59,8 +59,8 @@ class Trainer {
  private:
   const JobConfig& job() const { return parts_.registration->job; }
   absl::Status Build(const Program& program);
-  // What a checkpoint holds of this rank: parameters and the optimizer's state, by name.
-  std::vector<NamedTensor> State() const;
+  // Parameters and the optimizer's state, by name. A checkpoint holds one of the copies of what stages share.
+  std::vector<NamedTensor> State(bool with_copies) const;
   absl::Status Restore();
   // Blocks until all ranks are here.
   absl::Status Barrier();

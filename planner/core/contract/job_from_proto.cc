@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kMaxRanks = 1 << 16;
 constexpr int kMaxSamples = 1 << 20;
 constexpr int kMaxTypicalSamples = 1 << 16;
-constexpr int64_t kRelativePositionBuckets = 32;
+constexpr uint32_t kRelativePositionBuckets = 32;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -59,7 +59,38 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
 int64_t SharedTableBytes(const v1::ModelSpec& model) {
   if (model.architecture() != v1::ARCHITECTURE_T5) return 0;
-  return kRelativePositionBuckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
+  const int64_t buckets =
+      model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kRelativePositionBuckets;
+  return buckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
+}
+
+// What only a T5 has.
+absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {
+  constexpr uint32_t kMaxDistance = 128;
+  constexpr uint32_t kFewestBuckets = 4;
+  if (model.architecture() != v1::ARCHITECTURE_T5) {
+    if (model.decoder_start_token() > 0)
+      return Wrong("job.model.decoder_start_token", "a GPT has none; leave 0");
+    if (model.relative_position_buckets() > 0)
+      return Wrong("job.model.relative_position_buckets", "a GPT has none; leave 0");
+    if (model.relative_position_max_distance() > 0)
+      return Wrong("job.model.relative_position_max_distance", "a GPT has none; leave 0");
+    return absl::OkStatus();
+  }
+  if (model.decoder_start_token() >= model.vocab())
+    return Wrong("job.model.decoder_start_token",
+                 absl::StrCat(model.decoder_start_token(), "; must be below vocab"));
+  const uint32_t buckets =
+      model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kRelativePositionBuckets;
+  if (buckets % 2 != 0 || buckets < kFewestBuckets)
+    return Wrong("job.model.relative_position_buckets",
+                 absl::StrCat(buckets, "; use an even number of at least 4"));
+  const uint32_t distance =
+      model.relative_position_max_distance() > 0 ? model.relative_position_max_distance() : kMaxDistance;
+  if (distance <= buckets / 2)
+    return Wrong("job.model.relative_position_max_distance",
+                 absl::StrCat(distance, "; must be above half of relative_position_buckets, ", buckets / 2));
+  return absl::OkStatus();
 }
 
 absl::Status CheckModel(const v1::ModelSpec& model) {
@@ -82,7 +113,9 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
   if (model.ffn() == 0) return Wrong("job.model.ffn", "0; use at least 1");
   if (model.vocab() < 2) return Wrong("job.model.vocab", "use at least 2");
   if (model.max_sequence_length() == 0) return Wrong("job.model.max_sequence_length", "0; use at least 1");
-  return absl::OkStatus();
+  if (!v1::FeedForward_IsValid(model.feed_forward()))
+    return Wrong("job.model.feed_forward", "is unknown; use RELU, GELU or GATED_GELU");
+  return CheckDecoderAndPositions(model);
 }
 
 uint32_t TotalLayers(const v1::ModelSpec& model) {

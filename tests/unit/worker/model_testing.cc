@@ -6,74 +6,27 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "tests/unit/worker/plain_model.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
 
-using Parameters = std::map<std::string, at::Tensor>;
+constexpr size_t kSamplesOfARow = 2;
 
-Parameters PlainParameters(const ModelConfig& config, uint64_t seed) {
-  Parameters parameters;
-  for (const ParameterSpec& spec : StageParameterSpecs(config, {0, config.layers, true, true})) {
-    parameters[spec.name] = InitialValue(spec, seed, at::kDouble, at::kCPU).requires_grad_(true);
+bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
+
+// Positions in `samples` of each row: of concatenated rows several, otherwise one.
+std::vector<std::vector<size_t>> RowsOf(size_t samples, Layout layout) {
+  const size_t step = layout == Layout::kConcatenated ? kSamplesOfARow : 1;
+  std::vector<std::vector<size_t>> rows;
+  for (size_t i = 0; i < samples; ++i) {
+    if (i % step == 0) rows.emplace_back();
+    rows.back().push_back(i);
   }
-  return parameters;
-}
-
-at::Tensor Norm(const Parameters& p, const std::string& name, const at::Tensor& x) {
-  const at::Tensor centred = x - x.mean(-1, true);
-  return centred / (centred.square().mean(-1, true) + 1e-5).sqrt() * p.at(name + ".weight") +
-         p.at(name + ".bias");
-}
-
-at::Tensor Linear(const Parameters& p, const std::string& name, const at::Tensor& x) {
-  return x.matmul(p.at(name + ".weight").t()) + p.at(name + ".bias");
-}
-
-at::Tensor Gelu(const at::Tensor& x) {
-  return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh());
-}
-
-at::Tensor Attention(const Parameters& p, const std::string& name, const ModelConfig& config,
-                     const at::Tensor& x) {
-  const int64_t inner = AttentionInner(config);
-  const int64_t width = inner / config.heads;
-  const at::Tensor qkv = Linear(p, name + ".qkv", x);
-  const at::Tensor future = at::ones({x.size(0), x.size(0)}, at::kBool).triu(1);
-  std::vector<at::Tensor> outputs;
-  for (int64_t head = 0; head < config.heads; ++head) {
-    const auto part = [&](int64_t i) {
-      return qkv.slice(1, i * inner + head * width, i * inner + (head + 1) * width);
-    };
-    const at::Tensor scores = part(0).matmul(part(1).t()) / std::sqrt(static_cast<double>(width));
-    outputs.push_back(
-        scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1).matmul(part(2)));
-  }
-  return Linear(p, name + ".output", at::cat(outputs, 1));
-}
-
-at::Tensor PlainLogits(const Parameters& p, const ModelConfig& config, const at::Tensor& ids) {
-  at::Tensor x = p.at("embedding.token.weight").index_select(0, ids) +
-                 p.at("embedding.position.weight").slice(0, 0, ids.size(0));
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string name = "layers." + std::to_string(layer);
-    x = x + Attention(p, name + ".attention", config, Norm(p, name + ".attention_norm", x));
-    x = x + Linear(p, name + ".ffn.down", Gelu(Linear(p, name + ".ffn.up", Norm(p, name + ".ffn_norm", x))));
-  }
-  return Norm(p, "final_norm", x).matmul(p.at("head.weight").t());
-}
-
-at::Tensor PlainLoss(const Parameters& p, const ModelConfig& config, const TestSample& sample,
-                     const std::vector<int32_t>& tokens) {
-  const at::Tensor ids = at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()));
-  const at::Tensor log_probabilities = PlainLogits(p, config, ids).log_softmax(-1);
-  at::Tensor loss = at::zeros({}, at::kDouble);
-  for (uint32_t next = std::max(1U, sample.input); next < sample.input + sample.target; ++next) {
-    loss = loss - log_probabilities[next - 1][tokens[next]];
-  }
-  return loss;
+  return rows;
 }
 
 double Largest(const at::Tensor& tensor) {
@@ -95,6 +48,17 @@ ModelConfig SmallConfig(DataType type) {
   return config;
 }
 
+ModelConfig SmallT5Config(DataType type) {
+  ModelConfig config = SmallConfig(type);
+  config.architecture = Architecture::kT5;
+  config.feed_forward = FeedForward::kRelu;
+  config.encoder_layers = 2;
+  config.decoder_start_token = 3;
+  config.relative_position_buckets = 8;
+  config.relative_position_max_distance = 12;
+  return config;
+}
+
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab) {
   Tokens tokens;
   for (const TestSample& sample : samples) {
@@ -106,81 +70,129 @@ Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab) {
   return tokens;
 }
 
-MicroBatch MakeMicroBatch(const std::vector<TestSample>& samples, Layout layout) {
+MicroBatch MakeMicroBatch(const ModelConfig& config, const std::vector<TestSample>& samples, Layout layout) {
   MicroBatch shape;
   shape.layout = layout;
-  shape.rows = static_cast<int64_t>(samples.size());
-  shape.target_cu_seqlens = {0};
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const uint32_t length = samples[i].input + samples[i].target;
-    shape.sample_ids.push_back(100 + i);
-    shape.input_tokens.push_back(samples[i].input);
-    shape.target_tokens.push_back(samples[i].target);
-    shape.target_length = std::max<int64_t>(shape.target_length, length);
-    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + static_cast<int32_t>(length));
+  shape.source_cu_seqlens = shape.target_cu_seqlens = {0};
+  shape.row_samples = {0};
+  for (const std::vector<size_t>& row : RowsOf(samples.size(), layout)) {
+    ++shape.rows;
+    int32_t source = 0;
+    int32_t target = 0;
+    for (const size_t i : row) {
+      const auto [input, learnt] = samples[i];
+      shape.sample_ids.push_back(100 + i);
+      shape.input_tokens.push_back(input);
+      shape.target_tokens.push_back(learnt);
+      source += static_cast<int32_t>(IsT5(config) ? input : 0);
+      target += static_cast<int32_t>(IsT5(config) ? learnt : input + learnt);
+    }
+    shape.row_samples.push_back(shape.row_samples.back() + static_cast<int32_t>(row.size()));
+    shape.source_cu_seqlens.push_back(shape.source_cu_seqlens.back() + source);
+    shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + target);
+    shape.source_length = std::max<int64_t>(shape.source_length, source);
+    shape.target_length = std::max<int64_t>(shape.target_length, target);
   }
-  shape.computed_tokens =
-      layout == Layout::kPacked ? shape.target_cu_seqlens.back() : shape.rows * shape.target_length;
+  if (layout == Layout::kConcatenated) {
+    shape.source_length += IsT5(config) ? 2 : 0;
+    shape.target_length += 3;
+  }
+  shape.computed_tokens = layout == Layout::kPacked
+                              ? shape.source_cu_seqlens.back() + shape.target_cu_seqlens.back()
+                              : shape.rows * (shape.source_length + shape.target_length);
   return shape;
 }
 
-double CountLossTokens(const std::vector<TestSample>& samples) {
+double CountLossTokens(const ModelConfig& config, const std::vector<TestSample>& samples) {
   double count = 0;
-  for (const TestSample& sample : samples) count += sample.input == 0 ? sample.target - 1 : sample.target;
+  for (const TestSample& sample : samples) {
+    count += sample.input == 0 && !IsT5(config) ? sample.target - 1 : sample.target;
+  }
   return count;
 }
 
-Result PlainGpt(const ModelConfig& config, uint64_t seed, const std::vector<TestSample>& samples) {
-  const Parameters parameters = PlainParameters(config, seed);
+Result PlainModel(const ModelConfig& config, uint64_t seed, const std::vector<TestSample>& samples,
+                  Layout layout) {
+  PlainParameters parameters;
+  for (const ParameterSpec& spec : StageParameterSpecs(config, {0, config.layers, true, true})) {
+    parameters[spec.name] = InitialValue(spec, seed, at::kDouble, at::kCPU).requires_grad_(true);
+  }
   const Tokens tokens = MakeTokens(samples, config.vocab);
   at::Tensor loss = at::zeros({}, at::kDouble);
-  for (size_t i = 0; i < samples.size(); ++i)
-    loss = loss + PlainLoss(parameters, config, samples[i], tokens[i]);
-  loss = loss / CountLossTokens(samples);
+  for (const std::vector<size_t>& places : RowsOf(samples.size(), layout)) {
+    PlainRow row;
+    for (const size_t i : places) {
+      row.samples.push_back(tokens[i]);
+      row.inputs.push_back(samples[i].input);
+    }
+    loss =
+        loss + (IsT5(config) ? PlainT5Loss(parameters, config, row) : PlainGptLoss(parameters, config, row));
+  }
+  loss = loss / CountLossTokens(config, samples);
   torch::autograd::backward({loss}, {});
   Result result{loss.item<double>(), {}};
   for (const auto& [name, value] : parameters) result.gradients[name] = value.grad();
   return result;
 }
 
-TestPipeline::TestPipeline(const ModelConfig& config, uint64_t seed, int64_t stages) : config_(config) {
-  const int64_t layers = config.layers / stages;
-  for (int64_t i = 0; i < stages; ++i) {
-    auto stage = MakeTransformerStage(config, {i * layers, layers, i == 0, i == stages - 1}, seed, at::kCPU);
+TestPipeline::TestPipeline(const ModelConfig& config, uint64_t seed,
+                           const std::vector<uint32_t>& layers_per_stage)
+    : config_(config), layers_(layers_per_stage) {
+  for (uint32_t i = 0; i < layers_.size(); ++i) {
+    auto stage = MakeTransformerStage(config, StageRangeOf(layers_, i), seed, at::kCPU);
     EXPECT_TRUE(stage.ok()) << stage.status();
     stages_.push_back(*std::move(stage));
   }
 }
 
-void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, const LayerRecompute& recompute,
+void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, const Options& options,
                        double loss_tokens) {
-  const MicroBatch shape = MakeMicroBatch(samples, layout);
-  const auto tokens = MakeTokenBatch(shape, MakeTokens(samples, config_.vocab), config_.vocab, at::kCPU);
-  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  const MicroBatch shape = MakeMicroBatch(config_, samples, layout);
   std::vector<StageForward> forwards;
   at::Tensor activation;
-  for (const auto& stage : stages_) {
-    auto forward = stage->Forward(shape, *tokens, activation, recompute, loss_tokens);
+  for (uint32_t i = 0; i < stages_.size(); ++i) {
+    const TokenNeeds needs = TokenNeedsOf(config_, StageRangeOf(layers_, i));
+    const auto tokens = MakeTokenBatch(shape, MakeTokens(samples, config_.vocab), config_, needs, at::kCPU);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    const auto layers = static_cast<int32_t>(layers_[i]);
+    LayerRecompute recompute = {.full = std::min(options.recompute.full, layers)};
+    recompute.selective = std::min(options.recompute.selective, layers - recompute.full);
+    auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens);
     ASSERT_TRUE(forward.ok()) << forward.status();
-    activation = forward->output;
-    forward->output.reset();
+    activation = std::exchange(forward->output, at::Tensor());
     forwards.push_back(*std::move(forward));
   }
   loss_ += activation.item<double>();
   at::Tensor gradient;
+  std::vector<SplitBackward::PutAside> put_aside(stages_.size());
   for (size_t i = stages_.size(); i-- > 0;) {
-    auto input_gradient = stages_[i]->Backward(std::move(forwards[i]), gradient);
-    ASSERT_TRUE(input_gradient.ok()) << input_gradient.status();
-    gradient = *input_gradient;
+    SplitBackward split;
+    if (options.split_backward) {
+      auto result = stages_[i]->BackwardInput(std::move(forwards[i]), gradient);
+      ASSERT_TRUE(result.ok()) << result.status();
+      split = *std::move(result);
+    } else {
+      auto result = stages_[i]->Backward(std::move(forwards[i]), gradient);
+      ASSERT_TRUE(result.ok()) << result.status();
+      split.input_gradient = *std::move(result);
+    }
+    put_aside[i] = std::move(split.put_aside);
+    gradient = std::move(split.input_gradient);
   }
   EXPECT_FALSE(gradient.defined());
+  if (!options.split_backward) return;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const absl::Status status = stages_[i]->BackwardWeight(std::move(put_aside[i]));
+    ASSERT_TRUE(status.ok()) << status;
+  }
 }
 
 Result TestPipeline::result() const {
   Result result{loss_, {}};
   for (const auto& stage : stages_) {
     for (const NamedParameter& parameter : stage->parameters()) {
-      result.gradients[parameter.name] = parameter.gradient.clone();
+      at::Tensor& sum = result.gradients[parameter.name];
+      sum = sum.defined() ? sum + parameter.gradient : parameter.gradient.clone();
     }
   }
   return result;

@@ -1,10 +1,12 @@
-// Small models and micro-batches for the tests of worker/model, and a GPT written a second time in the
-// plainest way: sample by sample, attention as a masked softmax, cross entropy as a log-softmax.
+// Small models and micro-batches for the tests of worker/model, and GPT and T5 written a second time in the
+// plainest way: row by row, attention as a masked softmax, cross entropy as a log-softmax, gradients by
+// autograd.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,33 +21,46 @@ struct TestSample {
   uint32_t target = 0;
 };
 
+// A GPT of four layers, and a T5 of two encoder and two decoder layers with few buckets.
 ModelConfig SmallConfig(DataType type);
+ModelConfig SmallT5Config(DataType type);
 // Tokens of the samples, of ids below `vocab`, that depend on nothing else.
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab);
-MicroBatch MakeMicroBatch(const std::vector<TestSample>& samples, Layout layout);
+// Concatenated rows hold two samples each, and end with padding.
+MicroBatch MakeMicroBatch(const ModelConfig& config, const std::vector<TestSample>& samples, Layout layout);
 // How many positions the loss counts.
-double CountLossTokens(const std::vector<TestSample>& samples);
+double CountLossTokens(const ModelConfig& config, const std::vector<TestSample>& samples);
 
 struct Result {
   double loss = 0;
   std::map<std::string, at::Tensor> gradients;
 };
 
-// The plain implementation, in float64, from the initial values of `seed`.
-Result PlainGpt(const ModelConfig& config, uint64_t seed, const std::vector<TestSample>& samples);
+// The plain implementation, in float64, from the initial values of `seed`. Concatenated samples see their
+// row.
+Result PlainModel(const ModelConfig& config, uint64_t seed, const std::vector<TestSample>& samples,
+                  Layout layout);
 
-// A pipeline of `stages` equal stages in this process, over the micro-batches in order.
+// A pipeline in this process, over the micro-batches in order.
 class TestPipeline {
  public:
-  TestPipeline(const ModelConfig& config, uint64_t seed, int64_t stages);
+  TestPipeline(const ModelConfig& config, uint64_t seed, const std::vector<uint32_t>& layers_per_stage);
+
+  struct Options {
+    // Of every stage, as far as it has layers.
+    LayerRecompute recompute = {};
+    // Weight gradients of all stages after all input gradients.
+    bool split_backward = false;
+  };
   // Adds loss and gradients of one micro-batch.
-  void Run(const std::vector<TestSample>& samples, Layout layout, const LayerRecompute& recompute,
-           double loss_tokens);
+  void Run(const std::vector<TestSample>& samples, Layout layout, const Options& options, double loss_tokens);
+  // Gradients of shared parameters are summed.
   Result result() const;
   Stage& stage(size_t index) { return *stages_[index]; }
 
  private:
   ModelConfig config_;
+  std::vector<uint32_t> layers_;
   std::vector<std::unique_ptr<Stage>> stages_;
   double loss_ = 0;
 };

@@ -34,7 +34,8 @@ TEST(Parameters, DoNotDependOnTheSplit) {
 }
 
 TEST(Parameters, DependOnSeedAndName) {
-  const ParameterSpec spec{"head.weight", {8, 8}, Initial::kNormal, 1};
+  const ParameterSpec spec{
+      .name = "head.weight", .shape = {8, 8}, .initial = Initial::kNormal, .standard_deviation = 1};
   ParameterSpec other = spec;
   other.name = "embedding.token.weight";
   EXPECT_FALSE(Initialise(spec, 1).equal(Initialise(spec, 2)));

@@ -13,7 +13,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kVocab = 100;
+constexpr TokenNeeds kAll = {.source = true, .target = true, .loss = true};
+
+ModelConfig Gpt() {
+  ModelConfig config = SmallConfig(DataType::kFloat32);
+  config.vocab = 100;
+  return config;
+}
+
+ModelConfig T5() {
+  ModelConfig config = SmallT5Config(DataType::kFloat32);
+  config.vocab = 100;
+  config.decoder_start_token = 7;
+  return config;
+}
 
 std::vector<int64_t> Values(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.flatten();
@@ -21,63 +34,100 @@ std::vector<int64_t> Values(const at::Tensor& tensor) {
 }
 
 TEST(TokenBatch, PadsBehindTheTokens) {
-  const MicroBatch shape = MakeMicroBatch({{1, 2}, {0, 4}}, Layout::kPadded);
-  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {21, 22, 23, 24}}, kVocab, at::kCPU);
+  const MicroBatch shape = MakeMicroBatch(Gpt(), {{1, 2}, {0, 4}}, Layout::kPadded);
+  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {21, 22, 23, 24}}, Gpt(), kAll, at::kCPU);
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_EQ(batch->inputs.sizes(), at::IntArrayRef({2, 4}));
-  EXPECT_THAT(Values(batch->inputs), ElementsAre(11, 12, 13, 0, 21, 22, 23, 24));
-  EXPECT_THAT(Values(batch->positions), ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(11, 12, 13, 0, 21, 22, 23, 24));
+  EXPECT_THAT(Values(batch->target.positions), ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
   EXPECT_THAT(Values(batch->loss_positions), ElementsAre(0, 1, 4, 5, 6));
   EXPECT_THAT(Values(batch->labels), ElementsAre(12, 13, 22, 23, 24));
 }
 
 TEST(TokenBatch, PacksEndToEndAndNeverAsksForTheNextSample) {
-  const MicroBatch shape = MakeMicroBatch({{2, 1}, {0, 2}, {3, 0}}, Layout::kPacked);
-  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {21, 22}, {31, 32, 33}}, kVocab, at::kCPU);
+  const MicroBatch shape = MakeMicroBatch(Gpt(), {{2, 1}, {0, 2}, {3, 0}}, Layout::kPacked);
+  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {21, 22}, {31, 32, 33}}, Gpt(), kAll, at::kCPU);
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_EQ(batch->inputs.sizes(), at::IntArrayRef({8}));
-  EXPECT_THAT(Values(batch->inputs), ElementsAre(11, 12, 13, 21, 22, 31, 32, 33));
-  EXPECT_THAT(Values(batch->positions), ElementsAre(0, 1, 2, 0, 1, 0, 1, 2));
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(11, 12, 13, 21, 22, 31, 32, 33));
+  EXPECT_THAT(Values(batch->target.positions), ElementsAre(0, 1, 2, 0, 1, 0, 1, 2));
   EXPECT_THAT(Values(batch->loss_positions), ElementsAre(1, 3));
   EXPECT_THAT(Values(batch->labels), ElementsAre(13, 22));
 }
 
-TEST(TokenBatch, CutsTokensBeyondThePlan) {
-  const MicroBatch shape = MakeMicroBatch({{1, 1}}, Layout::kPacked);
-  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}}, kVocab, at::kCPU);
+TEST(TokenBatch, OfConcatenatedRowsStartsPositionsAnew) {
+  const MicroBatch shape = MakeMicroBatch(Gpt(), {{1, 1}, {0, 2}, {0, 3}}, Layout::kConcatenated);
+  const auto batch = MakeTokenBatch(shape, {{11, 12}, {21, 22}, {31, 32, 33}}, Gpt(), kAll, at::kCPU);
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_THAT(Values(batch->inputs), ElementsAre(11, 12));
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(11, 12, 21, 22, 0, 0, 0, 31, 32, 33, 0, 0, 0, 0));
+  EXPECT_THAT(Values(batch->target.positions), ElementsAre(0, 1, 0, 1, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0));
+  EXPECT_THAT(Values(batch->loss_positions), ElementsAre(0, 2, 7, 8));
+  EXPECT_THAT(Values(batch->labels), ElementsAre(12, 22, 32, 33));
+}
+
+TEST(TokenBatch, OfT5ShiftsTheTargetAndCountsAllOfIt) {
+  const MicroBatch shape = MakeMicroBatch(T5(), {{2, 1}, {0, 3}}, Layout::kPadded);
+  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {21, 22, 23}}, T5(), kAll, at::kCPU);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(Values(batch->source.ids), ElementsAre(11, 12, 0, 0));
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(7, 0, 0, 7, 21, 22));
+  EXPECT_THAT(Values(batch->loss_positions), ElementsAre(0, 3, 4, 5));
+  EXPECT_THAT(Values(batch->labels), ElementsAre(13, 21, 22, 23));
+}
+
+TEST(TokenBatch, HoldsWhatItsStageNeeds) {
+  const MicroBatch shape = MakeMicroBatch(T5(), {{2, 1}}, Layout::kPacked);
+  const auto make = [&](const StageRange& range) {
+    return *MakeTokenBatch(shape, {{11, 12, 13}}, T5(), TokenNeedsOf(T5(), range), at::kCPU);
+  };
+  const TokenBatch first = make({0, 2, true, false});
+  EXPECT_TRUE(first.source.ids.defined());
+  EXPECT_FALSE(first.target.ids.defined() || first.labels.defined());
+  const TokenBatch decoder = make({2, 1, false, false});
+  EXPECT_TRUE(decoder.target.ids.defined());
+  EXPECT_FALSE(decoder.source.ids.defined() || decoder.labels.defined());
+  const TokenBatch last = make({3, 1, false, true});
+  EXPECT_TRUE(last.labels.defined());
+  EXPECT_FALSE(last.source.ids.defined() || last.target.ids.defined());
+  EXPECT_FALSE(TokenNeedsOf(T5(), {1, 1, false, false}).any());
+}
+
+TEST(TokenBatch, CutsTokensBeyondThePlan) {
+  const MicroBatch shape = MakeMicroBatch(Gpt(), {{1, 1}}, Layout::kPacked);
+  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}}, Gpt(), kAll, at::kCPU);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(11, 12));
   EXPECT_THAT(Values(batch->labels), ElementsAre(12));
 }
 
 TEST(TokenBatch, OfOneTokenHasNoLoss) {
-  const auto batch = MakeTokenBatch(MakeMicroBatch({{0, 1}}, Layout::kPadded), {{5}}, kVocab, at::kCPU);
+  const auto batch =
+      MakeTokenBatch(MakeMicroBatch(Gpt(), {{0, 1}}, Layout::kPadded), {{5}}, Gpt(), kAll, at::kCPU);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_THAT(Values(batch->labels), IsEmpty());
 }
 
 TEST(TokenBatch, NamesSampleAndTokenBeyondTheVocabulary) {
-  const MicroBatch shape = MakeMicroBatch({{1, 1}, {1, 2}}, Layout::kPacked);
-  const auto batch = MakeTokenBatch(shape, {{1, 2}, {3, 4, 100}}, kVocab, at::kCPU);
+  const MicroBatch shape = MakeMicroBatch(Gpt(), {{1, 1}, {1, 2}}, Layout::kPacked);
+  const auto batch = MakeTokenBatch(shape, {{1, 2}, {3, 4, 100}}, Gpt(), kAll, at::kCPU);
   EXPECT_EQ(batch.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(batch.status().message()), HasSubstr("sample 101: token 2 has id 100"));
 }
 
 TEST(TokenBatch, NamesTheSampleThatIsTooShortForThePlan) {
-  const auto batch = MakeTokenBatch(MakeMicroBatch({{1, 3}}, Layout::kPadded), {{1, 2, 3}}, kVocab, at::kCPU);
+  const auto batch =
+      MakeTokenBatch(MakeMicroBatch(Gpt(), {{1, 3}}, Layout::kPadded), {{1, 2, 3}}, Gpt(), kAll, at::kCPU);
   EXPECT_THAT(std::string(batch.status().message()),
               HasSubstr("sample 100: 4 tokens planned, the dataset has 3"));
 }
 
 TEST(TokenBatch, RejectsAShapeThatDoesNotFitTheSamples) {
-  MicroBatch shape = MakeMicroBatch({{1, 3}, {1, 1}}, Layout::kPadded);
+  MicroBatch shape = MakeMicroBatch(Gpt(), {{1, 3}, {1, 1}}, Layout::kPadded);
   shape.target_length = 3;
-  const auto narrow = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, kVocab, at::kCPU);
+  const auto narrow = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, Gpt(), kAll, at::kCPU);
   EXPECT_THAT(std::string(narrow.status().message()), HasSubstr("4 tokens in a place for 3"));
-  shape = MakeMicroBatch({{1, 3}, {1, 1}}, Layout::kPacked);
+  shape = MakeMicroBatch(Gpt(), {{1, 3}, {1, 1}}, Layout::kPacked);
   shape.target_cu_seqlens.pop_back();
-  const auto packed = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, kVocab, at::kCPU);
-  EXPECT_THAT(std::string(packed.status().message()), HasSubstr("cu_seqlens: expected 3"));
+  const auto packed = MakeTokenBatch(shape, {{1, 2, 3, 4}, {1, 2}}, Gpt(), kAll, at::kCPU);
+  EXPECT_THAT(std::string(packed.status().message()), HasSubstr("target_cu_seqlens: expected 3"));
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ class SimulatedDevice : public Device {
                      [&] { return TensorWithoutStorage(transfer.shape, transfer.dtype); });
   }
 
-  absl::StatusOr<TokenBatch> Load(const MicroBatch&, const ModelConfig&) override { return TokenBatch(); }
+  absl::StatusOr<TokenBatch> Load(const MicroBatch&, const ModelConfig&, const TokenNeeds&) override {
+    return TokenBatch();
+  }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                    uint64_t) override {

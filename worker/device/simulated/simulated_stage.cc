@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/model/boundary_shape.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -18,11 +19,6 @@ namespace {
 struct SimulatedState : StageState {
   at::Tensor input;
 };
-
-std::vector<int64_t> ActivationShape(const MicroBatch& shape, int64_t hidden) {
-  if (shape.layout == Layout::kPacked) return {shape.target_cu_seqlens.back(), hidden};
-  return {shape.rows, shape.target_length, hidden};
-}
 
 class SimulatedStage : public Stage {
  public:
@@ -60,7 +56,8 @@ class SimulatedStage : public Stage {
  private:
   at::Tensor Output(const MicroBatch& shape) const {
     if (range_.last) return at::zeros({}, at::kDouble);
-    return TensorWithoutStorage(ActivationShape(shape, model_.hidden), model_.dtype);
+    return TensorWithoutStorage(BoundaryShape(shape, model_, range_.first_layer + range_.layers),
+                                model_.dtype);
   }
 
   // Nobody reads the input's one element, so it may stand for the gradient's.

@@ -1,4 +1,4 @@
-// The GPT stage on a GPU against the plain implementation on CPU.
+// Stages on a GPU against the plain implementation on CPU.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ const std::vector<TestSample>& Samples() {
 
 // Loss and gradients of the whole model as one stage on the GPU, brought to the CPU.
 Result RunOnGpu(const ModelConfig& config, Layout layout, int32_t full) {
-  const MicroBatch shape = MakeMicroBatch(Samples(), layout);
+  const MicroBatch shape = MakeMicroBatch(config, Samples(), layout);
   auto stage =
       MakeTransformerStage(config, {.first_layer = 0, .layers = config.layers, .first = true, .last = true},
                            kSeed, at::Device(at::kCUDA, 0));
@@ -28,9 +28,10 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, int32_t full) {
   if (!stage.ok()) return {};
   (*stage)->ZeroGradients();
   const auto tokens =
-      MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config.vocab, at::Device(at::kCUDA, 0));
+      MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config,
+                     {.source = true, .target = true, .loss = true}, at::Device(at::kCUDA, 0));
   EXPECT_TRUE(tokens.ok()) << tokens.status();
-  auto forward = (*stage)->Forward(shape, *tokens, {}, {.full = full}, CountLossTokens(Samples()));
+  auto forward = (*stage)->Forward(shape, *tokens, {}, {.full = full}, CountLossTokens(config, Samples()));
   EXPECT_TRUE(forward.ok()) << forward.status();
   if (!forward.ok()) return {};
   Result result;
@@ -47,7 +48,9 @@ class GpuStage : public testing::TestWithParam<Layout> {};
 
 TEST_P(GpuStage, EqualsThePlainImplementationInFloat64) {
   const ModelConfig config = SmallConfig(DataType::kFloat64);
-  EXPECT_LT(RelativeDifference(RunOnGpu(config, GetParam(), 0), PlainGpt(config, kSeed, Samples())), 1e-9);
+  EXPECT_LT(
+      RelativeDifference(RunOnGpu(config, GetParam(), 0), PlainModel(config, kSeed, Samples(), GetParam())),
+      1e-9);
 }
 
 TEST_P(GpuStage, RecomputeChangesNothingBeyondRounding) {
@@ -60,7 +63,9 @@ TEST_P(GpuStage, RecomputeChangesNothingBeyondRounding) {
 // The packed layout goes through flash attention here.
 TEST_P(GpuStage, IsCloseInBFloat16) {
   const ModelConfig config = SmallConfig(DataType::kBFloat16);
-  EXPECT_LT(RelativeDifference(RunOnGpu(config, GetParam(), 0), PlainGpt(config, kSeed, Samples())), 0.1);
+  EXPECT_LT(
+      RelativeDifference(RunOnGpu(config, GetParam(), 0), PlainModel(config, kSeed, Samples(), GetParam())),
+      0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuStage, testing::Values(Layout::kPadded, Layout::kPacked));

@@ -97,8 +97,8 @@ TEST(AdamW, GoesOnFromItsState) {
   for (int step = 0; step < 6; ++step) {
     if (step == 3) {
       std::map<std::string, at::Tensor> state;
-      for (const NamedTensor& tensor : straight->State()) state[tensor.name] = tensor.value;
-      for (const NamedTensor& tensor : resuming->State()) tensor.value.copy_(state.at(tensor.name));
+      for (const NamedTensor& tensor : straight->State(true)) state[tensor.name] = tensor.value;
+      for (const NamedTensor& tensor : resuming->State(true)) tensor.value.copy_(state.at(tensor.name));
       resumed.value.copy_(whole.value);
     }
     for (const auto& [parameter, optimizer] :
@@ -115,8 +115,8 @@ TEST(AdamW, NamesItsStateOnce) {
   const NamedParameter narrow{"n", at::ones({1}, at::kBFloat16), at::zeros({1}, at::kFloat)};
   const auto optimizer = Make(Config(), {Parameter("w", at::ones({1}, at::kDouble)), narrow});
   std::set<std::string> names;
-  for (const NamedTensor& tensor : optimizer->State()) names.insert(tensor.name);
-  EXPECT_EQ(names.size(), optimizer->State().size());
+  for (const NamedTensor& tensor : optimizer->State(true)) names.insert(tensor.name);
+  EXPECT_EQ(names.size(), optimizer->State(true).size());
   EXPECT_TRUE(names.contains("optimizer.master.n"));
   EXPECT_FALSE(names.contains("optimizer.master.w"));
 }

@@ -5,60 +5,84 @@
 namespace penstock::worker {
 namespace {
 
-std::vector<CostPoint> PointsOf(const MeasuredTime& time) {
+// Rectangles of a decoder-only model, or with sources of half and twice the length.
+std::vector<CostPoint> PointsOf(const MeasuredTime& time, bool with_source = false) {
   std::vector<CostPoint> points;
   for (const double rows : {1.0, 4.0, 16.0}) {
     for (const double length : {16.0, 64.0, 256.0, 1024.0}) {
-      const double tokens = rows * length;
-      const double squares = tokens * length;
-      points.push_back({tokens, squares, time(tokens, squares)});
+      for (const double source :
+           with_source ? std::vector<double>{length / 2, 2 * length} : std::vector<double>{0}) {
+        const TokenFigures tokens = {rows * source, rows * length, rows * source * source,
+                                     rows * length * length, rows * source * length};
+        points.push_back({tokens, time(tokens)});
+      }
     }
   }
   return points;
 }
 
-void ExpectFindsAgain(const MeasuredTime& time) {
-  const MeasuredTime fitted = FitTime(PointsOf(time));
-  for (const CostPoint& point : PointsOf(time)) {
-    EXPECT_NEAR(fitted(point.tokens, point.squares) / point.ns, 1, 1e-6) << point.tokens;
+void ExpectFindsAgain(const MeasuredTime& time, bool with_source = false) {
+  const std::vector<CostPoint> points = PointsOf(time, with_source);
+  const MeasuredTime fitted = FitTime(points);
+  for (const CostPoint& point : points) {
+    EXPECT_NEAR(fitted(point.tokens) / point.ns, 1, 1e-6) << point.tokens.target;
   }
 }
 
 TEST(FitTime, FindsTheFormulaThatMadeThePoints) {
-  ExpectFindsAgain({1e5, 4000, 3.5, 0});
-  ExpectFindsAgain({0, 250, 0.1, 0});
-  ExpectFindsAgain({2e4, 900, 0, 0});
-  ExpectFindsAgain({5e3, 120, 0.5, 256});
+  ExpectFindsAgain({.fixed_ns = 1e5, .target_token_ns = 4000, .target_square_ns = 3.5});
+  ExpectFindsAgain({.target_token_ns = 250, .target_square_ns = 0.1});
+  ExpectFindsAgain({.fixed_ns = 2e4, .target_token_ns = 900});
+  ExpectFindsAgain(
+      {.fixed_ns = 5e3, .target_token_ns = 120, .target_square_ns = 0.5, .half_efficiency_tokens = 256});
+}
+
+TEST(FitTime, FindsTheTermsOfADecoderThatSeesASource) {
+  const MeasuredTime time = {.fixed_ns = 1e4,
+                             .target_token_ns = 900,
+                             .target_square_ns = 0.5,
+                             .cross_ns = 0.25,
+                             .source_token_ns = 120,
+                             .source_square_ns = 0,
+                             .half_efficiency_tokens = 64};
+  ExpectFindsAgain(time, /*with_source=*/true);
+  const MeasuredTime fitted = FitTime(PointsOf(time, /*with_source=*/true));
+  EXPECT_NEAR(fitted.cross_ns, 0.25, 1e-3);
+  EXPECT_NEAR(fitted.source_token_ns, 120, 1);
 }
 
 TEST(FitTime, WithoutSquaresLeavesThatTermOut) {
-  std::vector<CostPoint> points = PointsOf({1000, 30, 0, 0});
-  for (CostPoint& point : points) point.squares = 0;
+  std::vector<CostPoint> points = PointsOf({.fixed_ns = 1000, .target_token_ns = 30});
+  for (CostPoint& point : points) point.tokens.target_square = 0;
   const MeasuredTime fitted = FitTime(points);
   EXPECT_NEAR(fitted.fixed_ns, 1000, 1e-3);
-  EXPECT_NEAR(fitted.token_ns, 30, 1e-6);
-  EXPECT_EQ(fitted.square_ns, 0);
+  EXPECT_NEAR(fitted.target_token_ns, 30, 1e-6);
+  EXPECT_EQ(fitted.target_square_ns, 0);
 }
 
 TEST(FitTime, NeverGivesNegativeCoefficients) {
   // Larger micro-batches that are cheaper than any non-negative formula allows.
-  const MeasuredTime fitted = FitTime({{10, 100, 500}, {100, 10'000, 400}, {1000, 1'000'000, 300}});
+  const auto point = [](double tokens, double ns) {
+    return CostPoint{{.target = tokens, .target_square = tokens * tokens}, ns};
+  };
+  const MeasuredTime fitted = FitTime({point(10, 500), point(100, 400), point(1000, 300)});
   EXPECT_GE(fitted.fixed_ns, 0);
-  EXPECT_GE(fitted.token_ns, 0);
-  EXPECT_GE(fitted.square_ns, 0);
-  EXPECT_GT(fitted(100, 10'000), 0);
+  EXPECT_GE(fitted.target_token_ns, 0);
+  EXPECT_GE(fitted.target_square_ns, 0);
+  EXPECT_GT(fitted({.target = 100, .target_square = 10'000}), 0);
 }
 
 TEST(FitTime, CountsSmallAndLargePointsTheSame) {
-  std::vector<CostPoint> points = PointsOf({1000, 30, 0.01, 0});
+  std::vector<CostPoint> points =
+      PointsOf({.fixed_ns = 1000, .target_token_ns = 30, .target_square_ns = 0.01});
   points.back().ns *= 1.2;
   const MeasuredTime fitted = FitTime(points);
-  EXPECT_NEAR(fitted(points.front().tokens, points.front().squares) / points.front().ns, 1, 0.1);
+  EXPECT_NEAR(fitted(points.front().tokens) / points.front().ns, 1, 0.1);
 }
 
 TEST(FitTime, OfNothingIsNothing) {
   const MeasuredTime fitted = FitTime({});
-  EXPECT_EQ(fitted.fixed_ns + fitted.token_ns + fitted.square_ns, 0);
+  EXPECT_EQ(fitted.fixed_ns + fitted.target_token_ns + fitted.target_square_ns, 0);
 }
 
 }  // namespace

@@ -10,8 +10,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
+ModelConfig Config(int64_t max_sequence_length, Architecture architecture = Architecture::kGpt) {
+  ModelConfig config;
+  config.max_sequence_length = max_sequence_length;
+  config.architecture = architecture;
+  return config;
+}
+
 TEST(MeasuredShapes, GrowAndStayWithinTheLimits) {
-  const std::vector<MicroBatch> shapes = MeasuredShapes(600, 4000);
+  const std::vector<MicroBatch> shapes = MeasuredShapes(Config(600), 4000);
   ASSERT_GT(shapes.size(), 4U);
   EXPECT_TRUE(std::is_sorted(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
     return a.computed_tokens < b.computed_tokens;
@@ -28,19 +35,33 @@ TEST(MeasuredShapes, GrowAndStayWithinTheLimits) {
 }
 
 TEST(MeasuredShapes, ExistForAModelOfShortSamples) {
-  for (const MicroBatch& shape : MeasuredShapes(1, 100)) {
+  for (const MicroBatch& shape : MeasuredShapes(Config(1), 100)) {
     for (const uint32_t length : shape.target_tokens) EXPECT_EQ(length, 1U);
   }
-  EXPECT_GE(MeasuredShapes(1, 100).size(), 4U);
+  EXPECT_GE(MeasuredShapes(Config(1), 100).size(), 4U);
+}
+
+TEST(MeasuredShapes, OfT5HaveSourcesThatAreLongerAndShorter) {
+  int longer = 0;
+  int shorter = 0;
+  for (const MicroBatch& shape : MeasuredShapes(Config(256, Architecture::kT5), 4000)) {
+    longer += shape.input_tokens.front() > shape.target_tokens.front() ? 1 : 0;
+    shorter += shape.input_tokens.front() < shape.target_tokens.front() ? 1 : 0;
+  }
+  EXPECT_GE(longer, 4);
+  EXPECT_GE(shorter, 4);
 }
 
 TEST(MeasuredShapes, CountTheirTokens) {
-  const MicroBatch packed = PackedShape({3, 5});
+  const MicroBatch packed = PackedShape({{2, 3}, {1, 5}});
   EXPECT_THAT(packed.target_cu_seqlens, ElementsAre(0, 3, 8));
-  EXPECT_EQ(packed.computed_tokens, 8);
-  EXPECT_EQ(SquaresOf(packed), 34);
-  EXPECT_EQ(SquaresOf(PaddedShape(2, 5)), 50);
-  EXPECT_EQ(PaddedShape(2, 5).computed_tokens, 10);
+  EXPECT_THAT(packed.source_cu_seqlens, ElementsAre(0, 2, 3));
+  EXPECT_EQ(packed.computed_tokens, 11);
+  EXPECT_EQ(FiguresOf(packed).target_square, 34);
+  EXPECT_EQ(FiguresOf(packed).source_square, 5);
+  EXPECT_EQ(FiguresOf(packed).cross, 11);
+  EXPECT_EQ(FiguresOf(PaddedShape(2, {0, 5})).target_square, 50);
+  EXPECT_EQ(PaddedShape(2, {0, 5}).computed_tokens, 10);
 }
 
 }  // namespace

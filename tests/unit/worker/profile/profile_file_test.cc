@@ -13,9 +13,11 @@ using ::testing::HasSubstr;
 
 TEST(ProfileFile, HoldsWhatWasMeasured) {
   MeasuredProfile measured;
-  measured.layer.forward = {1, 2, 3, 4};
+  measured.layer.forward = {
+      .fixed_ns = 1, .target_token_ns = 2, .target_square_ns = 3, .cross_ns = 5, .half_efficiency_tokens = 4};
+  measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
-  measured.head.bytes.peak = 77;
+  measured.head.bytes.peak.target = 77;
   measured.link = {5e9, 1234};
   v1::ModelSpec model;
   model.set_hidden(64);
@@ -33,7 +35,9 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().target_token_ns(), 2);
   EXPECT_EQ(layer.forward().target_square_ns(), 3);
   EXPECT_EQ(layer.forward().half_efficiency_tokens(), 4);
+  EXPECT_EQ(layer.forward().cross_ns(), 5);
   EXPECT_EQ(layer.backward_ratio_full(), 2.5);
+  EXPECT_EQ(layer.backward_input_share(), 0.625);
   EXPECT_EQ(file.profile().layers(1).name(), "head");
   EXPECT_EQ(file.profile().layers(1).peak().target_token_bytes(), 77);
   EXPECT_EQ(file.profile().cluster().intra_node_latency_ns(), 1234);
@@ -45,6 +49,19 @@ TEST(ProfileFile, RecomputeNeverSavesTimeWhateverWasMeasured) {
   measured.layer.backward_ratio_none = 2;
   measured.layer.backward_ratio_full = 0.5;
   EXPECT_EQ(ToProto(measured, v1::ModelSpec()).layers(0).backward_ratio_full(), 2);
+}
+
+TEST(ProfileFile, OfT5HasEncoderAndDecoder) {
+  MeasuredProfile measured;
+  measured.encoder.emplace().bytes.stored_none.source = 11;
+  measured.layer.bytes.stored_none = {.source = 12, .target = 13};
+  const v1::CostProfile profile = ToProto(measured, v1::ModelSpec());
+  ASSERT_EQ(profile.layers_size(), 3);
+  EXPECT_EQ(profile.layers(0).name(), "encoder");
+  EXPECT_EQ(profile.layers(0).stored_none().source_token_bytes(), 11);
+  EXPECT_EQ(profile.layers(1).name(), "decoder");
+  EXPECT_EQ(profile.layers(1).stored_none().source_token_bytes(), 12);
+  EXPECT_EQ(profile.layers(1).stored_none().target_token_bytes(), 13);
 }
 
 TEST(ProfileFile, NamesTheModelFileThatIsBroken) {

@@ -135,8 +135,8 @@ v1::Topology ValidTopology() {
   return topology;
 }
 
-JobConfig Job() {
-  JobConfig job = *JobFromProto(ValidJob());
+JobConfig Job(const v1::JobSpec& spec = ValidJob()) {
+  JobConfig job = *JobFromProto(spec);
   job.topology = *TopologyFromProto(ValidTopology(), job);
   return job;
 }
@@ -197,11 +197,32 @@ TEST(JobFromProto, FillsInDefaults) {
 
 TEST(JobFromProto, RefusesWhatItCannotRun) {
   v1::JobSpec job = ValidJob();
-  job.mutable_model()->set_architecture(v1::ARCHITECTURE_T5);
-  EXPECT_EQ(JobFromProto(job).status().code(), absl::StatusCode::kUnimplemented);
-  job = ValidJob();
   job.mutable_mesh()->set_tensor(2);
   EXPECT_EQ(JobFromProto(job).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(JobFromProto, KnowsT5) {
+  v1::JobSpec job = ValidJob();
+  v1::ModelSpec& model = *job.mutable_model();
+  model.set_architecture(v1::ARCHITECTURE_T5);
+  model.clear_layers();
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.encoder_layers"));
+  model.set_encoder_layers(3);
+  model.set_decoder_layers(2);
+  model.set_decoder_start_token(5);
+  absl::StatusOr<JobConfig> config = JobFromProto(job);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.architecture, Architecture::kT5);
+  EXPECT_EQ(config->model.layers, 5);
+  EXPECT_EQ(config->model.encoder_layers, 3);
+  EXPECT_EQ(config->model.decoder_start_token, 5);
+  EXPECT_EQ(config->model.feed_forward, FeedForward::kRelu);
+  EXPECT_EQ(config->model.relative_position_buckets, 32);
+  EXPECT_EQ(config->model.relative_position_max_distance, 128);
+  model.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
+  EXPECT_EQ(JobFromProto(job)->model.feed_forward, FeedForward::kGatedGelu);
+  model.set_decoder_start_token(model.vocab());
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.decoder_start_token"));
 }
 
 TEST(JobFromProto, NamesTheFieldThatIsWrong) {
@@ -260,13 +281,63 @@ TEST(ProgramFromProto, KnowsASplitBackwardPassAndSeveralStages) {
   EXPECT_EQ(program->instructions[4].op, Op::kBackwardWeight);
 }
 
-TEST(ProgramFromProto, NamesSelectiveRecomputeWhichItDoesNotKnow) {
+TEST(ProgramFromProto, KnowsSelectiveRecompute) {
   v1::StreamProgramsResponse message = ValidMessage();
   message.mutable_micro_batches(1)->mutable_recompute(0)->set_selective_layers(1);
-  const absl::Status status = ProgramFromProto(message, Job()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("micro-batch 1"), HasSubstr("selective_layers")));
+  const absl::StatusOr<Program> program = ProgramFromProto(message, Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->micro_batches[1].recompute[0].selective, 1);
+}
+
+// Samples 0 and 1 (5 + 4 tokens) in one row of 10.
+v1::StreamProgramsResponse ConcatenatedMessage() {
+  v1::StreamProgramsResponse message = ValidMessage();
+  v1::MicroBatch& micro_batch = *message.mutable_micro_batches(0);
+  micro_batch.set_layout(v1::LAYOUT_CONCATENATED);
+  micro_batch.set_samples(1, 1);
+  micro_batch.set_rows(1);
+  micro_batch.set_target_length(10);
+  micro_batch.add_row_samples(0);
+  micro_batch.add_row_samples(2);
+  return message;
+}
+
+TEST(ProgramFromProto, KnowsConcatenatedRows) {
+  const absl::StatusOr<Program> program = ProgramFromProto(ConcatenatedMessage(), Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->micro_batches[0].layout, Layout::kConcatenated);
+  EXPECT_THAT(program->micro_batches[0].row_samples, ElementsAre(0, 2));
+}
+
+TEST(ProgramFromProto, RefusesRowsThatDoNotHoldTheirSamples) {
+  v1::StreamProgramsResponse message = ConcatenatedMessage();
+  message.mutable_micro_batches(0)->set_target_length(8);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("target_length is 8, but row 0 has 9 tokens"));
+  message = ConcatenatedMessage();
+  message.mutable_micro_batches(0)->set_row_samples(1, 1);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()), HasSubstr("row_samples"));
+}
+
+TEST(ProgramFromProto, OfT5ChecksTheSourceToo) {
+  v1::JobSpec job = ValidJob();
+  job.mutable_model()->set_architecture(v1::ARCHITECTURE_T5);
+  job.mutable_model()->clear_layers();
+  job.mutable_model()->set_encoder_layers(2);
+  job.mutable_model()->set_decoder_layers(2);
+  v1::StreamProgramsResponse message = ValidMessage();
+  v1::MicroBatch& packed = *message.mutable_micro_batches(1);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job(job)).status().message()),
+              HasSubstr("source_length is 0, but sample 10 has 2 tokens"));
+  message.mutable_micro_batches(0)->set_source_length(2);
+  packed.add_source_cu_seqlens(0);
+  packed.add_source_cu_seqlens(1);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job(job)).status().message()),
+              HasSubstr("source_cu_seqlens[1] does not fit sample 11 of 0 tokens"));
+  packed.set_source_cu_seqlens(1, 0);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, Job(job));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(program->micro_batches[1].source_cu_seqlens, ElementsAre(0, 0));
 }
 
 struct Damage {
@@ -323,6 +394,9 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"MissingRecompute",
                [](auto& m) { m.mutable_micro_batches(1)->mutable_recompute()->RemoveLast(); },
                "recompute has 1 entries"},
+        Damage{"TooManyRecomputed",
+               [](auto& m) { m.mutable_micro_batches(1)->mutable_recompute(0)->set_full_layers(3); },
+               "recompute of stage 0 names 3 full_layers"},
         Damage{"WrongLayers", [](auto& m) { m.set_layers_per_stage(0, 3); }, "layers_per_stage sums to 5"},
         Damage{"NoLossTokens", [](auto& m) { m.clear_loss_tokens(); }, "loss_tokens is 0"}),
     [](const auto& info) { return info.param.name; });

@@ -1,0 +1,51 @@
+// What kind of Transformer a model is, as values that the parts of a stage are made of: two families differ
+// in these values and in nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/model/feed_forward.h"
+#include "worker/model/norm.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Consecutive layers of one kind.
+struct LayerStack {
+  // Of the parameters' names: "layers", "encoder", "decoder".
+  std::string name;
+  // Of the embedding's: "embedding", "decoder.embedding".
+  std::string embedding;
+  // Places among the layers of the model.
+  int64_t first_layer = 0;
+  int64_t layers = 0;
+  bool causal = false;
+  // Attends to the output of the stack before it.
+  bool cross = false;
+  // Ends with a norm of its own, which the last stack's head does not count as: that is "final_norm".
+  bool final_norm = false;
+};
+
+struct ModelArchitecture {
+  NormKind norm = NormKind::kLayer;
+  double norm_epsilon = 1e-5;
+  // Whether linear layers have a bias.
+  bool bias = false;
+  // Scores are divided by the root of a head's width.
+  bool scaled_scores = false;
+  // Learned positions are added to the tokens' embeddings; otherwise scores have a relative bias.
+  bool learned_positions = false;
+  Activation activation = Activation::kGelu;
+  bool gated = false;
+  // In the order of the layers. The last is the one that predicts tokens.
+  std::vector<LayerStack> stacks;
+};
+
+ModelArchitecture ArchitectureOf(const ModelConfig& config);
+
+// Inner width of attention: `attention_inner`, or `hidden` where that is 0.
+int64_t AttentionInner(const ModelConfig& config);
+
+}  // namespace penstock::worker

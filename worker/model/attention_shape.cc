@@ -1,0 +1,190 @@
+#include "worker/model/attention_shape.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "worker/model/attention.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+enum class Side : uint8_t { kSource, kTarget };
+
+// Tokens that attend to each other: `length` places in the flat activation, of which the first `filled` are
+// tokens of samples.
+struct Row {
+  int64_t begin = 0;
+  int64_t length = 0;
+  int64_t filled = 0;
+};
+
+// Tokens of a sample on one side. A decoder-only model has them all on the target side.
+int64_t SampleTokensOn(Side side, const MicroBatch& shape, const ModelConfig& config, size_t sample) {
+  const int64_t input = shape.input_tokens[sample];
+  const int64_t target = shape.target_tokens[sample];
+  if (config.architecture == Architecture::kGpt) return side == Side::kSource ? 0 : input + target;
+  return side == Side::kSource ? input : target;
+}
+
+int64_t RowLength(Side side, const MicroBatch& shape) {
+  return side == Side::kSource ? shape.source_length : shape.target_length;
+}
+
+std::vector<Row> PackedRows(const std::vector<int32_t>& cu_seqlens) {
+  std::vector<Row> rows;
+  for (size_t i = 1; i < cu_seqlens.size(); ++i) {
+    const int64_t length = cu_seqlens[i] - cu_seqlens[i - 1];
+    rows.push_back({cu_seqlens[i - 1], length, length});
+  }
+  return rows;
+}
+
+// Of a rectangle whose row r holds the samples from first(r) to first(r + 1).
+template <typename First>
+std::vector<Row> RectangleRows(Side side, const MicroBatch& shape, const ModelConfig& config, First first) {
+  std::vector<Row> rows;
+  const int64_t length = RowLength(side, shape);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    Row row = {r * length, length, 0};
+    for (size_t i = first(r); i < first(r + 1); ++i) row.filled += SampleTokensOn(side, shape, config, i);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::vector<Row> RowsOf(Side side, const MicroBatch& shape, const ModelConfig& config) {
+  switch (shape.layout) {
+    case Layout::kPacked:
+      return PackedRows(side == Side::kSource ? shape.source_cu_seqlens : shape.target_cu_seqlens);
+    case Layout::kPadded:
+      return RectangleRows(side, shape, config, [](int64_t row) { return static_cast<size_t>(row); });
+    case Layout::kConcatenated:
+      return RectangleRows(side, shape, config, [&](int64_t row) {
+        return static_cast<size_t>(shape.row_samples[static_cast<size_t>(row)]);
+      });
+  }
+  return {};
+}
+
+std::vector<int64_t> Offsets(Side side, const MicroBatch& shape, const ModelConfig& config) {
+  std::vector<int64_t> offsets;
+  const std::vector<Row> rows = RowsOf(side, shape, config);
+  if (shape.layout != Layout::kConcatenated) {
+    for (const Row& row : rows) offsets.push_back(row.begin);
+    return offsets;
+  }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    int64_t offset = rows[r].begin;
+    for (auto i = static_cast<size_t>(shape.row_samples[r]);
+         i < static_cast<size_t>(shape.row_samples[r + 1]); ++i) {
+      offsets.push_back(offset);
+      offset += SampleTokensOn(side, shape, config, i);
+    }
+  }
+  return offsets;
+}
+
+// Positions start anew with every sample; padding has position 0.
+std::vector<int64_t> Positions(Side side, const MicroBatch& shape, const ModelConfig& config,
+                               int64_t tokens) {
+  std::vector<int64_t> positions(static_cast<size_t>(tokens));
+  const std::vector<int64_t> offsets = Offsets(side, shape, config);
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    for (int64_t p = 0; p < SampleTokensOn(side, shape, config, i); ++p) {
+      positions[static_cast<size_t>(offsets[i] + p)] = p;
+    }
+  }
+  return positions;
+}
+
+// Adds a row to the last piece, where it continues that piece, or as a piece of its own.
+void AppendPiece(const AttentionPiece& row, bool alone, std::vector<AttentionPiece>& pieces) {
+  if (!alone && !pieces.empty()) {
+    AttentionPiece& last = pieces.back();
+    if (last.query_length == row.query_length && last.key_stride == row.key_stride &&
+        last.key_length == row.key_length &&
+        last.query_begin + last.count * last.query_length == row.query_begin &&
+        last.key_begin + last.count * last.key_stride == row.key_begin) {
+      ++last.count;
+      return;
+    }
+  }
+  pieces.push_back(row);
+}
+
+int64_t CountTokens(const std::vector<Row>& rows) {
+  return rows.empty() ? 0 : rows.back().begin + rows.back().length;
+}
+
+// `causal`: keys in padding need not be left out, because they lie behind every token. `alone`: rows differ
+// in more than their lengths.
+AttentionShape Pair(const std::vector<Row>& queries, const std::vector<Row>& keys, bool causal, bool alone) {
+  AttentionShape shape;
+  shape.queries = CountTokens(queries);
+  shape.keys = CountTokens(keys);
+  for (size_t r = 0; r < queries.size(); ++r) {
+    const AttentionPiece row = {1,
+                                queries[r].begin,
+                                queries[r].length,
+                                keys[r].begin,
+                                keys[r].length,
+                                causal ? keys[r].length : keys[r].filled};
+    if (row.query_length > 0 && row.key_length > 0) AppendPiece(row, alone, shape.pieces);
+    shape.all_queries = shape.all_queries && (row.key_length > 0 || row.query_length == 0);
+    shape.all_keys =
+        shape.all_keys && (row.key_length == row.key_stride) && (row.query_length > 0 || row.key_length == 0);
+  }
+  return shape;
+}
+
+}  // namespace
+
+int64_t SourceTokens(const MicroBatch& shape) {
+  if (shape.layout != Layout::kPacked) return shape.rows * shape.source_length;
+  return shape.source_cu_seqlens.empty() ? 0 : shape.source_cu_seqlens.back();
+}
+
+int64_t TargetTokens(const MicroBatch& shape) {
+  if (shape.layout != Layout::kPacked) return shape.rows * shape.target_length;
+  return shape.target_cu_seqlens.empty() ? 0 : shape.target_cu_seqlens.back();
+}
+
+std::vector<int64_t> SourceOffsets(const MicroBatch& shape, const ModelConfig& config) {
+  return Offsets(Side::kSource, shape, config);
+}
+
+std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& config) {
+  return Offsets(Side::kTarget, shape, config);
+}
+
+MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config,
+                                        at::Device device) {
+  MicroBatchAttention result;
+  const std::vector<Row> target = RowsOf(Side::kTarget, shape, config);
+  const bool decoder_only = config.architecture == Architecture::kGpt;
+  const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
+  result.target = Pair(target, target, /*causal=*/true, own_positions);
+  if (decoder_only) {
+    if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
+      for (const AttentionPiece& piece : result.target.pieces) {
+        result.target.longest = std::max(result.target.longest, piece.query_length);
+      }
+      result.target.cu_seqlens = at::tensor(shape.target_cu_seqlens, at::kInt).to(device);
+    }
+    return result;
+  }
+  const std::vector<Row> source = RowsOf(Side::kSource, shape, config);
+  result.source = Pair(source, source, /*causal=*/false, own_positions);
+  result.cross = Pair(target, source, /*causal=*/false, /*alone=*/false);
+  if (own_positions) {
+    result.source.query_positions = Positions(Side::kSource, shape, config, result.source.queries);
+    result.source.key_positions = result.source.query_positions;
+    result.target.query_positions = Positions(Side::kTarget, shape, config, result.target.queries);
+    result.target.key_positions = result.target.query_positions;
+  }
+  return result;
+}
+
+}  // namespace penstock::worker

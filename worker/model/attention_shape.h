@@ -1,0 +1,67 @@
+// Which tokens of a micro-batch attend to which: its samples and rows as rectangles.
+//
+// Every layout comes down to pieces: so many neighbours, each with as many queries and as many keys. A
+// piece's queries and keys are rectangles in the flat activations, so that no mask but the causal one is
+// needed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// `count` neighbours of one shape: a sample each, or a row of concatenated samples.
+struct AttentionPiece {
+  int64_t count = 0;
+  // The first query in the flat activation; the neighbours' queries follow each other.
+  int64_t query_begin = 0;
+  int64_t query_length = 0;
+  // Likewise, but keys come every `key_stride` tokens: what is behind the first `key_length` is padding.
+  int64_t key_begin = 0;
+  int64_t key_stride = 0;
+  int64_t key_length = 0;
+};
+
+struct AttentionShape {
+  // Without those that have no query or no key.
+  std::vector<AttentionPiece> pieces;
+  // Tokens of the flat activations.
+  int64_t queries = 0;
+  int64_t keys = 0;
+  // Whether every query, and every key, is in a piece.
+  bool all_queries = true;
+  bool all_keys = true;
+  // Packed self-attention on a GPU: int32 [samples + 1] on the device, and the longest sample.
+  at::Tensor cu_seqlens;
+  int64_t longest = 0;
+  // Concatenated rows: of each query and of each key, its position in its sample. Empty elsewhere: positions
+  // count from the begin of a piece.
+  std::vector<int64_t> query_positions;
+  std::vector<int64_t> key_positions;
+};
+
+// All attention of a micro-batch. `source` and `cross` are empty for a decoder-only model.
+struct MicroBatchAttention {
+  AttentionShape source;
+  AttentionShape target;
+  AttentionShape cross;
+};
+
+// Tokens computed, padding included.
+int64_t SourceTokens(const MicroBatch& shape);
+int64_t TargetTokens(const MicroBatch& shape);
+
+// Where each sample's tokens begin in the flat source and target activations.
+std::vector<int64_t> SourceOffsets(const MicroBatch& shape, const ModelConfig& config);
+std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& config);
+
+// The encoder attends to every token of the sample (or row) that is no padding, the decoder to those before,
+// and to the encoder's of the same sample (or row).
+MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config,
+                                        at::Device device);
+
+}  // namespace penstock::worker

@@ -1,0 +1,17 @@
+// What crosses the boundaries between stages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// Before layer `layer` of the model. A decoder-only model, and T5 up to the end of its encoder: one
+// activation, [rows, length, hidden] or [tokens, hidden]. Behind T5's first decoder layer: one flat vector of
+// the encoder's output and then the decoder's activation.
+bool CarriesBothStreams(const ModelConfig& config, int64_t layer);
+std::vector<int64_t> BoundaryShape(const MicroBatch& shape, const ModelConfig& config, int64_t layer);
+
+}  // namespace penstock::worker

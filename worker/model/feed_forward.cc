@@ -1,0 +1,62 @@
+#include "worker/model/feed_forward.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace penstock::worker {
+namespace {
+
+constexpr const char* kTanh = "tanh";
+
+at::Tensor Activate(Activation activation, const at::Tensor& input) {
+  return activation == Activation::kRelu ? at::relu(input) : at::gelu(input, kTanh);
+}
+
+at::Tensor ActivationBackward(Activation activation, const at::Tensor& gradient, const at::Tensor& input) {
+  return activation == Activation::kRelu ? at::threshold_backward(gradient, input, 0)
+                                         : at::gelu_backward(gradient, input, kTanh);
+}
+
+at::Tensor GatedBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
+                         at::Tensor middle_gradient, WeightProducts& products) {
+  at::Tensor gate_gradient =
+      ActivationBackward(part.activation, middle_gradient * std::exchange(memory.up, {}), memory.gate);
+  const at::Tensor up_gradient =
+      middle_gradient.mul_(Activate(part.activation, std::exchange(memory.gate, {})));
+  at::Tensor gradient = LinearBackward(part.gate, input, std::exchange(gate_gradient, {}), products);
+  return gradient.add_(LinearBackward(part.up, input, up_gradient, products));
+}
+
+}  // namespace
+
+at::Tensor FeedForwardForward(const FeedForwardPart& part, const at::Tensor& input,
+                              FeedForwardMemory& memory) {
+  at::Tensor up = LinearForward(part.up, input);
+  if (part.gated) {
+    memory.gate = LinearForward(part.gate, input);
+    memory.middle = Activate(part.activation, memory.gate).mul_(up);
+    memory.up = std::move(up);
+  } else if (part.activation == Activation::kRelu) {
+    memory.middle = up.relu_();
+  } else {
+    memory.middle = Activate(part.activation, up);
+    memory.up = std::move(up);
+  }
+  return LinearForward(part.down, memory.middle);
+}
+
+at::Tensor FeedForwardBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
+                               const at::Tensor& output_gradient, WeightProducts& products) {
+  at::Tensor gradient = LinearBackward(part.down, memory.middle, output_gradient, products);
+  if (part.gated) {
+    memory.middle.reset();
+    return GatedBackward(part, input, std::move(memory), std::move(gradient), products);
+  }
+  const at::Tensor& activated = memory.up.defined() ? memory.up : memory.middle;
+  gradient = ActivationBackward(part.activation, gradient, activated);
+  memory = {};
+  return LinearBackward(part.up, input, gradient, products);
+}
+
+}  // namespace penstock::worker

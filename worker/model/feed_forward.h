@@ -1,0 +1,41 @@
+// The feed-forward part of a layer: down(activation(up(x))), or gated down(activation(gate(x)) * up(x))
+// (Shazeer, "GLU variants improve Transformer", 2020).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "worker/model/linear.h"
+
+namespace penstock::worker {
+
+// kGelu: its tanh form.
+enum class Activation : uint8_t { kRelu, kGelu };
+
+struct FeedForwardPart {
+  Activation activation = Activation::kGelu;
+  // Gated parts have a gate.
+  bool gated = false;
+  LinearPart up;
+  LinearPart gate;
+  LinearPart down;
+};
+
+struct FeedForwardMemory {
+  // Before the activation; not kept of a ReLU without gate, whose result says enough.
+  at::Tensor up;
+  at::Tensor gate;
+  // What `down` reads.
+  at::Tensor middle;
+};
+
+// [tokens, hidden] to [tokens, hidden], a tensor of its own.
+at::Tensor FeedForwardForward(const FeedForwardPart& part, const at::Tensor& input,
+                              FeedForwardMemory& memory);
+
+// The gradient of the input. Uses `memory` up.
+at::Tensor FeedForwardBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
+                               const at::Tensor& output_gradient, WeightProducts& products);
+
+}  // namespace penstock::worker

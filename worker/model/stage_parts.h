@@ -1,0 +1,42 @@
+// The parts of a stage, as tensors and values: made from the model's architecture, the stage's range and its
+// parameters. Private to transformer_stage.cc.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/model/architecture.h"
+#include "worker/model/block.h"
+#include "worker/model/embedding.h"
+#include "worker/model/parameters.h"
+#include "worker/model/stage.h"
+
+namespace penstock::worker {
+
+// What the stage holds of a stack of layers. May be nothing.
+struct StackPart {
+  std::optional<EmbeddingPart> embedding;
+  // What the layers' options point to.
+  std::unique_ptr<RelativeBias> bias;
+  std::vector<LayerPart> layers;
+  std::optional<NormPart> final_norm;
+};
+
+struct StageParts {
+  // T5's encoder.
+  StackPart source;
+  // T5's decoder, or all of a decoder-only model.
+  StackPart target;
+  // Last stage.
+  std::optional<NormPart> final_norm;
+  Parameter head;
+};
+
+// `parameters` are those of StageParameterSpecs, whose tensors the parts share.
+StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
+                          const std::vector<NamedParameter>& parameters);
+
+}  // namespace penstock::worker
