@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
@@ -52,13 +53,17 @@ std::string ProcessorName() {
   return "unknown-processor";
 }
 
-// All that the cost of one layer depends on, readable: users delete a file to have it measured anew.
-std::string CacheName(const MeasureOptions& options) {
-  const v1::ModelSpec& model = options.model;
-  return absl::StrCat("gpt-hidden", model.hidden(), "-heads", model.heads(), "-ffn", model.ffn(), "-vocab",
-                      model.vocab(), "-length", model.max_sequence_length(), "-",
-                      Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers",
-                      options.copies, "-", ProcessorName(), ".json");
+// Grows when more is measured, so that what was cached before is not read.
+constexpr absl::string_view kMeasurement = "2";
+
+// "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
+std::string FeedForwardName(v1::FeedForward feed_forward) {
+  if (feed_forward == v1::FEED_FORWARD_UNSPECIFIED) return "";
+  return absl::StrCat("-", Slug(absl::StripPrefix(v1::FeedForward_Name(feed_forward), "FEED_FORWARD_")));
+}
+
+std::string Optional(absl::string_view name, uint32_t value) {
+  return value == 0 ? "" : absl::StrCat("-", name, value);
 }
 
 absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
@@ -112,9 +117,21 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
 
 }  // namespace
 
+std::string CostProfileName(const MeasureOptions& options) {
+  const v1::ModelSpec& model = options.model;
+  return absl::StrCat(model.architecture() == v1::ARCHITECTURE_T5 ? "t5" : "gpt", "-hidden", model.hidden(),
+                      "-heads", model.heads(), Optional("inner", model.attention_inner()), "-ffn", model.ffn(),
+                      FeedForwardName(model.feed_forward()),
+                      Optional("buckets", model.relative_position_buckets()),
+                      Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(),
+                      "-length", model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())),
+                      "-threads", options.threads, "-workers", options.copies, "-", ProcessorName(), "-v",
+                      kMeasurement, ".json");
+}
+
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
   MeasuredProfile measured;
-  measured.path = absl::StrCat(options.cache_dir, "/", CacheName(options));
+  measured.path = absl::StrCat(options.cache_dir, "/", CostProfileName(options));
   if (!std::filesystem::exists(measured.path)) {
     options.on_start();
     std::error_code error;

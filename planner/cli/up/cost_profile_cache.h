@@ -35,6 +35,10 @@ struct MeasuredProfile {
   std::string path;
 };
 
+// The name of the cached file: all that the cost of a layer depends on, readable, because users delete a file to
+// have it measured anew.
+std::string CostProfileName(const MeasureOptions& options);
+
 // Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.
 // Possible errors: CANCELLED (stopped), UNAVAILABLE (the worker could not be started, failed or took far too
 // long; names its log), those of reading and writing the cache.

@@ -69,6 +69,13 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+const Names<v1::FeedForward>& FeedForwards() {
+  static const auto* kinds = new Names<v1::FeedForward>{{"relu", v1::FEED_FORWARD_RELU},
+                                                        {"gelu", v1::FEED_FORWARD_GELU},
+                                                        {"gated-gelu", v1::FEED_FORWARD_GATED_GELU}};
+  return *kinds;
+}
+
 const Names<UpDevice>& Devices() {
   static const auto* devices =
       new Names<UpDevice>{{"cpu", UpDevice::kCpu}, {"simulated", UpDevice::kSimulated}};
@@ -97,6 +104,13 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--hidden", up.hidden, "Width of the model")->capture_default_str();
   command.add_option("--heads", up.heads, "Attention heads")->capture_default_str();
   command.add_option("--ffn", up.ffn, "Inner width of the feed-forward layers")->capture_default_str();
+  command.add_option("--attention-inner", up.attention_inner,
+                     "Inner width of attention: heads x width of a head (that of the model)");
+  AddChoice(command, "--feed-forward", up.feed_forward, FeedForwards(),
+            "Kind of the feed-forward layers (gpt: gelu, t5: relu)");
+  command.add_option("--decoder-start-token", up.decoder_start_token,
+                     "T5: token that the decoder's input begins with")
+      ->capture_default_str();
   command.add_option("--vocab", up.vocab,
                      "Size of the vocabulary (default: the dataset's largest token id + 1)");
   AddChoice(command, "--dtype", up.dtype, DataTypes(), "Number format of model and activations (float32)");
@@ -124,7 +138,8 @@ absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
         "simulated");
   }
   for (const char* flag : {"--architecture", "--layers", "--encoder-layers", "--decoder-layers", "--hidden",
-                           "--heads", "--ffn", "--vocab", "--dtype"}) {
+                           "--heads", "--attention-inner", "--ffn", "--feed-forward", "--decoder-start-token",
+                           "--vocab", "--dtype"}) {
     if (command.get_option(flag)->count() == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": with --device simulated the model is that of --profile"));

@@ -105,15 +105,18 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   PENSTOCK_RETURN_IF_ERROR(CheckLayers(options));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
-  if (options.hidden % options.heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--hidden ", options.hidden, " is no multiple of --heads ", options.heads));
+  const uint32_t inner = options.attention_inner > 0 ? options.attention_inner : options.hidden;
+  if (inner % options.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(options.attention_inner > 0 ? "--attention-inner " : "--hidden ",
+                                                   inner, " is no multiple of --heads ", options.heads));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, 1 << 24));
   v1::ModelSpec model;
   model.set_architecture(options.architecture);
   if (options.architecture == v1::ARCHITECTURE_T5) {
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--decoder-start-token", options.decoder_start_token, 0, vocab - 1));
+    model.set_decoder_start_token(options.decoder_start_token);
     model.set_encoder_layers(options.encoder_layers);
     model.set_decoder_layers(options.decoder_layers);
   } else {
@@ -121,7 +124,9 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   }
   model.set_hidden(options.hidden);
   model.set_heads(options.heads);
+  model.set_attention_inner(options.attention_inner);
   model.set_ffn(options.ffn);
+  model.set_feed_forward(options.feed_forward);
   model.set_vocab(vocab);
   model.set_max_sequence_length(std::max({limits.max_length, limits.max_input, limits.max_target}));
   model.set_dtype(options.dtype);

@@ -64,7 +64,12 @@ struct UpOptions {
   uint32_t decoder_layers = 2;
   uint32_t hidden = 128;
   uint32_t heads = 4;
+  // 0: equal to hidden.
+  uint32_t attention_inner = 0;
   uint32_t ffn = 512;
+  v1::FeedForward feed_forward = v1::FEED_FORWARD_UNSPECIFIED;
+  // T5.
+  uint32_t decoder_start_token = 0;
   // 0: one more than the largest token id of the dataset.
   uint32_t vocab = 0;
   v1::DataType dtype = v1::DATA_TYPE_FLOAT32;

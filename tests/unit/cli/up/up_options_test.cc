@@ -57,6 +57,11 @@ TEST(UpOptionsTest, AnEncoderDecoderHasLayersAndLimitsOfBothSides) {
   EXPECT_EQ(model->encoder_layers(), 3);
   EXPECT_EQ(model->decoder_layers(), 5);
   EXPECT_EQ(model->max_sequence_length(), 4096);
+  options.feed_forward = v1::FEED_FORWARD_GATED_GELU;
+  options.decoder_start_token = 63;
+  EXPECT_EQ(ModelOfFlags(options, 64)->feed_forward(), v1::FEED_FORWARD_GATED_GELU);
+  EXPECT_EQ(ModelOfFlags(options, 64)->decoder_start_token(), 63);
+  EXPECT_THAT(std::string(ModelOfFlags(options, 63).status().message()), HasSubstr("--decoder-start-token 63"));
   options.pipeline = 9;
   EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()), HasSubstr("--encoder-layers"));
 }

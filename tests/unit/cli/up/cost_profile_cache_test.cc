@@ -1,0 +1,64 @@
+#include "planner/cli/up/cost_profile_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace penstock::cli {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ModelSpec Model() {
+  v1::ModelSpec model;
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_layers(4);
+  model.set_hidden(64);
+  model.set_heads(4);
+  model.set_ffn(256);
+  model.set_vocab(100);
+  model.set_max_sequence_length(512);
+  model.set_dtype(v1::DATA_TYPE_FLOAT32);
+  return model;
+}
+
+std::string Name(const v1::ModelSpec& model, uint32_t copies = 1) {
+  MeasureOptions options;
+  options.model = model;
+  options.threads = 2;
+  options.copies = copies;
+  return CostProfileName(options);
+}
+
+TEST(CostProfileCacheTest, TheNameIsReadable) {
+  EXPECT_THAT(
+      Name(Model()),
+      HasSubstr("gpt-hidden64-heads4-ffn256-vocab100-length512-data-type-float32-threads2-workers1-"));
+}
+
+TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
+  std::vector<v1::ModelSpec> models(7, Model());
+  models[1].set_architecture(v1::ARCHITECTURE_T5);
+  models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
+  models[3].set_attention_inner(128);
+  models[4].set_relative_position_buckets(16);
+  models[5].set_relative_position_max_distance(64);
+  models[6].set_max_sequence_length(1024);
+  std::set<std::string> names = {Name(Model(), 2)};
+  for (const v1::ModelSpec& model : models) names.insert(Name(model));
+  EXPECT_EQ(names.size(), models.size() + 1);
+}
+
+TEST(CostProfileCacheTest, ModelsOfEqualLayersShareAProfile) {
+  v1::ModelSpec model = Model();
+  model.set_layers(8);
+  EXPECT_EQ(Name(model), Name(Model()));
+  model.set_decoder_start_token(3);
+  EXPECT_EQ(Name(model), Name(Model()));
+}
+
+}  // namespace
+}  // namespace penstock::cli
