@@ -119,14 +119,13 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
 
 std::string CostProfileName(const MeasureOptions& options) {
   const v1::ModelSpec& model = options.model;
-  return absl::StrCat(model.architecture() == v1::ARCHITECTURE_T5 ? "t5" : "gpt", "-hidden", model.hidden(),
-                      "-heads", model.heads(), Optional("inner", model.attention_inner()), "-ffn", model.ffn(),
-                      FeedForwardName(model.feed_forward()),
-                      Optional("buckets", model.relative_position_buckets()),
-                      Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(),
-                      "-length", model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())),
-                      "-threads", options.threads, "-workers", options.copies, "-", ProcessorName(), "-v",
-                      kMeasurement, ".json");
+  return absl::StrCat(
+      model.architecture() == v1::ARCHITECTURE_T5 ? "t5" : "gpt", "-hidden", model.hidden(), "-heads",
+      model.heads(), Optional("inner", model.attention_inner()), "-ffn", model.ffn(),
+      FeedForwardName(model.feed_forward()), Optional("buckets", model.relative_position_buckets()),
+      Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
+      model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads,
+      "-workers", options.copies, "-", ProcessorName(), "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

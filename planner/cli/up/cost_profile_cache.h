@@ -35,8 +35,8 @@ struct MeasuredProfile {
   std::string path;
 };
 
-// The name of the cached file: all that the cost of a layer depends on, readable, because users delete a file to
-// have it measured anew.
+// The name of the cached file: all that the cost of a layer depends on, readable, because users delete a file
+// to have it measured anew.
 std::string CostProfileName(const MeasureOptions& options);
 
 // Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.

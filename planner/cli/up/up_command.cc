@@ -108,8 +108,9 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
                      "Inner width of attention: heads x width of a head (that of the model)");
   AddChoice(command, "--feed-forward", up.feed_forward, FeedForwards(),
             "Kind of the feed-forward layers (gpt: gelu, t5: relu)");
-  command.add_option("--decoder-start-token", up.decoder_start_token,
-                     "T5: token that the decoder's input begins with")
+  command
+      .add_option("--decoder-start-token", up.decoder_start_token,
+                  "T5: token that the decoder's input begins with")
       ->capture_default_str();
   command.add_option("--vocab", up.vocab,
                      "Size of the vocabulary (default: the dataset's largest token id + 1)");
@@ -137,9 +138,9 @@ absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
         "--time-scale, --noise, --noise-seed, --slow-rank, --slow-link and --stall are for --device "
         "simulated");
   }
-  for (const char* flag : {"--architecture", "--layers", "--encoder-layers", "--decoder-layers", "--hidden",
-                           "--heads", "--attention-inner", "--ffn", "--feed-forward", "--decoder-start-token",
-                           "--vocab", "--dtype"}) {
+  for (const char* flag :
+       {"--architecture", "--layers", "--encoder-layers", "--decoder-layers", "--hidden", "--heads",
+        "--attention-inner", "--ffn", "--feed-forward", "--decoder-start-token", "--vocab", "--dtype"}) {
     if (command.get_option(flag)->count() == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": with --device simulated the model is that of --profile"));

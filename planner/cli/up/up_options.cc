@@ -107,8 +107,9 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
   const uint32_t inner = options.attention_inner > 0 ? options.attention_inner : options.hidden;
   if (inner % options.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(options.attention_inner > 0 ? "--attention-inner " : "--hidden ",
-                                                   inner, " is no multiple of --heads ", options.heads));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.attention_inner > 0 ? "--attention-inner " : "--hidden ", inner,
+                     " is no multiple of --heads ", options.heads));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, 1 << 24));

@@ -61,7 +61,8 @@ TEST(UpOptionsTest, AnEncoderDecoderHasLayersAndLimitsOfBothSides) {
   options.decoder_start_token = 63;
   EXPECT_EQ(ModelOfFlags(options, 64)->feed_forward(), v1::FEED_FORWARD_GATED_GELU);
   EXPECT_EQ(ModelOfFlags(options, 64)->decoder_start_token(), 63);
-  EXPECT_THAT(std::string(ModelOfFlags(options, 63).status().message()), HasSubstr("--decoder-start-token 63"));
+  EXPECT_THAT(std::string(ModelOfFlags(options, 63).status().message()),
+              HasSubstr("--decoder-start-token 63"));
   options.pipeline = 9;
   EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()), HasSubstr("--encoder-layers"));
 }
