@@ -27,10 +27,12 @@ void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruc
 // Bytes of the squared norm, and of the gradients of each table that layers of several stages share.
 uint64_t StepBytes(const v1::Plan& plan) {
   constexpr uint64_t kNormBytes = 8;
-  constexpr uint64_t kBuckets = 32;
+  constexpr uint64_t kUsualBuckets = 32;
   const v1::ModelSpec& model = plan.model();
   if (model.architecture() != v1::ARCHITECTURE_T5) return kNormBytes;
-  const uint64_t table = kBuckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
+  const uint64_t buckets =
+      model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kUsualBuckets;
+  const uint64_t table = buckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
   uint64_t layers = 0;
   int encoders = 0;
   int decoders = 0;

@@ -226,6 +226,8 @@ TEST(CostModelTest, AStepExchangesTheNormAndTheTablesThatStagesShare) {
   job.mutable_model()->set_dtype(v1::DATA_TYPE_FLOAT64);
   job.mutable_profile()->clear_bytes_per_element();
   EXPECT_EQ(ModelOf(job).StepBytes(), 8 + 2 * 2 * kTable);
+  job.mutable_model()->set_relative_position_buckets(16);
+  EXPECT_EQ(ModelOf(job).StepBytes(), 8 + 2 * kTable);
 }
 
 TEST(CostModelTest, EveryTargetTokenOfT5CountsForTheLoss) {

@@ -607,6 +607,11 @@ TEST_F(PlantedDamageInEncoderDecoder, OptimizerStepWithoutTheSharedTables) {
   ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 520");
 }
 
+TEST_F(PlantedDamageInEncoderDecoder, OptimizerStepOfAModelWithFewerBuckets) {
+  plan().mutable_model()->set_relative_position_buckets(16);
+  ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 264");
+}
+
 TEST_F(PlantedDamage, WrongCollectiveSequence) {
   v1::Instruction& reduce = Get(2, v1::OP_REDUCE_GRADIENTS, 0);
   reduce.mutable_collective()->set_sequence(1);
