@@ -448,7 +448,7 @@ class Predictions {
     v1::RankPrediction& rank = *predicted_.add_ranks();
     v1::Bubble& bubble = *rank.mutable_bubble();
     int64_t busy = 0, last = 0, in_use = program.static_memory_bytes(), peak = 0;
-    int64_t dependency = 0, transfer = 0, memory = 0;
+    int64_t dependency = 0, memory = 0;
     const v1::Instruction* before = nullptr;
     const v1::Instruction* wait = nullptr;
     for (const v1::Instruction& instruction : program.instructions()) {
@@ -460,7 +460,6 @@ class Predictions {
           const int64_t full = FullFrom(program, instruction, free, in_use);
           const int64_t moving = wait == nullptr ? 0 : Moving(program, *wait, free, full);
           memory += start - full;
-          transfer += moving;
           dependency += full - free - moving;
         }
         before = &instruction;
