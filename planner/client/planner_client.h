@@ -39,7 +39,8 @@ class PlannerClient {
  public:
   // From the call to its answer, repetitions included.
   static constexpr absl::Duration kCallDeadline = absl::Seconds(10);
-  // A batch may wait in the planner's queue.
+  // A batch may wait in the planner's queue; a job may leave its stages to the planner, which plans several
+  // batches to choose them.
   static constexpr absl::Duration kPlanDeadline = absl::Seconds(60);
   static constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(2);
 
@@ -48,7 +49,7 @@ class PlannerClient {
   explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
 
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
-                                                      absl::Duration deadline = kCallDeadline);
+                                                      absl::Duration deadline = kPlanDeadline);
   // Beyond the window or with a full queue: RESOURCE_EXHAUSTED, and RetryIteration(status)
   // (common/status/retry_iteration.h) is the iteration to retry from.
   absl::StatusOr<v1::SubmitBatchesResponse> SubmitBatches(const v1::SubmitBatchesRequest& request,

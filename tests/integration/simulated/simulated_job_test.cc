@@ -33,11 +33,14 @@ v1::Batch SmallBatch() {
   return core::MakeBatch(lengths);
 }
 
-v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule) {
-  v1::JobSpec job = core::GptJob(pipeline, data, v1::POLICY_DYNAMIC);
+v1::JobSpec WithSchedule(v1::JobSpec job, v1::Schedule schedule) {
   job.mutable_planning()->set_schedule(schedule);
   job.mutable_planning()->set_effort(v1::EFFORT_FAST);
   return job;
+}
+
+v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule) {
+  return WithSchedule(core::GptJob(pipeline, data, v1::POLICY_DYNAMIC), schedule);
 }
 
 v1::Plan PlanOf(const v1::JobSpec& job) {
@@ -106,19 +109,25 @@ void ExpectAsPlanned(const v1::Plan& plan, const std::vector<RankRun>& runs) {
   EXPECT_EQ(LongestOf(runs, 0), plan.predicted().makespan_ns());
 }
 
+enum class Model : uint8_t { kGpt, kT5 };
+
 struct Case {
   uint32_t pipeline = 1;
   uint32_t data = 1;
   v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
   // Empty: one a rank.
   std::vector<uint32_t> rank_of_stage = {};
+  Model model = Model::kGpt;
+  v1::Policy policy = v1::POLICY_DYNAMIC;
 };
 
 class EverySchedule : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EverySchedule, RunsAsPlanned) {
   const Case& parameter = GetParam();
-  v1::JobSpec job = SmallJob(parameter.pipeline, parameter.data, parameter.schedule);
+  const auto make = parameter.model == Model::kT5 ? core::T5Job : core::GptJob;
+  v1::JobSpec job =
+      WithSchedule(make(parameter.pipeline, parameter.data, parameter.policy), parameter.schedule);
   for (const uint32_t rank : parameter.rank_of_stage) {
     job.mutable_planning()->add_rank_of_stage(rank);
     job.mutable_planning()->add_layers_per_stage(8 / static_cast<uint32_t>(parameter.rank_of_stage.size()));
@@ -132,18 +141,25 @@ std::string Name(const ::testing::TestParamInfo<Case>& info) {
   std::erase(schedule, '_');
   const std::vector<uint32_t>& ranks = info.param.rank_of_stage;
   const char* shape = ranks.empty() ? "" : ranks.back() == 0 ? "V" : "Loop";
-  return absl::StrCat("Pp", info.param.pipeline, "Dp", info.param.data, schedule, shape);
+  std::string policy = v1::Policy_Name(info.param.policy).substr(std::string("POLICY_").size());
+  return absl::StrCat(info.param.model == Model::kT5 ? "T5" : "Gpt", "Pp", info.param.pipeline, "Dp",
+                      info.param.data, schedule, shape, policy);
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulated, EverySchedule,
-                         ::testing::Values(Case{1, 1}, Case{1, 3}, Case{4, 2},
-                                           Case{2, 2, v1::SCHEDULE_READY_FIRST},
-                                           Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD},
-                                           Case{2, 1, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}},
-                                           Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 2, 3, 3, 2, 1, 0}},
-                                           Case{4, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 2, 3, 0, 1, 2, 3}},
-                                           Case{2, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 1, 0}}),
-                         Name);
+INSTANTIATE_TEST_SUITE_P(
+    Simulated, EverySchedule,
+    ::testing::Values(Case{1, 1}, Case{1, 3}, Case{4, 2}, Case{2, 2, v1::SCHEDULE_READY_FIRST},
+                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD},
+                      Case{2, 1, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}},
+                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 2, 3, 3, 2, 1, 0}},
+                      Case{4, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 2, 3, 0, 1, 2, 3}},
+                      Case{2, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 1, 0}},
+                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {}, Model::kT5},
+                      Case{2, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}, Model::kT5},
+                      Case{2, 1, v1::SCHEDULE_READY_FIRST, {}, Model::kT5, v1::POLICY_PADDING},
+                      Case{2, 2, v1::SCHEDULE_READY_FIRST, {}, Model::kGpt, v1::POLICY_CONCATENATED},
+                      Case{2, 1, v1::SCHEDULE_READY_FIRST, {}, Model::kT5, v1::POLICY_CONCATENATED}),
+    Name);
 
 TEST(SimulatedJobTest, EveryIterationTakesWhatWasPlanned) {
   const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);

@@ -184,6 +184,31 @@ TEST_F(UpTest, ResumesWithTheBitsOfAnUninterruptedRun) {
   EXPECT_TRUE(FilesOf(resumed["checkpoint"].get<std::string>()) == files);
 }
 
+TEST_F(UpTest, TrainsAnEncoderDecoderAsItIsPlannedBest) {
+  PenstockRun up(folder_, "up", {"up",         "--architecture",
+                                 "t5",         "--encoder-layers",
+                                 "2",          "--decoder-layers",
+                                 "2",          "--feed-forward",
+                                 "gated-gelu", "--pp",
+                                 "2",          "--dataset",
+                                 Dataset(),    "--global-batch",
+                                 "8",          "--hidden",
+                                 "32",         "--heads",
+                                 "2",          "--ffn",
+                                 "64",         "--max-input",
+                                 "64",         "--max-target",
+                                 "32",         "--iterations",
+                                 "12",         "--lr",
+                                 "1e-2",       "--warmup",
+                                 "2",          "--profile-seconds",
+                                 "1",          "--run-dir",
+                                 RunDir(),     "--json"});
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  const auto summary = nlohmann::json::parse(up.output());
+  EXPECT_EQ(summary["iterations"], 12);
+  EXPECT_LT(summary["last_loss"].get<double>(), summary["first_loss"].get<double>()) << up.errors();
+}
+
 TEST_F(UpTest, AKilledWorkerEndsTheRunAndIsNamed) {
   PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
   up.WaitForText("iteration 3/");
