@@ -7,29 +7,42 @@
 namespace penstock::testing {
 namespace {
 
-// Numbers each pair of values of two factors.
-class PairNumbers {
+// Numbers each combination of values of `ways` factors.
+class CombinationNumbers {
  public:
-  explicit PairNumbers(const std::vector<size_t>& values) {
+  CombinationNumbers(const std::vector<size_t>& values, size_t ways) : ways_(ways) {
     for (const size_t count : values) {
       first_.push_back(total_);
       total_ += count;
     }
   }
 
-  size_t size() const { return total_ * total_; }
+  size_t size() const {
+    size_t size = 1;
+    for (size_t i = 0; i < ways_; ++i) size *= total_;
+    return size;
+  }
 
   std::vector<size_t> Of(const Case& choice) const {
-    std::vector<size_t> pairs;
-    for (size_t a = 0; a < choice.size(); ++a) {
-      for (size_t b = a + 1; b < choice.size(); ++b) {
-        pairs.push_back((first_[a] + choice[a]) * total_ + first_[b] + choice[b]);
-      }
-    }
-    return pairs;
+    std::vector<size_t> numbers;
+    Add(choice, 0, ways_, 0, numbers);
+    return numbers;
   }
 
  private:
+  // Those of `left` more factors, from `factor` on, that go with what `number` stands for.
+  void Add(const Case& choice, size_t factor, size_t left, size_t number,
+           std::vector<size_t>& numbers) const {
+    if (left == 0) {
+      numbers.push_back(number);
+      return;
+    }
+    for (; factor + left <= choice.size(); ++factor) {
+      Add(choice, factor + 1, left - 1, number * total_ + first_[factor] + choice[factor], numbers);
+    }
+  }
+
+  const size_t ways_;
   std::vector<size_t> first_;
   size_t total_ = 0;
 };
@@ -56,21 +69,23 @@ std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPos
   return cases;
 }
 
-std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed) {
+std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed,
+                              size_t ways) {
   const std::vector<Case> cases = ShuffledProduct(values, possible, seed);
-  const PairNumbers numbers(values);
-  // Pairs of impossible cases count as covered.
+  const CombinationNumbers numbers(values, ways);
+  // Combinations of impossible cases alone count as covered.
   std::vector<char> open(numbers.size(), 0);
   for (const Case& choice : cases) {
-    for (const size_t pair : numbers.Of(choice)) open[pair] = 1;
+    for (const size_t combination : numbers.Of(choice)) open[combination] = 1;
   }
   std::vector<Case> chosen;
   for (;;) {
     const Case* best = nullptr;
     int64_t most = 0;
     for (const Case& choice : cases) {
-      const std::vector<size_t> pairs = numbers.Of(choice);
-      const auto gain = std::ranges::count_if(pairs, [&](size_t pair) { return open[pair] != 0; });
+      const std::vector<size_t> own = numbers.Of(choice);
+      const auto gain =
+          std::ranges::count_if(own, [&](size_t combination) { return open[combination] != 0; });
       if (gain > most) {
         most = gain;
         best = &choice;
@@ -78,7 +93,7 @@ std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossibl
     }
     if (best == nullptr) return chosen;
     chosen.push_back(*best);
-    for (const size_t pair : numbers.Of(*best)) open[pair] = 0;
+    for (const size_t combination : numbers.Of(*best)) open[combination] = 0;
   }
 }
 

@@ -25,9 +25,11 @@ std::vector<Case> Product(const std::vector<size_t>& values, const IsPossible& p
 std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPossible& possible,
                                   uint64_t seed);
 
-// Possible cases such that each pair of values of two factors that occurs in a possible case occurs in one of
-// these. Always the one that covers most pairs not yet covered is taken next (Cohen et al. 1997, "The AETG
-// system"), among equals the first of ShuffledProduct. For products of up to some 100,000 cases.
-std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed);
+// Possible cases such that each combination of values of `ways` factors (2: each pair) that occurs in a
+// possible case occurs in one of these. Always the one that covers most combinations not yet covered is taken
+// next (Cohen et al. 1997, "The AETG system"), among equals the first of ShuffledProduct. For products of up
+// to some 100,000 cases.
+std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed,
+                              size_t ways = 2);
 
 }  // namespace penstock::testing

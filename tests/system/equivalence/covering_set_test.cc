@@ -62,6 +62,28 @@ TEST(CoveringSetTest, HasEveryPairThatIsPossibleAndNoImpossibleCase) {
   EXPECT_EQ(PairsOf(chosen), PairsOf(Product(values, possible)));
 }
 
+TEST(CoveringSetTest, HasEveryTripleToo) {
+  const std::vector<size_t> values = {3, 2, 4, 2};
+  const auto possible = [](const Case& c) { return c[0] != 0 || c[3] != 1; };
+  const auto triples = [](const std::vector<Case>& cases) {
+    std::set<std::vector<size_t>> found;
+    for (const Case& c : cases) {
+      for (size_t left_out = 0; left_out < c.size(); ++left_out) {
+        std::vector<size_t> triple = {left_out};
+        for (size_t factor = 0; factor < c.size(); ++factor) {
+          if (factor != left_out) triple.push_back(c[factor]);
+        }
+        found.insert(triple);
+      }
+    }
+    return found;
+  };
+  const std::vector<Case> all = Product(values, possible);
+  const std::vector<Case> chosen = CoveringSet(values, possible, 3, /*ways=*/3);
+  EXPECT_EQ(triples(chosen), triples(all));
+  EXPECT_LT(chosen.size(), all.size());
+}
+
 TEST(CoveringSetTest, DependsOnTheSeedAlone) {
   EXPECT_EQ(CoveringSet({4, 3, 3}, Everything, 5), CoveringSet({4, 3, 3}, Everything, 5));
   EXPECT_NE(CoveringSet({4, 3, 3}, Everything, 5), CoveringSet({4, 3, 3}, Everything, 6));

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -15,11 +16,22 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr uint32_t kLayers = 8;
 
+// T5 halves them.
 struct Model {
   const char* name;
   v1::Architecture architecture;
+  v1::FeedForward feed_forward;
+  // T5; 0: the defaults.
+  uint32_t buckets;
+  uint32_t distance;
 };
-constexpr Model kModels[] = {{"Gpt", v1::ARCHITECTURE_GPT}};
+constexpr Model kModels[] = {
+    {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
+    {"GptGated", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_GELU, 0, 0},
+    // So few buckets that most distances of these samples share one.
+    {"T5", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20},
+    {"T5Gated", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_GATED_GELU, 0, 0},
+};
 
 struct Policy {
   const char* name;
@@ -35,6 +47,7 @@ constexpr Policy kPolicies[] = {
     {"TokenBudget", v1::POLICY_TOKEN_BUDGET, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, 30},
     {"DynamicPadded", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PADDED, 0, 0},
     {"DynamicPacked", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PACKED, 0, 0},
+    {"Concatenated", v1::POLICY_CONCATENATED, v1::LAYOUT_CHOICE_UNSPECIFIED, 1, 30},
 };
 
 struct Schedule {
@@ -65,7 +78,10 @@ struct Recompute {
   const char* name;
   v1::Recompute recompute;
 };
-constexpr Recompute kRecomputes[] = {{"None", v1::RECOMPUTE_NONE}, {"Full", v1::RECOMPUTE_FULL}};
+constexpr Recompute kRecomputes[] = {{"None", v1::RECOMPUTE_NONE},
+                                     {"Selective", v1::RECOMPUTE_SELECTIVE},
+                                     {"Full", v1::RECOMPUTE_FULL},
+                                     {"Auto", v1::RECOMPUTE_AUTO}};
 
 constexpr Precision kPrecisions[] = {{"Float64", v1::DATA_TYPE_FLOAT64, 8, 1e-9},
                                      {"Float32", v1::DATA_TYPE_FLOAT32, 4, 1e-4}};
@@ -114,13 +130,54 @@ void PlaceStages(Stages stages, uint32_t pipeline, v1::PlanningOptions& options)
   options.mutable_rank_of_stage()->Assign(ranks.begin(), ranks.end());
 }
 
+// Costs of an encoder and a decoder layer in place of those of a GPT's layer.
+void SetEncoderDecoderCosts(v1::CostProfile& profile) {
+  v1::LayerCost encoder = profile.layers(0);
+  encoder.set_name("encoder");
+  v1::LayerTime& time = *encoder.mutable_forward();
+  time.set_source_token_ns(time.target_token_ns());
+  time.set_source_square_ns(time.target_square_ns());
+  time.clear_target_token_ns();
+  time.clear_target_square_ns();
+  for (v1::LayerBytes* bytes : {encoder.mutable_stored_none(), encoder.mutable_stored_selective(),
+                                encoder.mutable_stored_full(), encoder.mutable_peak()}) {
+    bytes->set_source_token_bytes(bytes->target_token_bytes());
+    bytes->clear_target_token_bytes();
+  }
+  v1::LayerCost decoder = profile.layers(0);
+  decoder.set_name("decoder");
+  decoder.mutable_forward()->set_cross_ns(decoder.forward().target_square_ns());
+  decoder.mutable_stored_none()->set_source_token_bytes(400);
+  decoder.mutable_stored_selective()->set_source_token_bytes(100);
+  const v1::LayerCost head = profile.layers(1);
+  profile.clear_layers();
+  *profile.add_layers() = encoder;
+  *profile.add_layers() = decoder;
+  *profile.add_layers() = head;
+}
+
+void SetModel(const Model& model, v1::JobSpec& job) {
+  v1::ModelSpec& spec = *job.mutable_model();
+  spec.set_architecture(model.architecture);
+  spec.set_feed_forward(model.feed_forward);
+  // Not the hidden width.
+  spec.set_attention_inner(24);
+  spec.set_layers(kLayers);
+  if (model.architecture != v1::ARCHITECTURE_T5) return;
+  spec.set_layers(0);
+  spec.set_encoder_layers(kLayers / 2);
+  spec.set_decoder_layers(kLayers / 2);
+  spec.set_decoder_start_token(3);
+  spec.set_relative_position_buckets(model.buckets);
+  spec.set_relative_position_max_distance(model.distance);
+  SetEncoderDecoderCosts(*job.mutable_profile());
+}
+
 v1::JobSpec JobOf(const Case& choice) {
   const Policy& policy = kPolicies[choice[kPolicy]];
   const Precision& precision = kPrecisions[choice[kPrecision]];
   v1::JobSpec job = TinyJob();
-  job.mutable_model()->set_layers(kLayers);
-  // Not the hidden width.
-  job.mutable_model()->set_attention_inner(24);
+  SetModel(kModels[choice[kModel]], job);
   job.mutable_model()->set_dtype(precision.dtype);
   job.mutable_profile()->set_bytes_per_element(precision.bytes);
   job.mutable_mesh()->set_pipeline(kPipelines[choice[kPipeline]]);
@@ -137,7 +194,21 @@ v1::JobSpec JobOf(const Case& choice) {
 }
 
 ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
-  return {.layers = model.layers(), .heads = model.heads()};
+  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
+  ReferenceModel reference = {.encoder_decoder = t5,
+                              .layers = model.layers(),
+                              .encoder_layers = model.encoder_layers(),
+                              .decoder_layers = model.decoder_layers(),
+                              .decoder_start_token = model.decoder_start_token(),
+                              .relative_position_buckets = model.relative_position_buckets(),
+                              .relative_position_max_distance = model.relative_position_max_distance(),
+                              .heads = model.heads()};
+  if (reference.relative_position_buckets == 0) reference.relative_position_buckets = 32;
+  if (reference.relative_position_max_distance == 0) reference.relative_position_max_distance = 128;
+  using FeedForward = ReferenceModel::FeedForward;
+  reference.feed_forward = t5 ? FeedForward::kRelu : FeedForward::kGelu;
+  if (model.feed_forward() == v1::FEED_FORWARD_GATED_GELU) reference.feed_forward = FeedForward::kGatedGelu;
+  return reference;
 }
 
 PlanCase MakeCase(const Case& choice) {
@@ -155,17 +226,25 @@ PlanCase MakeCase(const Case& choice) {
   return result;
 }
 
+std::vector<PlanCase> MakeCases(const std::vector<Case>& choices) {
+  std::vector<PlanCase> cases;
+  for (const Case& choice : choices) cases.push_back(MakeCase(choice));
+  return cases;
+}
+
 }  // namespace
 
+std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed) {
+  std::vector<Case> choices = ShuffledProduct(kValues, SaysSomethingNew, seed);
+  choices.resize(std::min(count, choices.size()));
+  return MakeCases(choices);
+}
+
 std::vector<PlanCase> PlanCases() {
-  const char* wanted = std::getenv("PENSTOCK_EQUIVALENCE");
-  const bool all = wanted != nullptr && absl::string_view(wanted) == "all";
-  std::vector<PlanCase> cases;
-  for (const Case& choice : all ? ShuffledProduct(kValues, SaysSomethingNew, kSeed)
-                                : CoveringSet(kValues, SaysSomethingNew, kSeed)) {
-    cases.push_back(MakeCase(choice));
-  }
-  return cases;
+  const char* variable = std::getenv("PENSTOCK_EQUIVALENCE");
+  const absl::string_view wanted = variable != nullptr ? variable : "";
+  if (wanted == "all") return MakeCases(ShuffledProduct(kValues, SaysSomethingNew, kSeed));
+  return MakeCases(CoveringSet(kValues, SaysSomethingNew, kSeed, wanted == "triples" ? 3 : 2));
 }
 
 }  // namespace penstock::testing

@@ -19,7 +19,7 @@ struct Precision {
   double tolerance;
 };
 
-// One layer in a model of 8: enough for two stages on each of 4 ranks.
+// Models have 8 layers: two stages on each of 4 ranks.
 struct PlanCase {
   // Unique; letters and digits.
   std::string name;
@@ -30,8 +30,11 @@ struct PlanCase {
   double tolerance = 0;
 };
 
-// A seeded covering set of all pairs (covering_set.h); with PENSTOCK_EQUIVALENCE=all in the environment every
-// combination, shuffled.
+// A seeded covering set (covering_set.h) of all pairs; of all triples with PENSTOCK_EQUIVALENCE=triples in
+// the environment; every combination, shuffled, with PENSTOCK_EQUIVALENCE=all.
 std::vector<PlanCase> PlanCases();
+
+// As many of all combinations, drawn by the seed.
+std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed);
 
 }  // namespace penstock::testing

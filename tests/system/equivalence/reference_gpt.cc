@@ -1,4 +1,5 @@
-// GPT (Radford et al. 2019): pre-norm blocks, learned positions, biases, GELU, a head of its own.
+// GPT (Radford et al. 2019): pre-norm blocks, learned positions, biases, GELU (or a gated one), a head of its
+// own.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -38,8 +39,7 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
   for (int64_t i = 0; i < model.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
     x = x + Attend(LayerNorm(x, p, layer + ".attention_norm"), p, layer, model);
-    const at::Tensor up = Linear(LayerNorm(x, p, layer + ".ffn_norm"), p, layer + ".ffn.up");
-    x = x + Linear(Gelu(up), p, layer + ".ffn.down");
+    x = x + FeedForward(LayerNorm(x, p, layer + ".ffn_norm"), p, layer, model);
   }
   return Linear(LayerNorm(x, p, "final_norm"), p, "head");
 }

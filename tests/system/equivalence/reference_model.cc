@@ -5,6 +5,16 @@
 #include <cmath>
 
 namespace penstock::testing {
+namespace {
+
+at::Tensor Relu(const at::Tensor& x) { return x * (x > 0).to(at::kDouble); }
+
+// By its approximation with tanh (Hendrycks and Gimpel 2016, section 2).
+at::Tensor Gelu(const at::Tensor& x) {
+  return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)).tanh());
+}
+
+}  // namespace
 
 at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::string& name) {
   const at::Tensor product = x.matmul(p.at(name + ".weight").t());
@@ -12,10 +22,19 @@ at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::
   return bias == p.end() ? product : product + bias->second;
 }
 
-at::Tensor Relu(const at::Tensor& x) { return x * (x > 0).to(at::kDouble); }
-
-at::Tensor Gelu(const at::Tensor& x) {
-  return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)).tanh());
+// GELU gated by a second product: Shazeer 2020, "GLU Variants Improve Transformer".
+at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+                       const ReferenceModel& model) {
+  const at::Tensor up = Linear(x, p, layer + ".ffn.up");
+  switch (model.feed_forward) {
+    case ReferenceModel::FeedForward::kRelu:
+      return Linear(Relu(up), p, layer + ".ffn.down");
+    case ReferenceModel::FeedForward::kGelu:
+      return Linear(Gelu(up), p, layer + ".ffn.down");
+    case ReferenceModel::FeedForward::kGatedGelu:
+      return Linear(Gelu(Linear(x, p, layer + ".ffn.gate")) * up, p, layer + ".ffn.down");
+  }
+  return {};
 }
 
 void RowTokens::Append(const std::vector<int32_t>& sample) {

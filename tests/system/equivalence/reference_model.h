@@ -17,9 +17,9 @@ using ReferenceParameters = std::map<std::string, at::Tensor>;
 // x [n, in] times the transposed weight [out, in], plus the bias where the model has one.
 at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::string& name);
 
-// max(0, x), and GELU by its approximation with tanh (Hendrycks and Gimpel 2016, section 2).
-at::Tensor Relu(const at::Tensor& x);
-at::Tensor Gelu(const at::Tensor& x);
+// The feed-forward part of a layer; x is normalised.
+at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+                       const ReferenceModel& model);
 
 // A token of a row, with its position in its sample, from 0.
 struct RowTokens {

@@ -85,21 +85,6 @@ at::Tensor CrossAttention(const at::Tensor& x, const at::Tensor& encoded, const 
   return Linear(Attend(query, parts[0], parts[1], {}, model), p, layer + ".cross.output");
 }
 
-at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
-                       const ReferenceModel& model) {
-  const at::Tensor normalised = RmsNorm(x, p, layer + ".ffn_norm");
-  const at::Tensor up = Linear(normalised, p, layer + ".ffn.up");
-  switch (model.feed_forward) {
-    case ReferenceModel::FeedForward::kRelu:
-      return Linear(Relu(up), p, layer + ".ffn.down");
-    case ReferenceModel::FeedForward::kGelu:
-      return Linear(Gelu(up), p, layer + ".ffn.down");
-    case ReferenceModel::FeedForward::kGatedGelu:
-      return Linear(Gelu(Linear(normalised, p, layer + ".ffn.gate")) * up, p, layer + ".ffn.down");
-  }
-  return {};
-}
-
 at::Tensor Embed(const RowTokens& tokens, const at::Tensor& table) {
   return table.index_select(0, at::tensor(tokens.ids, at::kLong));
 }
@@ -112,7 +97,7 @@ at::Tensor Encode(const RowTokens& source, const ReferenceParameters& p, const R
   for (int64_t i = 0; i < model.encoder_layers; ++i) {
     const std::string layer = "encoder." + std::to_string(i);
     x = x + SelfAttention(x, p, layer, mask, model);
-    x = x + FeedForward(x, p, layer, model);
+    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer, model);
   }
   return RmsNorm(x, p, "encoder.final_norm");
 }
@@ -129,7 +114,7 @@ at::Tensor Decode(const RowTokens& target, const at::Tensor& encoded, const Refe
     const std::string layer = "decoder." + std::to_string(i);
     x = x + SelfAttention(x, p, layer, mask, model);
     x = x + CrossAttention(x, encoded, p, layer, model);
-    x = x + FeedForward(x, p, layer, model);
+    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer, model);
   }
   return Linear(RmsNorm(x, p, "final_norm"), p, "head");
 }
