@@ -1,0 +1,121 @@
+// Plans promise how much memory each rank needs at most. Workers that run random plans count what their
+// tensors take: never more than 3 % above that.
+
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/process/child_process.h"
+#include "tests/system/equivalence/plan_case.h"
+#include "tests/system/harness/cluster.h"
+#include "tests/system/harness/tiny_job.h"
+
+namespace penstock::testing {
+namespace {
+
+constexpr size_t kPlans = 20;
+constexpr uint64_t kSeed = 2026;
+constexpr uint64_t kIterations = 2;
+constexpr size_t kBatch = 24;
+constexpr uint32_t kLongest = 256;
+constexpr double kTolerance = 0.03;
+
+// Large enough that tensors of a few numbers do not count, small enough for a second on one core.
+void Enlarge(v1::JobSpec& job) {
+  v1::ModelSpec& model = *job.mutable_model();
+  model.set_hidden(64);
+  model.set_heads(4);
+  model.set_attention_inner(96);
+  model.set_ffn(256);
+  model.set_vocab(500);
+  model.set_max_sequence_length(kLongest);
+  v1::PlanningOptions& planning = *job.mutable_planning();
+  if (planning.token_cap() > 0) planning.set_token_cap(2 * kLongest);
+  job.mutable_training()->set_iterations(kIterations);
+}
+
+std::vector<TinySample> Samples(bool encoder_decoder) {
+  std::vector<TinySample> samples = TinySamples(kIterations * kBatch);
+  for (TinySample& sample : samples) {
+    // As the tiny ones, ten times as long.
+    const auto lengthen = [](std::vector<int32_t>& tokens) {
+      std::vector<int32_t> longer;
+      for (int i = 0; i < 10; ++i) longer.insert(longer.end(), tokens.begin(), tokens.end());
+      tokens = longer;
+    };
+    lengthen(sample.input);
+    lengthen(sample.target);
+    if (encoder_decoder && sample.input.empty()) sample.input = {1};
+  }
+  return samples;
+}
+
+class MemoryTest : public ::testing::TestWithParam<PlanCase> {
+ protected:
+  // What `penstock-worker profile` says of the model: the account of memory is part of it.
+  void Profile(v1::JobSpec& job) {
+    const std::string model = cluster_.folder().Path("model.json");
+    const std::string profile = cluster_.folder().Path("profile.json");
+    std::string json;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(job.model(), &json).ok());
+    ASSERT_TRUE(WriteFileAtomically(model, json).ok());
+    auto run =
+        ChildProcess::Start({.arguments = {absl::StrCat(PENSTOCK_BINARY_DIR, "/penstock-worker"), "profile",
+                                           "--model-json", model, "--out", profile, "--seconds", "0.2"},
+                             .environment = {{"OMP_NUM_THREADS", "1"}},
+                             .log_path = cluster_.folder().Path("profile.log")});
+    ASSERT_TRUE(run.ok()) << run.status();
+    const auto ended = (*run)->WaitFor(Cluster::kDeadline);
+    ASSERT_TRUE(ended.has_value() && ended->ok());
+    const absl::StatusOr<std::string> written = ReadFile(profile);
+    ASSERT_TRUE(written.ok()) << written.status();
+    v1::ProfileFile file;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(*written, &file).ok());
+    *job.mutable_profile() = file.profile();
+  }
+
+  Cluster cluster_;
+};
+
+TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
+  v1::JobSpec job = GetParam().job;
+  Enlarge(job);
+  ASSERT_NO_FATAL_FAILURE(Profile(job));
+  const std::vector<TinySample> samples = Samples(GetParam().model.encoder_decoder);
+  const std::string dataset = cluster_.folder().Path("data");
+  WriteTinyDataset(dataset, samples);
+  ASSERT_NO_FATAL_FAILURE(cluster_.StartPlanner());
+  ASSERT_NO_FATAL_FAILURE(cluster_.Register(job));
+  ASSERT_NO_FATAL_FAILURE(cluster_.Submit(job.job_id(), TinyBatches(samples, kBatch, kIterations)));
+  ASSERT_NO_FATAL_FAILURE(cluster_.StartWorkers(job, {.dataset = dataset}));
+  cluster_.ExpectAllFinish();
+
+  for (uint64_t i = 0; i < kIterations; ++i) {
+    const v1::GetIterationResponse iteration = cluster_.Iteration(job.job_id(), i);
+    ASSERT_EQ(iteration.reports_size(), iteration.plan().programs_size());
+    for (const v1::ReportIterationRequest& report : iteration.reports()) {
+      const auto rank = static_cast<int>(report.rank());
+      const auto planned = static_cast<double>(iteration.plan().predicted().ranks(rank).peak_memory_bytes());
+      const auto measured = static_cast<double>(report.peak_memory_bytes());
+      const uint32_t peak = iteration.plan().predicted().ranks(rank).peak_instruction();
+      const v1::Program& program = iteration.plan().programs(rank);
+      EXPECT_LE(measured, planned * (1 + kTolerance))
+          << "rank " << rank << ", iteration " << i << ", planned peak at "
+          << v1::Op_Name(program.instructions(static_cast<int>(peak)).op()) << ", static "
+          << program.static_memory_bytes();
+      RecordProperty(absl::StrCat("rank_", rank, "_iteration_", i), absl::StrCat(measured / planned));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RandomPlans, MemoryTest, ::testing::ValuesIn(RandomPlanCases(kPlans, kSeed)),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace penstock::testing
