@@ -60,9 +60,11 @@ void AdamW::Update(Slot& slot, uint64_t iteration, double gradient_scale) const 
   const double second_correction = 1 - std::pow(config_.beta2, step);
   at::Tensor weights = slot.master.defined() ? slot.master : slot.parameter.value;
 
-  const at::Tensor gradient = slot.parameter.gradient * gradient_scale;
-  slot.first_moment.mul_(config_.beta1).add_(gradient, 1 - config_.beta1);
-  slot.second_moment.mul_(config_.beta2).addcmul_(gradient, gradient, 1 - config_.beta2);
+  // Scaled on the way, without a scaled copy.
+  const at::Tensor& gradient = slot.parameter.gradient;
+  slot.first_moment.mul_(config_.beta1).add_(gradient, (1 - config_.beta1) * gradient_scale);
+  slot.second_moment.mul_(config_.beta2)
+      .addcmul_(gradient, gradient, (1 - config_.beta2) * gradient_scale * gradient_scale);
   if (weights.dim() > 1) weights.mul_(1 - rate * config_.weight_decay);
   const at::Tensor deviation = (slot.second_moment / second_correction).sqrt_().add_(config_.epsilon);
   weights.addcdiv_(slot.first_moment, deviation, -rate / first_correction);

@@ -33,7 +33,10 @@ struct Widths {
 
 bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
 
-// Elements of the feed-forward part that are kept, in units of ffn.
+// Elements of the feed-forward part that are kept, in units of ffn. Of a split backward pass a ReLU's
+// gradient is put aside too; where the others' is, what they keep before the activation is gone.
+double PutAsideParts(FeedForward kind) { return kind == FeedForward::kGatedGelu ? 3 : 2; }
+
 double FeedForwardParts(FeedForward kind) {
   switch (kind) {
     case FeedForward::kRelu:
@@ -82,7 +85,8 @@ SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
   bytes.selective = widths.element * (4 * widths.hidden + 4 * widths.inner +
                                       FeedForwardParts(config.feed_forward) * widths.ffn) +
                     2 * StatisticsBytes(config, widths);
-  bytes.none = bytes.selective + widths.wide * widths.heads;
+  const double put_aside = PutAsideParts(config.feed_forward) - FeedForwardParts(config.feed_forward);
+  bytes.none = bytes.selective + widths.wide * widths.heads + put_aside * widths.element * widths.ffn;
   bytes.full = widths.element * widths.hidden;
   bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths);
   return bytes;

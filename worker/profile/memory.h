@@ -17,8 +17,9 @@ double ElementBytes(DataType type);
 // inner a target token) and key and value (2 inner a source token), what the feed-forward part's products
 // read and what its activation needs (1 to 3 ffn); and for each norm its statistics, for each attention the
 // logarithm of a sum for each head. With selective recompute all but the latter, with full recompute the
-// input. While it runs backward, what it recomputes exists besides, and gradients of the widest of all that;
-// of attention with a relative bias also the scores of some heads.
+// input. What a split backward pass puts aside is no more than the first of these, which counts it where it
+// is the larger (ReLU). While it runs backward, what it recomputes exists besides, and gradients of the
+// widest of all that; of attention with a relative bias also the scores of some heads.
 LayerBytes DecoderLayerBytes(const ModelConfig& config);
 LayerBytes EncoderLayerBytes(const ModelConfig& config);
 

@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "worker/memory/tensor_memory.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
@@ -65,16 +69,34 @@ TEST(Memory, CountsStateOfTheOptimizer) {
   EXPECT_EQ(OptimizerBytesPerParameterByte(DataType::kBFloat16), 6);
 }
 
-// What a stage of one layer really keeps between its passes.
-double StoredBytes(const ModelConfig& config, int64_t layer, const MicroBatch& shape,
-                   const LayerRecompute& recompute) {
-  const StageRange range = {layer, 1, false, false};
-  const auto stage = *MakeTransformerStage(config, range, /*seed=*/1, at::kCPU);
+// What a stage of one layer really keeps between its passes, and what exists while they run.
+struct Kept {
+  double forward = 0;
+  double put_aside = 0;
+  double backward_peak = 0;
+};
+
+Kept Keep(const ModelConfig& config, int64_t layer, const MicroBatch& shape, const LayerRecompute& recompute,
+          bool split) {
+  const auto stage = *MakeTransformerStage(config, {layer, 1, false, false}, /*seed=*/1, at::kCPU);
+  const at::Tensor gradient = at::ones(BoundaryShape(shape, config, layer + 1));
   const int64_t before = TensorBytes(at::kCPU);
-  const at::Tensor input = at::ones(BoundaryShape(shape, config, layer));
-  auto forward = *stage->Forward(shape, {}, input, recompute, 1);
+  const auto since = [before](int64_t bytes) { return static_cast<double>(bytes - before); };
+  Kept kept;
+  auto forward = *stage->Forward(shape, {}, at::ones(BoundaryShape(shape, config, layer)), recompute, 1);
   forward.output.reset();
-  return static_cast<double>(TensorBytes(at::kCPU) - before);
+  kept.forward = since(TensorBytes(at::kCPU));
+  ResetPeakTensorBytes(at::kCPU);
+  SplitBackward result;
+  if (split) {
+    result = *stage->BackwardInput(std::move(forward), gradient);
+  } else {
+    result.input_gradient = *stage->Backward(std::move(forward), gradient);
+  }
+  const auto gradient_bytes = static_cast<double>(result.input_gradient.nbytes());
+  kept.backward_peak = since(PeakTensorBytes(at::kCPU)) - gradient_bytes;
+  kept.put_aside = since(TensorBytes(at::kCPU)) - gradient_bytes;
+  return kept;
 }
 
 double Of(const TokenBytes& bytes, const MicroBatch& shape) {
@@ -82,31 +104,79 @@ double Of(const TokenBytes& bytes, const MicroBatch& shape) {
   return bytes.source * figures.source + bytes.target * figures.target;
 }
 
-TEST(Memory, IsWhatStagesKeep) {
-  CountCpuTensors();
-  for (const Architecture architecture : {Architecture::kGpt, Architecture::kT5}) {
-    ModelConfig config = Config(DataType::kFloat32);
-    config.layers = 4;
-    config.architecture = architecture;
-    config.encoder_layers = architecture == Architecture::kT5 ? 2 : 0;
-    config.feed_forward = architecture == Architecture::kT5 ? FeedForward::kRelu : FeedForward::kGelu;
-    for (const int64_t layer : {0, 3}) {
-      for (const MicroBatch& shape : {PaddedShape(4, {24, 32}), PackedShape({{8, 8}, {32, 20}, {3, 30}})}) {
-        MicroBatch gpt = shape;
-        if (architecture == Architecture::kGpt) gpt.input_tokens.assign(gpt.input_tokens.size(), 0);
-        const bool encoder = architecture == Architecture::kT5 && layer == 0;
-        const LayerBytes bytes = encoder ? EncoderLayerBytes(config) : DecoderLayerBytes(config);
-        // A decoder layer's input has the encoder's output beside it, which is no layer's own.
-        const double beside = architecture == Architecture::kT5 && !encoder
-                                  ? 4.0 * static_cast<double>(config.hidden) * FiguresOf(gpt).source
-                                  : 0;
-        const double none = StoredBytes(config, layer, gpt, {}) - beside;
-        const double selective = StoredBytes(config, layer, gpt, {.selective = 1}) - beside;
-        const double full = StoredBytes(config, layer, gpt, {.full = 1}) - beside;
-        EXPECT_NEAR(none / Of(bytes.stored_none, gpt), 1, 0.01);
-        EXPECT_NEAR(selective / Of(bytes.stored_selective, gpt), 1, 0.01);
-        EXPECT_NEAR(full / Of(bytes.stored_full, gpt), 1, 0.01);
-      }
+struct MemoryCase {
+  Architecture architecture;
+  FeedForward feed_forward;
+  int64_t layer;
+};
+
+class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
+ protected:
+  void SetUp() override {
+    CountCpuTensors();
+    config_ = Config(DataType::kFloat32);
+    config_.layers = 4;
+    config_.hidden = 48;
+    config_.attention_inner = 36;
+    config_.ffn = 160;
+    config_.architecture = GetParam().architecture;
+    config_.feed_forward = GetParam().feed_forward;
+    if (IsT5()) config_.encoder_layers = 2;
+  }
+
+  bool IsT5() const { return GetParam().architecture == Architecture::kT5; }
+
+  std::vector<MicroBatch> Shapes() const {
+    const auto source = [this](int64_t length) { return IsT5() ? length : 0; };
+    return {PaddedShape(4, {source(24), 32}),
+            PackedShape({{source(8), 8}, {source(32), 20}, {source(3), 30}, {source(30), 32}})};
+  }
+
+  LayerBytes Bytes() const {
+    return IsT5() && GetParam().layer < 2 ? EncoderLayerBytes(config_) : DecoderLayerBytes(config_);
+  }
+
+  // A decoder layer's input has the encoder's output beside it, which is no layer's own.
+  double Beside(const MicroBatch& shape) const {
+    const bool decoder = IsT5() && GetParam().layer >= 2;
+    return decoder ? 4.0 * static_cast<double>(config_.hidden) * FiguresOf(shape).source : 0;
+  }
+
+  ModelConfig config_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Layers, LayerMemory,
+                         ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
+                                           MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
+                                           MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
+                                           MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},
+                                           MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 3}));
+
+TEST_P(LayerMemory, IsWhatStagesKeep) {
+  const LayerBytes bytes = Bytes();
+  for (const MicroBatch& shape : Shapes()) {
+    const auto kept = [&](const LayerRecompute& recompute) {
+      return Keep(config_, GetParam().layer, shape, recompute, /*split=*/false).forward - Beside(shape);
+    };
+    EXPECT_LE(kept({}) / Of(bytes.stored_none, shape), 1.01);
+    EXPECT_NEAR(kept({.selective = 1}) / Of(bytes.stored_selective, shape), 1, 0.01);
+    EXPECT_NEAR(kept({.full = 1}) / Of(bytes.stored_full, shape), 1, 0.01);
+    const double aside = Keep(config_, GetParam().layer, shape, {}, /*split=*/true).put_aside - Beside(shape);
+    EXPECT_LE(aside / Of(bytes.stored_none, shape), 1.01);
+    EXPECT_GE(std::max(aside, kept({})) / Of(bytes.stored_none, shape), 0.9);
+  }
+}
+
+TEST_P(LayerMemory, PeaksNoHigherThanItSays) {
+  const LayerBytes bytes = Bytes();
+  for (const MicroBatch& shape : Shapes()) {
+    for (const bool split : {false, true}) {
+      const auto peak = [&](const LayerRecompute& recompute) {
+        return Keep(config_, GetParam().layer, shape, recompute, split).backward_peak - Beside(shape);
+      };
+      EXPECT_LE(peak({}), 1.01 * (Of(bytes.stored_none, shape) + Of(bytes.peak, shape)));
+      EXPECT_LE(peak({.selective = 1}), 1.01 * (Of(bytes.stored_selective, shape) + Of(bytes.peak, shape)));
+      EXPECT_LE(peak({.full = 1}), 1.01 * (Of(bytes.stored_full, shape) + Of(bytes.peak, shape)));
     }
   }
 }
