@@ -46,7 +46,7 @@ absl::StatusOr<double> ScatterSharedGradients(const ModelConfig& model,
     ForEachCopy(SharedParameterSpecs(model), stages, sums,
                 [](const at::Tensor& gradient, const at::Tensor& sum) { gradient.copy_(sum); });
     double squares = 0;
-    for (const at::Tensor& sum : sums) squares += sum.to(at::kDouble).square_().sum().item<double>();
+    for (const at::Tensor& sum : sums) squares += sum.to(at::kDouble).square().sum().item<double>();
     return squares;
   });
 }
