@@ -1,0 +1,211 @@
+"""What a cost profile says of one micro-batch: times of layers and embeddings, bytes, links (execution.md, section 7)."""
+
+import math
+from dataclasses import dataclass
+
+LEVELS = ("none", "selective", "full")
+NANOSECONDS_PER_MILLISECOND = 1e6
+
+
+class NoCost(Exception):
+    """The profile has no cost for what the plan does."""
+
+
+def round_half_up(value):
+    """Round(x) of the contract: the nearest whole number, halves up."""
+    return math.floor(value + 0.5)
+
+
+def closed_form(time, source_tokens, source_squares, target_tokens, target_squares, products):
+    """T(ts, S2, tu, U2, X) with the numbers of a LayerTime; nanoseconds, not rounded."""
+    result = time.fixed_ns
+    if target_tokens > 0:
+        work = time.target_token_ns * target_tokens + time.target_square_ns * target_squares + time.cross_ns * products
+        result += work * (1 + time.half_efficiency_tokens / target_tokens)
+    if source_tokens > 0:
+        work = time.source_token_ns * source_tokens + time.source_square_ns * source_squares
+        result += work * (1 + time.half_efficiency_tokens / source_tokens)
+    return result
+
+
+@dataclass(frozen=True)
+class PassTimes:
+    """Times of one layer for one micro-batch, nanoseconds, not rounded."""
+
+    forward: float
+    backward: dict  # by level
+
+
+class LayerTimes:
+    """Times of one kind of layer. `axes` names the axes that its tables have."""
+
+    def __init__(self, layer, grid, axes):
+        self._layer = layer
+        self._axes = [list(getattr(grid, axis)) if grid else [] for axis in axes]
+        self._axis_names = axes
+        full = layer.backward_ratio_full if layer.backward_ratio_full != 0 else layer.backward_ratio_none + 1
+        self._ratios = dict(zip(LEVELS, (layer.backward_ratio_none, layer.backward_ratio_selective, full)))
+        tables = (layer.backward_none_ms, layer.backward_selective_ms, layer.backward_full_ms)
+        self._backward_tables = dict(zip(LEVELS, (table.values if table else [] for table in tables)))
+        self._forward_table = layer.forward_ms.values if layer.forward_ms else []
+
+    def times(self, sums):
+        """PassTimes of a micro-batch. Raises NoCost."""
+        rectangle = self._rectangle(sums)
+        use_table = sums.rectangle and len(self._forward_table) > 0
+        if use_table:
+            from_table = self._at(self._places(rectangle, extend_below=self._layer.forward is None))
+            if from_table:
+                return from_table
+        if self._layer.forward is None:
+            raise NoCost(f"layer '{self._layer.name}' has no time for {sums}")
+        forward = self._closed_form(sums)
+        times = PassTimes(forward, {level: forward * self._ratios[level] for level in LEVELS})
+        return self._raised_to_border(times, rectangle) if use_table else times
+
+    def _rectangle(self, sums):
+        lengths = {
+            "micro_batch_size": sums.rows,
+            "source_length": sums.source_length,
+            "target_length": sums.target_length,
+        }
+        return [lengths[name] for name in self._axis_names]
+
+    def _closed_form(self, sums):
+        if self._layer.loss_tokens_only:
+            return closed_form(self._layer.forward, 0, 0, sums.loss_positions, 0, 0)
+        return closed_form(
+            self._layer.forward,
+            sums.source_tokens,
+            sums.source_squares,
+            sums.target_tokens,
+            sums.target_squares,
+            sums.products,
+        )
+
+    def _places(self, rectangle, extend_below):
+        """For each axis (index of the last point not above, fraction of the way to the next); None if one is off the grid."""
+        places = []
+        for axis, value in zip(self._axes, rectangle):
+            if not axis or value > axis[-1]:
+                return None
+            if value < axis[0]:
+                if not extend_below:
+                    return None
+                places.append((0, 0.0))
+                continue
+            index = max(position for position, point in enumerate(axis) if point <= value)
+            fraction = 0.0
+            if index + 1 < len(axis):
+                fraction = (value - axis[index]) / (axis[index + 1] - axis[index])
+            places.append((index, fraction))
+        return places
+
+    def _at(self, places):
+        """PassTimes of the tables at a place; None where the table of forward times has no value."""
+        if places is None:
+            return None
+        forward = self._value(self._forward_table, places)
+        if forward is None:
+            return None
+        backward = {}
+        for level in LEVELS:
+            value = self._value(self._backward_tables[level], places)
+            backward[level] = forward * self._ratios[level] if value is None else value
+        return PassTimes(forward, backward)
+
+    def _value(self, table, places):
+        """A table's value at a place, nanoseconds; None if the table is empty or has a gap there."""
+        if not table:
+            return None
+
+        def interpolate(depth, offset):
+            if depth == len(places):
+                return table[offset] * NANOSECONDS_PER_MILLISECOND
+            index, fraction = places[depth]
+            position = offset * len(self._axes[depth]) + index
+            low = interpolate(depth + 1, position)
+            if fraction == 0:
+                return low
+            high = interpolate(depth + 1, position + 1)
+            return low + fraction * (high - low)
+
+        value = interpolate(0, 0)
+        return None if math.isnan(value) else value
+
+    def _raised_to_border(self, times, rectangle):
+        """Beyond the grid, at least what the grid says at its border."""
+        forward, backward = times.forward, dict(times.backward)
+        for position, axis in enumerate(self._axes):
+            points = [point for point in axis if point <= rectangle[position]]
+            if not points:
+                continue
+            border = list(rectangle)
+            border[position] = points[-1]
+            at_border = self._at(self._places(border, extend_below=False))
+            if at_border:
+                forward = max(forward, at_border.forward)
+                backward = {level: max(backward[level], at_border.backward[level]) for level in LEVELS}
+        return PassTimes(forward, backward)
+
+
+class Costs:
+    """A profile as the planner uses it for one model."""
+
+    def __init__(self, profile, is_t5):
+        self.profile = profile
+        self.is_t5 = is_t5
+        self._by_name = {layer.name: layer for layer in profile.layers}
+        rows, source, target = "micro_batch_size", "source_length", "target_length"
+        axes = {"head": (rows, target)}
+        if is_t5:
+            axes.update(encoder=(rows, source), decoder=(rows, source, target))
+        else:
+            axes.update(decoder=(rows, target))
+        self.kinds = tuple(kind for kind in ("encoder", "decoder") if kind in axes)
+        self._times = {kind: LayerTimes(self.layer(kind), profile.grid, names) for kind, names in axes.items()}
+
+    def layer(self, kind):
+        """The LayerCost of a kind: "encoder", "decoder" or "head". A GPT's "layer" is its decoder."""
+        name = "layer" if kind == "decoder" and not self.is_t5 else kind
+        if name not in self._by_name:
+            raise NoCost(f"the profile has no layer '{name}'")
+        return self._by_name[name]
+
+    def times(self, kind, sums):
+        return self._times[kind].times(sums)
+
+    def source_embedding(self, sums):
+        return self._embedding(sums.source_tokens, sums.source_squares, 0, 0)
+
+    def target_embedding(self, sums):
+        return self._embedding(0, 0, sums.target_tokens, sums.target_squares)
+
+    def _embedding(self, source_tokens, source_squares, target_tokens, target_squares):
+        time = self.profile.embedding_forward
+        if time is None:
+            return 0.0
+        return closed_form(time, source_tokens, source_squares, target_tokens, target_squares, 0)
+
+    def layer_bytes(self, layer_bytes, sums):
+        """Bytes of a LayerBytes for a micro-batch; one that is not set takes none."""
+        if layer_bytes is None:
+            return 0
+        source = layer_bytes.source_token_bytes * sums.source_tokens
+        return round_half_up(source + layer_bytes.target_token_bytes * sums.target_tokens)
+
+    def stored(self, kind, level, sums):
+        return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums)
+
+    def peak(self, kind, sums):
+        return self.layer_bytes(self.layer(kind).peak, sums)
+
+    def transfer_ns(self, transferred_bytes, rank, other_rank):
+        """What a transfer between two ranks takes, nanoseconds."""
+        cluster = self.profile.cluster
+        speed, latency = cluster.intra_node_bytes_per_second, cluster.intra_node_latency_ns
+        if rank // cluster.gpus_per_node != other_rank // cluster.gpus_per_node:
+            latency = cluster.inter_node_latency_ns
+            if cluster.inter_node_bytes_per_second != 0:
+                speed = cluster.inter_node_bytes_per_second
+        return latency + round_half_up(transferred_bytes / speed * 1e9)

@@ -1,0 +1,137 @@
+"""Small cost profiles and sample lengths, made up so that every term of the contract counts and little comes out even."""
+
+import random
+
+LEVELS = ("none", "selective", "full")
+
+
+def _layer(name, size, tables=None, closed_form=True, **fields):
+    """A LayerCost as JSON. `size` scales its times and bytes; `tables` are axes of its tables: lists of lengths."""
+    layer = {
+        "name": name,
+        "parameter_bytes": 1000003.7 * size,
+        "backward_ratio_none": 1.937,
+        "backward_ratio_selective": 2.213,
+        "backward_ratio_full": 2.941,
+        "backward_input_share": 0.537,
+        "stored_none": _bytes(913.37 * size),
+        "stored_selective": _bytes(517.51 * size),
+        "stored_full": _bytes(33.3 * size),
+        "peak": _bytes(701.7 * size),
+        **fields,
+    }
+    if closed_form:
+        layer["forward"] = {
+            "fixed_ns": 1501.25 * size,
+            "target_token_ns": 91.313 * size,
+            "target_square_ns": 0.21717 * size,
+            "cross_ns": 0.13131 * size,
+            "source_token_ns": 37.719 * size,
+            "source_square_ns": 0.31313 * size,
+            "half_efficiency_tokens": 97.5,
+        }
+    if tables:
+        layer["forward_ms"] = {"values": _table(tables, 0.0031 * size, gap=closed_form)}
+        layer["backward_none_ms"] = {"values": _table(tables, 0.0063 * size, gap=True)}
+        layer["backward_full_ms"] = {"values": _table(tables, 0.0097 * size, gap=False)}
+    return layer
+
+
+def _bytes(of_a_token):
+    return {"source_token_bytes": 0.77 * of_a_token, "target_token_bytes": of_a_token}
+
+
+def _table(axes, scale, gap):
+    """Row-major values over the axes; with `gap`, the point in the middle was not profiled."""
+    values = [0.113 * scale]
+    for axis in axes:
+        values = [value * (1 + point / 7.0) for value in values for point in axis]
+    if gap:
+        values[len(values) // 2] = "NaN"
+    return values
+
+
+def gpt_profile(tables=False, closed_form=True, layers=8, dtype="BFLOAT16", loss_tokens_only=False):
+    rows, lengths = [1, 2, 4, 8], [8, 32, 128, 300]
+    axes = [rows, lengths] if tables else None
+    head = _layer("head", 0.61, axes, closed_form)
+    if loss_tokens_only:
+        head["loss_tokens_only"] = True
+    model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": 48, "heads": 4, "ffn": 192, "vocab": 1000}
+    profile = {
+        "grid": {"micro_batch_size": rows, "target_length": lengths} if tables else None,
+        "layers": [_layer("layer", 1.0, axes, closed_form), head],
+    }
+    return _file("gpt", model, profile, dtype)
+
+
+def t5_profile(tables=False, closed_form=True, encoder_layers=5, decoder_layers=4, dtype="BFLOAT16"):
+    rows, sources, targets = [1, 2, 4, 8], [4, 40, 160, 300], [2, 16, 64, 220]
+    layers = [
+        _layer("encoder", 0.8, [rows, sources] if tables else None, closed_form),
+        _layer("decoder", 1.3, [rows, sources, targets] if tables else None, closed_form),
+        _layer("head", 0.53, [rows, targets] if tables else None, closed_form),
+    ]
+    model = {
+        "architecture": "ARCHITECTURE_T5",
+        "encoder_layers": encoder_layers,
+        "decoder_layers": decoder_layers,
+        "hidden": 40,
+        "heads": 5,
+        "ffn": 160,
+        "vocab": 1000,
+    }
+    grid = {"micro_batch_size": rows, "source_length": sources, "target_length": targets}
+    return _file("t5", model, {"grid": grid if tables else None, "layers": layers}, dtype)
+
+
+def _file(name, model, profile, dtype):
+    """A ProfileFile as JSON."""
+    model = {**model, "max_sequence_length": 2048, "dtype": f"DATA_TYPE_{dtype}"}
+    profile = {
+        "name": name,
+        "version": "7",
+        **profile,
+        "embedding_parameter_bytes": 777777.4,
+        "embedding_forward": {"fixed_ns": 311.5, "target_token_ns": 3.17, "source_token_ns": 2.71, "half_efficiency_tokens": 11},
+        "state_bytes_per_parameter_byte": 8.03,
+        "sharded_state_bytes_per_parameter_byte": 6.01,
+        "optimizer_ns_per_parameter_byte": 0.0137,
+        "bytes_per_element": {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}[dtype],
+        "cluster": {
+            "memory_bytes": "400000000",
+            "intra_node_bytes_per_second": 3.3e9,
+            "inter_node_bytes_per_second": 0.7e9,
+            "intra_node_latency_ns": "1003",
+            "inter_node_latency_ns": "2017",
+            "gpus_per_node": 3,
+        },
+    }
+    return {"model": model, "profile": {key: value for key, value in profile.items() if value is not None}}
+
+
+PROFILES = {
+    "gpt": gpt_profile(),
+    "gpt-loss-only": gpt_profile(loss_tokens_only=True, dtype="FLOAT32"),
+    "gpt-tables": gpt_profile(tables=True, closed_form=False),
+    "gpt-both": gpt_profile(tables=True, dtype="FLOAT64"),
+    "t5": t5_profile(),
+    "t5-tables": t5_profile(tables=True, closed_form=False),
+    "t5-both": t5_profile(tables=True, dtype="FLOAT32"),
+    "t5-deep-decoder": t5_profile(encoder_layers=2, decoder_layers=7, dtype="FLOAT64"),
+}
+
+
+def lengths_csv(count, seed, longest=260, empty_inputs=True):
+    """Lengths with a long tail; some samples have no input, some no target."""
+    generator = random.Random(seed)
+    lines = ["input_tokens,target_tokens"]
+    for index in range(count):
+        source = min(longest, int(generator.lognormvariate(3.2, 1.1)) + 1)
+        target = min(longest - 60, int(generator.lognormvariate(2.4, 1.0)) + 1)
+        if empty_inputs and index % 7 == 3:
+            source = 0
+        elif empty_inputs and index % 11 == 5:
+            target = 0
+        lines.append(f"{source},{target}")
+    return "\n".join(lines) + "\n"

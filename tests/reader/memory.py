@@ -1,0 +1,109 @@
+"""Bytes that instructions take and give back, and the largest account of a rank (execution.md, section 8)."""
+
+from dataclasses import dataclass
+
+from costs import LEVELS, round_half_up
+from durations import parameter_bytes
+from order import certainly_before
+
+TOKEN_BYTES = 16
+ELEMENT_BYTES = {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}
+
+
+def static_bytes(costs, stages, replicas, shard_optimizer_state):
+    """Weights, gradients and optimizer state of a rank."""
+    state = costs.profile.state_bytes_per_parameter_byte
+    if shard_optimizer_state:
+        sharded = costs.profile.sharded_state_bytes_per_parameter_byte
+        state = state - (sharded - sharded / replicas)
+    return sum(round_half_up(parameter_bytes(costs, stage) * state) for stage in stages)
+
+
+def boundary_shape(is_packed, hidden, stage, sums, is_t5):
+    """Shape of what crosses the boundary after a stage, elements."""
+    if is_t5 and not stage.encoder_boundary_after:
+        return [(sums.source_tokens + sums.target_tokens) * hidden]
+    length, tokens = (sums.source_length, sums.source_tokens) if is_t5 else (sums.target_length, sums.target_tokens)
+    return [tokens, hidden] if is_packed else [sums.rows, length, hidden]
+
+
+@dataclass(frozen=True)
+class StageBytes:
+    """Bytes of a micro-batch on a stage."""
+
+    stored: int
+    kept: int
+    peak: int
+    output: int
+    input: int
+    tokens: int
+
+    def taken(self, op, part):
+        """Bytes that an instruction takes when it starts."""
+        return {
+            "LOAD": self.tokens,
+            "FORWARD": self.stored + self.output,
+            "RECV": self.input if part == 0 else self.output,
+            "BACKWARD": self.peak + self.input,
+            "BACKWARD_INPUT": self.peak + self.input + max(0, self.kept - self.stored),
+        }.get(op, 0)
+
+    def given_back(self, op, part):
+        """Bytes that an instruction gives back when it ends."""
+        return {
+            "FREE": (self.output, self.input, self.tokens)[part] if op == "FREE" else 0,
+            "BACKWARD": self.peak + self.stored + self.input + self.output,
+            "BACKWARD_INPUT": self.peak + max(0, self.stored - self.kept) + self.input + self.output,
+            "BACKWARD_WEIGHT": self.kept,
+        }.get(op, 0)
+
+
+def stage_bytes(costs, stage, sums, recompute, input_bytes, output_bytes):
+    """StageBytes from what crosses the boundaries before and after the stage."""
+    levels = stage.levels(recompute)
+    stored = kept = 0
+    peaks = []
+    for kind in costs.kinds:
+        if stage.layers(kind) == 0:
+            continue
+        stored += sum(levels[kind][level] * costs.stored(kind, level, sums) for level in LEVELS)
+        kept += stage.layers(kind) * costs.stored(kind, "none", sums)
+        peaks.append(costs.peak(kind, sums))
+    if stage.is_last:
+        peaks.append(costs.peak("head", sums))
+    tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
+    tokens += sums.loss_positions if stage.is_last else 0
+    return StageBytes(stored, kept, max(peaks, default=0), output_bytes, input_bytes, TOKEN_BYTES * tokens)
+
+
+def largest_account(program):
+    """(bytes, id) of the largest account in the order of the program, and the account at its end."""
+    account = largest = program.static_memory_bytes
+    at = 0
+    for instruction in program.instructions:
+        account += instruction.memory_acquired_bytes
+        if account > largest:
+            largest, at = account, instruction.id
+        account -= instruction.memory_released_bytes
+    return largest, at, account
+
+
+def largest_in_every_order(program, compute_stream):
+    """(bytes, id): the most that the account can reach in any order that streams and deps allow, and at which instruction."""
+    before = certainly_before(program)
+    others = [instruction for instruction in program.instructions if instruction.stream != compute_stream]
+    computed = program.static_memory_bytes
+    largest, at = computed, 0
+    for instruction in program.instructions:
+        if instruction.stream != compute_stream:
+            continue
+        account = computed + instruction.memory_acquired_bytes
+        for other in others:
+            if not before.ends_before(instruction, other):
+                account += other.memory_acquired_bytes
+            if before.ends_before(other, instruction):
+                account -= other.memory_released_bytes
+        if account > largest:
+            largest, at = account, instruction.id
+        computed += instruction.memory_acquired_bytes - instruction.memory_released_bytes
+    return largest, at

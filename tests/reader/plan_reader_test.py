@@ -1,0 +1,231 @@
+"""Plans of the real `penstock plan` agree with the contract, and the reader finds planted damage.
+
+Needs PENSTOCK_BINARY in the environment. A plan of each case is made once, small, from the profiles and lengths of inputs.py.
+"""
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+from damage import DAMAGES, Inapplicable
+from inputs import PROFILES, lengths_csv
+from memory import largest_in_every_order
+from plan_reader import read_plan
+from read_plan import load_message, load_schema
+
+SAMPLES = 20
+# name: (profile, flags of `penstock plan`)
+CASES = {
+    "1f1b, padded": ("gpt", "--pp=2 --dp=2 --schedule=1f1b --policy=padding --micro-batch-size=2 --recompute=none"),
+    "ready-first, packed": ("gpt", "--pp=4 --dp=1 --schedule=ready-first --policy=packed --token-cap=300"),
+    "split backward": ("gpt-loss-only", "--pp=3 --dp=2 --schedule=split-backward --policy=token_budget --token-cap=200"),
+    "split backward, selective": ("gpt", "--pp=2 --dp=1 --schedule=split-backward --recompute=selective --token-cap=200 --policy=packed"),
+    "split backward, full": ("gpt", "--pp=2 --dp=2 --schedule=split-backward --recompute=full --layout=packed"),
+    "loop": ("gpt", "--pp=2 --dp=2 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
+    "V": ("gpt-both", "--pp=2 --dp=3 --schedule=ready-first --layers-per-stage=1,3,3,1 --rank-of-stage=0,1,1,0 --layout=padded"),
+    "V, split backward": ("t5", "--pp=2 --dp=1 --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
+    "concatenated": ("gpt", "--pp=2 --dp=2 --policy=concatenated --token-cap=320 --micro-batch-size=2 --recompute=full"),
+    "tables alone": ("gpt-tables", "--pp=2 --dp=2 --layout=padded"),
+    "tables and closed form": ("gpt-both", "--pp=2 --dp=1 --policy=padding --micro-batch-size=3 --recompute=selective"),
+    "more replicas than samples": ("gpt", "--pp=2 --dp=3 --rows=0:2"),
+    "T5, padded": ("t5", "--pp=3 --dp=1 --policy=padding --micro-batch-size=2 --schedule=1f1b"),
+    "T5, packed": ("t5", "--pp=4 --dp=2 --layout=packed --schedule=split-backward --shard-optimizer-state"),
+    "T5, concatenated": ("t5-both", "--pp=2 --dp=2 --policy=concatenated --token-cap=500 --schedule=ready-first"),
+    "T5, tables alone": ("t5-tables", "--pp=2 --dp=1 --layout=padded --recompute=full"),
+    "T5, tables and closed form": ("t5-both", "--pp=2 --dp=2 --policy=padding --micro-batch-size=5"),
+    "T5, loop": ("t5-deep-decoder", "--pp=2 --dp=2 --schedule=interleaved --layers-per-stage=1,2,2,1,2,1 --rank-of-stage=0,1,0,1,0,1"),
+    "T5, tight memory": ("t5", "--pp=2 --dp=1 --policy=packed --token-cap=400 --schedule=ready-first", 0.45),
+    "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
+    "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
+    "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
+}
+
+
+class Made:
+    """The plans of all cases, made once."""
+
+    def __init__(self):
+        self.schema = load_schema()
+        self._folder = tempfile.TemporaryDirectory()
+        self.folder = Path(self._folder.name)
+        self.lengths = self.folder / "lengths.csv"
+        self.lengths.write_text(lengths_csv(SAMPLES, seed=5), encoding="utf-8")
+        self.cases = {name: self._make(*case) for name, case in CASES.items()}
+
+    def _make(self, profile_name, flags, memory_share=None):
+        """A case; `memory_share`: planned again within this share of the memory that the plan took beyond the static."""
+        flags = flags.split()
+        if not any(flag.startswith("--rows") for flag in flags):
+            flags.append(f"--rows=0:{SAMPLES}")
+        profile = self.folder / f"{profile_name}.json"
+        profile.write_text(json.dumps(PROFILES[profile_name]), encoding="utf-8")
+        case = SimpleNamespace(
+            plan_path=self.folder / f"plan-{len(list(self.folder.iterdir()))}.json",
+            profile_path=profile,
+            profile_file=load_message(self.schema, "ProfileFile", profile),
+        )
+        case.planned_batch = self._plan(case, flags)
+        if memory_share is not None:
+            static = max(program.static_memory_bytes for program in case.planned_batch.plan.programs)
+            peak = max(rank.peak_memory_bytes for rank in case.planned_batch.plan.predicted.ranks)
+            limit = static + (peak - static) * memory_share
+            case.planned_batch = self._plan(case, flags + [f"--memory-mb={limit / 1e6:.3f}"])
+        return case
+
+    def _plan(self, case, flags):
+        command = [os.environ["PENSTOCK_BINARY"], "plan", f"--profile={case.profile_path}", f"--lengths={self.lengths}"]
+        command += ["--max-length=250", "--effort=fast", "--threads=1", f"--out={case.plan_path}", *flags]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stdout}")
+        return load_message(self.schema, "PlannedBatch", case.plan_path)
+
+    def read(self, case, planned_batch=None):
+        planned_batch = planned_batch or case.planned_batch
+        return read_plan(self.schema, planned_batch, case.profile_file, check_habits=True)
+
+
+def setUpModule():
+    global MADE
+    MADE = Made()
+
+
+class PlansOfPenstock(unittest.TestCase):
+    def test_agree_with_the_contract(self):
+        for name, case in MADE.cases.items():
+            with self.subTest(name):
+                self.assertEqual(MADE.read(case).lines(), [])
+
+    def test_cover_what_the_contract_knows(self):
+        """Without this the test above could be about nothing."""
+        schema, seen = MADE.schema, set()
+        for case in MADE.cases.values():
+            plan = case.planned_batch.plan
+            seen.add(schema.enum_name("Schedule", plan.schedule))
+            for replica in plan.replicas:
+                for micro_batch in replica.micro_batches:
+                    model = schema.enum_name("Architecture", plan.model.architecture)
+                    seen.add((model, schema.enum_name("Layout", micro_batch.layout)))
+                    seen.update("full" for entry in micro_batch.recompute if entry.full_layers)
+                    seen.update("selective" for entry in micro_batch.recompute if entry.selective_layers)
+            for rank in plan.predicted.ranks:
+                seen.update(name for name, value in vars(rank.bubble).items() if value)
+            for program in plan.programs:
+                seen.add("several stages" if len(program.stages) > 1 else "one stage")
+                seen.update(schema.enum_name("Op", item.op) for item in program.instructions)
+        expected = {"ONE_FORWARD_ONE_BACKWARD", "READY_FIRST", "SPLIT_BACKWARD", "INTERLEAVED", "full", "selective", "several stages"}
+        expected |= set(itertools.product(("GPT", "T5"), ("PADDED", "PACKED", "CONCATENATED")))
+        expected |= {"fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns", "BACKWARD", "BACKWARD_WEIGHT"}
+        self.assertEqual(expected - seen, set())
+
+
+class TheReader(unittest.TestCase):
+    def test_finds_planted_damage(self):
+        """Each damage in the first plans that have what it changes."""
+        for damage in DAMAGES:
+            applied = 0
+            with self.subTest(damage.name):
+                for name, case in MADE.cases.items():
+                    try:
+                        damaged = damage.applied_to(MADE.schema, case.planned_batch)
+                    except Inapplicable:
+                        continue
+                    found = MADE.read(case, damaged).topics() & damage.topics
+                    if damage.name in OFTEN_HARMLESS and not found:
+                        continue
+                    self.assertTrue(found, f"not found in '{name}'")
+                    applied += 1
+                    if applied == 2:
+                        break
+                self.assertGreater(applied, 0, "it was found in no plan")
+
+    def test_exits_with_what_it_found(self):
+        case = MADE.cases["loop"]
+        bad = MADE.folder / "bad.json"
+        plan = json.loads(case.plan_path.read_text(encoding="utf-8"))
+        plan["plan"]["programs"][0]["instructions"][-1]["expected_duration_ns"] = "1"
+        bad.write_text(json.dumps(plan), encoding="utf-8")
+        for path, status, text in (
+            (case.plan_path, 0, "0 differ"),
+            (bad, 1, "expected_duration_ns is 1, should be"),
+            (MADE.folder / "none.json", 2, "No such file"),
+            (case.profile_path, 2, "has no field 'model'"),
+        ):
+            command = [sys.executable, str(Path(__file__).parent / "read_plan.py"), str(path), "--profile", str(case.profile_path)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            self.assertEqual(done.returncode, status, done.stdout)
+            self.assertIn(text, done.stdout)
+
+
+# These break the contract in some plans only: where memory is not tight, or where the order of a stream says the same as a dep.
+OFTEN_HARMLESS = {
+    "RECVs without deps",
+    "SEND without deps",
+    "WAIT without deps",
+    "two transfers of two links swapped",
+    "REDUCE_GRADIENTS without deps",
+}
+
+
+class MemoryInEveryOrder(unittest.TestCase):
+    COMPUTE, OTHERS = 1, (2, 3)
+
+    def test_is_the_largest_of_all_orders(self):
+        """Against every order that a small random program allows."""
+        generator = random.Random(11)
+        for _ in range(200):
+            program = self._random_program(generator)
+            with self.subTest(str(program)):
+                self.assertEqual(largest_in_every_order(program, self.COMPUTE)[0], self._by_trying(program))
+
+    def _random_program(self, generator):
+        """Compute instructions take and give back, others only take, as RECVs do; an idle compute instruction comes last."""
+        instructions = []
+        for position in range(8):
+            is_last = position == 7
+            stream = self.COMPUTE if is_last else generator.choice((self.COMPUTE, *self.OTHERS))
+            deps = [earlier for earlier in range(position) if is_last or generator.random() < 0.25]
+            gives = generator.randrange(50) if stream == self.COMPUTE and not is_last else 0
+            instructions.append(
+                SimpleNamespace(
+                    id=position,
+                    stream=stream,
+                    deps=deps,
+                    memory_acquired_bytes=0 if is_last else generator.randrange(100),
+                    memory_released_bytes=gives,
+                )
+            )
+        return SimpleNamespace(static_memory_bytes=1000, instructions=instructions)
+
+    def _by_trying(self, program):
+        """The largest account over all ways to start and end instructions."""
+        items = program.instructions
+        before = [
+            set(item.deps) | {other.id for other in items[: item.id] if other.stream == item.stream} for item in items
+        ]
+        largest, seen = 0, set()
+        states = [(frozenset(), frozenset())]  # started, ended
+        while states:
+            started, ended = state = states.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            account = program.static_memory_bytes + sum(items[index].memory_acquired_bytes for index in started)
+            largest = max(largest, account - sum(items[index].memory_released_bytes for index in ended))
+            for item in items:
+                if item.id not in started and before[item.id] <= ended:
+                    states.append((started | {item.id}, ended))
+                elif item.id in started and item.id not in ended:
+                    states.append((started, ended | {item.id}))
+        return largest
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+"""A plan with what is asked of it often: names of ops, keys of instructions, samples, token sums."""
+
+from collections import namedtuple
+
+from stages import Pipeline
+from token_sums import token_sums
+
+# The name of an instruction on its rank.
+Key = namedtuple("Key", "op stage micro_batch part")
+
+
+class Reading:
+    """A PlannedBatch whose structure holds (structure.py)."""
+
+    def __init__(self, schema, planned_batch):
+        self.schema = schema
+        self.samples = planned_batch.batch.samples
+        self.plan = planned_batch.plan
+        self.programs = self.plan.programs
+        self.is_t5 = self.plan.model.architecture == schema.enums["Architecture"]["ARCHITECTURE_T5"]
+        self.options = self.plan.options or schema.message("PlanningOptions")
+        self.dtype = schema.enum_name("DataType", self.plan.model.dtype)
+        self.pipeline = Pipeline(self.plan, self.is_t5)
+        self._op_names = {number: schema.enum_name("Op", number) for number in schema.enums["Op"].values()}
+        self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
+        self._sums = [
+            [token_sums(self.is_t5, self.layout(item) == "PACKED", item, self.samples) for item in replica.micro_batches]
+            for replica in self.plan.replicas
+        ]
+
+    def op(self, instruction):
+        return self._op_names.get(instruction.op, str(instruction.op))
+
+    def key(self, instruction):
+        return Key(self.op(instruction), instruction.stage, instruction.micro_batch, instruction.part)
+
+    def layout(self, micro_batch):
+        return self.schema.enum_name("Layout", micro_batch.layout)
+
+    def stream(self, instruction):
+        return self.schema.enum_name("Stream", instruction.stream)
+
+    def replica_of(self, rank):
+        return rank // self.pipeline.length
+
+    def micro_batches(self, rank):
+        return self.plan.replicas[self.replica_of(rank)].micro_batches
+
+    def sums(self, replica, index):
+        """Token sums of a micro-batch."""
+        return self._sums[replica][index]
+
+    def instructions(self):
+        """(rank, instruction), all of them."""
+        for rank, program in enumerate(self.programs):
+            for instruction in program.instructions:
+                yield rank, instruction
+
+    def place(self, rank, instruction):
+        """Names an instruction in a message."""
+        return (
+            f"rank {rank}, instruction {instruction.id} ({self.op(instruction)} stage {instruction.stage} "
+            f"micro-batch {instruction.micro_batch} part {instruction.part})"
+        )
