@@ -4,6 +4,7 @@
 
 #include "common/logging/logging.h"
 #include "common/process/stop_signals.h"
+#include "worker/memory/heap.h"
 #include "worker/runtime/profile_command.h"
 #include "worker/runtime/shutdown.h"
 #include "worker/runtime/worker_options.h"
@@ -32,6 +33,7 @@ int Run(int argc, char** argv) {
   // Virtual machines that announce AMX but lose its tile state end bfloat16 products of oneDNN with SIGILL.
   // On CPU a worker is for trying things out: the next best instructions do, unless the user says otherwise.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
+  KeepFreedMemory();
   if (command.profile.has_value()) return Profile(*command.profile);
   BlockStopSignals();
   Shutdown shutdown(kShutdownGrace);

@@ -1,0 +1,13 @@
+#include "worker/memory/heap.h"
+
+#include <malloc.h>
+
+namespace penstock::worker {
+
+void KeepFreedMemory() {
+  constexpr int kGiB = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kGiB);
+  mallopt(M_TRIM_THRESHOLD, 2 * (kGiB - 1));
+}
+
+}  // namespace penstock::worker
