@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 #include <numeric>
 #include <thread>
 
@@ -36,6 +37,8 @@ CommunicatorOptions CommTestServer::Options(uint32_t rank, uint32_t world_size) 
 
 void RunRanks(uint32_t world_size, const std::vector<std::vector<uint32_t>>& groups, const RankBody& body) {
   const CommTestServer server;
+  // Nobody leaves before all have joined: a connection that closes while others connect fails their joining.
+  std::latch joined(world_size);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -45,6 +48,7 @@ void RunRanks(uint32_t world_size, const std::vector<std::vector<uint32_t>>& gro
         if (std::find(group.begin(), group.end(), rank) != group.end()) options.groups.push_back(group);
       }
       auto communicator = MakeGlooCommunicator(options);
+      joined.arrive_and_wait();
       ASSERT_TRUE(communicator.ok()) << communicator.status();
       body(rank, **communicator);
     });
