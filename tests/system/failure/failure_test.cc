@@ -145,20 +145,5 @@ TEST_F(FailureTest, AWorkerOfATakenRankIsRefused) {
   EXPECT_THAT(LogTail(log, 5), HasSubstr("ALREADY_EXISTS"));
 }
 
-TEST_F(FailureTest, AScheduleThatWorkersCannotRunEndsThemWithOnesThatTheyCan) {
-  v1::JobSpec job = EndlessJob();
-  job.mutable_planning()->set_schedule(v1::SCHEDULE_AUTO);
-  Start(job, 1);
-  for (uint32_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(cluster_.ExpectEnd(rank, absl::Seconds(20)).code, 1) << "rank " << rank;
-  }
-  v1::GetJobRequest request;
-  request.set_job_id("tiny");
-  const absl::StatusOr<v1::GetJobResponse> status = cluster_.client().GetJob(request);
-  ASSERT_TRUE(status.ok()) << status.status();
-  EXPECT_EQ(status->status().state(), v1::JOB_STATE_FAILED);
-  EXPECT_THAT(status->status().failure(), HasSubstr("SCHEDULE_ONE_FORWARD_ONE_BACKWARD"));
-}
-
 }  // namespace
 }  // namespace penstock::testing
