@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
@@ -27,7 +28,7 @@ namespace {
 
 constexpr int64_t kMostTokens = 16384;
 constexpr size_t kFewestShapes = 4;
-constexpr int kMostRepeats = 9;
+constexpr size_t kMostRepeats = 9;
 // Shares of the time: the layer is most of every model.
 constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
@@ -51,6 +52,16 @@ struct PassTimes {
   double backward_ns = 0;
   double weight_ns = 0;
 };
+
+PassTimes Medians(const std::vector<PassTimes>& repeats) {
+  const auto of = [&](double PassTimes::*member) {
+    std::vector<double> values;
+    values.reserve(repeats.size());
+    for (const PassTimes& times : repeats) values.push_back(times.*member);
+    return Median(std::move(values));
+  };
+  return {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns)};
+}
 
 // A stage of the model with the tensors that a micro-batch needs to pass through it.
 class StageRun {
@@ -103,20 +114,23 @@ class StageRun {
     return times;
   }
 
-  // Medians of the repeats that fit into `budget_ns`, after one that warms up; at least one.
-  absl::StatusOr<PassTimes> Measure(const MicroBatch& shape, const PassKind& kind, double budget_ns) {
+  // Medians for each of the kinds, of the rounds that fit into `budget_ns`, after one that warms up; at least
+  // one round. The kinds take turns, so that what slows the machine for a while slows all of them.
+  absl::StatusOr<std::vector<PassTimes>> Measure(const MicroBatch& shape, absl::Span<const PassKind> kinds,
+                                                 double budget_ns) {
     const double start = clock_();
-    PENSTOCK_RETURN_IF_ERROR(Once(shape, kind).status());
-    std::vector<double> forward;
-    std::vector<double> backward;
-    std::vector<double> weight;
+    for (const PassKind& kind : kinds) PENSTOCK_RETURN_IF_ERROR(Once(shape, kind).status());
+    std::vector<std::vector<PassTimes>> repeats(kinds.size());
     do {
-      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, Once(shape, kind));
-      forward.push_back(times.forward_ns);
-      backward.push_back(times.backward_ns);
-      weight.push_back(times.weight_ns);
-    } while (forward.size() < kMostRepeats && clock_() - start < budget_ns);
-    return PassTimes{Median(forward), Median(backward), Median(weight)};
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, Once(shape, kinds[i]));
+        repeats[i].push_back(times);
+      }
+    } while (repeats.front().size() < kMostRepeats && clock_() - start < budget_ns);
+    std::vector<PassTimes> medians;
+    medians.reserve(kinds.size());
+    for (const std::vector<PassTimes>& of_kind : repeats) medians.push_back(Medians(of_kind));
+    return medians;
   }
 
  private:
@@ -155,42 +169,37 @@ struct MeasuredPasses {
 // Which figures of a micro-batch the time of a part may depend on.
 using FiguresOfPart = std::function<TokenFigures(const StageRun& run, const MicroBatch& shape)>;
 
-// Once forward and backward, without recompute.
-absl::Status MeasurePlain(StageRun& run, const MicroBatch& shape, const FiguresOfPart& figures,
+// Adds the times of one shape; of every kind of backward pass when it is a layer that is measured.
+absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresOfPart& figures, bool layer,
                           double budget_ns, MeasuredPasses& passes) {
+  std::vector<PassKind> kinds = {PassKind()};
+  if (layer) {
+    kinds.push_back({.split = true});
+    kinds.push_back({.recompute = {.selective = 1}});
+    kinds.push_back({.recompute = {.full = 1}});
+  }
   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, run.Measure(shape, PassKind(), budget_ns));
-  passes.forward.push_back({figures(run, shape), times.forward_ns});
-  passes.forward_ns += times.forward_ns;
-  passes.backward_none_ns += times.backward_ns;
-  return absl::OkStatus();
-}
-
-// The other kinds of backward pass, of the micro-batch that is prepared.
-absl::Status MeasureOtherPasses(StageRun& run, const MicroBatch& shape, double budget_ns,
-                                MeasuredPasses& passes) {
-  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes split, run.Measure(shape, {.split = true}, budget_ns));
-  passes.backward_input_ns += split.backward_ns;
-  passes.backward_weight_ns += split.weight_ns;
-  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes selective,
-                            run.Measure(shape, {.recompute = {.selective = 1}}, budget_ns));
-  passes.backward_selective_ns += selective.backward_ns;
-  PENSTOCK_ASSIGN_OR_RETURN(const PassTimes full, run.Measure(shape, {.recompute = {.full = 1}}, budget_ns));
-  passes.backward_full_ns += full.backward_ns;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, run.Measure(shape, kinds, budget_ns));
+  passes.forward.push_back({figures(run, shape), times[0].forward_ns});
+  passes.forward_ns += times[0].forward_ns;
+  passes.backward_none_ns += times[0].backward_ns;
+  if (!layer) return absl::OkStatus();
+  passes.backward_input_ns += times[1].backward_ns;
+  passes.backward_weight_ns += times[1].weight_ns;
+  passes.backward_selective_ns += times[2].backward_ns;
+  passes.backward_full_ns += times[3].backward_ns;
   return absl::OkStatus();
 }
 
 // `layer`: measure every kind of backward pass.
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
                                              const FiguresOfPart& figures, bool layer, double budget_ns) {
-  constexpr double kKinds = 4;
   const double start = run.clock()();
-  const double share_ns = budget_ns / (static_cast<double>(shapes.size()) * (layer ? kKinds : 1));
   MeasuredPasses passes;
   for (const MicroBatch& shape : shapes) {
     if (passes.forward.size() >= kFewestShapes && run.clock()() - start > budget_ns) break;
-    PENSTOCK_RETURN_IF_ERROR(MeasurePlain(run, shape, figures, share_ns, passes));
-    if (layer) PENSTOCK_RETURN_IF_ERROR(MeasureOtherPasses(run, shape, share_ns, passes));
+    PENSTOCK_RETURN_IF_ERROR(
+        MeasureShape(run, shape, figures, layer, budget_ns / static_cast<double>(shapes.size()), passes));
   }
   return passes;
 }

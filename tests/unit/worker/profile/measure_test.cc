@@ -53,7 +53,7 @@ void ExpectRatiosOfALayer(const MeasuredLayer& layer) {
   EXPECT_LT(layer.backward_ratio_none, 5);
   EXPECT_GT(layer.backward_ratio_full, layer.backward_ratio_none + 0.5) << "the forward pass again";
   EXPECT_LT(layer.backward_ratio_full, layer.backward_ratio_none + 2);
-  EXPECT_GT(layer.backward_ratio_selective, 0.5 * layer.backward_ratio_none);
+  EXPECT_GT(layer.backward_ratio_selective, 0.85 * layer.backward_ratio_none) << "the attention again";
   EXPECT_LT(layer.backward_ratio_selective, layer.backward_ratio_full);
   EXPECT_GT(layer.backward_input_share, 0.4);
   EXPECT_LT(layer.backward_input_share, 0.9);
