@@ -8,24 +8,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
 #include "worker/model/boundary_shape.h"
+#include "worker/model/boundary_streams.h"
 #include "worker/model/loss_head.h"
+#include "worker/model/stage_checks.h"
 #include "worker/model/stage_parts.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
-
-// Activations, or gradients, between two parts of the model, [tokens, hidden] each. `source` is T5's
-// encoder's.
-struct Streams {
-  at::Tensor source;
-  at::Tensor target;
-};
 
 // A micro-batch between forward and backward.
 struct MicroBatchState : StageState {
@@ -54,74 +48,6 @@ struct PutAsideState : StageState {
   WeightProducts products;
 };
 
-absl::Status CheckPositive(absl::string_view field, int64_t value) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model.", field, ": ", value, ", must be at least 1"));
-}
-
-absl::Status CheckEncoderDecoder(const ModelConfig& config) {
-  if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
-    return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
-                                                   config.layers,
-                                                   " layers; there must be encoder and decoder layers"));
-  }
-  // Half of the buckets are for each direction, half of those for small distances.
-  constexpr int64_t kFewestBuckets = 4;
-  if (config.relative_position_buckets < kFewestBuckets || config.relative_position_buckets % 2 != 0 ||
-      config.relative_position_max_distance <= config.relative_position_buckets / 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.relative_position_buckets: ", config.relative_position_buckets,
-                     ", must be even, at least 4, and below twice the relative_position_max_distance of ",
-                     config.relative_position_max_distance));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckConfig(const ModelConfig& config) {
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("layers", config.layers));
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("hidden", config.hidden));
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("heads", config.heads));
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("ffn", config.ffn));
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("vocab", config.vocab));
-  PENSTOCK_RETURN_IF_ERROR(CheckPositive("max_sequence_length", config.max_sequence_length));
-  if (config.attention_inner < 0 || AttentionInner(config) % config.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model.heads: ", config.heads,
-                                                   ", must divide the inner width of attention (",
-                                                   AttentionInner(config), ")"));
-  }
-  return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
-}
-
-absl::Status CheckRange(const ModelConfig& config, const StageRange& range) {
-  if (range.first_layer >= 0 && range.layers >= 0 && range.first_layer + range.layers <= config.layers) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("stage: layers ", range.first_layer, " to ",
-                                                 range.first_layer + range.layers - 1, ", but the model has ",
-                                                 config.layers));
-}
-
-absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape) {
-  int64_t longest = 0;
-  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
-    const int64_t input = shape.input_tokens[i];
-    const int64_t target = shape.target_tokens[i];
-    longest = std::max(longest,
-                       config.architecture == Architecture::kT5 ? std::max(input, target) : input + target);
-  }
-  if (longest <= config.max_sequence_length) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a micro-batch of length ", longest,
-                                                 ", but model.max_sequence_length is ",
-                                                 config.max_sequence_length));
-}
-
-absl::Status CheckSizes(absl::string_view what, const at::Tensor& tensor, at::IntArrayRef expected) {
-  if (tensor.defined() && tensor.sizes() == expected) return absl::OkStatus();
-  const std::string found = tensor.defined() ? absl::StrJoin(tensor.sizes(), ", ") : "none";
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": expected shape [", absl::StrJoin(expected, ", "), "], found [", found, "]"));
-}
-
 Recompute LevelOf(const LayerRecompute& recompute, int64_t layer) {
   if (layer < recompute.full) return Recompute::kFull;
   return layer < int64_t{recompute.full} + recompute.selective ? Recompute::kSelective : Recompute::kNone;
@@ -145,10 +71,6 @@ class TransformerStage : public Stage {
   const std::vector<NamedParameter>& parameters() const override { return parameters_; }
 
  private:
-  // What crosses the boundary before layer `layer` of the model, as the parts of the model see it.
-  Streams Split(const MicroBatchState& state, const at::Tensor& boundary, int64_t layer) const;
-  at::Tensor Join(const MicroBatchState& state, Streams streams, int64_t layer, at::IntArrayRef sizes) const;
-
   int64_t end_layer() const { return range_.first_layer + range_.layers; }
 
   absl::Status CheckForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
@@ -187,25 +109,6 @@ void TransformerStage::CreateParameters(uint64_t seed) {
     parameters_.push_back(std::move(parameter));
   }
   parts_ = MakeStageParts(config_, range_, parameters_);
-}
-
-Streams TransformerStage::Split(const MicroBatchState& state, const at::Tensor& boundary,
-                                int64_t layer) const {
-  const at::Tensor rows = boundary.reshape({-1, config_.hidden});
-  if (config_.architecture == Architecture::kGpt) return {{}, rows};
-  if (!CarriesBothStreams(config_, layer)) return {rows, {}};
-  const int64_t source = state.attention.source.queries;
-  return {rows.narrow(0, 0, source), rows.narrow(0, source, state.attention.target.queries)};
-}
-
-at::Tensor TransformerStage::Join(const MicroBatchState& state, Streams streams, int64_t layer,
-                                  at::IntArrayRef sizes) const {
-  if (config_.architecture == Architecture::kGpt) return streams.target.view(sizes);
-  if (!CarriesBothStreams(config_, layer)) return streams.source.view(sizes);
-  if (!streams.source.defined()) {  // no layer behind here looked at it
-    streams.source = at::zeros({state.attention.source.queries, config_.hidden}, streams.target.options());
-  }
-  return at::cat({streams.source, streams.target}, 0).view(sizes);
 }
 
 absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -272,7 +175,7 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   Streams hidden;
   if (!range_.first) {
     state.input_sizes = input.sizes().vec();
-    hidden = Split(state, input, range_.first_layer);
+    hidden = SplitBoundary(config_, state.attention, input, range_.first_layer);
   }
   if (parts_.source.embedding.has_value()) {
     state.source_tokens = tokens.source;
@@ -289,7 +192,7 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   }
   if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
   state.output_sizes = BoundaryShape(shape, config_, end_layer());
-  return Join(state, std::move(hidden), end_layer(), state.output_sizes);
+  return JoinStreams(config_, state.attention, std::move(hidden), end_layer(), state.output_sizes);
 }
 
 void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
@@ -333,12 +236,12 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
   if (range_.last) {
     gradient.target = std::exchange(state.hidden_gradient, {});
   } else {
-    gradient = Split(state, output_gradient, end_layer());
+    gradient = SplitBoundary(config_, state.attention, output_gradient, end_layer());
   }
   if (gradient.target.defined()) BackwardTarget(state, gradient, products);
   if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
   if (range_.first) return {};
-  return Join(state, std::move(gradient), range_.first_layer, state.input_sizes);
+  return JoinStreams(config_, state.attention, std::move(gradient), range_.first_layer, state.input_sizes);
 }
 
 absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForward& forward,
@@ -406,8 +309,8 @@ void TransformerStage::ZeroGradients() {
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range, uint64_t seed,
                                                             at::Device device) {
-  PENSTOCK_RETURN_IF_ERROR(CheckConfig(config));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange(config, range));
+  PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
   auto stage = std::make_unique<TransformerStage>(config, range, device);
   PENSTOCK_RETURN_IF_ERROR(
       RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));

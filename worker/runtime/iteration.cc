@@ -30,7 +30,11 @@ absl::Status CheckShape(const at::Tensor& tensor, const Transfer& transfer) {
 }  // namespace
 
 Iteration::Iteration(const ExecutorParts& parts, const Program& program)
-    : parts_(parts), program_(program), pending_(program.instructions.size()) {}
+    : parts_(parts), program_(program), pending_(program.instructions.size()) {
+  for (const auto& [number, stage] : parts.stages) {
+    needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
+  }
+}
 
 absl::Status Iteration::Execute(const Instruction& instruction) {
   for (uint32_t dep : instruction.deps) PENSTOCK_RETURN_IF_ERROR(Await(dep));
@@ -67,14 +71,10 @@ absl::Status Iteration::Await(uint32_t id) {
   return transfer->Wait();
 }
 
-TokenNeeds Iteration::NeedsOf(uint32_t stage) const {
-  return TokenNeedsOf(parts_.job->model, StageRangeOf(program_.layers_per_stage, stage));
-}
-
 absl::Status Iteration::Load(const Instruction& instruction) {
   const MicroBatch& shape = program_.micro_batches[instruction.micro_batch];
   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch,
-                            parts_.device->Load(shape, parts_.job->model, NeedsOf(instruction.stage)));
+                            parts_.device->Load(shape, parts_.job->model, needs_.at(instruction.stage)));
   return tokens_.Put(KeyOf(instruction), std::move(batch));
 }
 
@@ -102,7 +102,7 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   const MicroBatch& shape = program_.micro_batches[key.micro_batch];
   TokenBatch tokens;
-  if (NeedsOf(key.stage).any()) {
+  if (needs_.at(key.stage).any()) {
     PENSTOCK_ASSIGN_OR_RETURN(tokens, tokens_.Get(key));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));

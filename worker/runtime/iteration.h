@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -58,12 +59,13 @@ class Iteration {
   absl::StatusOr<at::Tensor> OutputGradientOf(const Instruction& instruction);
   absl::Status KeepInputGradient(const BufferKey& key, at::Tensor gradient);
 
-  TokenNeeds NeedsOf(uint32_t stage) const;
   bool IsFirst(uint32_t stage) const { return stage == 0; }
   bool IsLast(uint32_t stage) const { return stage + 1 == program_.layers_per_stage.size(); }
 
   const ExecutorParts& parts_;
   const Program& program_;
+  // Of this rank's stages.
+  std::map<uint32_t, TokenNeeds> needs_;
 
   BufferMap<TokenBatch> tokens_{"loaded tokens"};
   BufferMap<Received> received_activations_{"received activation"};

@@ -1,0 +1,84 @@
+#include "worker/model/stage_checks.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status_macros.h"
+#include "worker/model/attention_shape.h"
+
+namespace penstock::worker {
+namespace {
+
+absl::Status CheckPositive(absl::string_view field, int64_t value) {
+  if (value > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model.", field, ": ", value, ", must be at least 1"));
+}
+
+absl::Status CheckEncoderDecoder(const ModelConfig& config) {
+  if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
+                                                   config.layers,
+                                                   " layers; there must be encoder and decoder layers"));
+  }
+  // Half of the buckets are for each direction, half of those for small distances.
+  constexpr int64_t kFewestBuckets = 4;
+  if (config.relative_position_buckets < kFewestBuckets || config.relative_position_buckets % 2 != 0 ||
+      config.relative_position_max_distance <= config.relative_position_buckets / 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.relative_position_buckets: ", config.relative_position_buckets,
+                     ", must be even, at least 4, and below twice the relative_position_max_distance of ",
+                     config.relative_position_max_distance));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckModelConfig(const ModelConfig& config) {
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("layers", config.layers));
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("hidden", config.hidden));
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("heads", config.heads));
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("ffn", config.ffn));
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("vocab", config.vocab));
+  PENSTOCK_RETURN_IF_ERROR(CheckPositive("max_sequence_length", config.max_sequence_length));
+  if (config.attention_inner < 0 || AttentionInner(config) % config.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model.heads: ", config.heads,
+                                                   ", must divide the inner width of attention (",
+                                                   AttentionInner(config), ")"));
+  }
+  return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
+}
+
+absl::Status CheckStageRange(const ModelConfig& config, const StageRange& range) {
+  if (range.first_layer >= 0 && range.layers >= 0 && range.first_layer + range.layers <= config.layers) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("stage: layers ", range.first_layer, " to ",
+                                                 range.first_layer + range.layers - 1, ", but the model has ",
+                                                 config.layers));
+}
+
+absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape) {
+  int64_t longest = 0;
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    const int64_t input = shape.input_tokens[i];
+    const int64_t target = shape.target_tokens[i];
+    longest = std::max(longest,
+                       config.architecture == Architecture::kT5 ? std::max(input, target) : input + target);
+  }
+  if (longest <= config.max_sequence_length) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a micro-batch of length ", longest,
+                                                 ", but model.max_sequence_length is ",
+                                                 config.max_sequence_length));
+}
+
+absl::Status CheckSizes(absl::string_view what, const at::Tensor& tensor, at::IntArrayRef expected) {
+  if (tensor.defined() && tensor.sizes() == expected) return absl::OkStatus();
+  const std::string found = tensor.defined() ? absl::StrJoin(tensor.sizes(), ", ") : "none";
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": expected shape [", absl::StrJoin(expected, ", "), "], found [", found, "]"));
+}
+
+}  // namespace penstock::worker
