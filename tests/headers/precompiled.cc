@@ -1,0 +1,1 @@
+// A library with precompiled headers must have a source.
