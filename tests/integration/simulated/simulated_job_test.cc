@@ -58,20 +58,28 @@ absl::StatusOr<worker::JobConfig> ConfigOf(const v1::JobSpec& job, const v1::Top
   return config;
 }
 
+// The programs of each rank, one an iteration.
+using RankPrograms = std::vector<std::vector<worker::Program>>;
+
+// The plan's, again in each of the iterations.
+RankPrograms ProgramsOf(const worker::JobConfig& config, const v1::Plan& plan, uint64_t iterations = 1) {
+  const v1::Batch batch = SmallBatch();
+  RankPrograms programs(static_cast<size_t>(plan.programs_size()));
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+    const auto program = worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), config);
+    EXPECT_TRUE(program.ok()) << program.status();
+    programs[rank].assign(iterations, *program);
+    for (uint64_t i = 0; i < iterations; ++i) programs[rank][i].iteration = i;
+  }
+  return programs;
+}
+
 // Runs the plan for several iterations.
 std::vector<RankRun> RunPlan(const v1::JobSpec& job, const v1::Plan& plan, const SimulationOptions& options,
                              uint64_t iterations = 1) {
   const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   EXPECT_TRUE(config.ok()) << config.status();
-  const v1::Batch batch = SmallBatch();
-  std::vector<std::vector<worker::Program>> programs(static_cast<size_t>(plan.programs_size()));
-  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
-    const auto program = worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config);
-    EXPECT_TRUE(program.ok()) << program.status();
-    for (uint64_t i = 0; i < iterations; ++i) programs[rank].push_back(*program);
-    for (uint64_t i = 0; i < iterations; ++i) programs[rank][i].iteration = i;
-  }
-  std::vector<RankRun> runs = RunSimulatedRanks(*config, programs, options);
+  std::vector<RankRun> runs = RunSimulatedRanks(*config, ProgramsOf(*config, plan, iterations), options);
   for (const RankRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
   return runs;
 }
@@ -249,11 +257,7 @@ TEST(SimulatedJobTest, AMissingPeerIsNamed) {
   const v1::Plan plan = PlanOf(job);
   const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   ASSERT_TRUE(config.ok());
-  const v1::Batch batch = SmallBatch();
-  std::vector<std::vector<worker::Program>> programs(2);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    programs[rank] = {*worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config)};
-  }
+  RankPrograms programs = ProgramsOf(*config, plan);
   // Rank 1 dies in the middle of its program.
   worker::Program& damaged = programs[1].front();
   damaged.instructions[damaged.instructions.size() / 2].stage = 9;
@@ -268,11 +272,7 @@ TEST(SimulatedJobTest, EndsThatAreAtDifferentTransfersSaySo) {
   const v1::Plan plan = PlanOf(job);
   const absl::StatusOr<worker::JobConfig> config = ConfigOf(job, plan.topology());
   ASSERT_TRUE(config.ok());
-  const v1::Batch batch = SmallBatch();
-  std::vector<std::vector<worker::Program>> programs(2);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    programs[rank] = {*worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), *config)};
-  }
+  RankPrograms programs = ProgramsOf(*config, plan);
   programs[1].front().iteration = 99;
   const std::vector<RankRun> runs = RunSimulatedRanks(*config, programs, kNoDisturbance);
   EXPECT_FALSE(runs[0].status.ok());
