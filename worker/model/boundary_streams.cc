@@ -6,8 +6,8 @@
 
 namespace penstock::worker {
 
-Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& attention, const at::Tensor& boundary,
-                      int64_t layer) {
+Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& attention,
+                      const at::Tensor& boundary, int64_t layer) {
   const at::Tensor rows = boundary.reshape({-1, config.hidden});
   if (config.architecture == Architecture::kGpt) return {{}, rows};
   if (!CarriesBothStreams(config, layer)) return {rows, {}};
@@ -15,8 +15,8 @@ Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& atte
   return {rows.narrow(0, 0, source), rows.narrow(0, source, attention.target.queries)};
 }
 
-at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention, Streams streams, int64_t layer,
-                       at::IntArrayRef sizes) {
+at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention, Streams streams,
+                       int64_t layer, at::IntArrayRef sizes) {
   if (config.architecture == Architecture::kGpt) return streams.target.view(sizes);
   if (!CarriesBothStreams(config, layer)) return streams.source.view(sizes);
   if (!streams.source.defined()) {  // no layer behind here looked at it

@@ -1,4 +1,5 @@
-// What crosses a boundary between stages, taken apart into the streams of tokens that the parts of a model see.
+// What crosses a boundary between stages, taken apart into the streams of tokens that the parts of a model
+// see.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +11,18 @@
 
 namespace penstock::worker {
 
-// Activations, or gradients, between two parts of the model, [tokens, hidden] each. `source` is T5's encoder's; undefined where there
-// is none.
+// Activations, or gradients, between two parts of the model, [tokens, hidden] each. `source` is T5's
+// encoder's; undefined where there is none.
 struct Streams {
   at::Tensor source;
   at::Tensor target;
 };
 
 // `boundary`: what crosses before layer `layer` of the model (boundary_shape.h).
-Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& attention, const at::Tensor& boundary,
-                      int64_t layer);
+Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& attention,
+                      const at::Tensor& boundary, int64_t layer);
 // The way back, to a tensor of `sizes`.
-at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention, Streams streams, int64_t layer,
-                       at::IntArrayRef sizes);
+at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention, Streams streams,
+                       int64_t layer, at::IntArrayRef sizes);
 
 }  // namespace penstock::worker

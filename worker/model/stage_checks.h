@@ -1,4 +1,5 @@
-// What a stage refuses: wrong configurations, micro-batches and tensors, each with an error that names the field or tensor.
+// What a stage refuses: wrong configurations, micro-batches and tensors, each with an error that names the
+// field or tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// Rules 7 and 8, tokens and predictions: every kind of damage is found by the rule it breaks, with a message that names the place.
+// Rules 7 and 8, tokens and predictions: every kind of damage is found by the rule it breaks, with a message
+// that names the place.
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

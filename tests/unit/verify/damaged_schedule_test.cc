@@ -1,4 +1,5 @@
-// Rules 4 and 5, lifecycle and collectives: every kind of damage is found by the rule it breaks, with a message that names the place.
+// Rules 4 and 5, lifecycle and collectives: every kind of damage is found by the rule it breaks, with a
+// message that names the place.
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

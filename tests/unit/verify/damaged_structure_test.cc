@@ -1,4 +1,5 @@
-// Rules 0 and 1, structure and coverage: every kind of damage is found by the rule it breaks, with a message that names the place.
+// Rules 0 and 1, structure and coverage: every kind of damage is found by the rule it breaks, with a message
+// that names the place.
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

@@ -25,17 +25,21 @@ class PlantedDamage : public testing::Test {
   }
 
   void ExpectViolation(int rule, const std::string& text) {
-    EXPECT_THAT(CheckPlan(planned_.batch(), planned_.plan()),
-                testing::Contains(testing::AllOf(testing::Field(&Violation::rule, rule), testing::Field(&Violation::message, testing::HasSubstr(text)))));
+    EXPECT_THAT(
+        CheckPlan(planned_.batch(), planned_.plan()),
+        testing::Contains(testing::AllOf(testing::Field(&Violation::rule, rule),
+                                         testing::Field(&Violation::message, testing::HasSubstr(text)))));
   }
   // The message names the rank and the instruction.
   void ExpectViolationAt(int rule, int rank, const v1::Instruction& instruction, const std::string& text) {
     const std::string place =
         "rank " + std::to_string(rank) + ", instruction " + std::to_string(instruction.id()) + " (";
     EXPECT_THAT(CheckPlan(planned_.batch(), planned_.plan()),
-                testing::Contains(testing::AllOf(testing::Field(&Violation::rule, rule), testing::Field(&Violation::rank, rank),
-                               testing::Field(&Violation::instruction, instruction.id()),
-                               testing::Field(&Violation::message, testing::AllOf(testing::HasSubstr(place), testing::HasSubstr(text))))));
+                testing::Contains(testing::AllOf(
+                    testing::Field(&Violation::rule, rule), testing::Field(&Violation::rank, rank),
+                    testing::Field(&Violation::instruction, instruction.id()),
+                    testing::Field(&Violation::message,
+                                   testing::AllOf(testing::HasSubstr(place), testing::HasSubstr(text))))));
   }
 
   v1::PlannedBatch planned_;
