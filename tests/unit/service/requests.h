@@ -1,4 +1,4 @@
-// Requests for tests of the planner service, and a matcher for its errors.
+// Requests for tests of the planner service.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -7,21 +7,9 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/planner_service.pb.h"
+#include "tests/support/status_matchers.h"
 
 namespace penstock {
-
-// Matches an absl::Status or StatusOr by code and a part of its message.
-MATCHER_P2(Fails, code, part, "") {
-  const absl::Status status = [&] {
-    if constexpr (requires { arg.status(); }) {
-      return arg.status();
-    } else {
-      return arg;
-    }
-  }();
-  *result_listener << status.ToString();
-  return status.code() == code && status.message().find(part) != absl::string_view::npos;
-}
 
 // A job of pipeline x data ranks for the fake planner; workers are lost after a second.
 inline v1::JobSpec MakeJob(const std::string& id, uint32_t pipeline = 2, uint32_t data = 1) {
