@@ -1,6 +1,8 @@
 #include "tests/integration/store/store_kind.h"
 
 #include "planner/service/store/memory_event_store.h"
+#include "planner/service/store/sqlite/sqlite_event_store.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {
@@ -8,6 +10,16 @@ namespace {
 class MemoryPlace final : public StorePlace {
  public:
   absl::StatusOr<std::unique_ptr<EventStore>> Open() override { return std::make_unique<MemoryEventStore>(); }
+};
+
+class SqlitePlace final : public StorePlace {
+ public:
+  absl::StatusOr<std::unique_ptr<EventStore>> Open() override {
+    return SqliteEventStore::Open(folder_.Path("planner.db"));
+  }
+
+ private:
+  const TemporaryFolder folder_;
 };
 
 template <typename Place>
@@ -18,7 +30,8 @@ std::unique_ptr<StorePlace> Make() {
 }  // namespace
 
 std::vector<StoreKind> AllStores() {
-  return {{.name = "Memory", .durable = false, .make = Make<MemoryPlace>}};
+  return {{.name = "Memory", .durable = false, .make = Make<MemoryPlace>},
+          {.name = "Sqlite", .make = Make<SqlitePlace>}};
 }
 
 }  // namespace penstock
