@@ -78,7 +78,7 @@ Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
       explain_(explain) {}
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain,
-                                                       const RunTasks& run_tasks) {
+                                                       const RunTasks& run_tasks, StopToken stop) {
   PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
   absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
   if (!profile.ok()) {
@@ -86,7 +86,8 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
   }
   PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
   if (job.stage_split_auto)
-    job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges, run_tasks);
+    job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges, run_tasks, stop);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile), explain));
   if (planner->job_.recompute == RecomputeMode::kSelective && !planner->costs_.has_selective()) {
     return absl::InvalidArgumentError("job.planning.recompute: the profile has no figures for 'selective'");
@@ -95,10 +96,11 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
 }
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain,
-                                                         const RunTasks& run_tasks) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks));
+                                                         const RunTasks& run_tasks, StopToken stop) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks, stop));
   const absl::Status fits = planner->CheckStages();
-  if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false);
+  if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false, stop);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   return planner;
 }
 
@@ -113,29 +115,33 @@ absl::Status Planner::CheckStages() const {
   return absl::OkStatus();
 }
 
-absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const {
+absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them,
+                                  StopToken stop) const {
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   if (explain_ == Explain::kCauseAlone) return status;
   const auto ask = [&](const v1::JobSpec& job, const v1::Batch& changed, bool plan) {
-    const auto planner = Make(job, Explain::kCauseAlone, RunSerially);
+    const auto planner = Make(job, Explain::kCauseAlone, RunSerially, stop);
     if (!planner.ok() || !(*planner)->CheckStages().ok()) return false;
     if (changed.samples().empty()) return true;
     const absl::StatusOr<Batch> samples = BatchFromProto(changed, (*planner)->job_);
-    if (!samples.ok() || !(*planner)->CheckSamples(*samples).ok()) return false;
-    return !plan || (*planner)->PlanSamples(*samples, RunSerially).ok();
+    if (!samples.ok() || !(*planner)->CheckSamples(*samples, stop).ok()) return false;
+    return !plan || (*planner)->PlanSamples(*samples, RunSerially, stop).ok();
   };
   const Attempts attempts = {
       .may_plan = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, false); },
       .plans = [&](const v1::JobSpec& changed, const v1::Batch& b) { return ask(changed, b, plan_them); }};
-  return absl::Status(status.code(),
-                      absl::StrCat(status.message(), Describe(FindSmallestChanges(spec_, batch, attempts))));
+  const SmallestChanges changes = FindSmallestChanges(spec_, batch, attempts, stop);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
+  return absl::Status(status.code(), absl::StrCat(status.message(), Describe(changes)));
 }
 
-absl::Status Planner::CheckSamples(const Batch& batch) const {
+absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
   const bool padded = job_.policy == Policy::kPadding || job_.policy == Policy::kConcatenated ||
                       (job_.policy == Policy::kDynamic && job_.layout == LayoutChoice::kPadded);
   LayerCosts layers;
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
     const TokenSums sums = SumsOf({&sample, 1}, batch.samples, padded ? Layout::kPadded : Layout::kPacked);
     if (!costs_.Layers(sums, &layers)) {
       return absl::InvalidArgumentError(
@@ -149,29 +155,35 @@ absl::Status Planner::CheckSamples(const Batch& batch) const {
   return absl::OkStatus();
 }
 
-absl::Status Planner::ValidateBatch(const v1::Batch& batch) const {
+absl::Status Planner::ValidateBatch(const v1::Batch& batch, Explain explain, StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch samples, BatchFromProto(batch, job_));
-  const absl::Status status = CheckSamples(samples);
-  return status.ok() ? status : WithChanges(status, batch, /*plan_them=*/false);
+  const absl::Status status = CheckSamples(samples, stop);
+  if (status.ok() || explain == Explain::kCauseAlone) return status;
+  return WithChanges(status, batch, /*plan_them=*/false, stop);
 }
 
-absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTasks& run_tasks) const {
+absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTasks& run_tasks,
+                                           StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
-  const absl::Status status = CheckSamples(batch);
-  if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true);
-  absl::StatusOr<v1::Plan> plan = PlanSamples(batch, run_tasks);
+  const absl::Status status = CheckSamples(batch, stop);
+  if (!status.ok()) return WithChanges(status, proto, /*plan_them=*/true, stop);
+  absl::StatusOr<v1::Plan> plan = PlanSamples(batch, run_tasks, stop);
   if (!absl::IsResourceExhausted(plan.status())) return plan;
-  return WithChanges(plan.status(), proto, /*plan_them=*/true);
+  return WithChanges(plan.status(), proto, /*plan_them=*/true, stop);
 }
 
-absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted, PlanInMemory(costs_, job_, batch.samples, run_tasks));
+absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks& run_tasks,
+                                              StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const FittedPlan fitted,
+                            PlanInMemory(costs_, job_, batch.samples, run_tasks, stop));
   Simulator simulator;
-  PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs));
+  PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
   const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
   v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
-                               lower_bound_(batch.samples), FamilyOf(job_, fitted.pipelines)});
+                               lower_bound_(batch.samples, stop), FamilyOf(job_, fitted.pipelines), stop});
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   plan.set_content_hash(core::ContentHash(plan));
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   return plan;
 }
 

@@ -4,8 +4,8 @@
 //   PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(batch));
 //   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner->MakePlan(batch));
 //
-// Pure: the same job and batch give the same plan, bit for bit. Nothing blocks. A planner never changes, so
-// any number of threads may use it.
+// Pure: the same job and batch give the same plan, bit for bit. Nothing blocks, and all that takes long can
+// be stopped (parallel/stop.h). A planner never changes, so any number of threads may use it.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -32,22 +33,27 @@ class Planner {
   // Validates every field of the job.
   // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
   // degree that this version cannot plan). The message names the field. Stages that the job leaves to the
-  // planner take seconds; `run_tasks` may use threads for them: they are the same.
+  // planner take seconds; `run_tasks` may use threads for them: they are the same. CANCELLED when `stop` says
+  // so.
   static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job,
                                                          Explain explain = Explain::kChanges,
-                                                         const RunTasks& run_tasks = RunSerially);
+                                                         const RunTasks& run_tasks = RunSerially,
+                                                         StopToken stop = {});
 
   // What can be said about a batch without planning it.
   // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,
   // outside of the profile, or too large for the memory of a stage even alone. The message names the sample,
-  // and what would fit.
-  absl::Status ValidateBatch(const v1::Batch& batch) const;
+  // and, with kChanges, what would fit: finding that takes up to seconds, else it is linear in the samples.
+  // CANCELLED when `stop` says so.
+  absl::Status ValidateBatch(const v1::Batch& batch, Explain explain = Explain::kChanges,
+                             StopToken stop = {}) const;
 
   // planning_time_ns is left 0: the core has no clock. plan_version is 1.
   // Possible errors: those of ValidateBatch; RESOURCE_EXHAUSTED (every sample fits alone, but the
   // micro-batches that the job asks for do not); INTERNAL (our bug). `run_tasks` may use threads: the plan is
-  // the same.
-  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially) const;
+  // the same. CANCELLED, and never a part of a plan, when `stop` says so: within about 0.1 s.
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
+                                    StopToken stop = {}) const;
 
   // See contract/content_hash.h.
   static std::string ContentHash(const v1::Plan& plan);
@@ -63,13 +69,14 @@ class Planner {
 
   // All of Create but whether the stages fit in memory.
   static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain,
-                                                       const RunTasks& run_tasks);
+                                                       const RunTasks& run_tasks, StopToken stop);
   absl::Status CheckStages() const;
-  absl::Status CheckSamples(const Batch& batch) const;
-  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks) const;
+  absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
+  absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
   // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit
   // alone, or a plan must be found.
-  absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them) const;
+  absl::Status WithChanges(const absl::Status& status, const v1::Batch& batch, bool plan_them,
+                           StopToken stop) const;
 
   v1::JobSpec spec_;
   Job job_;

@@ -257,17 +257,19 @@ double LowerBound::RankNs(size_t index, const BatchSums& batch, absl::Span<const
   return time - kRounding * static_cast<double>(rank.stages.size()) * batch.samples / batch.replicas;
 }
 
-int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples) const {
+int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples, StopToken stop) const {
   if (samples.empty()) return 0;
   BatchSums batch = Sum(samples);
   batch.replicas = std::min(static_cast<double>(replicas_), batch.samples);
   RampBound ramp(pipeline_, batch.overhead);
   double bound = 0;
   for (const SampleTokens& sample : samples) {
+    if (stop.stopped()) return 0;
     bound = std::max(bound, PathNs(sample));
     ramp.Add(pipeline_.Linear(SumsOfOne(sample)));
   }
   for (size_t rank = 0; rank < pipeline_.ranks.size(); ++rank) {
+    if (stop.stopped()) return 0;
     bound = std::max(bound, RankNs(rank, batch, samples, ramp));
   }
   bound -= kRounding * static_cast<double>(pipeline_.stages.size());

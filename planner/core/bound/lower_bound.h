@@ -22,6 +22,7 @@
 #include "planner/core/bound/ramp_bound.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -30,8 +31,8 @@ class LowerBound {
   LowerBound(const CostModel& costs, const Job& job);
 
   // Nanoseconds, to the end of the optimizer step. Linear in samples and stages: about 0.1 us for each of
-  // both.
-  int64_t operator()(absl::Span<const SampleTokens> samples) const;
+  // both. Not a bound where `stop` has stopped it.
+  int64_t operator()(absl::Span<const SampleTokens> samples, StopToken stop = {}) const;
 
  private:
   // What is known of a batch.

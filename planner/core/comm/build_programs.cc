@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "planner/core/comm/replica_builder.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 
@@ -86,17 +87,22 @@ void AppendTransfers(const std::vector<Transfer>& transfers, const Topology& top
 
 }  // namespace
 
-absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas) {
+absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas,
+                                         StopToken stop) {
   const Topology topology = costs.topology().WithReplicas(static_cast<int>(replicas.size()));
   ProgramSet set;
   AddCollectives(costs, topology, &set);
   IterationEnd end = MakeEnd(costs, topology);
   PipelineTimeline timeline;
   for (int replica = 0; replica < topology.replicas(); ++replica) {
-    if (!timeline.Run(replicas[replica].costs, replicas[replica].passes)) return Blocked(replica, timeline);
+    const bool ran = timeline.Run(replicas[replica].costs, replicas[replica].passes, stop);
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!ran) return Blocked(replica, timeline);
     for (Instruction& step : end.steps) step.joint = costs.stages() + replica;
     ReplicaBuilder builder(costs, replicas[replica], end);
-    if (!builder.Build(timeline.events())) {
+    const bool built = builder.Build(timeline.events(), stop);
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!built) {
       return absl::InternalError(absl::StrCat("replica ", replica, ": passes are missing"));
     }
     // The set has its ranks in order, as the topology has them.

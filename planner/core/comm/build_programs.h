@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/schedule/pipeline.h"
 
@@ -44,7 +45,8 @@ struct ReplicaPipeline {
 
 // One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all. There may be
 // fewer than the topology of `costs` has: then they are all there are. Possible errors: INTERNAL (a replica's
-// passes block each other, or some are missing: names where).
-absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas);
+// passes block each other, or some are missing: names where), CANCELLED.
+absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<const ReplicaPipeline> replicas,
+                                         StopToken stop = {});
 
 }  // namespace penstock::core

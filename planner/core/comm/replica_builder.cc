@@ -60,8 +60,9 @@ ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pi
   }
 }
 
-bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events) {
+bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events, StopToken stop) {
   for (const PipelineEvent& event : events) {
+    if (stop.stopped()) return false;
     switch (event.kind) {
       case EventKind::kPassStart:
         StartPass(event);

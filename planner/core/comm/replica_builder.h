@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "planner/core/comm/build_programs.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 
 namespace penstock::core {
@@ -37,8 +38,8 @@ class ReplicaBuilder {
   ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline, const IterationEnd& end);
 
   // Consumes the timeline, then gives back what is still lent out and ends the programs. False when a stage
-  // has not run all its passes.
-  bool Build(const std::vector<PipelineEvent>& events);
+  // has not run all its passes, or when it is stopped.
+  bool Build(const std::vector<PipelineEvent>& events, StopToken stop = {});
 
   // By position in the pipeline. Transfer positions (`send`, `recv`) are ids within the rank's program.
   const std::vector<RankProgram>& programs() const { return programs_; }

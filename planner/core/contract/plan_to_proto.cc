@@ -101,11 +101,15 @@ v1::Plan Converter::Convert() {
     v1::Replica* replica = plan_.add_replicas();
     std::vector<TokenSums>& sums = sums_.emplace_back();
     for (const MicroBatch& micro_batch : micro_batches) {
+      if (parts_.stop.stopped()) return {};
       sums.push_back(SumsOf(micro_batch.samples, parts_.batch.samples, micro_batch.layout, micro_batch.row));
       AddMicroBatch(micro_batch, sums.back(), replica);
     }
   }
-  for (int rank = 0; rank < parts_.programs.ranks(); ++rank) AddProgram(rank);
+  for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
+    if (parts_.stop.stopped()) return {};
+    AddProgram(rank);
+  }
   for (const std::vector<int32_t>& ranks : parts_.programs.groups) {
     plan_.add_groups()->mutable_ranks()->Add(ranks.begin(), ranks.end());
   }
@@ -188,7 +192,10 @@ void Converter::AddProgram(int rank) {
   const int32_t begin = parts_.programs.rank_begin[rank];
   const int32_t end = parts_.programs.rank_begin[rank + 1];
   program->mutable_instructions()->Reserve(end - begin);
-  for (int32_t position = begin; position < end; ++position) AddInstruction(rank, position, program);
+  for (int32_t position = begin; position < end; ++position) {
+    if (parts_.stop.stopped()) return;
+    AddInstruction(rank, position, program);
+  }
 }
 
 void Converter::AddInstruction(int rank, int32_t position, v1::Program* program) const {
@@ -258,8 +265,8 @@ void Converter::AddPrediction() {
   v1::Prediction* prediction = plan_.mutable_predicted();
   prediction->set_makespan_ns(parts_.simulator.makespan_ns());
   prediction->set_last_backward_ns(LastPassEnd(parts_.programs, parts_.simulator));
-  const std::vector<RankTime> times =
-      ExplainTime(parts_.programs, parts_.simulator, parts_.job.topology, parts_.job.memory_limit_bytes);
+  const std::vector<RankTime> times = ExplainTime(parts_.programs, parts_.simulator, parts_.job.topology,
+                                                  parts_.job.memory_limit_bytes, parts_.stop);
   const std::vector<RankMemory> memory = AccountMemory(parts_.programs);
   for (int rank = 0; rank < parts_.programs.ranks(); ++rank) {
     v1::RankPrediction* proto = prediction->add_ranks();

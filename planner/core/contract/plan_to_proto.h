@@ -11,6 +11,7 @@
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/topology.h"
 #include "planner/core/model/types.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/bubble.h"
 #include "planner/core/simulate/memory_account.h"
@@ -32,11 +33,12 @@ struct PlanParts {
   int64_t lower_bound_ns = 0;
   // What the programs belong to; not kAuto.
   ScheduleFamily schedule = ScheduleFamily::kOneForwardOneBackward;
+  StopToken stop = {};
 };
 
 v1::Topology TopologyToProto(const Topology& topology);
 
-// Without planning_time_ns and content_hash; plan_version is 1.
+// Without planning_time_ns and content_hash; plan_version is 1. A part of the plan where it is stopped.
 v1::Plan PlanToProto(const PlanParts& parts);
 
 }  // namespace penstock::core

@@ -179,9 +179,17 @@ void CutToLength(uint32_t max_length, v1::JobSpec* job, v1::Batch* batch) {
     Cut(architecture, max_length, &sample);
 }
 
-SmallestChanges FindSmallestChanges(const v1::JobSpec& job, const v1::Batch& batch,
-                                    const Attempts& attempts) {
-  return Search(job, batch, attempts).Run();
+SmallestChanges FindSmallestChanges(const v1::JobSpec& job, const v1::Batch& batch, const Attempts& attempts,
+                                    StopToken stop) {
+  // Nothing that is asked then costs anything, and every search ends soon when all answers are no.
+  const auto unless_stopped = [stop](const Attempts::Question& question) {
+    return [stop, &question](const v1::JobSpec& changed_job, const v1::Batch& changed_batch) {
+      return !stop.stopped() && question(changed_job, changed_batch);
+    };
+  };
+  const Attempts stoppable = {.may_plan = unless_stopped(attempts.may_plan),
+                              .plans = unless_stopped(attempts.plans)};
+  return Search(job, batch, stoppable).Run();
 }
 
 std::string Describe(const SmallestChanges& changes) {

@@ -13,6 +13,7 @@
 
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -44,7 +45,9 @@ struct SmallestChanges {
 };
 
 // `batch` has samples that the model can take. It may be empty: then only the job itself is asked about.
-SmallestChanges FindSmallestChanges(const v1::JobSpec& job, const v1::Batch& batch, const Attempts& attempts);
+// Of no worth when `stop` has stopped it.
+SmallestChanges FindSmallestChanges(const v1::JobSpec& job, const v1::Batch& batch, const Attempts& attempts,
+                                    StopToken stop = {});
 
 // For the end of an error message; empty when there is no change. Fields are named as job.*, a shorter batch
 // is "a maximum length of N".

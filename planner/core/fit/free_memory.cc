@@ -98,9 +98,12 @@ bool FreeRank(int rank, int64_t limit_bytes, int64_t most_simulated, ReplicaEval
     const RankMemory memory = AccountMemory(*programs, rank);
     const int64_t missing = memory.peak_bytes - limit_bytes;
     if (missing <= 0) return true;
-    if (evaluator->simulated() > most_simulated) return false;
+    if (evaluator->simulated() > most_simulated || candidate->stop.stopped()) return false;
     RankRelief relief(replica, missing, evaluator, candidate);
-    for (const HeldMicroBatch& held : HeldAtPeak(*programs, rank, memory)) relief.Try(held);
+    for (const HeldMicroBatch& held : HeldAtPeak(*programs, rank, memory)) {
+      if (candidate->stop.stopped()) return false;
+      relief.Try(held);
+    }
     if (!relief.Apply()) return false;
     TakeOff(relief.best().freed_bytes, rank, relief.best().held, programs);
   }
@@ -113,6 +116,7 @@ bool FreeMemory(ProgramSet programs, int64_t limit_bytes, ReplicaEvaluator* eval
   const int64_t most = evaluator->simulated() + kFreePasses;
   bool all = true;
   for (int rank = 0; rank < programs.ranks(); ++rank) {
+    if (candidate->stop.stopped()) return false;
     if (!FreeRank(rank, limit_bytes, most, evaluator, candidate, &programs)) all = false;
   }
   SetMakespan(candidate);

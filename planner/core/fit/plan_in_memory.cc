@@ -26,18 +26,20 @@ constexpr uint64_t kImproveSeed = 5000;
 // Schedules every replica and makes the programs.
 absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& job,
                                         const Candidate& candidate, std::vector<ReplicaPipeline>* pipelines) {
+  PENSTOCK_RETURN_IF_ERROR(space.stop().status());
   ReplicaEvaluator evaluator(space);
   pipelines->assign(candidate.replicas.size(), ReplicaPipeline());
   for (size_t replica = 0; replica < candidate.replicas.size(); ++replica) {
     const CandidateReplica& part = candidate.replicas[replica];
     if (!evaluator.MakePipeline(candidate.table, part.slots, part.rules, candidate.orders[replica],
                                 static_cast<int>(replica), &(*pipelines)[replica])) {
+      PENSTOCK_RETURN_IF_ERROR(space.stop().status());
       return absl::ResourceExhaustedError(
           absl::StrCat("every sample fits alone, but no plan does: ",
                        DescribeMicroBatches(space, job, candidate.table, part.slots)));
     }
   }
-  return BuildPrograms(space.costs(), *pipelines);
+  return BuildPrograms(space.costs(), *pipelines, space.stop());
 }
 
 // For each rank of a pipeline, what the programs of any replica use above the limit.
@@ -81,8 +83,8 @@ void OrderAgain(const ScheduleSpace& space, Candidate* candidate) {
 
 // Goes on from programs that fit, with all the memory there is, and asks the programs about every change.
 // They need not fit where the first order does not with this account.
-absl::Status Improve(const CostModel& costs, const Job& job, FittedPlan* plan) {
-  const ScheduleSpace space(costs, job, AvailableBytes(job, costs));
+absl::Status Improve(const CostModel& costs, const Job& job, StopToken stop, FittedPlan* plan) {
+  const ScheduleSpace space(costs, job, AvailableBytes(job, costs), Caution::kLittle, stop);
   ReplicaEvaluator evaluator(space);
   Candidate& candidate = plan->candidate;
   ReplicaPipeline pipeline;
@@ -92,7 +94,7 @@ absl::Status Improve(const CostModel& costs, const Job& job, FittedPlan* plan) {
                                 &pipeline)) {
       return false;
     }
-    const absl::StatusOr<ProgramSet> programs = BuildPrograms(costs, {&pipeline, 1});
+    const absl::StatusOr<ProgramSet> programs = BuildPrograms(costs, {&pipeline, 1}, stop);
     return programs.ok() && Fits(*programs, job);
   };
   OrderAgain(space, &candidate);
@@ -105,11 +107,11 @@ absl::Status Improve(const CostModel& costs, const Job& job, FittedPlan* plan) {
 class MemoryFit {
  public:
   MemoryFit(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples, Caution caution,
-            const RunTasks& run_tasks)
+            const RunTasks& run_tasks, StopToken stop)
       : job_(job),
         samples_(samples),
         run_tasks_(run_tasks),
-        space_(costs, job, AvailableBytes(job, costs), caution),
+        space_(costs, job, AvailableBytes(job, costs), caution, stop),
         candidate_(PlanByPolicy(space_, job, samples, run_tasks)),
         is_loose_(caution == Caution::kLittle) {}
 
@@ -174,7 +176,7 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
   FittedPlan plan{std::move(candidate_), std::move(pipelines_), std::move(programs_)};
   if (is_loose_ || job_.policy != Policy::kDynamic) return plan;
   FittedPlan improved = plan;
-  if (!Improve(space_.costs(), job_, &improved).ok()) return plan;
+  if (!Improve(space_.costs(), job_, space_.stop(), &improved).ok()) return plan;
   return Fits(improved.programs, job_) && improved.candidate.makespan < plan.candidate.makespan ? improved
                                                                                                 : plan;
 }
@@ -182,10 +184,12 @@ absl::StatusOr<FittedPlan> MemoryFit::Run() {
 }  // namespace
 
 absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
-                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks) {
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
+                                        StopToken stop) {
   absl::Status status;
   for (const Caution caution : {Caution::kLittle, Caution::kMuch, Caution::kMost}) {
-    absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, job, samples, caution, run_tasks).Run();
+    absl::StatusOr<FittedPlan> fitted = MemoryFit(costs, job, samples, caution, run_tasks, stop).Run();
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(fitted.status())) return fitted;
     status = fitted.status();
   }

@@ -13,6 +13,7 @@
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/parallel/run_tasks.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/search/candidate.h"
 
 namespace penstock::core {
@@ -25,8 +26,9 @@ struct FittedPlan {
 };
 
 // Possible errors: RESOURCE_EXHAUSTED (every sample fits alone, but no plan is found that does: says what
-// does not); INTERNAL (our bug). `samples` must outlive the result.
+// does not); INTERNAL (our bug); CANCELLED (`stop` says so). `samples` must outlive the result.
 absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
-                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks);
+                                        absl::Span<const SampleTokens> samples, const RunTasks& run_tasks,
+                                        StopToken stop = {});
 
 }  // namespace penstock::core

@@ -96,7 +96,7 @@ std::vector<ContiguousPartition> BoundSearch::Run(double smallest, double larges
   Try(smallest);
   if (found_.front().ends.empty()) return {};
   if (largest > smallest) Add(smallest, Try(largest));
-  while (!open_.empty() && static_cast<int>(found_.size()) < search_.runs) {
+  while (!open_.empty() && static_cast<int>(found_.size()) < search_.runs && !search_.stop.stopped()) {
     const Interval interval = open_.top();
     open_.pop();
     if (interval.objective > best_ * (1 + search_.slack)) break;
@@ -115,6 +115,7 @@ std::vector<ContiguousPartition> BoundSearch::Run(double smallest, double larges
 
 void BoundSearch::AddSmall(double bound, std::vector<ContiguousPartition>* partitions) {
   for (const double share : kSmallBounds) {
+    if (search_.stop.stopped()) return;
     ContiguousPartition partition = PartitionWithinBound(windows_, share * bound, &scratch_);
     const auto same = [&](const ContiguousPartition& other) { return other.ends == partition.ends; };
     if (std::any_of(partitions->begin(), partitions->end(), same)) continue;

@@ -18,6 +18,8 @@
 #include <limits>
 #include <vector>
 
+#include "planner/core/parallel/stop.h"
+
 namespace penstock::core {
 
 // Costs of all windows of consecutive samples that are not above a bound, ready for many runs.
@@ -27,8 +29,9 @@ class WindowTable {
   // micro-batch. Asked for each `last` in turn, with `first` going down from `last` until the bound is
   // passed,   // so that maxima can be kept along the way. Should not fall when the window grows; where it
   // does (measured times may), the largest value so far is used. A sample alone may be above the bound.
+  // When `stop` has stopped it, samples are missing.
   template <typename Cost>
-  WindowTable(int samples, double largest_bound, Cost cost);
+  WindowTable(int samples, double largest_bound, Cost cost, StopToken stop = {});
 
   int samples() const { return static_cast<int>(begin_.size()); }
   // The longest window that ends with `last` begins here; last + 1 when there is none.
@@ -73,6 +76,8 @@ struct PartitionSearch {
   // Larger bounds are left out where they would need more windows than about twice so many for each sample:
   // there the bound is already many times what most samples take, and sharing overheads gains little more.
   int windows_per_sample = 64;
+  // When it has stopped, what is found is of no worth.
+  StopToken stop = {};
 
   double Objective(double sum, double largest) const { return sum / replicas + (stages - 1) * largest; }
   double Objective(const ContiguousPartition& partition) const {
@@ -103,10 +108,10 @@ std::vector<ContiguousPartition> SearchBounds(const WindowTable& windows, double
 // Implementation of the templates.
 
 template <typename Cost>
-WindowTable::WindowTable(int samples, double largest_bound, Cost cost) {
+WindowTable::WindowTable(int samples, double largest_bound, Cost cost, StopToken stop) {
   begin_.reserve(samples);
   offset_.reserve(samples);
-  for (int last = 0; last < samples; ++last) {
+  for (int last = 0; last < samples && !stop.stopped(); ++last) {
     offset_.push_back(costs_.size());
     double time = 0;
     int first = last;
@@ -128,15 +133,20 @@ std::vector<ContiguousPartition> SearchPartitions(int samples, const PartitionSe
   // Above the best so far: the objective rises with the bound.
   constexpr double kRises = 1.02;
   double alone = 0;
-  for (int sample = 0; sample < samples; ++sample) alone = std::max(alone, cost(sample, sample));
+  for (int sample = 0; sample < samples; ++sample) {
+    if (search.stop.stopped()) return {};
+    alone = std::max(alone, cost(sample, sample));
+  }
   if (!(alone < std::numeric_limits<double>::infinity())) return {};
   std::vector<double> scratch;
   double best = std::numeric_limits<double>::infinity();
   for (double reach = kFirstReach;; reach *= 2) {
-    const WindowTable windows(samples, reach * alone, cost);
+    const WindowTable windows(samples, reach * alone, cost, search.stop);
     for (const double bound : {alone, (1 + reach) / 2 * alone}) {
+      if (search.stop.stopped()) return {};
       best = std::min(best, search.Objective(PartitionWithinBound(windows, bound, &scratch)));
     }
+    if (search.stop.stopped()) return {};
     const double last = search.Objective(PartitionWithinBound(windows, reach * alone, &scratch));
     best = std::min(best, last);
     const double useful = LargestUsefulBound(search, best);

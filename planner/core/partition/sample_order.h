@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/types.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/partition/sample_path.h"
 
 namespace penstock::core {
@@ -38,6 +39,6 @@ std::vector<PathPoint> SampleCosts(const Time& time, absl::Span<const SampleToke
 }
 
 // The short path through the points; on a line, the order by length.
-std::vector<uint32_t> AlikeOrder(absl::Span<const PathPoint> points);
+std::vector<uint32_t> AlikeOrder(absl::Span<const PathPoint> points, StopToken stop = {});
 
 }  // namespace penstock::core

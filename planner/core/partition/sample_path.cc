@@ -66,8 +66,11 @@ std::vector<uint32_t> OrderOnCurve(absl::Span<const PathPoint> points, uint32_t 
 // Improves a path by moves until none is found or the work is spent.
 class PathImprovement {
  public:
-  PathImprovement(absl::Span<const PathPoint> points, std::vector<uint32_t> path)
-      : points_(points), closing_(static_cast<uint32_t>(points.size())), cycle_(std::move(path)) {
+  PathImprovement(absl::Span<const PathPoint> points, std::vector<uint32_t> path, StopToken stop)
+      : points_(points),
+        stop_(stop),
+        closing_(static_cast<uint32_t>(points.size())),
+        cycle_(std::move(path)) {
     FindNeighbours();
     cycle_.push_back(closing_);
     place_.resize(cycle_.size());
@@ -114,6 +117,7 @@ class PathImprovement {
   void Wake(uint32_t a);
 
   absl::Span<const PathPoint> points_;
+  StopToken stop_;
   // Is near everything.
   uint32_t closing_;
   std::vector<uint32_t> cycle_;
@@ -137,7 +141,7 @@ void PathImprovement::AddNeighbour(uint32_t a, uint32_t b) {
 
 void PathImprovement::AddNeighbours(const std::vector<uint32_t>& order) {
   const int count = static_cast<int>(order.size());
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count && !stop_.stopped(); ++i) {
     for (int j = std::max(0, i - kReach); j <= std::min(count - 1, i + kReach); ++j) {
       if (i != j) AddNeighbour(order[i], order[j]);
     }
@@ -271,10 +275,10 @@ std::vector<uint32_t> PathImprovement::Run() {
   queue_.pop_back();
   queued_.assign(points_.size(), 1);
   int64_t looks = kLooks * static_cast<int64_t>(points_.size());
-  for (size_t head = 0; head < queue_.size() && looks > 0; ++head) {
+  for (size_t head = 0; head < queue_.size() && looks > 0 && !stop_.stopped(); ++head) {
     const uint32_t a = queue_[head];
     queued_[a] = 0;
-    while (--looks > 0 && Improve(a)) {
+    while (--looks > 0 && !stop_.stopped() && Improve(a)) {
     }
   }
   std::rotate(cycle_.begin(), cycle_.begin() + place_[closing_], cycle_.end());
@@ -295,7 +299,7 @@ std::vector<uint32_t> HilbertOrder(absl::Span<const PathPoint> points) {
   return OrderOnCurve(points, 0);
 }
 
-std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points) {
+std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points, StopToken stop) {
   std::vector<uint32_t> sorted(points.size());
   std::iota(sorted.begin(), sorted.end(), 0);
   std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) {
@@ -315,7 +319,7 @@ std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points) {
   }
   begin.push_back(sorted.size());
   if (places.size() < 3) return sorted;
-  std::vector<uint32_t> path = PathImprovement(places, OrderOnCurve(places, 0)).Run();
+  std::vector<uint32_t> path = PathImprovement(places, OrderOnCurve(places, 0), stop).Run();
   const auto origin = [&](uint32_t place) { return places[place].x + places[place].y; };
   if (origin(path.back()) < origin(path.front())) std::reverse(path.begin(), path.end());
   std::vector<uint32_t> order;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -22,7 +23,8 @@ struct PathPoint {
 
 // Indices of `points` along the path, which begins at the end nearer to (0, 0). Points at one place stay
 // together, in order of index. Deterministic; work is bounded by a constant number of moves for each point.
-std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points);
+// Longer than need be where `stop` has stopped it.
+std::vector<uint32_t> ShortPath(absl::Span<const PathPoint> points, StopToken stop = {});
 
 // Sum of the distances between neighbours of an order.
 double PathLength(absl::Span<const PathPoint> points, absl::Span<const uint32_t> order);

@@ -4,12 +4,13 @@
 
 namespace penstock::core {
 
-ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks)
+ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop)
     : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
       stages_(rank_of_stage.size()),
       ranks_(ranks),
       wake_ns_(ranks, 0),
-      clock_(rank_of_stage, ranks) {
+      clock_(rank_of_stage, ranks),
+      stop_(stop) {
   for (int rank = 0; rank < ranks; ++rank) {
     rank_begin_.push_back(static_cast<int32_t>(stages_of_rank_.size()));
     for (int stage = static_cast<int>(rank_of_stage.size()) - 1; stage >= 0; --stage) {
@@ -50,7 +51,7 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
     for (int rank = 1; rank < table.ranks; ++rank) {
       if (wake_ns_[rank] < wake_ns_[next]) next = rank;
     }
-    if (wake_ns_[next] == kNever || wake_ns_[next] + ranks_[next].left_ns > give_up_ns) {
+    if (wake_ns_[next] == kNever || wake_ns_[next] + ranks_[next].left_ns > give_up_ns || stop_.stopped()) {
       if (order_ != nullptr) order_->clear();
       return kInfeasibleNs;
     }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/schedule/pass_clock.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
@@ -44,11 +45,11 @@ struct ScheduleRules {
 class ListScheduler {
  public:
   // `rank_of_stage`: its position in the pipeline for each stage.
-  ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks);
+  ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop = {});
 
   // End of the iteration (PassClock); kInfeasibleNs when memory never suffices for the next pass, or as
-  // soon as the end is known to be after `give_up_ns`. `order`, if not null, gets the passes of all ranks as
-  // they began, or none.
+  // soon as the end is known to be after `give_up_ns`, or it is stopped. `order`, if not null, gets the
+  // passes of all ranks as they began, or none.
   int64_t Run(const PassTable& table, const ScheduleRules& rules, int64_t give_up_ns = kInfeasibleNs,
               std::vector<Pass>* order = nullptr);
 
@@ -141,6 +142,7 @@ class ListScheduler {
   std::vector<Weight> weights_;
   size_t weight_capacity_ = 0;
   PassClock clock_;
+  StopToken stop_;
   int64_t left_ = 0;
   int64_t passes_run_ = 0;
   // Null: nobody wants it.

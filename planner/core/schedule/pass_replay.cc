@@ -3,11 +3,18 @@
 #include <algorithm>
 
 namespace penstock::core {
+namespace {
 
-PassReplay::PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks)
+// Passes between two looks at the token; a pass takes nanoseconds.
+constexpr size_t kUnaskedPasses = 1024;
+
+}  // namespace
+
+PassReplay::PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop)
     : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
       ranks_(ranks),
-      clock_(rank_of_stage, ranks) {}
+      clock_(rank_of_stage, ranks),
+      stop_(stop) {}
 
 void PassReplay::Reset(const PassTable& table) {
   clock_.Reset(table);
@@ -16,7 +23,9 @@ void PassReplay::Reset(const PassTable& table) {
 
 int64_t PassReplay::Run(const PassTable& table, absl::Span<const Pass> order, int64_t give_up_ns) {
   Reset(table);
-  for (const Pass& pass : order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i % kUnaskedPasses == 0 && stop_.stopped()) return kInfeasibleNs;
+    const Pass& pass = order[i];
     bool fits = true;
     switch (pass.kind) {
       case PassKind::kForward:

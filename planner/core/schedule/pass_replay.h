@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/schedule/pass_clock.h"
 #include "planner/core/schedule/pass_table.h"
 #include "planner/core/schedule/pipeline.h"
@@ -15,11 +16,11 @@ namespace penstock::core {
 // Keeps its arrays between runs.
 class PassReplay {
  public:
-  PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks);
+  PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop = {});
 
   // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its
-  // order. End of the iteration (PassClock); kInfeasibleNs when memory does not suffice, or the end is
-  // after `give_up_ns`.
+  // order. End of the iteration (PassClock); kInfeasibleNs when memory does not suffice, the end is after
+  // `give_up_ns`, or it is stopped.
   int64_t Run(const PassTable& table, absl::Span<const Pass> order, int64_t give_up_ns);
 
  private:
@@ -38,6 +39,7 @@ class PassReplay {
   std::vector<int32_t> rank_of_stage_;
   std::vector<RankState> ranks_;
   PassClock clock_;
+  StopToken stop_;
 };
 
 }  // namespace penstock::core

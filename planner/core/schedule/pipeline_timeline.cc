@@ -44,12 +44,12 @@ int64_t DurationOf(const PipelineCosts& costs, const Pass& pass) {
 
 }  // namespace
 
-bool PipelineTimeline::Run(const PipelineCosts& costs, const RankPasses& passes) {
+bool PipelineTimeline::Run(const PipelineCosts& costs, const RankPasses& passes, StopToken stop) {
   costs_ = &costs;
   passes_ = &passes;
   Reset();
   for (int rank = 0; rank < costs.ranks; ++rank) StartPass(rank, 0);
-  while (!ends_.empty()) {
+  while (!ends_.empty() && !stop.stopped()) {
     const End end = PopEnd();
     if (end.actor < costs.ranks) {
       EndPass(end.actor, end.time_ns);

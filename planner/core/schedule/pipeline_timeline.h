@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/parallel/stop.h"
 #include "planner/core/schedule/pipeline.h"
 
 namespace penstock::core {
@@ -40,10 +41,10 @@ struct PipelineEvent {
 // Keeps its arrays between runs.
 class PipelineTimeline {
  public:
-  // False when the lists cannot be run: their passes wait for each other in a circle, one is listed twice, on
-  // another rank than its stage is, or without the pass before it. Then events() ends where all ranks stand.
-  // Stages and micro-batches must be within those of `costs`.
-  bool Run(const PipelineCosts& costs, const RankPasses& passes);
+  // False when it is stopped, or the lists cannot be run: their passes wait for each other in a circle, one
+  // is listed twice, on another rank than its stage is, or without the pass before it. Then events() ends
+  // where all ranks stand. Stages and micro-batches must be within those of `costs`.
+  bool Run(const PipelineCosts& costs, const RankPasses& passes, StopToken stop = {});
 
   // In the order of time; causes before effects.
   const std::vector<PipelineEvent>& events() const { return events_; }

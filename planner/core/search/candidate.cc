@@ -35,6 +35,7 @@ std::vector<int32_t> Interleave(const std::vector<int32_t>& descending, bool lar
 void FitRules(const ScheduleSpace& space, Candidate* candidate) {
   candidate->orders.resize(candidate->replicas.size());
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    if (candidate->stop.stopped()) return;
     CandidateReplica& part = candidate->replicas[replica];
     FittedRules fitted = space.Fit(candidate->table, part.slots);
     part.rules = std::move(fitted.rules);
@@ -53,6 +54,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
   Candidate candidate(space, tokens);
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
+    if (candidate.stop.stopped()) return candidate;
     const int slot = candidate.table.Add(std::move(group), layout, row);
     candidate.table.Update(slot);
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
@@ -83,7 +85,10 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 
 void UpdateReplica(int replica, Candidate* candidate) {
   const CandidateReplica& part = candidate->replicas[replica];
-  for (const int32_t slot : part.slots) candidate->table.Update(slot);
+  for (const int32_t slot : part.slots) {
+    if (candidate->stop.stopped()) return;
+    candidate->table.Update(slot);
+  }
 }
 
 void SetMakespan(Candidate* candidate) {
@@ -101,6 +106,7 @@ void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candid
 
 void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    if (candidate->stop.stopped()) return;
     EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
   }
   SetMakespan(candidate);
@@ -108,6 +114,7 @@ void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
 
 void ChooseInjectionOrder(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    if (candidate->stop.stopped()) return;
     CandidateReplica& part = candidate->replicas[replica];
     std::vector<int32_t> descending = part.slots;
     std::stable_sort(descending.begin(), descending.end(), [&](int32_t a, int32_t b) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/parallel/stop.h"
 #include "planner/core/partition/groups.h"
 #include "planner/core/search/micro_batch_table.h"
 #include "planner/core/search/replica_evaluator.h"
@@ -21,7 +22,7 @@ struct CandidateReplica {
 
 struct Candidate {
   Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
-      : table(space.costs(), tokens, space.LowestLevels(), space.buffers()) {}
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers()), stop(space.stop()) {}
 
   MicroBatchTable table;
   std::vector<CandidateReplica> replicas;
@@ -29,6 +30,9 @@ struct Candidate {
   std::vector<std::vector<Pass>> orders;
   // The largest of the replicas; kInfeasibleNs when one cannot run.
   int64_t makespan = kInfeasibleNs;
+  // Of its space. A candidate that was made or changed when it had stopped is of no worth: it may lack slots
+  // and replicas.
+  StopToken stop;
 };
 
 // Makes a candidate of groups: a slot for each, divided over replicas longest first, each to the replica with

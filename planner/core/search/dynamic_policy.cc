@@ -69,6 +69,7 @@ void DynamicPolicy::KeepBest(size_t packed, size_t padded, std::vector<Candidate
 std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const {
   std::vector<std::optional<Candidate>> all(starts.size());
   run_tasks_(static_cast<int>(starts.size()), [&](int index) {
+    if (space_.stop().stopped()) return;
     Start& start = starts[index];
     ReplicaEvaluator evaluator(space_);
     Candidate candidate = start.replicas.empty()
@@ -78,6 +79,7 @@ std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const
     all[index].emplace(std::move(candidate));
   });
   std::vector<Candidate> candidates;
+  if (space_.stop().stopped()) return candidates;
   for (std::optional<Candidate>& candidate : all) candidates.push_back(*std::move(candidate));
   return candidates;
 }
@@ -85,6 +87,7 @@ std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const
 // A first look at all starts, at more of them near the best, and a closer look at the best.
 std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
   std::vector<Candidate> candidates = Evaluated(MakeStarts(space_, job_, tokens_));
+  if (space_.stop().stopped()) return {};
   const Candidate& best = *std::min_element(candidates.begin(), candidates.end(), IsBetter);
   if (best.table.layout(0) == Layout::kPacked) {
     size_t micro_batches = 0;
@@ -94,9 +97,11 @@ std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
       candidates.push_back(std::move(candidate));
     }
   }
+  if (space_.stop().stopped()) return {};
   const bool only_padded = job_.layout == LayoutChoice::kPadded;
   KeepBest(kTunedStarts, only_padded ? kTunedStarts : kPaddedStarts, &candidates);
   run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
+    if (space_.stop().stopped()) return;
     ReplicaEvaluator evaluator(space_);
     TuneRules(&evaluator, &candidates[index]);
     ChooseInjectionOrder(&evaluator, &candidates[index]);
@@ -116,8 +121,9 @@ Candidate DynamicPolicy::Refine(std::vector<Candidate> candidates) {
                        candidates.end());
     }
     const int64_t budget = RefinementBudget() / rounds / static_cast<int64_t>(candidates.size());
+    if (space_.stop().stopped()) break;
     run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
-      if (candidates[index].makespan >= kInfeasibleNs) return;
+      if (candidates[index].makespan >= kInfeasibleNs || space_.stop().stopped()) return;
       ReplicaEvaluator evaluator(space_);
       LocalSearch(&evaluator, &candidates[index], 1000 * static_cast<uint64_t>(round) + index).Run(budget);
     });
@@ -136,7 +142,11 @@ int64_t DynamicPolicy::RefinementBudget() const {
   return std::max(budget.least, times * unit * budget.each);
 }
 
-Candidate DynamicPolicy::Run() { return Refine(LookAtStarts()); }
+Candidate DynamicPolicy::Run() {
+  std::vector<Candidate> candidates = LookAtStarts();
+  if (space_.stop().stopped()) return {space_, tokens_};
+  return Refine(std::move(candidates));
+}
 
 }  // namespace
 

@@ -174,32 +174,36 @@ void Step(const std::vector<double>& slopes, double above, double largest, std::
   Normalize(largest, shares);
 }
 
-IdealSizes BestOf(StrictPipeline* pipeline, const std::vector<std::vector<double>>& all) {
-  IdealSizes best;
+IdealSizes BestOf(StrictPipeline* pipeline, const std::vector<std::vector<double>>& all, StopToken stop) {
+  IdealSizes best = {all.front(), 0};
+  bool known = false;
   for (const std::vector<double>& shares : all) {
+    if (stop.stopped()) break;
     const double makespan = pipeline->Makespan(shares);
-    if (best.shares.empty() || makespan < best.makespan_ns) best = {shares, makespan};
+    if (!known || makespan < best.makespan_ns) best = {shares, makespan};
+    known = true;
   }
   return best;
 }
 
 }  // namespace
 
-IdealSizes BestSizes(absl::Span<const LinearStage> stages, const std::vector<std::vector<double>>& shares) {
+IdealSizes BestSizes(absl::Span<const LinearStage> stages, const std::vector<std::vector<double>>& shares,
+                     StopToken stop) {
   StrictPipeline pipeline(stages, static_cast<int>(shares.front().size()));
-  return BestOf(&pipeline, shares);
+  return BestOf(&pipeline, shares, stop);
 }
 
 IdealSizes FindIdealSizes(absl::Span<const LinearStage> stages,
-                          const std::vector<std::vector<double>>& starts, double largest) {
+                          const std::vector<std::vector<double>>& starts, double largest, StopToken stop) {
   StrictPipeline pipeline(stages, static_cast<int>(starts.front().size()));
-  std::vector<double> shares = BestOf(&pipeline, starts).shares;
+  std::vector<double> shares = BestOf(&pipeline, starts, stop).shares;
   Normalize(largest, &shares);
   double makespan = pipeline.Makespan(shares);
   IdealSizes best = {shares, makespan};
   double aim = kFirstAim;
   int waited = 0;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps && !stop.stopped(); ++step) {
     pipeline.FindSlopes();
     Step(pipeline.slopes(), makespan - best.makespan_ns * (1 - aim), largest, &shares);
     makespan = pipeline.Makespan(shares);

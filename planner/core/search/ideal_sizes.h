@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -42,12 +43,14 @@ struct IdealSizes {
 };
 
 // The best of the given shares: lists of the same length, each of which adds up to 1.
-IdealSizes BestSizes(absl::Span<const LinearStage> stages, const std::vector<std::vector<double>>& shares);
+IdealSizes BestSizes(absl::Span<const LinearStage> stages, const std::vector<std::vector<double>>& shares,
+                     StopToken stop = {});
 
 // Begins with the best of `starts`. `largest`: no share is above it; at least 1 over the number of
 // micro-batches. Takes a fixed number of steps, which end close to the least makespan (about a tenth of a
-// percent), not at it.
+// percent), not at it. Where it is stopped, what it has is of no worth.
 IdealSizes FindIdealSizes(absl::Span<const LinearStage> stages,
-                          const std::vector<std::vector<double>>& starts, double largest);
+                          const std::vector<std::vector<double>>& starts, double largest,
+                          StopToken stop = {});
 
 }  // namespace penstock::core

@@ -104,11 +104,12 @@ void LocalSearch::RescheduleChange() {
 
 void LocalSearch::Run(int64_t budget) {
   int64_t left = budget;
-  while (left > 0) {
+  while (left > 0 && !candidate_->stop.stopped()) {
     const int64_t before = evaluator_->simulated();
     Try();
     left -= evaluator_->simulated() - before + kStepPasses;
   }
+  if (candidate_->stop.stopped()) return;
   candidate_->replicas = best_replicas_;
   candidate_->orders = best_orders_;
   for (int slot = 0; slot < candidate_->table.slots(); ++slot) {

@@ -34,10 +34,12 @@ class Search {
   const Job& job() const { return job_; }
   absl::Span<const SampleTokens> tokens() const { return tokens_; }
   int samples() const { return static_cast<int>(tokens_.size()); }
+  bool stopped() const { return space_.stop().stopped(); }
   bool feasible() const { return best_.has_value() && best_->makespan != kInfeasibleNs; }
 
   // Returns the makespan. The first of equals is kept.
   int64_t Try(Groups groups, Layout layout, RowLengths row = {}) {
+    if (stopped()) return kInfeasibleNs;
     Candidate candidate = MakeCandidate(space_, tokens_, std::move(groups), layout, row);
     Evaluate(evaluator_, &candidate);
     TuneRules(evaluator_, &candidate);
@@ -46,7 +48,8 @@ class Search {
     return makespan;
   }
 
-  Candidate TakeBest() { return *std::move(best_); }
+  // Of no worth when the space is stopped.
+  Candidate TakeBest() { return best_.has_value() ? *std::move(best_) : Candidate(space_, tokens_); }
 
  private:
   const ScheduleSpace& space_;
@@ -68,7 +71,10 @@ std::vector<double> TotalTokens(absl::Span<const SampleTokens> tokens) {
 template <typename MakeGroups>
 Candidate BestCap(Search search, MakeGroups make_groups) {
   const std::vector<double> sizes = TotalTokens(search.tokens());
-  const auto attempt = [&](double cap) { return search.Try(make_groups(sizes, cap), Layout::kPacked); };
+  const auto attempt = [&](double cap) {
+    if (search.stopped()) return kInfeasibleNs;
+    return search.Try(make_groups(sizes, cap), Layout::kPacked);
+  };
   if (search.job().token_cap > 0) {
     attempt(static_cast<double>(search.job().token_cap));
     return search.TakeBest();
@@ -90,7 +96,8 @@ Candidate BestCap(Search search, MakeGroups make_groups) {
   double cap = best_cap / kCapFactor;
   for (int step = 1; step < 2 * kFineSteps; ++step) improve(cap *= kFineCapFactor);
   // The last resort where memory is scarce.
-  if (!search.feasible()) search.Try(FixedSizeGroups(search.samples(), 1), Layout::kPacked);
+  if (!search.feasible() && !search.stopped())
+    search.Try(FixedSizeGroups(search.samples(), 1), Layout::kPacked);
   return search.TakeBest();
 }
 
@@ -127,6 +134,7 @@ template <typename MakeGroups>
 int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeGroups make_groups) {
   int64_t best = kInfeasibleNs;
   for (const int size : MicroBatchSizes(search->job(), count)) {
+    if (search->stopped()) break;
     const int64_t makespan = search->Try(make_groups(size), layout, row);
     best = std::min(best, makespan);
     if (best < kInfeasibleNs && makespan > kHopeless * best) break;
@@ -135,6 +143,7 @@ int64_t BestSize(Search* search, int count, Layout layout, RowLengths row, MakeG
 }
 
 int64_t TryRows(Search* search, RowLengths row) {
+  if (search->stopped()) return kInfeasibleNs;
   const Groups rows = FirstFitRows(search->tokens(), row);
   return BestSize(search, static_cast<int>(rows.size()), Layout::kConcatenated, row,
                   [&](int size) { return Join(rows, size); });
@@ -217,6 +226,7 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
                        const RunTasks& run_tasks) {
   ReplicaEvaluator evaluator(space);
   Candidate candidate = SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
+  if (space.stop().stopped()) return candidate;
   TrimRecompute(&evaluator, &candidate);
   return candidate;
 }

@@ -12,8 +12,8 @@ constexpr int64_t kReplaySpeed = 8;
 
 ReplicaEvaluator::ReplicaEvaluator(const ScheduleSpace& space)
     : space_(space),
-      scheduler_(space.costs().rank_of_stage(), space.costs().ranks()),
-      replay_(space.costs().rank_of_stage(), space.costs().ranks()) {
+      scheduler_(space.costs().rank_of_stage(), space.costs().ranks(), space.stop()),
+      replay_(space.costs().rank_of_stage(), space.costs().ranks(), space.stop()) {
   transfer_ns_.resize(space.costs().stages());
 }
 
@@ -82,6 +82,7 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
   pipeline->memory.clear();
   pipeline->recompute.clear();
   for (size_t m = 0; m < slots.size(); ++m) {
+    if (space_.stop().stopped()) return false;
     const TokenSums sums = table.Sums(slots[m]);
     for (int stage = 0; stage < stages; ++stage) {
       const int32_t at = rows_[m] + stage;

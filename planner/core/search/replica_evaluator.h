@@ -19,9 +19,9 @@ class ReplicaEvaluator {
   explicit ReplicaEvaluator(const ScheduleSpace& space);
 
   // End of the iteration (PassClock); kInfeasibleNs when memory is short, a shape is outside of the
-  // profile, or the end is after `give_up_ns`. `slots`: in the order in which they enter the pipeline,
-  // updated with the levels of `rules`. `replica` decides the speed of its links. `order`, if not null, gets
-  // the passes as they ran.
+  // profile, the end is after `give_up_ns`, or the space is stopped. `slots`: in the order in which they
+  // enter the pipeline, updated with the levels of `rules`. `replica` decides the speed of its links.
+  // `order`, if not null, gets the passes as they ran.
   int64_t Makespan(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
                    int replica, int64_t give_up_ns = kInfeasibleNs, std::vector<Pass>* order = nullptr);
 
@@ -30,7 +30,7 @@ class ReplicaEvaluator {
                  int replica, int64_t give_up_ns = kInfeasibleNs);
 
   // Everything that programs are made of. In the given order if memory suffices for it, else in a new one.
-  // False when the replica cannot run.
+  // False when the replica cannot run, or the space is stopped.
   bool MakePipeline(const MicroBatchTable& table, absl::Span<const int32_t> slots, const ScheduleRules& rules,
                     absl::Span<const Pass> order, int replica, ReplicaPipeline* pipeline);
 

@@ -36,13 +36,14 @@ std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
 }
 
 ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
-                             Caution caution)
+                             Caution caution, StopToken stop)
     : costs_(costs),
       topology_(job.topology),
       strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
       may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
       available_(std::move(available_bytes)),
       caution_(caution),
+      stop_(stop),
       optimizer_ns_(costs.ranks(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
@@ -95,6 +96,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   std::vector<int32_t> levels = LowestLevels();
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
+    if (stop_.stopped()) return levels;
     const TokenSums sums = table.Sums(slot);
     for (int stage = 0; stage < stages; ++stage) {
       largest[stage] = Larger(largest[stage], costs_.Memory(stage, sums));
@@ -106,7 +108,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
     return in_flight[stage] * HeldBytes(costs_, stage, largest[stage], recompute);
   };
   for (int rank = 0; rank < costs_.ranks(); ++rank) {
-    while (true) {
+    while (!stop_.stopped()) {
       int64_t needed = 0;
       int64_t passing = 0;
       int raise = -1;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/schedule/list_scheduler.h"
 #include "planner/core/schedule/recompute_ladder.h"
 #include "planner/core/schedule/stage_bytes.h"
@@ -33,9 +34,9 @@ std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs);
 
 class ScheduleSpace {
  public:
-  // `available_bytes`: of each rank, for micro-batches.
+  // `available_bytes`: of each rank, for micro-batches. Whatever searches in this space asks `stop`.
   ScheduleSpace(const CostModel& costs, const Job& job, std::vector<int64_t> available_bytes,
-                Caution caution = Caution::kLittle);
+                Caution caution = Caution::kLittle, StopToken stop = {});
 
   const CostModel& costs() const { return costs_; }
   // Of the job, which may have fewer replicas than the costs were made for.
@@ -53,6 +54,7 @@ class ScheduleSpace {
   TransferBuffers buffers() const {
     return caution_ == Caution::kMuch ? TransferBuffers::kNeighbours : TransferBuffers::kOwn;
   }
+  const StopToken& stop() const { return stop_; }
   // For each stage the reduction of its gradients; for each rank the optimizer step.
   const std::vector<int64_t>& reduce_ns() const { return reduce_ns_; }
   const std::vector<int64_t>& optimizer_ns() const { return optimizer_ns_; }
@@ -81,6 +83,7 @@ class ScheduleSpace {
   std::vector<LevelRange> levels_;
   std::vector<int64_t> available_;
   Caution caution_;
+  StopToken stop_;
   std::vector<int64_t> reduce_ns_;
   std::vector<int64_t> optimizer_ns_;
 };

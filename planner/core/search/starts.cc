@@ -94,6 +94,7 @@ class StartMaker {
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
   bool Fits(const TokenSums& sums) const;
+  bool stopped() const { return space_.stop().stopped(); }
 
   const ScheduleSpace& space_;
   const CostModel& costs_;
@@ -148,11 +149,14 @@ bool StartMaker::PaddingMayPay() const {
 }
 
 void StartMaker::AddPadded() {
+  if (stopped()) return;
   const BottleneckTime time(costs_, job_.recompute);
   // Whether a sample fits alone has been asked before the search, and exactly.
   const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
-  const PartitionSearch search = {.replicas = job_.topology.replicas(), .stages = costs_.ranks()};
-  const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_));
+  const PartitionSearch search = {
+      .replicas = job_.topology.replicas(), .stages = costs_.ranks(), .stop = space_.stop()};
+  const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_), space_.stop());
+  if (stopped()) return;
   for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
     starts_.push_back({std::move(groups), {}, Layout::kPadded});
   }
@@ -189,6 +193,7 @@ void StartMaker::Weigh() {
 }
 
 void StartMaker::AddBalanced(int groups) {
+  if (stopped()) return;
   starts_.push_back({BalancedGroups(work_, descending_, groups), {}, Layout::kPacked});
   // Without weight gradients to fill it, the drain is as dear as the fill.
   if (space_.may_split()) return;
@@ -214,11 +219,12 @@ void StartMaker::AddPacked() {
   }
   // What the packed and token_budget policies would do, by time instead of tokens.
   const double longest = work_[descending_.front()];
-  for (int cap_step = 0; cap_step < kCaps; ++cap_step) {
+  for (int cap_step = 0; cap_step < kCaps && !stopped(); ++cap_step) {
     const double cap = longest * (1.0 + cap_step / 4.0);
     starts_.push_back({FirstFitDecreasing(work_, cap), {}, Layout::kPacked});
     if (cap_step % 2 == 0) starts_.push_back({BudgetGroups(work_, cap), {}, Layout::kPacked});
   }
+  if (stopped()) return;
   // The last resort where memory is scarce.
   starts_.push_back({FixedSizeGroups(samples, 1), {}, Layout::kPacked});
 }
@@ -249,6 +255,7 @@ std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
 }
 
 void StartMaker::AddWeighted(const std::vector<double>& weights) {
+  if (stopped()) return;
   std::vector<double> all;
   for (int replica = 0; replica < job_.topology.replicas(); ++replica) {
     all.insert(all.end(), weights.begin(), weights.end());
@@ -270,6 +277,11 @@ std::vector<double> StartMaker::AddedTimes() const {
   std::vector<double> added;
   added.reserve(tokens_.size());
   for (const SampleTokens& sample : tokens_) {
+    // Something for each sample must be there for those who divide them.
+    if (stopped()) {
+      added.push_back(0);
+      continue;
+    }
     TokenSums with = others;
     core::AddPacked(sample, &with);
     added.push_back(time(with) - without);
@@ -282,11 +294,11 @@ int StartMaker::BestCount(double most) const {
   double least = 0;
   for (double count = kFewestInRamp; count <= most; count *= kFineCountStep) {
     const int micro_batches = static_cast<int>(count);
-    if (micro_batches > replica_.rows) break;
+    if (micro_batches > replica_.rows || stopped()) break;
     const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
     if (ramps.empty()) continue;
     const LinearPipeline pipeline = MakeLinear(space_, replica_, micro_batches);
-    const double makespan = BestSizes(pipeline.stages, ramps).makespan_ns;
+    const double makespan = BestSizes(pipeline.stages, ramps, space_.stop()).makespan_ns;
     if (best > 0 && makespan >= least) continue;
     best = micro_batches;
     least = makespan;
@@ -299,6 +311,7 @@ void StartMaker::AddIdealRamps(double most) {
   if (best == 0) return;
   int last = 0;
   for (const double times : kIdealCounts) {
+    if (stopped()) return;
     const int micro_batches = std::clamp(static_cast<int>(times * best + 0.5), kFewestInRamp,
                                          std::max(kFewestInRamp, replica_.rows));
     if (micro_batches == last) continue;
@@ -306,11 +319,11 @@ void StartMaker::AddIdealRamps(double most) {
     const std::vector<std::vector<double>> ramps = Ramps(micro_batches);
     if (ramps.empty()) continue;
     const LinearPipeline pipeline = MakeLinear(space_, replica_, micro_batches);
-    const IdealSizes ideal = FindIdealSizes(pipeline.stages, ramps, 1);
+    const IdealSizes ideal = FindIdealSizes(pipeline.stages, ramps, 1, space_.stop());
     AddWeighted(ideal.shares);
     const double largest = *std::max_element(ideal.shares.begin(), ideal.shares.end());
     if (largest <= pipeline.largest_share || pipeline.largest_share * micro_batches <= 1) continue;
-    AddWeighted(FindIdealSizes(pipeline.stages, ramps, pipeline.largest_share).shares);
+    AddWeighted(FindIdealSizes(pipeline.stages, ramps, pipeline.largest_share, space_.stop()).shares);
   }
 }
 

@@ -118,6 +118,7 @@ void TrimMicroBatch(ReplicaEvaluator* evaluator, int replica, int32_t slot, Cand
 
 void TuneRules(ReplicaEvaluator* evaluator, Candidate* candidate) {
   for (size_t index = 0; index < candidate->replicas.size(); ++index) {
+    if (candidate->stop.stopped()) return;
     const int replica = static_cast<int>(index);
     RelieveMemory(evaluator, replica, candidate);
     TuneLevels(evaluator, replica, candidate);
@@ -134,7 +135,7 @@ void TrimRecompute(ReplicaEvaluator* evaluator, Candidate* candidate) {
     CandidateReplica& part = candidate->replicas[replica];
     if (part.makespan >= kInfeasibleNs || candidate->orders[replica].empty()) continue;
     for (const int32_t slot : part.slots) {
-      if (evaluator->simulated() > most) break;
+      if (evaluator->simulated() > most || candidate->stop.stopped()) break;
       TrimMicroBatch(evaluator, static_cast<int>(replica), slot, candidate);
     }
   }

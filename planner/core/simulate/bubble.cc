@@ -165,12 +165,16 @@ void RankWalk::AddPass(int32_t position) {
 }  // namespace
 
 std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
-                                  const Topology& topology, int64_t memory_limit_bytes) {
+                                  const Topology& topology, int64_t memory_limit_bytes, StopToken stop) {
   const int ranks = programs.ranks();
   const std::vector<int64_t> last = LastPassEnds(programs, simulator);
   const int64_t all_end = ranks == 0 ? 0 : *std::max_element(last.begin(), last.end());
   std::vector<RankTime> times;
   for (int rank = 0; rank < ranks; ++rank) {
+    if (stop.stopped()) {
+      times.emplace_back();
+      continue;
+    }
     int64_t replica_end = 0;
     for (const int32_t other : topology.PipelineGroup(topology.PlaceOf(rank).replica)) {
       replica_end = std::max(replica_end, last[other]);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/core/model/topology.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/simulator.h"
 
@@ -33,9 +34,9 @@ struct RankTime {
   int64_t imbalance_ns = 0;
 };
 
-// `simulator` has run `programs`.
+// `simulator` has run `programs`. Of no worth where it is stopped.
 std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& simulator,
-                                  const Topology& topology, int64_t memory_limit_bytes);
+                                  const Topology& topology, int64_t memory_limit_bytes, StopToken stop = {});
 // End of the last pass of any micro-batch on any stage; 0 without micro-batches.
 int64_t LastPassEnd(const ProgramSet& programs, const Simulator& simulator);
 

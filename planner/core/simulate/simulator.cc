@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 
 namespace penstock::core {
 namespace {
@@ -15,7 +16,7 @@ int RankOf(const ProgramSet& programs, int32_t position) {
 
 }  // namespace
 
-absl::Status Simulator::Run(const ProgramSet& programs) {
+absl::Status Simulator::Run(const ProgramSet& programs, StopToken stop) {
   const int ranks = programs.ranks();
   start_ns_.assign(programs.instructions.size(), 0);
   end_ns_.assign(programs.instructions.size(), 0);
@@ -31,6 +32,7 @@ absl::Status Simulator::Run(const ProgramSet& programs) {
   while (!runnable_.empty()) {
     const int rank = runnable_.back();
     runnable_.pop_back();
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
     Advance(programs, rank);
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 
 namespace penstock::core {
@@ -23,8 +24,8 @@ namespace penstock::core {
 class Simulator {
  public:
   // Possible errors: INTERNAL (the programs block each other when every rank issues its instructions one by
-  // one and waits for each transfer: names a rank and the instruction at which it stands).
-  absl::Status Run(const ProgramSet& programs);
+  // one and waits for each transfer: names a rank and the instruction at which it stands), CANCELLED.
+  absl::Status Run(const ProgramSet& programs, StopToken stop = {});
 
   // By position in ProgramSet.instructions.
   const std::vector<int64_t>& start_ns() const { return start_ns_; }

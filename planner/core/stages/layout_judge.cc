@@ -108,8 +108,8 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
 
 }  // namespace
 
-LayoutJudge::LayoutJudge(const Profile& profile, const Job& job)
-    : profile_(profile), job_(job), batches_(TypicalBatches(job)) {}
+LayoutJudge::LayoutJudge(const Profile& profile, const Job& job, StopToken stop)
+    : profile_(profile), job_(job), stop_(stop), batches_(TypicalBatches(job)) {}
 
 TokenSums LayoutJudge::TypicalMicroBatch() const {
   const std::vector<SampleTokens>& batch = batches_.front();
@@ -126,7 +126,7 @@ TokenSums LayoutJudge::TypicalMicroBatch() const {
 
 StageLayout LayoutJudge::Balanced(std::vector<int32_t> placement) const {
   const auto bytes = static_cast<int64_t>(static_cast<double>(job_.memory_limit_bytes) * kStaticShare);
-  return BalanceStages(profile_, job_, TypicalMicroBatch(), bytes, Even(std::move(placement)));
+  return BalanceStages(profile_, job_, TypicalMicroBatch(), bytes, Even(std::move(placement)), stop_);
 }
 
 StageLayout LayoutJudge::Even(std::vector<int32_t> placement) const {
@@ -149,7 +149,7 @@ int64_t LayoutJudge::Makespan(const StageLayout& layout, size_t batch, Effort ef
   job.effort = effort;
   const std::vector<int64_t> available = AvailableBytes(job, costs);
   if (*std::min_element(available.begin(), available.end()) <= 0) return kInfeasibleNs;
-  const absl::StatusOr<FittedPlan> plan = PlanInMemory(costs, job, batches_[batch], RunSerially);
+  const absl::StatusOr<FittedPlan> plan = PlanInMemory(costs, job, batches_[batch], RunSerially, stop_);
   return plan.ok() ? plan->candidate.makespan : kInfeasibleNs;
 }
 

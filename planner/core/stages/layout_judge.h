@@ -5,18 +5,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/parallel/stop.h"
 #include "planner/core/stages/stage_balance.h"
 
 namespace penstock::core {
 
 class LayoutJudge {
  public:
-  // Both must outlive the judge.
-  LayoutJudge(const Profile& profile, const Job& job);
+  // Both must outlive the judge. Its answers are of no worth when `stop` has stopped it.
+  LayoutJudge(const Profile& profile, const Job& job, StopToken stop = {});
 
   StageLayout Even(std::vector<int32_t> placement) const;
   // The even division of the layers, balanced by time within memory.
   StageLayout Balanced(std::vector<int32_t> placement) const;
+
+  const StopToken& stop() const { return stop_; }
 
   // Different batches of the size of a typical one, or of a replica's share of it. At least one.
   size_t batches() const { return batches_.size(); }
@@ -33,6 +36,7 @@ class LayoutJudge {
 
   const Profile& profile_;
   const Job& job_;
+  StopToken stop_;
   std::vector<std::vector<SampleTokens>> batches_;
 };
 

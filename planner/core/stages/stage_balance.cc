@@ -57,15 +57,19 @@ std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers)
   return times;
 }
 
-StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
-                          StageLayout layout) {
+StageLayout BalanceStages(const Profile& profile, const Job& given, const TokenSums& sums, int64_t rank_bytes,
+                          StageLayout layout, StopToken stop) {
+  // What is judged is copied for every move.
+  Job job = given;
+  job.typical_samples.clear();
   Imbalance best = Judge(profile, job, sums, rank_bytes, layout);
   const size_t stages = layout.layers.size();
-  for (bool improved = true; improved;) {
+  for (bool improved = true; improved && !stop.stopped();) {
     improved = false;
     StageLayout next = layout;
     for (size_t from = 0; from < stages; ++from) {
       for (size_t to = 0; to < stages; ++to) {
+        if (stop.stopped()) return layout;
         StageLayout changed = layout;
         if (to == from || !MoveLayer(from, to, &changed)) continue;
         const Imbalance imbalance = Judge(profile, job, sums, rank_bytes, changed);

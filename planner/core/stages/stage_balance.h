@@ -8,6 +8,7 @@
 
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/types.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -30,6 +31,6 @@ std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers)
 // weights, gradients and optimizer state of a rank may take), the time of the busiest rank, the sum of
 // squares of all. Starts from `layout`. `sums`: a typical micro-batch.
 StageLayout BalanceStages(const Profile& profile, const Job& job, const TokenSums& sums, int64_t rank_bytes,
-                          StageLayout layout);
+                          StageLayout layout, StopToken stop = {});
 
 }  // namespace penstock::core

@@ -108,6 +108,7 @@ std::vector<StageLayout> Probe(const LayoutJudge& judge, const std::vector<int32
   };
   Probed best{std::numeric_limits<int64_t>::max(), {}};
   for (const StageLayout& first : FirstLayouts(judge, placement, ranks)) {
+    if (judge.stop().stopped()) return {};
     if (!is_known(first) && plan(first) < best.time) best = probed.back();
   }
   const int64_t balanced = judge.BusiestRank(best.layout);
@@ -116,6 +117,7 @@ std::vector<StageLayout> Probe(const LayoutJudge& judge, const std::vector<int32
   // Every pair of stages in turn, going on after a change.
   for (size_t pair = 0; probed.size() < kMostProbes && since_better < stages * stages;
        ++pair, ++since_better) {
+    if (judge.stop().stopped()) return {};
     const size_t from = pair % stages;
     const size_t to = (from + 1 + pair / stages) % stages;
     StageLayout changed = best.layout;
@@ -149,6 +151,7 @@ void RunRound(const LayoutJudge& judge, size_t begin, size_t end, size_t kept, c
   const size_t batches = end - begin;
   std::vector<int64_t> makespans(racers->size() * batches);
   run_tasks(static_cast<int>(makespans.size()), [&](int task) {
+    if (judge.stop().stopped()) return;
     makespans[task] =
         judge.Makespan((*racers)[task / batches].layout, begin + task % batches, Effort::kNormal);
   });
@@ -172,6 +175,7 @@ StageLayout Race(const LayoutJudge& judge, std::vector<Racer> racers, const RunT
   size_t begin = 0;
   size_t end = 1;
   for (const size_t kept : kKept) {
+    if (judge.stop().stopped()) break;
     RunRound(judge, begin, end, kept, run_tasks, &racers);
     if (end == judge.batches()) break;
     begin = end;
@@ -182,8 +186,9 @@ StageLayout Race(const LayoutJudge& judge, std::vector<Racer> racers, const RunT
 
 }  // namespace
 
-Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTasks& run_tasks) {
-  const LayoutJudge judge(profile, job);
+Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTasks& run_tasks,
+                 StopToken stop) {
+  const LayoutJudge judge(profile, job, stop);
   const std::vector<std::vector<int32_t>> placements = Placements(job);
   // Without lengths there is nothing to judge a layout by but the balance of its ranks.
   if (!probe || job.topology.shape().ranks == 1 || job.typical_samples.empty()) {
@@ -192,6 +197,7 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTa
   std::vector<std::vector<StageLayout>> layouts(placements.size());
   run_tasks(static_cast<int>(placements.size()),
             [&](int index) { layouts[index] = Probe(judge, placements[index], job.topology.shape().ranks); });
+  if (stop.stopped()) return job;
   std::vector<Racer> racers;
   for (std::vector<StageLayout>& of_placement : layouts) {
     for (StageLayout& layout : of_placement) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "planner/core/parallel/run_tasks.h"
+#include "planner/core/parallel/stop.h"
 #include "planner/core/stages/stage_balance.h"
 
 namespace penstock::core {
@@ -19,6 +20,8 @@ namespace penstock::core {
 // The job with its stages chosen. When nothing fits in memory: the layout that needs least. `probe`: false
 // skips planning and takes the balanced layout with one stage a rank, for questions that need no good answer.
 // `run_tasks` may use threads: the choice is the same.
-Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTasks& run_tasks);
+// The choice is of no worth when `stop` has stopped it.
+Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTasks& run_tasks,
+                 StopToken stop = {});
 
 }  // namespace penstock::core

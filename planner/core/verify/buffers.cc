@@ -127,7 +127,7 @@ class RankBuffers {
 }  // namespace
 
 void CheckBuffers(const PlanIndex& index, Report& report) {
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     RankBuffers buffers(index, rank, report);
     for (const v1::Instruction& instruction : index.program(rank).instructions()) buffers.Check(instruction);
   }

@@ -5,34 +5,37 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "planner/core/verify/rules.h"
 
 namespace penstock::core {
 
 namespace {
 
-void CheckRules(const v1::Batch& batch, const v1::Plan& plan, verify::Report& report) {
+void CheckRules(const v1::Batch& batch, const v1::Plan& plan, StopToken stop, verify::Report& report) {
   if (!verify::CheckStructure(batch, plan, report)) return;
   verify::CheckFields(plan, report);
-  const verify::PlanIndex index(batch, plan);
-  verify::CheckCoverage(index, report);
-  verify::CheckTransfers(index, report);
-  verify::CheckDependencies(index, report);
-  verify::CheckLifecycle(index, report);
-  verify::CheckSchedule(index, report);
-  verify::CheckCollectives(index, report);
-  verify::CheckMemory(index, report);
-  verify::CheckBuffers(index, report);
-  verify::CheckTokens(index, report);
-  verify::CheckPredictions(index, report);
-  verify::CheckRendezvous(index, report);
+  const verify::PlanIndex index(batch, plan, stop);
+  for (const auto check :
+       {verify::CheckCoverage, verify::CheckTransfers, verify::CheckDependencies, verify::CheckLifecycle,
+        verify::CheckSchedule, verify::CheckCollectives, verify::CheckMemory, verify::CheckBuffers,
+        verify::CheckTokens, verify::CheckPredictions, verify::CheckRendezvous}) {
+    if (index.stopped()) return;
+    check(index, report);
+  }
 }
 
 }  // namespace
 
 std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
+  return *CheckPlan(batch, plan, StopToken());
+}
+
+absl::StatusOr<std::vector<Violation>> CheckPlan(const v1::Batch& batch, const v1::Plan& plan,
+                                                 StopToken stop) {
   verify::Report report;
-  CheckRules(batch, plan, report);
+  CheckRules(batch, plan, stop, report);
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   std::vector<Violation> violations = report.Take();
   std::stable_sort(violations.begin(), violations.end(),
                    [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
@@ -40,6 +43,7 @@ std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan) {
   verify::Report hash;
   verify::CheckContentHash(plan, hash);
   for (Violation& violation : hash.Take()) violations.push_back(std::move(violation));
+  PENSTOCK_RETURN_IF_ERROR(stop.status());
   return violations;
 }
 

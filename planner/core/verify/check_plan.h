@@ -25,7 +25,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core {
 
@@ -44,6 +46,9 @@ struct Violation {
 // listed. A plan whose structure is too damaged to judge further gets violations of rule 0 alone. Takes time
 // linear in the size of the plan. Thread-safe.
 std::vector<Violation> CheckPlan(const v1::Batch& batch, const v1::Plan& plan);
+// The same; CANCELLED when `stop` says so.
+absl::StatusOr<std::vector<Violation>> CheckPlan(const v1::Batch& batch, const v1::Plan& plan,
+                                                 StopToken stop);
 
 // "coverage" for 1, and so on, those of planner/core/audit included; "unknown" outside 0 to 10.
 const char* RuleName(int rule);

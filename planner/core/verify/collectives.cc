@@ -86,7 +86,7 @@ void CheckSameCollectives(const v1::CollectiveGroup& group, int number, const Is
 void CheckCollectives(const PlanIndex& index, Report& report) {
   const v1::Plan& plan = index.plan();
   std::vector<IssuedByRank> groups(plan.groups_size());
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
       if (instruction.op() != v1::OP_REDUCE_GRADIENTS && instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
       const v1::Collective& collective = instruction.collective();

@@ -180,7 +180,7 @@ void CheckOptimizerStep(const PlanIndex& index, const ExecutionOrder& order, int
 }  // namespace
 
 void CheckDependencies(const PlanIndex& index, Report& report) {
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     const v1::Program& program = index.program(rank);
     for (const v1::Instruction& instruction : program.instructions())
       CheckDeps(rank, program, instruction, report);

@@ -75,7 +75,7 @@ void CheckEnd(const PlanIndex& index, int rank, Report& report) {
 }  // namespace
 
 void CheckLifecycle(const PlanIndex& index, Report& report) {
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     const int micro_batches = index.MicroBatches(index.ReplicaOf(rank));
     for (uint32_t stage : index.program(rank).stages())
       for (int m = 0; m < micro_batches; ++m) CheckPasses(index, rank, stage, m, report);

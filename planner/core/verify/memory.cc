@@ -166,7 +166,7 @@ void CheckFrees(const PlanIndex& index, int rank, Report& report) {
 }  // namespace
 
 void CheckMemory(const PlanIndex& index, Report& report) {
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     const v1::Program& program = index.program(rank);
     CheckFrees(index, rank, report);
     if (program.static_memory_bytes() < 0 || program.static_memory_bytes() > program.memory_limit_bytes()) {

@@ -38,9 +38,10 @@ int KindOf(v1::Op op, uint32_t part) {
   return -1;
 }
 
-PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan)
+PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan, StopToken stop)
     : batch_(batch),
       plan_(plan),
+      stop_(stop),
       ranks_of_replica_(replicas()),
       local_stage_(static_cast<size_t>(replicas()) * stages()),
       slots_(ranks()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock::core::verify {
 
@@ -34,11 +35,12 @@ struct TransferEnds {
 
 class PlanIndex {
  public:
-  // Both must outlive the index.
-  PlanIndex(const v1::Batch& batch, const v1::Plan& plan);
+  // Both must outlive the index. Rules leave their loops when `stop` has stopped them.
+  PlanIndex(const v1::Batch& batch, const v1::Plan& plan, StopToken stop = {});
 
   const v1::Batch& batch() const { return batch_; }
   const v1::Plan& plan() const { return plan_; }
+  bool stopped() const { return stop_.stopped(); }
   int ranks() const { return plan_.programs_size(); }
   int replicas() const { return plan_.replicas_size(); }
   int stages() const { return plan_.layers_per_stage_size(); }
@@ -78,6 +80,7 @@ class PlanIndex {
 
   const v1::Batch& batch_;
   const v1::Plan& plan_;
+  const StopToken stop_;
   std::vector<std::vector<int>> ranks_of_replica_;
   // [replica * stages + stage].
   std::vector<int> local_stage_;

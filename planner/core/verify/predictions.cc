@@ -58,7 +58,7 @@ class Check {
         reduce_ns_(index.stages(), -1) {}
 
   void Run() {
-    for (int rank = 0; rank < index_.ranks(); ++rank)
+    for (int rank = 0; rank < index_.ranks() && !index_.stopped(); ++rank)
       for (const v1::Instruction& instruction : index_.program(rank).instructions())
         CheckTimes(rank, instruction);
     CheckIteration();

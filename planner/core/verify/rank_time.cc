@@ -144,7 +144,7 @@ std::vector<RankTime> ExplainTimes(const PlanIndex& index, int64_t makespan_ns) 
   std::vector<int64_t> last_pass(index.ranks());
   std::vector<int64_t> replica_end(index.replicas(), 0);
   int64_t end = 0;
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     Waits waits(index, rank, &times[rank]);
     waits.Run();
     last_pass[rank] = waits.last_pass_ns();
@@ -152,7 +152,7 @@ std::vector<RankTime> ExplainTimes(const PlanIndex& index, int64_t makespan_ns) 
     of_replica = std::max(of_replica, last_pass[rank]);
     end = std::max(end, of_replica);
   }
-  for (int rank = 0; rank < index.ranks(); ++rank) {
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     RankTime& time = times[rank];
     time.drain_ns = replica_end[index.ReplicaOf(rank)] - last_pass[rank];
     time.imbalance_ns = end - replica_end[index.ReplicaOf(rank)];

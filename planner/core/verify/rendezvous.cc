@@ -23,7 +23,7 @@ class Rendezvous {
   }
 
   void Run() {
-    while (!runnable_.empty()) {
+    while (!runnable_.empty() && !index_.stopped()) {
       const int rank = runnable_.back();
       runnable_.pop_back();
       Advance(rank);
@@ -149,6 +149,7 @@ class Rendezvous {
 void CheckRendezvous(const PlanIndex& index, Report& report) {
   Rendezvous rendezvous(index);
   rendezvous.Run();
+  if (index.stopped()) return;
   rendezvous.ReportStuck(report);
 }
 

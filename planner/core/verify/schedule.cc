@@ -11,14 +11,14 @@ namespace penstock::core::verify {
 namespace {
 
 bool HasSplitBackward(const PlanIndex& index) {
-  for (int rank = 0; rank < index.ranks(); ++rank)
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank)
     for (const v1::Instruction& instruction : index.program(rank).instructions())
       if (instruction.op() == v1::OP_BACKWARD_WEIGHT) return true;
   return false;
 }
 
 bool HasSeveralStagesOnARank(const PlanIndex& index) {
-  for (int rank = 0; rank < index.ranks(); ++rank)
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank)
     if (index.program(rank).stages_size() > 1) return true;
   return false;
 }
@@ -93,7 +93,8 @@ void CheckSchedule(const PlanIndex& index, Report& report) {
   CheckFamily(index, report);
   for (int replica = 0; replica < index.replicas(); ++replica) CheckEntry(index, replica, report);
   if (index.plan().schedule() != v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD) return;
-  for (int rank = 0; rank < index.ranks(); ++rank) CheckOneForwardOneBackward(index, rank, report);
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank)
+    CheckOneForwardOneBackward(index, rank, report);
 }
 
 }  // namespace penstock::core::verify

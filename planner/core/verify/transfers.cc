@@ -189,13 +189,13 @@ void CheckOrderOfReplica(const PlanIndex& index, int replica, Report& report) {
 
 void CheckTransfers(const PlanIndex& index, Report& report) {
   for (int replica = 0; replica < index.replicas(); ++replica) {
-    for (int stage = 0; stage + 1 < index.stages(); ++stage)
+    for (int stage = 0; stage + 1 < index.stages() && !index.stopped(); ++stage)
       for (int m = 0; m < index.MicroBatches(replica); ++m)
         for (TransferPart part : {kActivation, kGradient})
           CheckTransfer(index, replica, stage, m, part, report);
     CheckOrderOfReplica(index, replica, report);
   }
-  for (int rank = 0; rank < index.ranks(); ++rank) CheckOrderOfRank(index, rank, report);
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) CheckOrderOfRank(index, rank, report);
 }
 
 }  // namespace penstock::core::verify
