@@ -84,6 +84,67 @@ TEST(PlannerTest, TheContentHashLeavesPlanningTimeOut) {
   EXPECT_NE(Planner::ContentHash(plan), hash);
 }
 
+// Before anything is computed or allocated in proportion: these would take minutes or all memory.
+TEST(PlannerTest, SizesBeyondTheLimitsAreRefusedWithFieldValueAndLimit) {
+  const auto refusal = [](const v1::JobSpec& job) {
+    const absl::Status status = Planner::Create(job).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  const auto gpt = [](const auto& change) {
+    v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+    change(job);
+    return job;
+  };
+  EXPECT_EQ(refusal(gpt([](auto& job) { job.mutable_model()->set_layers(4097); })),
+            "job.model.layers: 4097; use at most 4096");
+  v1::JobSpec t5 = T5Job(2, 1, v1::POLICY_DYNAMIC);
+  t5.mutable_model()->set_decoder_layers(4'000'000'000);
+  EXPECT_EQ(refusal(t5), "job.model.decoder_layers: 4000000000; use at most 4096");
+  t5.mutable_model()->set_encoder_layers(3000);
+  t5.mutable_model()->set_decoder_layers(3000);
+  EXPECT_EQ(refusal(t5), "job.model.encoder_layers and decoder_layers: 6000; use at most 4096");
+  EXPECT_EQ(refusal(gpt([](auto& job) { job.mutable_mesh()->set_pipeline(1025); })),
+            "job.mesh.pipeline: 1025; use at most 1024");
+  // Their product is 0 in 32 bits.
+  EXPECT_EQ(refusal(gpt([](auto& job) {
+              job.mutable_mesh()->set_pipeline(1024);
+              job.mutable_mesh()->set_data(4'194'304);
+            })),
+            "job.mesh.data: 4194304; use at most 65536");
+  EXPECT_EQ(refusal(gpt([](auto& job) {
+              job.mutable_mesh()->set_pipeline(1024);
+              job.mutable_mesh()->set_data(65);
+            })),
+            "job.mesh: 1024 x 65 are 66560 ranks; use at most 65536");
+  EXPECT_EQ(refusal(gpt([](auto& job) {
+              for (int i = 0; i < 2049; ++i) job.mutable_planning()->add_layers_per_stage(1);
+            })),
+            "job.planning.layers_per_stage: 2049; use at most 2048");
+  EXPECT_EQ(refusal(gpt([](auto& job) {
+              for (int i = 0; i < 65'537; ++i) job.mutable_planning()->add_typical_samples();
+            })),
+            "job.planning.typical_samples: 65537; use at most 65536");
+  EXPECT_EQ(refusal(gpt([](auto& job) { job.mutable_planning()->set_typical_batch_size(1'048'577); })),
+            "job.planning.typical_batch_size: 1048577; use at most 1048576");
+}
+
+TEST(PlannerTest, BatchesBeyondTheLimitsAreRefusedWithValueAndLimit) {
+  v1::Batch batch;
+  for (int i = 0; i < 1'048'577; ++i) batch.add_samples()->set_target_tokens(1);
+  const auto few = Planner::Create(GptJob(1, 1, v1::POLICY_DYNAMIC));
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ((*few)->MakePlan(batch).status().message(), "batch.samples: 1048577; use at most 1048576");
+  v1::JobSpec job = GptJob(64, 1, v1::POLICY_DYNAMIC);
+  job.mutable_model()->set_layers(64);
+  job.mutable_planning()->set_stage_split(v1::STAGE_SPLIT_EVEN);
+  const auto many = Planner::Create(job);
+  ASSERT_TRUE(many.ok()) << many.status();
+  batch.mutable_samples()->DeleteSubrange(131'073, batch.samples_size() - 131'073);
+  EXPECT_EQ((*many)->ValidateBatch(batch).message(),
+            "batch.samples: 131073 on 64 stages; use at most 131072 on so many stages");
+}
+
 TEST(PlannerTest, BusyTimeAndBubblesAddUpToTheMakespan) {
   const v1::Plan plan = MakePlan(GptJob(4, 2, v1::POLICY_DYNAMIC), MixedBatch());
   for (const v1::RankPrediction& rank : plan.predicted().ranks()) {

@@ -1,0 +1,22 @@
+// The largest requests that are planned, far above what anybody trains. They are asked first, before anything
+// is computed or allocated in proportion. Within them a request may still take minutes: whoever cannot wait
+// stops it (parallel/stop.h).
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::core {
+
+// Of all stacks together.
+inline constexpr uint32_t kMostLayers = 4096;
+// Of all replicas, and of one.
+inline constexpr uint32_t kMostRanks = 1 << 16;
+inline constexpr uint32_t kMostPipelineRanks = 1024;
+// Of a pipeline; there may be several on a rank.
+inline constexpr int kMostStages = 2048;
+inline constexpr int kMostSamples = 1 << 20;
+// Samples of a batch times stages: the search keeps about 80 bytes for each, several times.
+inline constexpr int64_t kMostSampleStages = 1 << 23;
+inline constexpr int kMostTypicalSamples = 1 << 16;
+
+}  // namespace penstock::core
