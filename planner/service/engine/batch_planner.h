@@ -8,41 +8,49 @@
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/parallel/stop.h"
 
 namespace penstock {
 
-// Plans the batches of one job. Thread-safe, deterministic, and without side effects.
+// Plans the batches of one job. Thread-safe, deterministic, and without side effects. What may take long
+// takes a token and ends with CANCELLED soon after it is stopped (planner/core/parallel/stop.h).
 class BatchPlanner {
  public:
   virtual ~BatchPlanner() = default;
 
-  // Whether the batch can be planned at all, in microseconds. Messages name `batch.samples[j]`.
+  // Whether the batch can be planned at all. Linear in the samples, well below a microsecond for each and
+  // stage. Messages name `batch.samples[j]`.
   // Possible errors: INVALID_ARGUMENT (malformed, or a sample that no rank has memory for).
-  virtual absl::Status ValidateBatch(const v1::Batch& batch) const = 0;
+  virtual absl::Status CheckBatch(const v1::Batch& batch, core::StopToken stop) const = 0;
+
+  // The same; a refusal also says what would fit, which takes up to seconds to find.
+  virtual absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const = 0;
 
   // Who is where in every plan of the job.
   virtual v1::Topology Topology() const = 0;
 
   // Computes for milliseconds to seconds.
-  // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory).
-  virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const = 0;
+  // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory), CANCELLED.
+  virtual absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const = 0;
 };
 
 class BatchPlannerFactory {
  public:
   virtual ~BatchPlannerFactory() = default;
 
-  // Checks the whole specification; a job that has a planner has at least one rank. Thread-safe.
-  // Possible errors: INVALID_ARGUMENT (a field of the specification, named).
-  virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const = 0;
+  // Checks the whole specification; a job that has a planner has at least one rank. Computes for up to
+  // minutes where the stages are left to the planner. Thread-safe.
+  // Possible errors: INVALID_ARGUMENT (a field of the specification, named), CANCELLED.
+  virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                               core::StopToken stop) const = 0;
 };
 
 class PlanChecker {
  public:
   virtual ~PlanChecker() = default;
 
-  // Possible errors: INTERNAL (the plan breaks a rule, named with the instruction). Thread-safe.
-  virtual absl::Status Check(const v1::Batch& batch, const v1::Plan& plan) const = 0;
+  // Possible errors: INTERNAL (the plan breaks a rule, named with the instruction), CANCELLED. Thread-safe.
+  virtual absl::Status Check(const v1::Batch& batch, const v1::Plan& plan, core::StopToken stop) const = 0;
 };
 
 }  // namespace penstock

@@ -6,12 +6,12 @@ namespace penstock {
 namespace {
 
 absl::Status MakeAndCheck(const BatchPlanner& planner, const PlanChecker& checker, const v1::Batch& batch,
-                          v1::Plan* plan) {
-  absl::StatusOr<v1::Plan> made = planner.MakePlan(batch);
+                          core::StopToken stop, v1::Plan* plan) {
+  absl::StatusOr<v1::Plan> made = planner.MakePlan(batch, stop);
   if (!made.ok()) return made.status();
   *plan = *std::move(made);
-  const absl::Status verdict = checker.Check(batch, *plan);
-  if (!verdict.ok()) {
+  const absl::Status verdict = checker.Check(batch, *plan, stop);
+  if (!verdict.ok() && !absl::IsCancelled(verdict)) {
     LogError("a plan breaks a rule and is thrown away", {{"job", plan->job_id()},
                                                          {"iteration", batch.iteration()},
                                                          {"violation", std::string(verdict.message())}});
@@ -22,11 +22,11 @@ absl::Status MakeAndCheck(const BatchPlanner& planner, const PlanChecker& checke
 }  // namespace
 
 absl::StatusOr<v1::Plan> MakeCheckedPlan(const BatchPlanner& planner, const PlanChecker& checker,
-                                         const v1::Batch& batch, const SteadyClock& clock,
-                                         EngineObserver& observer) {
+                                         const v1::Batch& batch, core::StopToken stop,
+                                         const SteadyClock& clock, EngineObserver& observer) {
   v1::Plan plan;
   const absl::Time start = clock.Now();
-  const absl::Status status = MakeAndCheck(planner, checker, batch, &plan);
+  const absl::Status status = MakeAndCheck(planner, checker, batch, stop, &plan);
   const absl::Duration took = clock.Now() - start;
   plan.set_planning_time_ns(absl::ToInt64Nanoseconds(took));
   observer.OnPlanned(status, took);

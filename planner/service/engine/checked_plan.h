@@ -9,9 +9,10 @@
 namespace penstock {
 
 // Computes for milliseconds to seconds; sets planning_time_ns, and tells the observer.
-// Possible errors: as BatchPlanner::MakePlan, and INTERNAL (the checker found a violation; it is logged).
+// Possible errors: as BatchPlanner::MakePlan, CANCELLED (`stop` says so) and INTERNAL (the checker found a
+// violation; it is logged).
 absl::StatusOr<v1::Plan> MakeCheckedPlan(const BatchPlanner& planner, const PlanChecker& checker,
-                                         const v1::Batch& batch, const SteadyClock& clock,
-                                         EngineObserver& observer);
+                                         const v1::Batch& batch, core::StopToken stop,
+                                         const SteadyClock& clock, EngineObserver& observer);
 
 }  // namespace penstock

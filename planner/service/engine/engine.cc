@@ -13,7 +13,7 @@ namespace penstock {
 PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependencies& dependencies)
     : options_(options),
       dependencies_(dependencies),
-      pool_(options.planning_threads, options.queue_capacity) {}
+      pool_(options.planning_threads, options.queue_capacity, dependencies.clock) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 
@@ -33,7 +33,8 @@ absl::Status PlannerEngine::MakeRoomLocked() {
 }
 
 absl::StatusOr<v1::JobState> PlannerEngine::RegisterJob(const v1::JobSpec& spec) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> planner, dependencies_.planners->Create(spec));
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> planner,
+                            dependencies_.planners->Create(spec, core::StopToken()));
   MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the planner stops; try again");
   if (const auto found = jobs_.find(spec.job_id()); found != jobs_.end()) {
@@ -43,8 +44,8 @@ absl::StatusOr<v1::JobState> PlannerEngine::RegisterJob(const v1::JobSpec& spec)
   }
   PENSTOCK_RETURN_IF_ERROR(MakeRoomLocked());
   PENSTOCK_RETURN_IF_ERROR(dependencies_.store->AddJob(spec));
-  const JobServices services{dependencies_.checker, dependencies_.store, &pool_, dependencies_.clock,
-                             dependencies_.observer};
+  const JobServices services{dependencies_.checker, dependencies_.store,    &pool_,
+                             dependencies_.clock,   dependencies_.observer, options_.planning_limit};
   auto job = std::make_shared<Job>(spec, std::move(planner), services);
   jobs_[spec.job_id()] = job;
   LogInfo("job registered", {{"job", spec.job_id()},
@@ -71,19 +72,20 @@ std::vector<std::shared_ptr<Job>> PlannerEngine::Jobs() const {
   return jobs;
 }
 
-absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& request) const {
+absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& request,
+                                                core::StopToken stop) const {
   std::shared_ptr<Job> job;
   std::unique_ptr<BatchPlanner> own_planner;
   const BatchPlanner* planner = nullptr;
   if (request.has_job()) {
-    PENSTOCK_ASSIGN_OR_RETURN(own_planner, dependencies_.planners->Create(request.job()));
+    PENSTOCK_ASSIGN_OR_RETURN(own_planner, dependencies_.planners->Create(request.job(), stop));
     planner = own_planner.get();
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(job, FindJob(request.job_id()));
     planner = &job->planner();
   }
-  PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(request.batch()));
-  return MakeCheckedPlan(*planner, *dependencies_.checker, request.batch(), *dependencies_.clock,
+  PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(request.batch(), stop));
+  return MakeCheckedPlan(*planner, *dependencies_.checker, request.batch(), stop, *dependencies_.clock,
                          *dependencies_.observer);
 }
 
@@ -92,22 +94,26 @@ bool PlannerEngine::stopped() const {
   return stopped_;
 }
 
-void PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::function<bool()> abandoned,
-                              PlanDone done) {
-  if (!pool_.TryReserve(1)) {
-    if (stopped()) return done(absl::UnavailableError("the planner stops; try again"));
-    return done(absl::ResourceExhaustedError("the planning queue is full: try again in a moment"));
+PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string owner,
+                                           PlanDone done) {
+  if (!pool_.TryReserve(PlanningClass::kWhatIf, owner, 1)) {
+    done(stopped() ? absl::UnavailableError("the planner stops; try again")
+                   : absl::ResourceExhaustedError("the planning queue is full: try again in a moment"));
+    return nullptr;
   }
   // The caller's request may go before its turn comes.
   auto copy = std::make_shared<const v1::PlanBatchRequest>(request);
-  pool_.Run([this, copy, abandoned = std::move(abandoned), done = std::move(done)](bool cancelled) {
-    if (cancelled) return done(absl::UnavailableError("the planner stops; try again"));
-    if (abandoned()) return done(absl::CancelledError("the client cancelled, or its deadline is over"));
-    done(PlanNow(*copy));
-  });
+  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit},
+                   [this, copy, done = std::move(done)](const PlanningTicket& ticket) {
+                     if (!ticket.status().ok()) return done(ticket.status());
+                     absl::StatusOr<v1::Plan> plan = PlanNow(*copy, ticket.stop());
+                     if (!plan.ok()) plan = ticket.Explain(plan.status());
+                     done(std::move(plan));
+                   });
 }
 
 void PlannerEngine::Tick() {
+  pool_.StopOverdue();
   for (const std::shared_ptr<Job>& job : Jobs()) job->Tick();
 }
 

@@ -29,6 +29,8 @@ struct EngineOptions {
   int planning_threads = 1;
   // Batches that wait for a planning thread, over all jobs.
   size_t queue_capacity = 1024;
+  // How long a batch may be planned, or a job prepared, before it is given up with DEADLINE_EXCEEDED.
+  absl::Duration planning_limit = absl::Minutes(5);
   // A job that is finished, or failed for good, makes room for a new one.
   size_t max_jobs = 64;
 };
@@ -57,23 +59,25 @@ class PlannerEngine {
   std::vector<std::shared_ptr<Job>> Jobs() const;
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
-  // full or the planner stops, else by a thread of the pool. A request that is `abandoned` when its turn
-  // comes is not computed.
+  // full or the planner stops, else by a thread of the pool or the one that cancels. `owner`: whoever asks;
+  // owners take turns. The ticket is null when `done` was called at once.
   using PlanDone = std::function<void(absl::StatusOr<v1::Plan>)>;
-  void PlanBatch(const v1::PlanBatchRequest& request, std::function<bool()> abandoned, PlanDone done);
+  PlanningTicketPtr PlanBatch(const v1::PlanBatchRequest& request, std::string owner, PlanDone done);
+  // Nobody waits for the plan any more: it is not computed, or no further.
+  void CancelPlanBatch(const PlanningTicketPtr& ticket) { pool_.Cancel(ticket); }
 
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
 
-  // Looks for lost workers in all jobs.
+  // Looks for lost workers in all jobs, and for plans that take too long. To be called every 100 ms or so.
   void Tick();
 
-  // Ends all subscriptions with UNAVAILABLE, refuses work, plans what waits for at most `drain` and cancels
-  // the rest. Blocks until no plan is being made. Idempotent.
+  // Ends all subscriptions with UNAVAILABLE, refuses work, plans what waits for at most `drain` and stops the
+  // rest. Blocks until no plan is being made, which is soon after that. Idempotent.
   void Shutdown(absl::Duration drain);
 
  private:
-  absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request) const;
+  absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
   absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

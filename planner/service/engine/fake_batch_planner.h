@@ -1,12 +1,13 @@
 // A planner for tests: one micro-batch a replica, one FORWARD, BACKWARD and OPTIMIZER_STEP a rank, 1 ms each.
 //
 // Lengths ask for trouble: a sample of kTooLong tokens is refused by ValidateBatch, kNoPlan makes MakePlan
-// fail and kBadPlan makes the checker find a violation. `gate`, when set, is called before each plan (to
-// block it).
+// fail, kBadPlan makes the checker find a violation, and kUntilStopped takes until the plan is stopped.
+// `gate`, when set, is called before each plan (to block it).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,11 +20,12 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kTooLong = 1'000'001;
   static constexpr uint32_t kNoPlan = 1'000'002;
   static constexpr uint32_t kBadPlan = 1'000'003;
+  static constexpr uint32_t kUntilStopped = 1'000'004;
 
   using Gate = std::function<void(const v1::Batch&)>;
   FakeBatchPlanner(v1::JobSpec job, Gate gate) : job_(std::move(job)), gate_(std::move(gate)) {}
 
-  absl::Status ValidateBatch(const v1::Batch& batch) const override {
+  absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
       if (batch.samples(j).target_tokens() == kTooLong) {
         return absl::InvalidArgumentError(
@@ -31,6 +33,10 @@ class FakeBatchPlanner final : public BatchPlanner {
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const override {
+    return CheckBatch(batch, stop);
   }
 
   // One stage a rank.
@@ -44,8 +50,10 @@ class FakeBatchPlanner final : public BatchPlanner {
     return topology;
   }
 
-  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     if (gate_) gate_(batch);
+    while (Has(batch, kUntilStopped) && !stop.stopped()) std::this_thread::yield();
+    if (stop.stopped()) return stop.status();
     if (Has(batch, kNoPlan)) return absl::ResourceExhaustedError("no plan fits in memory");
     v1::Plan plan;
     plan.set_job_id(job_.job_id());
@@ -92,7 +100,8 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
  public:
   explicit FakeBatchPlannerFactory(FakeBatchPlanner::Gate gate = nullptr) : gate_(std::move(gate)) {}
 
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const override {
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                       core::StopToken) const override {
     return std::make_unique<FakeBatchPlanner>(job, gate_);
   }
 
@@ -102,7 +111,7 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
 
 class FakePlanChecker final : public PlanChecker {
  public:
-  absl::Status Check(const v1::Batch& batch, const v1::Plan&) const override {
+  absl::Status Check(const v1::Batch& batch, const v1::Plan&, core::StopToken) const override {
     if (!FakeBatchPlanner::Has(batch, FakeBatchPlanner::kBadPlan)) return absl::OkStatus();
     return absl::InternalError("the plan breaks rule 2 (transfers in one order) at rank 0, instruction 1");
   }

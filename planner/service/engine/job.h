@@ -37,6 +37,8 @@ struct JobServices {
   PlanningPool* pool = nullptr;
   const SteadyClock* clock = nullptr;
   EngineObserver* observer = nullptr;
+  // How long a batch may be planned.
+  absl::Duration planning_limit = absl::InfiniteDuration();
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -83,7 +85,7 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<std::vector<BatchPtr>> AdmitLocked(const v1::SubmitBatchesRequest& request,
                                                     const std::vector<std::string>& hashes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlanIteration(const v1::Batch& batch);
+  void PlanIteration(const v1::Batch& batch, const PlanningTicket& ticket);
   void KeepPlanLocked(v1::Plan plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -31,7 +31,7 @@ absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request) const
       return absl::InvalidArgumentError(absl::StrCat("batches[", i, "].iteration is ", batch.iteration(),
                                                      ", but training.iterations of the job is ", end));
     }
-    PENSTOCK_RETURN_IF_ERROR(NameBatch(planner_->ValidateBatch(batch), i));
+    PENSTOCK_RETURN_IF_ERROR(NameBatch(planner_->ValidateBatch(batch, core::StopToken()), i));
   }
   return absl::OkStatus();
 }
@@ -58,12 +58,12 @@ absl::StatusOr<std::vector<BatchPtr>> Job::AdmitLocked(const v1::SubmitBatchesRe
   PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission_.CountKnown(request.batches(0).iteration(), hashes,
                                                                       progress_.completed() + window_));
   const size_t count = hashes.size() - known;
-  if (count > services_.pool->capacity()) {
-    return absl::InvalidArgumentError(absl::StrCat("batches has ", count,
-                                                   " new batches, but the planning queue", " holds ",
-                                                   services_.pool->capacity(), ": submit fewer at once"));
+  if (count > services_.pool->most_of_owner()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batches has ", count, " new batches, but the planning queue holds ",
+                     services_.pool->most_of_owner(), " of a job: submit fewer at once"));
   }
-  if (!services_.pool->TryReserve(count)) {
+  if (!services_.pool->TryReserve(PlanningClass::kJobBatch, spec_.job_id(), count)) {
     return WithRetryIteration(
         absl::ResourceExhaustedError(absl::StrCat("the planning queue is full: retry from iteration ",
                                                   admission_.next_iteration(), " in a moment")),
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<BatchPtr>> Job::AdmitLocked(const v1::SubmitBatchesRe
     batches.push_back(std::make_shared<const v1::Batch>(request.batches(static_cast<int>(i))));
   }
   if (absl::Status status = services_.store->AddBatches(spec_.job_id(), batches); !status.ok()) {
-    services_.pool->Release(count);
+    services_.pool->Release(PlanningClass::kJobBatch, spec_.job_id(), count);
     return AnnotateError(status, "storing the batches");
   }
   for (size_t i = known; i < hashes.size(); ++i) admission_.Accept(hashes[i]);
@@ -93,20 +93,25 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
     response.set_next_iteration(admission_.next_iteration());
   }
   for (BatchPtr& batch : admitted) {
-    services_.pool->Run([self = shared_from_this(), batch = std::move(batch)](bool cancelled) {
-      if (!cancelled) self->PlanIteration(*batch);
-    });
+    services_.pool->Run({PlanningClass::kJobBatch, spec_.job_id(), services_.planning_limit},
+                        [self = shared_from_this(), batch = std::move(batch)](const PlanningTicket& ticket) {
+                          self->PlanIteration(*batch, ticket);
+                        });
   }
   return response;
 }
 
-void Job::PlanIteration(const v1::Batch& batch) {
+void Job::PlanIteration(const v1::Batch& batch, const PlanningTicket& ticket) {
+  // The planner ends: another one plans the batch.
+  if (absl::IsUnavailable(ticket.status())) return;
   {
     MutexLock lock(&mutex_);
     if (!planning_failure_.empty()) return;
   }
-  absl::StatusOr<v1::Plan> plan =
-      MakeCheckedPlan(*planner_, *services_.checker, batch, *services_.clock, *services_.observer);
+  absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner_, *services_.checker, batch, ticket.stop(),
+                                                  *services_.clock, *services_.observer);
+  if (!plan.ok()) plan = ticket.Explain(plan.status());
+  if (absl::IsUnavailable(plan.status())) return;
   {
     MutexLock lock(&mutex_);
     if (plan.ok()) {

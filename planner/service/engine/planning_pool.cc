@@ -1,75 +1,243 @@
 #include "planner/service/engine/planning_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/strings/str_cat.h"
 
 namespace penstock {
+namespace {
 
-PlanningPool::PlanningPool(int threads, size_t capacity) : capacity_(capacity) {
+// How often a class that waits is passed over before it is next.
+constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
+
+size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
+
+}  // namespace
+
+absl::Status PlanningTicket::status() const {
+  switch (cause_.load()) {
+    case Cause::kNone:
+      break;
+    case Cause::kCancelled:
+      return absl::CancelledError("the client cancelled, or its deadline is over");
+    case Cause::kLimit:
+      return absl::DeadlineExceededError(absl::StrCat(
+          "planning was stopped after ", absl::FormatDuration(work_.limit),
+          ", the limit of this planner (--planning-limit-seconds): plan fewer samples, stages or ranks at "
+          "once, or with a lower job.planning.effort"));
+    case Cause::kShutdown:
+      return absl::UnavailableError("the planner stops; try again");
+  }
+  return absl::OkStatus();
+}
+
+void PlanningTicket::Stop(Cause cause) {
+  Cause none = Cause::kNone;
+  cause_.compare_exchange_strong(none, cause);
+  flag_.Set();
+}
+
+PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock)
+    : capacity_(capacity), shared_threads_(static_cast<size_t>(std::max(1, threads - 1))), clock_(clock) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
 PlanningPool::~PlanningPool() { Shutdown(absl::ZeroDuration()); }
 
-bool PlanningPool::TryReserve(size_t count) {
+size_t PlanningPool::WaitingLocked() const {
+  size_t waiting = 0;
+  for (const Line& line : lines_) waiting += line.waiting;
+  return waiting;
+}
+
+bool PlanningPool::TryReserve(PlanningClass kind, const std::string& owner, size_t count) {
   MutexLock lock(&mutex_);
-  if (stopped_ || queue_.size() + reserved_ + count > capacity_) return false;
-  reserved_ += count;
+  size_t taken = 0;
+  for (const Line& line : lines_) taken += line.waiting + line.reserved;
+  if (stopped_ || taken + count > capacity_) return false;
+  Line& line = lines_[IndexOf(kind)];
+  const size_t most_what_ifs = std::max<size_t>(1, capacity_ / 2);
+  if (kind == PlanningClass::kWhatIf && line.waiting + line.reserved + count > most_what_ifs) return false;
+  const auto found = line.owners.find(owner);
+  const size_t own = found == line.owners.end() ? 0 : found->second.tasks.size() + found->second.reserved;
+  if (count == 0) return true;
+  if (own + count > most_of_owner()) return false;
+  line.owners[owner].reserved += count;
+  line.reserved += count;
   return true;
 }
 
-void PlanningPool::Release(size_t count) {
-  MutexLock lock(&mutex_);
-  reserved_ -= count;
+void PlanningPool::ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count) {
+  if (count == 0) return;
+  Line& line = lines_[IndexOf(kind)];
+  line.reserved -= count;
+  const auto found = line.owners.find(owner);
+  found->second.reserved -= count;
+  if (found->second.reserved == 0 && found->second.tasks.empty()) line.owners.erase(found);
 }
 
-void PlanningPool::Run(Task task) {
+void PlanningPool::Release(PlanningClass kind, const std::string& owner, size_t count) {
+  MutexLock lock(&mutex_);
+  ReleaseLocked(kind, owner, count);
+}
+
+PlanningTicketPtr PlanningPool::Run(PlanningWork work, Task task) {
+  auto ticket = std::make_shared<PlanningTicket>(std::move(work));
   {
     MutexLock lock(&mutex_);
-    --reserved_;
+    const std::string& owner = ticket->work().owner;
+    ReleaseLocked(ticket->work().kind, owner, 1);
     if (!stopped_) {
-      queue_.push_back(std::move(task));
+      Line& line = lines_[IndexOf(ticket->work().kind)];
+      std::deque<Entry>& tasks = line.owners[owner].tasks;
+      if (tasks.empty()) line.turns.push_back(owner);
+      tasks.push_back({ticket, std::move(task)});
+      ++line.waiting;
       changed_.SignalAll();
-      return;
+      return ticket;
     }
   }
-  task(/*cancelled=*/true);
+  ticket->Stop(PlanningTicket::Cause::kShutdown);
+  task(*ticket);
+  return ticket;
+}
+
+bool PlanningPool::RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) {
+  Line& line = lines_[IndexOf(ticket->work().kind)];
+  const auto owner = line.owners.find(ticket->work().owner);
+  if (owner == line.owners.end()) return false;
+  std::deque<Entry>& tasks = owner->second.tasks;
+  const auto found =
+      std::find_if(tasks.begin(), tasks.end(), [&](const Entry& one) { return one.ticket == ticket; });
+  if (found == tasks.end()) return false;
+  *entry = std::move(*found);
+  tasks.erase(found);
+  --line.waiting;
+  if (!tasks.empty()) return true;
+  line.turns.erase(std::find(line.turns.begin(), line.turns.end(), ticket->work().owner));
+  if (owner->second.reserved == 0) line.owners.erase(owner);
+  return true;
+}
+
+void PlanningPool::Cancel(const PlanningTicketPtr& ticket) {
+  ticket->Stop(PlanningTicket::Cause::kCancelled);
+  Entry entry;
+  {
+    MutexLock lock(&mutex_);
+    if (!RemoveLocked(ticket, &entry)) return;
+    changed_.SignalAll();  // Shutdown waits for an empty queue
+  }
+  entry.task(*ticket);
+}
+
+void PlanningPool::StopOverdue() {
+  const absl::Time now = clock_->Now();
+  MutexLock lock(&mutex_);
+  for (const Running& running : running_) {
+    if (now - running.started >= running.ticket->work().limit) {
+      running.ticket->Stop(PlanningTicket::Cause::kLimit);
+    }
+  }
 }
 
 size_t PlanningPool::depth() const {
   MutexLock lock(&mutex_);
-  return queue_.size();
+  return WaitingLocked();
 }
 
-PlanningPool::Task PlanningPool::Next() {
+bool PlanningPool::MayRunLocked(size_t kind) const {
+  if (lines_[kind].waiting == 0) return false;
+  if (kind == IndexOf(PlanningClass::kJobBatch)) return true;
+  const auto others = std::count_if(running_.begin(), running_.end(), [](const Running& running) {
+    return running.ticket->work().kind != PlanningClass::kJobBatch;
+  });
+  return static_cast<size_t>(others) < shared_threads_;
+}
+
+size_t PlanningPool::NextClassLocked() const {
+  // Who has waited long enough goes first, the least urgent class before the others: its turn is the rarest.
+  for (size_t kind = kPlanningClasses; kind-- > 0;) {
+    if (MayRunLocked(kind) && lines_[kind].passed_over >= kPatience[kind] && kPatience[kind] > 0) return kind;
+  }
+  for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
+    if (MayRunLocked(kind)) return kind;
+  }
+  return kPlanningClasses;
+}
+
+PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
+  for (Line& line : lines_) line.passed_over = line.waiting > 0 ? line.passed_over + 1 : 0;
+  Line& line = lines_[kind];
+  line.passed_over = 0;
+  // Its owner's next turn comes after those of the others.
+  const auto owner = line.owners.find(line.turns.front());
+  line.turns.pop_front();
+  std::deque<Entry>& tasks = owner->second.tasks;
+  Entry entry = std::move(tasks.front());
+  tasks.pop_front();
+  --line.waiting;
+  if (!tasks.empty()) {
+    line.turns.push_back(owner->first);
+  } else if (owner->second.reserved == 0) {
+    line.owners.erase(owner);
+  }
+  return entry;
+}
+
+bool PlanningPool::Next(Entry* entry) {
   MutexLock lock(&mutex_);
-  while (queue_.empty() && !stopped_) changed_.Wait(&mutex_);
-  if (queue_.empty()) return nullptr;
-  Task task = std::move(queue_.front());
-  queue_.pop_front();
-  changed_.SignalAll();  // Shutdown waits for an empty queue
-  return task;
+  size_t kind = NextClassLocked();
+  for (; kind == kPlanningClasses; kind = NextClassLocked()) {
+    if (stopped_ && WaitingLocked() == 0) return false;
+    changed_.Wait(&mutex_);
+  }
+  *entry = TakeLocked(kind);
+  running_.push_back({entry->ticket, clock_->Now()});
+  return true;
+}
+
+void PlanningPool::End(const Entry& entry) {
+  MutexLock lock(&mutex_);
+  running_.erase(std::find_if(running_.begin(), running_.end(),
+                              [&](const Running& running) { return running.ticket == entry.ticket; }));
+  changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
 
 void PlanningPool::Work() {
-  while (Task task = Next()) task(/*cancelled=*/false);
+  for (Entry entry; Next(&entry); entry = Entry()) {
+    entry.task(*entry.ticket);
+    End(entry);
+  }
+}
+
+std::vector<PlanningPool::Entry> PlanningPool::TakeAllLocked() {
+  std::vector<Entry> entries;
+  for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
+    while (lines_[kind].waiting > 0) entries.push_back(TakeLocked(kind));
+  }
+  return entries;
 }
 
 void PlanningPool::Shutdown(absl::Duration drain) {
-  std::deque<Task> cancelled;
+  std::vector<Entry> waiting;
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
     changed_.SignalAll();
     const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(drain);
-    while (!queue_.empty() && std::chrono::steady_clock::now() < deadline) {
+    while (WaitingLocked() + running_.size() > 0 && std::chrono::steady_clock::now() < deadline) {
       changed_.WaitWithTimeout(&mutex_, absl::FromChrono(deadline - std::chrono::steady_clock::now()));
     }
-    cancelled.swap(queue_);
+    waiting = TakeAllLocked();
+    for (const Running& running : running_) running.ticket->Stop(PlanningTicket::Cause::kShutdown);
+    changed_.SignalAll();
   }
-  for (Task& task : cancelled) task(/*cancelled=*/true);
+  for (const Entry& entry : waiting) {
+    entry.ticket->Stop(PlanningTicket::Cause::kShutdown);
+    entry.task(*entry.ticket);
+  }
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }

@@ -1,63 +1,177 @@
-// Threads that plan, behind a queue of bounded length.
+// Threads that plan, behind fair queues of bounded length.
 //
 // A caller first reserves places, then fills them, so that a request takes all its places or none:
 //
-//   if (!pool.TryReserve(2)) return absl::ResourceExhaustedError(...);
-//   pool.Run(first);
-//   pool.Run(second);
+//   if (!pool.TryReserve(PlanningClass::kJobBatch, job_id, 2)) return absl::ResourceExhaustedError(...);
+//   pool.Run({PlanningClass::kJobBatch, job_id, limit}, [...](const PlanningTicket& ticket) {
+//     if (!ticket.status().ok()) return Tell(ticket.status());  // given up before its turn
+//     auto plan = planner->MakePlan(batch, ticket.stop());
+//     if (!plan.ok()) return Tell(ticket.Explain(plan.status()));  // says who stopped it
+//     ...
+//   });
+//
+// Whose turn it is: batches of live jobs before preparations of jobs before what-ifs. Nobody starves: a
+// preparation that has been passed over 3 times, or a what-if 7 times, is next. Within a class owners take
+// turns, and the tasks of one owner run in the order in which they came. One thread, where there are several,
+// is for batches of live jobs alone, so that these never wait for all of a longer task. Places are shared
+// too: one owner takes three quarters of them at most, what-ifs together take half.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
+#include "planner/core/parallel/stop.h"
+#include "planner/service/engine/clock.h"
 
 namespace penstock {
 
+// The most urgent first.
+enum class PlanningClass : uint8_t {
+  // A batch of a registered job: workers wait for it sooner or later.
+  kJobBatch,
+  // What a job needs before its first batch.
+  kPreparation,
+  // A question that no job waits for (PlanBatch).
+  kWhatIf,
+};
+inline constexpr size_t kPlanningClasses = 3;
+
+struct PlanningWork {
+  PlanningClass kind = PlanningClass::kJobBatch;
+  // Who takes turns with others of its class: a job, or whoever asks.
+  std::string owner;
+  // How long it may compute, its wait not included.
+  absl::Duration limit = absl::InfiniteDuration();
+};
+
+// A task that was given to the pool. Thread-safe.
+class PlanningTicket {
+ public:
+  explicit PlanningTicket(PlanningWork work) : work_(std::move(work)) {}
+
+  const PlanningWork& work() const { return work_; }
+  // For what the task computes. Valid as long as the ticket.
+  core::StopToken stop() const { return core::StopToken(&flag_); }
+  // OK, or why it was stopped: CANCELLED (by Cancel), DEADLINE_EXCEEDED (it computed up to its limit) or
+  // UNAVAILABLE (the pool shuts down).
+  absl::Status status() const;
+  // A result's status, with status() for the core's CANCELLED.
+  absl::Status Explain(const absl::Status& result) const {
+    return absl::IsCancelled(result) && !status().ok() ? status() : result;
+  }
+
+ private:
+  friend class PlanningPool;
+  enum class Cause : uint8_t { kNone, kCancelled, kLimit, kShutdown };
+
+  // The first cause counts.
+  void Stop(Cause cause);
+
+  const PlanningWork work_;
+  std::atomic<Cause> cause_ = Cause::kNone;
+  core::StopFlag flag_;
+};
+using PlanningTicketPtr = std::shared_ptr<PlanningTicket>;
+
 class PlanningPool {
  public:
-  // Called once, by a thread of the pool, or with `cancelled` set by the one that calls Shutdown: then it
-  // must not compute but only tell whoever waits.
-  using Task = std::function<void(bool cancelled)>;
+  // Called once: by a thread of the pool, or with a ticket that is stopped by the one that calls Cancel or
+  // Shutdown; then it must not compute but only tell whoever waits.
+  using Task = std::function<void(const PlanningTicket&)>;
 
-  // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count.
-  PlanningPool(int threads, size_t capacity);
+  // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count. `clock` measures
+  // limits and must outlive the pool.
+  PlanningPool(int threads, size_t capacity, const SteadyClock* clock);
   // Shuts down without draining.
   ~PlanningPool();
   PlanningPool(const PlanningPool&) = delete;
   PlanningPool& operator=(const PlanningPool&) = delete;
 
-  // False when the queue has no room for `count` more, or after Shutdown.
-  bool TryReserve(size_t count);
+  // False when the queue has no room for `count` more of the owner, or after Shutdown.
+  bool TryReserve(PlanningClass kind, const std::string& owner, size_t count);
   // Gives places back that are not used after all.
-  void Release(size_t count);
-  // Fills one reserved place. First come, first served.
-  void Run(Task task);
+  void Release(PlanningClass kind, const std::string& owner, size_t count);
+  // Fills one place that its owner has reserved in its class.
+  PlanningTicketPtr Run(PlanningWork work, Task task);
 
-  // More than that are never reserved at once.
-  size_t capacity() const { return capacity_; }
+  // Stops a task: one that waits is taken out of the queue and called at once, on this thread; one that
+  // computes ends as soon as it sees its token. Nothing for one that has ended.
+  void Cancel(const PlanningTicketPtr& ticket);
+  // Stops tasks that have computed up to their limit; to be called every 100 ms or so.
+  void StopOverdue();
+
+  // More than that are never reserved at once for one owner.
+  size_t most_of_owner() const { return capacity_ - capacity_ / 4; }
   // Tasks that wait.
   size_t depth() const;
 
-  // Takes no more; runs what waits for at most `drain`, then cancels the rest. Blocks until the running tasks
-  // have ended. Idempotent.
+  // Takes no more; goes on for at most `drain`, then stops what waits and what computes. Blocks until the
+  // running tasks have ended, which is soon, as they see their tokens. Idempotent.
   void Shutdown(absl::Duration drain);
 
  private:
-  void Work();
-  // The next task, or null when the pool is stopped and empty.
-  Task Next();
+  struct Entry {
+    PlanningTicketPtr ticket;
+    Task task;
+  };
+  struct Owner {
+    std::deque<Entry> tasks;
+    size_t reserved = 0;
+  };
+  // The tasks of a class that wait.
+  struct Line {
+    // With a task or a reservation each.
+    std::map<std::string, Owner> owners;
+    // Those with tasks, the next first.
+    std::deque<std::string> turns;
+    size_t reserved = 0;
+    size_t waiting = 0;
+    // Turns that others had since this class had its last one, while it waited.
+    int passed_over = 0;
+  };
+  struct Running {
+    PlanningTicketPtr ticket;
+    absl::Time started;
+  };
 
+  void Work();
+  // Waits for the next task; false when the pool is stopped and empty.
+  bool Next(Entry* entry);
+  // The class that is next; kPlanningClasses when none may run now.
+  size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Entry TakeLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const Entry& entry);
+  // Takes a task out of its line; false when it does not wait.
+  bool RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Entry> TakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t WaitingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t capacity_;
+  // Threads that may be busy with what is not of a live job.
+  const size_t shared_threads_;
+  const SteadyClock* const clock_;
   mutable Mutex mutex_;
   CondVar changed_;
-  const size_t capacity_;
-  size_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<Task> queue_ ABSL_GUARDED_BY(mutex_);
+  std::array<Line, kPlanningClasses> lines_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Running> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

@@ -1,7 +1,9 @@
 #include "planner/service/main/core_backend.h"
 
 #include <utility>
+#include <vector>
 
+#include "common/status/status_macros.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 
@@ -13,10 +15,15 @@ class CoreBatchPlanner final : public BatchPlanner {
   CoreBatchPlanner(std::unique_ptr<core::Planner> planner, core::RunTasks run_tasks)
       : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)) {}
 
-  absl::Status ValidateBatch(const v1::Batch& batch) const override { return planner_->ValidateBatch(batch); }
+  absl::Status CheckBatch(const v1::Batch& batch, core::StopToken stop) const override {
+    return planner_->ValidateBatch(batch, core::Planner::Explain::kCauseAlone, stop);
+  }
+  absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const override {
+    return planner_->ValidateBatch(batch, core::Planner::Explain::kChanges, stop);
+  }
   v1::Topology Topology() const override { return planner_->topology(); }
-  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch) const override {
-    return planner_->MakePlan(batch, run_tasks_);
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
+    return planner_->MakePlan(batch, run_tasks_, stop);
   }
 
  private:
@@ -26,17 +33,21 @@ class CoreBatchPlanner final : public BatchPlanner {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job) const {
+absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job,
+                                                                         core::StopToken stop) const {
   absl::StatusOr<std::unique_ptr<core::Planner>> planner =
-      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_);
+      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop);
   // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
   if (absl::IsUnimplemented(planner.status())) return absl::InvalidArgumentError(planner.status().message());
   if (!planner.ok()) return planner.status();
   return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
 }
 
-absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan) const {
-  return core::ViolationsToStatus(core::CheckPlan(batch, plan));
+absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan,
+                                    core::StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::Violation> violations,
+                            core::CheckPlan(batch, plan, stop));
+  return core::ViolationsToStatus(violations);
 }
 
 }  // namespace penstock

@@ -17,7 +17,8 @@ class CorePlannerFactory final : public BatchPlannerFactory {
   explicit CorePlannerFactory(core::RunTasks run_tasks = core::RunSerially)
       : run_tasks_(std::move(run_tasks)) {}
 
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job) const override;
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                       core::StopToken stop) const override;
 
  private:
   const core::RunTasks run_tasks_;
@@ -26,7 +27,7 @@ class CorePlannerFactory final : public BatchPlannerFactory {
 // The checker of planner/core/verify.
 class CorePlanChecker final : public PlanChecker {
  public:
-  absl::Status Check(const v1::Batch& batch, const v1::Plan& plan) const override;
+  absl::Status Check(const v1::Batch& batch, const v1::Plan& plan, core::StopToken stop) const override;
 };
 
 }  // namespace penstock

@@ -19,6 +19,7 @@ struct Texts {
   std::string log_level = "info";
   std::string log_format = "text";
   double drain_seconds = 2;
+  double planning_limit_seconds = absl::ToDoubleSeconds(EngineOptions().planning_limit);
 };
 
 template <typename Value>
@@ -39,13 +40,17 @@ void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
   app->add_flag("--reflection", options->reflection, "serve gRPC reflection, for grpcurl");
 }
 
-void AddEngineFlags(CLI::App* app, EngineOptions* options) {
+void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
   app->add_option("--planning-threads", options->planning_threads,
                   "threads that plan: so many batches at a time, and a batch that is alone uses them all")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--queue-capacity", options->queue_capacity, "batches that may wait for a planning thread")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--planning-limit-seconds", texts->planning_limit_seconds,
+                  "how long one batch may be planned, or one job prepared, before it is given up")
+      ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   app->add_option("--max-jobs", options->max_jobs, "jobs held at a time; finished ones make room")
       ->check(CLI::Range(1, 1 << 16))
@@ -76,7 +81,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   CLI::App app("Plans training iterations ahead of time and streams every rank its program.",
                "penstock-planner");
   AddServerFlags(&app, &parsed.flags.server);
-  AddEngineFlags(&app, &parsed.flags.server.engine);
+  AddEngineFlags(&app, &parsed.flags.server.engine, &texts);
   AddProcessFlags(&app, &parsed.flags, &texts);
   try {
     app.parse(argc, argv);
@@ -85,6 +90,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     parsed.exit_status = app.exit(error) == 0 ? 0 : kWrongRequest;
     return parsed;
   }
+  parsed.flags.server.engine.planning_limit = absl::Seconds(texts.planning_limit_seconds);
   parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);
   parsed.flags.log_level = kLevels.at(texts.log_level);
   parsed.flags.log_format = kFormats.at(texts.log_format);

@@ -6,24 +6,36 @@
 
 namespace penstock {
 
-grpc::ServerUnaryReactor* PlanBatchReactor::Start(PlannerEngine* engine, const v1::PlanBatchRequest& request,
+namespace {
+
+// "ipv4:10.0.0.5" of "ipv4:10.0.0.5:41234": each connection has a port of its own.
+std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+}  // namespace
+
+grpc::ServerUnaryReactor* PlanBatchReactor::Start(PlannerEngine* engine, const std::string& peer,
+                                                  const v1::PlanBatchRequest& request,
                                                   v1::PlanBatchResponse* response, Done done) {
-  auto reactor = std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(response, std::move(done)));
+  auto reactor = std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(engine, response, std::move(done)));
   reactor->self_ = reactor;
-  engine->PlanBatch(
-      request, [reactor] { return reactor->ended(); },
-      [reactor](absl::StatusOr<v1::Plan> plan) { reactor->End(std::move(plan)); });
+  reactor->Keep(engine->PlanBatch(
+      request, HostOf(peer), [reactor](absl::StatusOr<v1::Plan> plan) { reactor->End(std::move(plan)); }));
   return reactor.get();
+}
+
+void PlanBatchReactor::Keep(PlanningTicketPtr ticket) {
+  if (ticket == nullptr) return;
+  {
+    MutexLock lock(&mutex_);
+    ticket_ = ticket;
+    if (!ended_) return;
+  }
+  engine_->CancelPlanBatch(ticket);
 }
 
 bool PlanBatchReactor::TakeEnd() {
   MutexLock lock(&mutex_);
   return !std::exchange(ended_, true);
-}
-
-bool PlanBatchReactor::ended() const {
-  MutexLock lock(&mutex_);
-  return ended_;
 }
 
 void PlanBatchReactor::End(absl::StatusOr<v1::Plan> plan) {
@@ -35,7 +47,13 @@ void PlanBatchReactor::End(absl::StatusOr<v1::Plan> plan) {
 }
 
 void PlanBatchReactor::OnCancel() {
+  PlanningTicketPtr ticket;
+  {
+    MutexLock lock(&mutex_);
+    ticket = ticket_;
+  }
   End(absl::CancelledError("the client cancelled, or its deadline is over"));
+  if (ticket != nullptr) engine_->CancelPlanBatch(ticket);
 }
 
 void PlanBatchReactor::OnDone() {

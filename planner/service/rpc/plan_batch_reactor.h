@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/sync/sync.h"
@@ -19,30 +21,36 @@ class PlanBatchReactor final : public grpc::ServerUnaryReactor,
  public:
   using Done = std::function<void(grpc::StatusCode)>;
 
-  // Lives until the call is done. `done` is told how the call ended.
-  static grpc::ServerUnaryReactor* Start(PlannerEngine* engine, const v1::PlanBatchRequest& request,
-                                         v1::PlanBatchResponse* response, Done done);
+  // Lives until the call is done. `peer`: gRPC's name of the client; clients of one host share its turns.
+  // `done` is told how the call ended.
+  static grpc::ServerUnaryReactor* Start(PlannerEngine* engine, const std::string& peer,
+                                         const v1::PlanBatchRequest& request, v1::PlanBatchResponse* response,
+                                         Done done);
 
-  // The client cancelled, or its deadline is over: the plan is not waited for.
+  // The client cancelled, or its deadline is over: the plan is computed no further.
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  PlanBatchReactor(v1::PlanBatchResponse* response, Done done)
-      : response_(response), done_(std::move(done)) {}
+  PlanBatchReactor(PlannerEngine* engine, v1::PlanBatchResponse* response, Done done)
+      : engine_(engine), response_(response), done_(std::move(done)) {}
 
   // True for the one caller that may write the response and finish.
   bool TakeEnd();
-  bool ended() const;
   void End(absl::StatusOr<v1::Plan> plan);
+  // Cancels the ticket if the call has ended already.
+  void Keep(PlanningTicketPtr ticket);
+
+  PlannerEngine* const engine_;
 
   // gRPC's; valid until Finish.
   v1::PlanBatchResponse* const response_;
   const Done done_;
   grpc::StatusCode code_ = grpc::StatusCode::OK;
   std::shared_ptr<PlanBatchReactor> self_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  PlanningTicketPtr ticket_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock

@@ -78,7 +78,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerConte
                                                        const v1::PlanBatchRequest* request,
                                                        v1::PlanBatchResponse* response) {
   if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "PlanBatch", status);
-  return PlanBatchReactor::Start(engine_, *request, response,
+  return PlanBatchReactor::Start(engine_, context->peer(), *request, response,
                                  [this](grpc::StatusCode code) { rpc_done_("PlanBatch", code); });
 }
 

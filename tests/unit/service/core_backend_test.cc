@@ -57,16 +57,14 @@ std::string HashOf(const v1::PlanBatchRequest& request) {
 class Answers {
  public:
   void Ask(PlannerEngine& engine, uint64_t iteration) {
-    engine.PlanBatch(
-        Request(iteration), [] { return false; },
-        [this, iteration](absl::StatusOr<v1::Plan> plan) {
-          {
-            MutexLock lock(&mutex_);
-            ++counts_[iteration];
-            plans_.insert_or_assign(iteration, std::move(plan));
-          }
-          answered_.Notify();
-        });
+    engine.PlanBatch(Request(iteration), "host", [this, iteration](absl::StatusOr<v1::Plan> plan) {
+      {
+        MutexLock lock(&mutex_);
+        ++counts_[iteration];
+        plans_.insert_or_assign(iteration, std::move(plan));
+      }
+      answered_.Notify();
+    });
   }
   bool Await() { return answered_.Await(); }
   int count(uint64_t iteration) {

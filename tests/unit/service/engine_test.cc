@@ -11,15 +11,13 @@ namespace {
 class EngineTest : public EngineFixture {
  protected:
   // Plans a batch and waits for the answer.
-  absl::StatusOr<v1::Plan> PlanBatch(const v1::PlanBatchRequest& request, bool abandoned = false) {
+  absl::StatusOr<v1::Plan> PlanBatch(const v1::PlanBatchRequest& request) {
     Event answered;
     absl::StatusOr<v1::Plan> answer = absl::UnknownError("not answered");
-    engine_->PlanBatch(
-        request, [=] { return abandoned; },
-        [&](absl::StatusOr<v1::Plan> plan) {
-          answer = std::move(plan);
-          answered.Notify();
-        });
+    engine_->PlanBatch(request, "host", [&](absl::StatusOr<v1::Plan> plan) {
+      answer = std::move(plan);
+      answered.Notify();
+    });
     EXPECT_TRUE(answered.Await());
     return answer;
   }
@@ -110,10 +108,86 @@ TEST_F(EngineTest, PlanBatchSaysWhatIsWrong) {
 
 TEST_F(EngineTest, DoesNotPlanWhatTheClientGaveUp) {
   std::atomic<int> planned = 0;
-  Start({}, [&](const v1::Batch&) { ++planned; });
+  Event started, go_on;
+  Start({.planning_threads = 1}, [&](const v1::Batch&) {
+    ++planned;
+    started.Notify();
+    go_on.Await();
+  });
   Register(MakeJob("job"));
-  EXPECT_THAT(PlanBatch(Request("job"), /*abandoned=*/true), Fails(absl::StatusCode::kCancelled, "client"));
-  EXPECT_EQ(planned, 0);
+  engine_->PlanBatch(Request("job"), "host", [](const absl::StatusOr<v1::Plan>&) {});
+  ASSERT_TRUE(started.Await());
+  absl::Status answer;
+  const auto ticket = engine_->PlanBatch(
+      Request("job"), "host", [&](const absl::StatusOr<v1::Plan>& plan) { answer = plan.status(); });
+  engine_->CancelPlanBatch(ticket);
+  EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
+  go_on.Notify();
+  engine_->Shutdown(absl::Seconds(20));
+  EXPECT_EQ(planned, 1);
+}
+
+TEST_F(EngineTest, APlanThatTheClientGivesUpIsStoppedAndALiveJobIsPlannedAtOnce) {
+  Event started;
+  Start({.planning_threads = 1}, [&](const v1::Batch&) { started.Notify(); });
+  const auto job = Register(MakeJob("job"));
+  Event answered;
+  absl::Status answer;
+  const auto ticket = engine_->PlanBatch(Request("job", FakeBatchPlanner::kUntilStopped), "host",
+                                         [&](const absl::StatusOr<v1::Plan>& plan) {
+                                           answer = plan.status();
+                                           answered.Notify();
+                                         });
+  ASSERT_TRUE(started.Await());
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  engine_->CancelPlanBatch(ticket);
+  ASSERT_TRUE(answered.Await());
+  EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
+  EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
+}
+
+TEST_F(EngineTest, APlanThatTakesLongerThanTheLimitIsStopped) {
+  Event started;
+  Start({.planning_threads = 1, .planning_limit = absl::Seconds(30)},
+        [&](const v1::Batch&) { started.Notify(); });
+  Register(MakeJob("job"));
+  Event answered;
+  absl::Status answer;
+  engine_->PlanBatch(Request("job", FakeBatchPlanner::kUntilStopped), "host",
+                     [&](const absl::StatusOr<v1::Plan>& plan) {
+                       answer = plan.status();
+                       answered.Notify();
+                     });
+  ASSERT_TRUE(started.Await());
+  clock_.Advance(absl::Seconds(30));
+  engine_->Tick();
+  ASSERT_TRUE(answered.Await());
+  EXPECT_THAT(answer, Fails(absl::StatusCode::kDeadlineExceeded, "after 30s"));
+}
+
+TEST_F(EngineTest, AJobWhoseBatchTakesLongerThanTheLimitFailsAndSaysSo) {
+  Event started;
+  Start({.planning_threads = 1, .planning_limit = absl::Seconds(30)},
+        [&](const v1::Batch&) { started.Notify(); });
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kUntilStopped)).ok());
+  ASSERT_TRUE(started.Await());
+  clock_.Advance(absl::Seconds(30));
+  engine_->Tick();
+  EXPECT_FALSE(Reader(job, StreamRequest(0)).End().ok());
+  EXPECT_EQ(job->State(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(job->Status().failure(),
+              testing::HasSubstr("iteration 0 cannot be planned: DEADLINE_EXCEEDED: planning was stopped"));
+}
+
+TEST_F(EngineTest, ShutdownStopsPlansAndFailsNoJob) {
+  Event started;
+  Start({.planning_threads = 2}, [&](const v1::Batch&) { started.Notify(); });
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 3, FakeBatchPlanner::kUntilStopped)).ok());
+  ASSERT_TRUE(started.Await());
+  engine_->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(job->State(), v1::JOB_STATE_REGISTERED);
 }
 
 TEST_F(EngineTest, PlanBatchIsRefusedWhenTheQueueIsFull) {
@@ -125,11 +199,9 @@ TEST_F(EngineTest, PlanBatchIsRefusedWhenTheQueueIsFull) {
   Register(MakeJob("job"));
   Event answered;
   const auto count = [&](const absl::StatusOr<v1::Plan>&) { answered.Notify(); };
-  engine_->PlanBatch(
-      Request("job"), [] { return false; }, count);
+  engine_->PlanBatch(Request("job"), "host", count);
   ASSERT_TRUE(started.Await());
-  engine_->PlanBatch(
-      Request("job"), [] { return false; }, count);
+  engine_->PlanBatch(Request("job"), "host", count);
   EXPECT_EQ(engine_->queue_depth(), 1);
   EXPECT_THAT(PlanBatch(Request("job")), Fails(absl::StatusCode::kResourceExhausted, "queue is full"));
   go_on.Notify();
@@ -145,16 +217,13 @@ TEST_F(EngineTest, ShutdownAnswersWhoStillWaits) {
     go_on.Await();
   });
   Register(MakeJob("job"));
-  engine_->PlanBatch(
-      Request("job"), [] { return false; }, [](const absl::StatusOr<v1::Plan>&) {});
+  engine_->PlanBatch(Request("job"), "host", [](const absl::StatusOr<v1::Plan>&) {});
   ASSERT_TRUE(started.Await());
   absl::Status second;
-  engine_->PlanBatch(
-      Request("job"), [] { return false; },
-      [&](const absl::StatusOr<v1::Plan>& plan) {
-        second = plan.status();
-        go_on.Notify();
-      });
+  engine_->PlanBatch(Request("job"), "host", [&](const absl::StatusOr<v1::Plan>& plan) {
+    second = plan.status();
+    go_on.Notify();
+  });
   engine_->Shutdown(absl::ZeroDuration());
   EXPECT_THAT(second, Fails(absl::StatusCode::kUnavailable, "stops"));
   EXPECT_THAT(engine_->RegisterJob(MakeJob("late")), Fails(absl::StatusCode::kUnavailable, "stops"));

@@ -3,90 +3,281 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
 
-#include "tests/unit/service/engine_fixture.h"
+#include "planner/service/engine/fake_clock.h"
+#include "tests/unit/service/event.h"
+#include "tests/unit/service/requests.h"
 
 namespace penstock {
 namespace {
 
-TEST(PlanningPoolTest, RunsTasksInTheOrderInWhichTheyCame) {
-  std::vector<int> order;
-  Event done;
-  PlanningPool pool(1, 10);
-  ASSERT_TRUE(pool.TryReserve(3));
-  for (int i = 0; i < 3; ++i) {
-    pool.Run([&, i](bool) {
-      order.push_back(i);
-      if (i == 2) done.Notify();
+constexpr PlanningClass kJobBatch = PlanningClass::kJobBatch;
+constexpr PlanningClass kPreparation = PlanningClass::kPreparation;
+constexpr PlanningClass kWhatIf = PlanningClass::kWhatIf;
+
+// As a plan does it.
+void ComputeUntilStopped(const PlanningTicket& ticket) {
+  while (!ticket.stop().stopped()) std::this_thread::yield();
+}
+
+class PlanningPoolTest : public testing::Test {
+ protected:
+  PlanningTicketPtr Run(PlanningPool& pool, PlanningWork work, PlanningPool::Task task) {
+    EXPECT_TRUE(pool.TryReserve(work.kind, work.owner, 1));
+    return pool.Run(std::move(work), std::move(task));
+  }
+
+  // A task that holds a thread of the pool until go_on_; runs when this returns.
+  void Hold(PlanningPool& pool, PlanningClass kind = kJobBatch) {
+    Run(pool, {kind, "holder"}, [this](const PlanningTicket&) {
+      held_.Notify();
+      go_on_.Await();
+    });
+    ASSERT_TRUE(held_.Await());
+  }
+
+  // A task that writes down its name.
+  void Add(PlanningPool& pool, PlanningClass kind, const std::string& owner, const std::string& name) {
+    Run(pool, {kind, owner}, [this, name](const PlanningTicket& ticket) {
+      MutexLock lock(&mutex_);
+      order_.push_back(ticket.status().ok() ? name : "stopped " + name);
     });
   }
-  ASSERT_TRUE(done.Await());
-  EXPECT_THAT(order, testing::ElementsAre(0, 1, 2));
+
+  // The names in the order in which the tasks ran, once all have.
+  std::vector<std::string> Order(PlanningPool& pool) {
+    go_on_.Notify();
+    pool.Shutdown(absl::Seconds(20));
+    MutexLock lock(&mutex_);
+    return order_;
+  }
+
+  FakeClock clock_;
+  Event held_, go_on_;
+  Mutex mutex_;
+  std::vector<std::string> order_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(PlanningPoolTest, RunsTheTasksOfAnOwnerInTheOrderInWhichTheyCame) {
+  PlanningPool pool(1, 10, &clock_);
+  Hold(pool);
+  for (const char* name : {"a", "b", "c"}) Add(pool, kJobBatch, "job", name);
+  EXPECT_THAT(Order(pool), testing::ElementsAre("a", "b", "c"));
 }
 
-TEST(PlanningPoolTest, TakesAllPlacesOrNone) {
-  PlanningPool pool(1, 4);
-  ASSERT_TRUE(pool.TryReserve(3));
-  EXPECT_FALSE(pool.TryReserve(2));
-  EXPECT_TRUE(pool.TryReserve(1));
-  pool.Release(2);
-  EXPECT_TRUE(pool.TryReserve(2));
+TEST_F(PlanningPoolTest, OwnersTakeTurns) {
+  PlanningPool pool(1, 20, &clock_);
+  Hold(pool);
+  for (const char* name : {"a1", "a2", "a3", "a4"}) Add(pool, kJobBatch, "a", name);
+  for (const char* name : {"b1", "b2"}) Add(pool, kJobBatch, "b", name);
+  Add(pool, kJobBatch, "c", "c1");
+  EXPECT_THAT(Order(pool), testing::ElementsAre("a1", "b1", "c1", "a2", "b2", "a3", "a4"));
 }
 
-TEST(PlanningPoolTest, WaitingTasksCountAndRunningOnesDoNot) {
-  Event running, go_on;
-  PlanningPool pool(1, 1);
-  ASSERT_TRUE(pool.TryReserve(1));
-  pool.Run([&](bool) {
-    running.Notify();
-    go_on.Await();
-  });
-  ASSERT_TRUE(running.Await());
+TEST_F(PlanningPoolTest, BatchesOfJobsGoBeforePreparationsAndTheseBeforeWhatIfs) {
+  PlanningPool pool(1, 10, &clock_);
+  Hold(pool);
+  Add(pool, kWhatIf, "host", "what-if");
+  Add(pool, kPreparation, "new", "preparation");
+  Add(pool, kJobBatch, "job", "batch 0");
+  Add(pool, kJobBatch, "job", "batch 1");
+  EXPECT_THAT(Order(pool), testing::ElementsAre("batch 0", "batch 1", "preparation", "what-if"));
+}
+
+// A preparation is next when it has been passed over 3 times, a what-if when it has been 7 times.
+TEST_F(PlanningPoolTest, NobodyStarves) {
+  PlanningPool pool(1, 100, &clock_);
+  Hold(pool);
+  for (int i = 0; i < 24; ++i) Add(pool, kJobBatch, "job", "batch");
+  for (int i = 0; i < 2; ++i) Add(pool, kWhatIf, "host", "what-if");
+  for (int i = 0; i < 4; ++i) Add(pool, kPreparation, "new", "preparation");
+  const std::vector<std::string> order = Order(pool);
+  ASSERT_EQ(order.size(), 30);
+  std::vector<size_t> preparations, what_ifs;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i] == "preparation") preparations.push_back(i);
+    if (order[i] == "what-if") what_ifs.push_back(i);
+  }
+  // The one at 7 is the what-if's turn, which comes before that of the preparation.
+  EXPECT_THAT(preparations, testing::ElementsAre(3, 8, 12, 16));
+  EXPECT_THAT(what_ifs, testing::ElementsAre(7, 15));
+}
+
+TEST_F(PlanningPoolTest, OneThreadOfSeveralIsForBatchesOfJobsAlone) {
+  PlanningPool pool(2, 10, &clock_);
+  Hold(pool, kWhatIf);
+  Add(pool, kWhatIf, "other host", "what-if");
+  Add(pool, kPreparation, "new", "preparation");
+  Event ran;
+  Run(pool, {kJobBatch, "job"}, [&](const PlanningTicket&) { ran.Notify(); });
+  ASSERT_TRUE(ran.Await());
+  EXPECT_EQ(pool.depth(), 2);
+  EXPECT_THAT(Order(pool), testing::ElementsAre("preparation", "what-if"));
+}
+
+TEST_F(PlanningPoolTest, TakesAllPlacesOrNone) {
+  PlanningPool pool(1, 6, &clock_);
+  ASSERT_TRUE(pool.TryReserve(kJobBatch, "a", 3));
+  ASSERT_TRUE(pool.TryReserve(kJobBatch, "b", 2));
+  EXPECT_FALSE(pool.TryReserve(kJobBatch, "c", 2));
+  EXPECT_TRUE(pool.TryReserve(kJobBatch, "c", 1));
+  pool.Release(kJobBatch, "a", 2);
+  EXPECT_TRUE(pool.TryReserve(kPreparation, "d", 2));
+}
+
+TEST_F(PlanningPoolTest, AnOwnerLeavesAQuarterOfThePlacesToOthers) {
+  PlanningPool pool(1, 4, &clock_);
+  Hold(pool);
+  EXPECT_EQ(pool.most_of_owner(), 3);
+  EXPECT_FALSE(pool.TryReserve(kJobBatch, "a", 4));
+  Add(pool, kJobBatch, "a", "a1");
+  ASSERT_TRUE(pool.TryReserve(kJobBatch, "a", 2));
+  EXPECT_FALSE(pool.TryReserve(kJobBatch, "a", 1));
+  pool.Release(kJobBatch, "a", 1);
+  EXPECT_TRUE(pool.TryReserve(kJobBatch, "a", 1));
+  EXPECT_TRUE(pool.TryReserve(kJobBatch, "b", 1));
+  pool.Release(kJobBatch, "a", 2);
+  EXPECT_THAT(Order(pool), testing::ElementsAre("a1"));
+}
+
+TEST_F(PlanningPoolTest, WhatIfsTogetherTakeHalfOfThePlacesAtMost) {
+  PlanningPool pool(1, 4, &clock_);
+  ASSERT_TRUE(pool.TryReserve(kWhatIf, "a", 1));
+  EXPECT_FALSE(pool.TryReserve(kWhatIf, "b", 2));
+  ASSERT_TRUE(pool.TryReserve(kWhatIf, "b", 1));
+  EXPECT_FALSE(pool.TryReserve(kWhatIf, "c", 1));
+  EXPECT_TRUE(pool.TryReserve(kJobBatch, "job", 2));
+}
+
+TEST_F(PlanningPoolTest, WaitingTasksCountAndRunningOnesDoNot) {
+  PlanningPool pool(1, 1, &clock_);
+  Hold(pool);
   EXPECT_EQ(pool.depth(), 0);
-  ASSERT_TRUE(pool.TryReserve(1));
-  pool.Run([](bool) {});
+  Add(pool, kJobBatch, "job", "a");
   EXPECT_EQ(pool.depth(), 1);
-  EXPECT_FALSE(pool.TryReserve(1));
-  go_on.Notify();
+  EXPECT_FALSE(pool.TryReserve(kJobBatch, "job", 1));
+  go_on_.Notify();
 }
 
-TEST(PlanningPoolTest, ShutdownRunsWhatWaitsWithinTheDrain) {
-  std::atomic<int> ran = 0;
-  PlanningPool pool(2, 100);
-  ASSERT_TRUE(pool.TryReserve(50));
-  for (int i = 0; i < 50; ++i) pool.Run([&](bool cancelled) { ran += cancelled ? 0 : 1; });
-  pool.Shutdown(absl::Seconds(20));
-  EXPECT_EQ(ran, 50);
+TEST_F(PlanningPoolTest, CancelCallsATaskThatWaitsAtOnce) {
+  PlanningPool pool(1, 10, &clock_);
+  Hold(pool);
+  absl::Status told;
+  const auto ticket =
+      Run(pool, {kWhatIf, "host"}, [&](const PlanningTicket& ticket) { told = ticket.status(); });
+  Add(pool, kWhatIf, "host", "next");
+  pool.Cancel(ticket);
+  EXPECT_THAT(told, Fails(absl::StatusCode::kCancelled, "client"));
+  EXPECT_EQ(pool.depth(), 1);
+  pool.Cancel(ticket);  // nothing is left of it
+  EXPECT_THAT(Order(pool), testing::ElementsAre("next"));
 }
 
-TEST(PlanningPoolTest, ShutdownCancelsWhatIsLeftWhenTheDrainIsOver) {
-  Event running, go_on;
-  std::atomic<int> cancellations = 0;
-  PlanningPool pool(1, 10);
-  ASSERT_TRUE(pool.TryReserve(4));
-  pool.Run([&](bool) {
-    running.Notify();
-    go_on.Await();
+TEST_F(PlanningPoolTest, CancelStopsATaskThatRuns) {
+  PlanningPool pool(1, 10, &clock_);
+  Event started, ended;
+  absl::Status told;
+  const auto ticket = Run(pool, {kWhatIf, "host"}, [&](const PlanningTicket& ticket) {
+    started.Notify();
+    ComputeUntilStopped(ticket);
+    told = ticket.Explain(ticket.stop().status());
+    ended.Notify();
   });
-  ASSERT_TRUE(running.Await());
-  for (int i = 0; i < 3; ++i) {
-    pool.Run([&](bool cancelled) {
-      cancellations += cancelled ? 1 : 0;
-      go_on.Notify();
+  ASSERT_TRUE(started.Await());
+  pool.Cancel(ticket);
+  ASSERT_TRUE(ended.Await());
+  EXPECT_THAT(told, Fails(absl::StatusCode::kCancelled, "client"));
+}
+
+TEST_F(PlanningPoolTest, ATaskIsStoppedWhenItHasComputedUpToItsLimit) {
+  PlanningPool pool(1, 10, &clock_);
+  Hold(pool);
+  Event started, ended;
+  absl::Status told;
+  Run(pool, {kJobBatch, "job", absl::Seconds(10)}, [&](const PlanningTicket& ticket) {
+    started.Notify();
+    ComputeUntilStopped(ticket);
+    told = ticket.Explain(ticket.stop().status());
+    ended.Notify();
+  });
+  // Waiting does not count.
+  clock_.Advance(absl::Seconds(100));
+  pool.StopOverdue();
+  go_on_.Notify();
+  ASSERT_TRUE(started.Await());
+  clock_.Advance(absl::Seconds(9));
+  pool.StopOverdue();
+  EXPECT_TRUE(told.ok());
+  clock_.Advance(absl::Seconds(1));
+  pool.StopOverdue();
+  ASSERT_TRUE(ended.Await());
+  EXPECT_THAT(told, Fails(absl::StatusCode::kDeadlineExceeded,
+                          "after 10s, the limit of this planner (--planning-limit-seconds)"));
+}
+
+TEST_F(PlanningPoolTest, ShutdownRunsWhatWaitsWithinTheDrain) {
+  std::atomic<int> ran = 0;
+  PlanningPool pool(2, 100, &clock_);
+  for (const PlanningClass kind : {kJobBatch, kPreparation, kWhatIf}) {
+    for (int i = 0; i < 20; ++i) {
+      Run(pool, {kind, "owner"}, [&](const PlanningTicket& ticket) { ran += ticket.status().ok() ? 1 : 0; });
+    }
+  }
+  pool.Shutdown(absl::Seconds(20));
+  EXPECT_EQ(ran, 60);
+}
+
+TEST_F(PlanningPoolTest, ShutdownStopsWhatWaitsAndWhatRunsWhenTheDrainIsOver) {
+  PlanningPool pool(2, 10, &clock_);
+  Event started;
+  std::atomic<int> stopped = 0;
+  for (int i = 0; i < 5; ++i) {
+    Run(pool, {kJobBatch, "job"}, [&](const PlanningTicket& ticket) {
+      started.Notify();
+      ComputeUntilStopped(ticket);
+      stopped += absl::IsUnavailable(ticket.status()) ? 1 : 0;
     });
   }
-  pool.Shutdown(absl::ZeroDuration());
-  EXPECT_EQ(cancellations, 3);
+  ASSERT_TRUE(started.Await());
+  pool.Shutdown(absl::ZeroDuration());  // would wait for ever if it only joined
+  EXPECT_EQ(stopped, 5);
 }
 
-TEST(PlanningPoolTest, AfterShutdownNothingIsTaken) {
-  PlanningPool pool(1, 10);
-  ASSERT_TRUE(pool.TryReserve(1));
+TEST_F(PlanningPoolTest, AfterShutdownNothingIsTaken) {
+  PlanningPool pool(1, 10, &clock_);
+  ASSERT_TRUE(pool.TryReserve(kJobBatch, "job", 1));
   pool.Shutdown(absl::ZeroDuration());
-  EXPECT_FALSE(pool.TryReserve(1));
-  bool told = false;
-  pool.Run([&](bool cancelled) { told = cancelled; });
-  EXPECT_TRUE(told);
+  EXPECT_FALSE(pool.TryReserve(kJobBatch, "job", 1));
+  absl::Status told;
+  pool.Run({kJobBatch, "job"}, [&](const PlanningTicket& ticket) { told = ticket.status(); });
+  EXPECT_THAT(told, Fails(absl::StatusCode::kUnavailable, "stops"));
+}
+
+// Thread sanitizer looks at this one.
+TEST_F(PlanningPoolTest, EveryTaskIsCalledOnceWhoeverStopsIt) {
+  constexpr int kTasks = 300;
+  std::vector<std::atomic<int>> calls(kTasks);
+  PlanningPool pool(3, kTasks, &clock_);
+  std::vector<PlanningTicketPtr> tickets;
+  for (int i = 0; i < kTasks; ++i) {
+    const auto kind = static_cast<PlanningClass>(i % 2);
+    tickets.push_back(Run(pool, {kind, std::to_string(i % 7), absl::Seconds(1)},
+                          [&calls, i](const PlanningTicket&) { ++calls[i]; }));
+    if (i % 3 == 0) pool.Cancel(tickets[i / 2]);
+    if (i % 50 == 0) {
+      clock_.Advance(absl::Seconds(1));
+      pool.StopOverdue();
+    }
+  }
+  std::thread canceller([&] {
+    for (const PlanningTicketPtr& ticket : tickets) pool.Cancel(ticket);
+  });
+  pool.Shutdown(absl::Milliseconds(1));
+  canceller.join();
+  for (int i = 0; i < kTasks; ++i) EXPECT_EQ(calls[i], 1) << "task " << i;
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ namespace penstock {
 namespace {
 
 // Two replicas of two stages; each rank computes 3 x 1 ms of a makespan of 6 ms.
-v1::Plan MakePlan() { return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeBatch(7)); }
+v1::Plan MakePlan() {
+  return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeBatch(7), core::StopToken());
+}
 
 TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   std::vector<v1::ReportIterationRequest> reports;
