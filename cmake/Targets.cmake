@@ -21,19 +21,27 @@ function(penstock_headers name)
   target_link_libraries(penstock_${name} INTERFACE ${ARG_DEPS})
 endfunction()
 
-# penstock_test_headers(NAME source headers... [DEPS libraries...])
+# penstock_precompile(TARGET headers... | REUSE_FROM other): a precompiled form of headers that many of its files include.
 #
-# A precompiled form of headers that many tests include: GoogleTest alone takes 2 s to parse. With GNU's compiler only, whose
-# precompiled headers ccache knows and which falls back to the header where it does not fit.
+# With GNU's compiler only, whose precompiled headers ccache knows, and which is what builds what is run; clang, which only builds
+# with sanitizers, parses them each time.
+function(penstock_precompile target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    if(ARGV1 STREQUAL "REUSE_FROM")
+      target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+    else()
+      target_precompile_headers(${target} PRIVATE ${ARGN})
+    endif()
+  endif()
+endfunction()
+
+# penstock_test_headers(NAME source headers... [DEPS libraries...]): what tests share; see penstock_precompile.
 function(penstock_test_headers name source)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    return()
-  endif()
   add_library(${name} OBJECT ${source})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock)
   penstock_compile_as_test(${name})
-  target_precompile_headers(${name} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
+  penstock_precompile(${name} ${ARG_UNPARSED_ARGUMENTS})
 endfunction()
 
 # What takes time in a test is in libraries; its own files are compiled once for each time that they run. -fPIC: a precompiled
@@ -59,9 +67,7 @@ function(penstock_test name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   penstock_compile_as_test(${name})
-  if(TARGET ${ARG_HEADERS})
-    target_precompile_headers(${name} REUSE_FROM ${ARG_HEADERS})
-  endif()
+  penstock_precompile(${name} REUSE_FROM ${ARG_HEADERS})
   if("core" IN_LIST ARG_LABELS)
     if(NOT TARGET core_tests)
       add_custom_target(core_tests)
