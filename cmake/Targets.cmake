@@ -50,14 +50,14 @@ function(penstock_compile_as_test target)
   target_compile_options(${target} PRIVATE -pthread -fPIC $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# penstock_test(NAME sources... LABELS labels... [TIMEOUT seconds] [ENVIRONMENT NAME=value...] [HEADERS precompiled]
-#               [DEPS libraries...])
+# penstock_test(NAME sources... LABELS labels... [WHOLE] [TIMEOUT seconds] [ENVIRONMENT NAME=value...]
+#               [HEADERS precompiled] [DEPS libraries...])
 #
 # LABELS: unit, integration or system; `core` where thread sanitizer can judge it; `torch` where LibTorch is linked;
 # `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each test case is one CTest test
-# with a time-out (default 60 s).
+# with a time-out (default 60 s); with WHOLE all of them are one, where what they share takes long to start, a server.
 function(penstock_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;HEADERS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE" "TIMEOUT;HEADERS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -73,6 +73,11 @@ function(penstock_test name)
       add_custom_target(core_tests)
     endif()
     add_dependencies(core_tests ${name})
+  endif()
+  if(ARG_WHOLE)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+    return()
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   # Lists are set afterwards: gtest_discover_tests takes them apart and would keep the first element alone.
