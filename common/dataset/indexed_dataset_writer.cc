@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/dataset/index_format.h"
+#include "common/files/files.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -27,16 +28,22 @@ absl::Status SystemError(const char* action, const std::string& path) {
 // A file under construction; removed with its scope unless it was put in place.
 class PartialFile {
  public:
-  static absl::StatusOr<PartialFile> Create(std::string path) {
+  // Aside from what is to become `final_path`, and beside the file that it links to if it is a link.
+  static absl::StatusOr<PartialFile> CreateFor(const std::string& final_path, const char* extension) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::string target, FileToReplace(final_path));
+    std::string path = absl::StrCat(target, extension);
     std::FILE* stream = std::fopen(path.c_str(), "w+be");
     if (stream == nullptr) return SystemError("create", path);
-    return PartialFile(std::move(path), stream);
+    return PartialFile(std::move(path), std::move(target), stream);
   }
 
   PartialFile(PartialFile&& other) noexcept
-      : path_(std::move(other.path_)), stream_(std::exchange(other.stream_, nullptr)) {}
+      : path_(std::move(other.path_)),
+        target_(std::move(other.target_)),
+        stream_(std::exchange(other.stream_, nullptr)) {}
   PartialFile& operator=(PartialFile&& other) noexcept {
     std::swap(path_, other.path_);
+    std::swap(target_, other.target_);
     std::swap(stream_, other.stream_);
     return *this;
   }
@@ -67,16 +74,18 @@ class PartialFile {
     return absl::OkStatus();
   }
 
-  absl::Status MoveTo(const std::string& path) {
-    if (std::rename(path_.c_str(), path.c_str()) != 0) return SystemError("rename to", path);
+  absl::Status MoveIntoPlace() {
+    if (std::rename(path_.c_str(), target_.c_str()) != 0) return SystemError("rename to", target_);
     std::fclose(std::exchange(stream_, nullptr));
     return absl::OkStatus();
   }
 
  private:
-  PartialFile(std::string path, std::FILE* stream) : path_(std::move(path)), stream_(stream) {}
+  PartialFile(std::string path, std::string target, std::FILE* stream)
+      : path_(std::move(path)), target_(std::move(target)), stream_(stream) {}
 
   std::string path_;
+  std::string target_;
   std::FILE* stream_ = nullptr;
 };
 
@@ -98,12 +107,13 @@ class Writer final : public IndexedDatasetWriter {
   }
 
   absl::Status Finish() override {
-    PENSTOCK_ASSIGN_OR_RETURN(PartialFile index, PartialFile::Create(absl::StrCat(prefix_, ".idx.partial")));
+    PENSTOCK_ASSIGN_OR_RETURN(PartialFile index,
+                              PartialFile::CreateFor(absl::StrCat(prefix_, ".idx"), ".partial"));
     PENSTOCK_RETURN_IF_ERROR(WriteIndex(index));
     PENSTOCK_RETURN_IF_ERROR(index.Sync());
     PENSTOCK_RETURN_IF_ERROR(data_.Sync());
-    PENSTOCK_RETURN_IF_ERROR(data_.MoveTo(absl::StrCat(prefix_, ".bin")));
-    return index.MoveTo(absl::StrCat(prefix_, ".idx"));
+    PENSTOCK_RETURN_IF_ERROR(data_.MoveIntoPlace());
+    return index.MoveIntoPlace();
   }
 
  private:
@@ -131,7 +141,7 @@ class Writer final : public IndexedDatasetWriter {
   // The first token beyond uint16: what was written so far becomes int32.
   absl::Status Widen() {
     PENSTOCK_ASSIGN_OR_RETURN(PartialFile wide,
-                              PartialFile::Create(absl::StrCat(prefix_, ".bin.wide.partial")));
+                              PartialFile::CreateFor(absl::StrCat(prefix_, ".bin"), ".wide.partial"));
     std::vector<uint16_t> from(1 << 16);
     data_.Rewind();
     for (;;) {
@@ -178,7 +188,10 @@ absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> IndexedDatasetWriter::Crea
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error)
     return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make folder '", folder.string(), "'"));
-  PENSTOCK_ASSIGN_OR_RETURN(PartialFile data, PartialFile::Create(absl::StrCat(prefix, ".bin.partial")));
+  // Better now than after the import.
+  PENSTOCK_RETURN_IF_ERROR(FileToReplace(absl::StrCat(prefix, ".idx")).status());
+  PENSTOCK_ASSIGN_OR_RETURN(PartialFile data,
+                            PartialFile::CreateFor(absl::StrCat(prefix, ".bin"), ".partial"));
   return std::make_unique<Writer>(prefix, options, std::move(data));
 }
 

@@ -7,7 +7,7 @@
 //
 // Tokens are stored as uint16 when all of them (and the vocabulary, if known) allow it, else as int32.
 // Nothing appears under the final names before Finish: the files are written aside ("PREFIX.bin.partial") and
-// renamed, or removed.
+// renamed, or removed. A final name that is a link stays one: the file that it names is written.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct DatasetWriterOptions {
 class IndexedDatasetWriter {
  public:
   // `prefix` is the path without .idx and .bin; missing folders are made.
-  // Possible errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE; all name the path.
+  // Possible errors: INVALID_ARGUMENT (a final name is a folder or a device), PERMISSION_DENIED,
+  // RESOURCE_EXHAUSTED, UNAVAILABLE; all name the path.
   static absl::StatusOr<std::unique_ptr<IndexedDatasetWriter>> Create(const std::string& prefix,
                                                                       const DatasetWriterOptions& options);
 

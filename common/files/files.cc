@@ -1,90 +1,131 @@
 #include "common/files/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/errors.h"
+#include "common/files/write_through.h"
+#include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
 
-absl::Status ErrorFromErrno(const std::string& path, absl::string_view doing, int error) {
-  const std::string message = absl::StrCat(doing, " '", path, "': ", std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    case ENOSPC:
-    case EDQUOT:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
-}
+namespace fs = std::filesystem;
+
+constexpr mode_t kNewFile = 0644;
+constexpr mode_t kPermissions = 07777;
+// As many as the kernel follows (path_resolution(7)).
+constexpr int kMostLinks = 40;
 
 absl::Status WriteAll(int descriptor, absl::string_view contents, const std::string& path) {
   while (!contents.empty()) {
     const ssize_t written = write(descriptor, contents.data(), contents.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrorFromErrno(path, "writing", errno);
+    if (written < 0) return FileError(path, "writing", errno);
     contents.remove_prefix(static_cast<size_t>(written));
   }
-  if (fsync(descriptor) != 0) return ErrorFromErrno(path, "flushing", errno);
+  if (fsync(descriptor) != 0) return FileError(path, "flushing", errno);
   return absl::OkStatus();
 }
 
 absl::Status MakeParentFolder(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const fs::path parent = fs::path(path).parent_path();
   if (parent.empty()) return absl::OkStatus();
   std::error_code error;
-  std::filesystem::create_directories(parent, error);
-  if (error) return ErrorFromErrno(parent.string(), "making folder", error.value());
+  fs::create_directories(parent, error);
+  if (error) return FileError(parent.string(), "making folder", error.value());
   return absl::OkStatus();
+}
+
+// Whether the file is there, and cannot or must not be replaced by another.
+bool IsWrittenThrough(const std::string& path, struct stat& file) {
+  if (stat(path.c_str(), &file) != 0 || S_ISDIR(file.st_mode)) return false;
+  return !S_ISREG(file.st_mode) || StandardStreamOf(file) >= 0;
+}
+
+absl::StatusOr<std::string> FollowLinks(std::string path) {
+  for (int followed = 0; followed < kMostLinks; ++followed) {
+    std::error_code no_link;
+    const fs::path target = fs::read_symlink(path, no_link);
+    if (no_link) return path;
+    path = (fs::path(path).parent_path() / target).string();
+  }
+  return FileError(path, "following the links of", ELOOP);
+}
+
+absl::Status WriteAside(const std::string& partial, const std::string& path, absl::string_view contents) {
+  const FileDescriptor file(
+      open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kNewFile));
+  if (file.get() < 0) return FileError(partial, "creating", errno);
+  struct stat before = {};
+  if (stat(path.c_str(), &before) == 0 && fchmod(file.get(), before.st_mode & kPermissions) != 0)
+    return FileError(partial, "setting the permissions of", errno);
+  return WriteAll(file.get(), contents, partial);
+}
+
+absl::Status Replace(const std::string& path, absl::string_view contents) {
+  PENSTOCK_RETURN_IF_ERROR(MakeParentFolder(path));
+  const std::string partial = absl::StrCat(path, ".partial");
+  absl::Status status = WriteAside(partial, path, contents);
+  if (status.ok() && rename(partial.c_str(), path.c_str()) != 0)
+    status = FileError(path, "renaming to", errno);
+  if (!status.ok()) unlink(partial.c_str());
+  return status;
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return ErrorFromErrno(path, "opening", errno);
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return FileError(path, "opening", errno);
   std::string contents;
   char buffer[1 << 16];
   while (true) {
-    const ssize_t got = read(descriptor, buffer, sizeof(buffer));
+    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      const int error = errno;
-      close(descriptor);
-      if (got == 0) return contents;
-      return ErrorFromErrno(path, "reading", error);
-    }
+    if (got < 0) return FileError(path, "reading", errno);
+    if (got == 0) return contents;
     contents.append(buffer, static_cast<size_t>(got));
   }
 }
 
+absl::StatusOr<std::string> FileToReplace(const std::string& path) {
+  if (path.empty() || absl::EndsWith(path, "/"))
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' names no file"));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string target, FollowLinks(path));
+  struct stat file = {};
+  if (stat(target.c_str(), &file) != 0 || S_ISREG(file.st_mode)) return target;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", path, "' is ", S_ISDIR(file.st_mode) ? "a folder" : "no regular file", ": name a file to write"));
+}
+
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
-  PENSTOCK_RETURN_IF_ERROR(MakeParentFolder(path));
-  const std::string partial = absl::StrCat(path, ".partial");
-  const int descriptor = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) return ErrorFromErrno(partial, "creating", errno);
-  const absl::Status written = WriteAll(descriptor, contents, partial);
-  close(descriptor);
-  if (!written.ok()) {
-    unlink(partial.c_str());
-    return written;
+  struct stat file = {};
+  if (IsWrittenThrough(path, file)) return WriteThrough(path, file, contents);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string target, FileToReplace(path));
+  return Replace(target, contents);
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  struct stat file = {};
+  if (IsWrittenThrough(path, file)) {
+    if (StandardStreamOf(file) >= 0 || access(path.c_str(), W_OK) == 0) return absl::OkStatus();
+    return FileError(path, "writing", errno);
   }
-  if (rename(partial.c_str(), path.c_str()) != 0) return ErrorFromErrno(path, "renaming to", errno);
-  return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string target, FileToReplace(path));
+  PENSTOCK_RETURN_IF_ERROR(MakeParentFolder(target));
+  const fs::path folder = fs::path(target).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return FileError(target, "writing", errno);
 }
 
 }  // namespace penstock

@@ -14,8 +14,24 @@ namespace penstock {
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Writes the file aside ("PATH.partial"), flushes it to disk and renames it: readers see the old contents or
-// the new, never a part. Missing folders are made. Possible errors: PERMISSION_DENIED, RESOURCE_EXHAUSTED
-// (the disk is full), UNAVAILABLE; all name the path.
+// the new, never a part. Missing folders are made; a link stays, and the file that it names is written; a
+// file that was there keeps its permissions. On an error nothing is left aside.
+//
+// What is no regular file (a device, a FIFO) cannot be replaced: it is written through, as is the file that
+// this process prints to ("/dev/stdout"). Blocks, for a FIFO until somebody reads: at most 10 s for a reader
+// to come, and a minute while it takes nothing.
+//
+// Possible errors: INVALID_ARGUMENT (a folder), PERMISSION_DENIED, RESOURCE_EXHAUSTED (the disk is full),
+// DEADLINE_EXCEEDED (nobody reads), UNAVAILABLE; all name the path.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);
+
+// Whether WriteFileAtomically can be expected to work, for those who want to know before long work. Makes
+// missing folders and nothing else. Possible errors: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+absl::Status CheckWritable(const std::string& path);
+
+// The file to replace where `path` names one, perhaps through links: for those who write aside and rename
+// themselves. It need not exist.
+// Possible errors: INVALID_ARGUMENT (a folder, a device, a FIFO; a circle of links).
+absl::StatusOr<std::string> FileToReplace(const std::string& path);
 
 }  // namespace penstock

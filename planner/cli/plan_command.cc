@@ -163,6 +163,14 @@ nlohmann::ordered_json ExplanationOf(const Shown& shown) {
   return shown.explanation.has_value() ? ToJson(*shown.explanation) : nullptr;
 }
 
+// Better now than after the planning.
+absl::Status CheckOutputs(const PlanFlags& flags) {
+  for (const auto& [name, path] :
+       {std::pair("--out", flags.out), std::pair("--html", flags.html), std::pair("--trace", flags.trace)})
+    if (!path.empty()) PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(path), name));
+  return absl::OkStatus();
+}
+
 absl::Status WriteFiles(const PlanFlags& flags, const Shown& shown) {
   const v1::PlannedBatch& planned = shown.planned;
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WritePlanFile(flags.out, planned));
@@ -181,6 +189,7 @@ void PrintJson(const PlanSummary& summary, const Shown& shown) {
 }
 
 absl::Status RunPlan(const PlanFlags& flags) {
+  PENSTOCK_RETURN_IF_ERROR(CheckOutputs(flags));
   const absl::StatusOr<Shown> shown = flags.from.empty() ? PlanAnew(flags) : ReadPlan(flags.from);
   if (!shown.ok()) return NameFlags(shown.status());
   PENSTOCK_RETURN_IF_ERROR(WriteFiles(flags, *shown));

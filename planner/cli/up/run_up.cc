@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/plan_request.h"
@@ -167,7 +168,7 @@ absl::Status UpRun::MakeJob() {
 // Better now than after the training.
 absl::Status UpRun::CheckTracePath() {
   if (options_.trace.empty()) return absl::OkStatus();
-  return AnnotateError(trace_.Write(options_.trace), "--trace");
+  return AnnotateError(CheckWritable(options_.trace), "--trace");
 }
 
 absl::Status UpRun::AddProfile() {

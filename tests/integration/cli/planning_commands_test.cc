@@ -129,6 +129,21 @@ TEST_F(PlanningCommands, TheExamplesOfTheRepositoryPlan) {
   EXPECT_LT(Parse(ended.output)["gap"].get<double>(), 0.15);
 }
 
+TEST_F(PlanningCommands, AFileThatCannotBeWrittenIsNamedBeforePlanning) {
+  std::filesystem::create_directory(Path("folder"));
+  for (const char* flag : {"--out", "--html", "--trace"})
+    ExpectWrongRequest(Plan({"--pp", "2", flag, Path("folder")}), std::string(flag) + ": '" + Path("folder"));
+  EXPECT_FALSE(std::filesystem::exists(Path("folder.partial")));
+}
+
+TEST_F(PlanningCommands, APlanCanBeWrittenWhereTextIsPrinted) {
+  const Ended ended = Plan({"--pp", "2", "--out", "/dev/stdout"});
+  ASSERT_EQ(ended.code, 0) << ended.errors;
+  const size_t summary = ended.output.find("\npolicy ");
+  ASSERT_NE(summary, std::string::npos) << ended.output;
+  EXPECT_TRUE(Parse(ended.output.substr(0, summary)).contains("plan"));
+}
+
 TEST_F(PlanningCommands, VerifyAcceptsWhatPlanWrote) {
   ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--out", Path("plan.json")}).code, 0);
   const Ended ended = penstock_.Run({"verify", Path("plan.json")});

@@ -113,5 +113,27 @@ TEST_F(WriterTest, NamesTheFileItCannotCreate) {
   EXPECT_THAT(std::string(writer.status().message()), HasSubstr("/proc/nowhere"));
 }
 
+TEST_F(WriterTest, LinksStayAndTheFilesTheyNameAreWritten) {
+  std::filesystem::create_directory(folder_.Path("disk"));
+  for (const char* name : {"d.bin", "d.idx"})
+    std::filesystem::create_symlink(std::string("disk/") + name, folder_.Path(name));
+  auto writer = Create();
+  ASSERT_TRUE(writer->Add({}, {1, 70000}).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  for (const char* name : {"d.bin", "d.idx"}) EXPECT_TRUE(std::filesystem::is_symlink(folder_.Path(name)));
+  EXPECT_THAT(Open()->Tokens(0), ElementsAre(1, 70000));
+}
+
+TEST_F(WriterTest, RefusesNamesThatAreFoldersBeforeAnySample) {
+  for (const char* name : {"d.bin", "d.idx"}) {
+    std::filesystem::create_directory(folder_.Path(name));
+    const auto writer = IndexedDatasetWriter::Create(folder_.Path("d"), {});
+    EXPECT_EQ(writer.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(writer.status().message()), HasSubstr(name));
+    std::filesystem::remove(folder_.Path(name));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
 }  // namespace
 }  // namespace penstock
