@@ -71,6 +71,19 @@ TEST_F(JobWorkersTest, AJobOfNIterationsFinishesWhenAllRanksReportedThem) {
               Fails(absl::StatusCode::kFailedPrecondition, "finished"));
 }
 
+TEST_F(JobWorkersTest, AStreamOfAFinishedJobEndsInOrderForAWorkerThatHasLeft) {
+  const auto job = RunningJob(10);
+  Reader reader(job, StreamRequest(0, 9, 101, 1));
+  ASSERT_TRUE(reader.Next().has_value());
+  Train(job, 0, 10, 101);
+  auto leaving = MakeHeartbeat(0, 101, 1);
+  leaving.set_leaving(true);
+  ASSERT_TRUE(job->Heartbeat(leaving).ok());
+  EXPECT_TRUE(reader.End().ok());
+  // It may read again what is held, too.
+  EXPECT_TRUE(Reader(job, StreamRequest(0, 9, 101, 1)).Next().has_value());
+}
+
 TEST_F(JobWorkersTest, ADrainedJobFinishesWhenAllAcceptedIterationsAreReported) {
   const auto job = RunningJob();
   EXPECT_EQ(*job->Drain(), v1::JOB_STATE_DRAINING);

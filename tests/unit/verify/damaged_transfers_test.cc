@@ -92,6 +92,13 @@ TEST_F(PlantedDamage, TransferMissingOnBothSides) {
   ExpectViolation(2, "the activation of micro-batch 1 is not sent to rank 1");
 }
 
+TEST_F(PlantedDamage, AnActivationThatMeetsAGradient) {
+  Get(1, v1::OP_RECV, 1).set_part(1);
+  ExpectViolationAt(2, 0, Get(0, v1::OP_SEND, 1), "deadlock: it waits for rank 1, which is at instruction");
+  ExpectViolationAt(2, 1, Get(1, v1::OP_RECV, 1, 1),
+                    "deadlock: it waits for rank 0, which is at instruction");
+}
+
 // Both ranks send first and receive then: fine with buffers, a deadlock without.
 TEST_F(PlantedDamage, CyclicWaitOfBlockingSends) {
   // Rank 1 runs the backward pass of micro-batch 0, and sends its gradient, before it receives micro-batch 2.

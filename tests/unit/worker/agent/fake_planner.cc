@@ -73,6 +73,10 @@ bool FakePlanner::WaitForReports(size_t count) {
   return WaitFor([&] { return reports_.size() >= count; });
 }
 
+bool FakePlanner::WaitForReportAttempts(size_t count) {
+  return WaitFor([&] { return report_attempts_ >= count; });
+}
+
 bool FakePlanner::WaitForHeartbeats(size_t count) {
   return WaitFor([&] { return heartbeats_.size() >= count; });
 }
@@ -116,6 +120,7 @@ grpc::Status FakePlanner::Heartbeat(grpc::ServerContext*, const v1::HeartbeatReq
 grpc::Status FakePlanner::ReportIteration(grpc::ServerContext*, const v1::ReportIterationRequest* request,
                                           v1::ReportIterationResponse*) {
   MutexLock lock(&mutex_);
+  ++report_attempts_;
   if (report_status_.ok()) reports_.push_back(*request);
   changed_.SignalAll();
   return report_status_;

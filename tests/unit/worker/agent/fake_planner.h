@@ -38,6 +38,8 @@ class FakePlanner final : public v1::PlannerService::Service {
 
   // Block until the condition holds; false when it does not within 20 s.
   bool WaitForReports(size_t count);
+  // Reports that came in, refused ones too.
+  bool WaitForReportAttempts(size_t count);
   bool WaitForHeartbeats(size_t count);
   bool WaitForStreams(size_t count);
 
@@ -72,6 +74,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   std::vector<v1::RegisterWorkerRequest> registrations_;
   std::vector<v1::HeartbeatRequest> heartbeats_;
   std::vector<v1::ReportIterationRequest> reports_;
+  size_t report_attempts_ = 0;
 
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -279,6 +279,20 @@ TEST_F(PlannerAgentTest, APlannerThatComesBackInTimeIsUsedAgain) {
   EXPECT_TRUE(planner_->WaitForHeartbeats(1));
 }
 
+TEST_F(PlannerAgentTest, AReportThatGotNoAnswerIsSentAgain) {
+  for (const auto code : {grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::UNAVAILABLE}) {
+    planner_ = std::make_unique<FakePlanner>();
+    planner_->SetRegistration(grpc::Status::OK, ValidRegistration());
+    const auto agent = Register();
+    planner_->SetReport({code, "no answer"});
+    ASSERT_TRUE(agent->Report({.iteration = 6}).ok());
+    ASSERT_TRUE(planner_->WaitForReportAttempts(2)) << code;
+    planner_->SetReport(grpc::Status::OK);
+    EXPECT_TRUE(agent->FlushReports(absl::Seconds(20)).ok()) << code;
+    EXPECT_EQ(planner_->reports().size(), 1u);
+  }
+}
+
 TEST_F(PlannerAgentTest, ARefusedReportFailsWithWhatThePlannerSaysOfTheEpoch) {
   const auto agent = Register();
   planner_->SetReport({grpc::StatusCode::FAILED_PRECONDITION, "not sent"});
