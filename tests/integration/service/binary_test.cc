@@ -7,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "common/files/files.h"
+#include "common/grpc/channel.h"
 #include "common/process/child_process.h"
 #include "planner/client/planner_client.h"
 #include "tests/support/temporary_folder.h"
@@ -97,6 +98,29 @@ TEST_F(BinaryTest, AKilledPlannerIsUnavailableToItsClients) {
   planner_->Signal(SIGKILL);
   EXPECT_THAT(stream->Next(), Fails(StatusCode::kUnavailable, ""));
   EXPECT_THAT(client_->ListJobs({}, absl::Seconds(1)), Fails(StatusCode::kUnavailable, ""));
+}
+
+// A stopped process holds its connections: only a ping that is not answered tells.
+TEST_F(BinaryTest, AStreamThatWasIdleForLongNoticesAPlannerThatHangs) {
+  Serve();
+  const std::string address = absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>());
+  client_ =
+      std::make_unique<PlannerClient>(CreateClientChannel(address, {.interval_ms = 1500, .timeout_ms = 500}));
+  const auto stream = OpenStream();
+  absl::Status end;
+  absl::Time ended;
+  std::thread reader([&] {  // connections are looked after while somebody waits
+    end = stream->Next().status();
+    ended = absl::Now();
+  });
+  // Four pings: more than gRPC sends by itself without data.
+  EXPECT_FALSE(planner_->WaitFor(absl::Milliseconds(4 * 1500 + 500)).has_value());
+  const absl::Time stopped = absl::Now();
+  planner_->Signal(SIGSTOP);
+  reader.join();
+  EXPECT_THAT(end, Fails(StatusCode::kUnavailable, ""));
+  EXPECT_GT(ended, stopped) << "it did not wait for the answer to a ping";
+  EXPECT_LT(ended - stopped, absl::Seconds(6));
 }
 
 TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
