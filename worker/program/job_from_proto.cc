@@ -8,6 +8,9 @@
 namespace penstock::worker {
 namespace {
 
+// As the contract bounds them (job.proto, Mesh).
+constexpr uint64_t kMaxRanks = 1 << 16;
+
 absl::Status RequirePositive(uint32_t value, absl::string_view field) {
   if (value > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, " is 0: it must be positive"));
@@ -97,6 +100,10 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();
   PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.pipeline(), "mesh.pipeline"));
   PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.data(), "mesh.data"));
+  if (uint64_t{mesh.pipeline()} * mesh.data() > kMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(), " is more than ", kMaxRanks, " ranks"));
+  }
   if (mesh.tensor() > 1 || mesh.context() > 1) {
     return absl::UnimplementedError("mesh.tensor and mesh.context above 1 are not known to this worker");
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
 
 namespace penstock::cli {
 namespace {
@@ -26,13 +27,25 @@ absl::Status CheckTraining(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--min-lr", options.minimum_learning_rate, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--weight-decay", options.weight_decay, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--clip-norm", options.clip_norm, 0, 1e9));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--warmup", options.warmup, 0, core::kMostIterations));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckRange("--checkpoint-every", options.checkpoint_every, 0, core::kMostIterations));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--threads", options.threads, 0, 4096));
   return CheckNumber("--profile-seconds", options.profile_seconds, 0.1, 3600);
 }
 
-absl::Status CheckSizes(const UpOptions& options) {
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, 1024));
+// Before the workers are counted.
+absl::Status CheckMesh(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, core::kMostPipelineRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
+  if (WorkerCount(options) <= core::kMostRanks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, " x --dp ", options.data, ": ",
+                                                 WorkerCount(options), " workers; use at most ",
+                                                 core::kMostRanks));
+}
+
+absl::Status CheckSizes(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
   return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
 }
@@ -40,10 +53,10 @@ absl::Status CheckSizes(const UpOptions& options) {
 absl::Status CheckLayers(const UpOptions& options) {
   const bool t5 = options.architecture == v1::ARCHITECTURE_T5;
   if (t5) {
-    PENSTOCK_RETURN_IF_ERROR(CheckRange("--encoder-layers", options.encoder_layers, 1, 4096));
-    PENSTOCK_RETURN_IF_ERROR(CheckRange("--decoder-layers", options.decoder_layers, 1, 4096));
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--encoder-layers", options.encoder_layers, 1, core::kMostLayers));
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--decoder-layers", options.decoder_layers, 1, core::kMostLayers));
   } else {
-    PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, 1, 4096));
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--layers", options.layers, 1, core::kMostLayers));
   }
   const uint32_t layers = t5 ? options.encoder_layers + options.decoder_layers : options.layers;
   if (layers >= options.pipeline) return absl::OkStatus();
@@ -74,6 +87,7 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
 }
 
 absl::Status CheckDevice(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
   const bool simulated = options.device == UpDevice::kSimulated;
   if (!options.lengths.empty() != !options.rows.empty()) {
     return absl::InvalidArgumentError("--lengths and --rows belong together: give both or neither");
@@ -103,7 +117,8 @@ SampleCut CutOf(const UpOptions& options, v1::Architecture architecture) {
 absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vocab) {
   const LengthLimits limits = CutOf(options, options.architecture).limits;
   PENSTOCK_RETURN_IF_ERROR(CheckLayers(options));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, 1 << 20));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--hidden", options.hidden, 1, core::kMostWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--attention-inner", options.attention_inner, 0, core::kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--heads", options.heads, 1, options.hidden));
   const uint32_t inner = options.attention_inner > 0 ? options.attention_inner : options.hidden;
   if (inner % options.heads != 0) {
@@ -111,8 +126,11 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
         absl::StrCat(options.attention_inner > 0 ? "--attention-inner " : "--hidden ", inner,
                      " is no multiple of --heads ", options.heads));
   }
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, 1 << 22));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, 1 << 24));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, core::kMostFeedForwardWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, core::kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-input", limits.max_input, 0, core::kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-target", limits.max_target, 0, core::kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--vocab", vocab, 2, core::kMostVocab));
   v1::ModelSpec model;
   model.set_architecture(options.architecture);
   if (options.architecture == v1::ARCHITECTURE_T5) {

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/model/stage_list.h"
 
@@ -18,12 +19,6 @@ constexpr uint32_t kRelativePositionBuckets = 32;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
-}
-
-// "job.model.layers: 100000; use at most 4096".
-absl::Status CheckMost(absl::string_view field, int64_t value, int64_t most) {
-  if (value <= most) return absl::OkStatus();
-  return Wrong(field, absl::StrCat(value, "; use at most ", most));
 }
 
 absl::Status CheckJobId(const std::string& id) {
@@ -39,13 +34,6 @@ absl::Status CheckJobId(const std::string& id) {
 absl::Status CheckMesh(const v1::Mesh& mesh) {
   if (mesh.pipeline() == 0) return Wrong("job.mesh.pipeline", "0; use at least 1");
   if (mesh.data() == 0) return Wrong("job.mesh.data", "0; use at least 1");
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("job.mesh.pipeline", mesh.pipeline(), kMostPipelineRanks));
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("job.mesh.data", mesh.data(), kMostRanks));
-  const int64_t ranks = int64_t{mesh.pipeline()} * mesh.data();
-  if (ranks > kMostRanks) {
-    return Wrong("job.mesh", absl::StrCat(mesh.pipeline(), " x ", mesh.data(), " are ", ranks,
-                                          " ranks; use at most ", kMostRanks));
-  }
   if (mesh.tensor() > 1) return absl::UnimplementedError("job.mesh.tensor: only 1 is supported");
   if (mesh.context() > 1) return absl::UnimplementedError("job.mesh.context: only 1 is supported");
   return absl::OkStatus();
@@ -99,29 +87,6 @@ absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {
     return Wrong("job.model.relative_position_max_distance",
                  absl::StrCat(distance, "; must be above half of relative_position_buckets, ", buckets / 2));
   return absl::OkStatus();
-}
-
-absl::Status CheckLayers(const v1::ModelSpec& model) {
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("job.model.layers", model.layers(), kMostLayers));
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("job.model.encoder_layers", model.encoder_layers(), kMostLayers));
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("job.model.decoder_layers", model.decoder_layers(), kMostLayers));
-  const uint32_t both = model.encoder_layers() + model.decoder_layers();
-  return CheckMost("job.model.encoder_layers and decoder_layers", both, kMostLayers);
-}
-
-// What is asked before anything else, so that nothing grows with a request beyond the limits.
-absl::Status CheckSizes(const v1::JobSpec& job) {
-  PENSTOCK_RETURN_IF_ERROR(CheckLayers(job.model()));
-  const v1::PlanningOptions& planning = job.planning();
-  PENSTOCK_RETURN_IF_ERROR(
-      CheckMost("job.planning.layers_per_stage", planning.layers_per_stage_size(), kMostStages));
-  PENSTOCK_RETURN_IF_ERROR(
-      CheckMost("job.planning.rank_of_stage", planning.rank_of_stage_size(), kMostStages));
-  PENSTOCK_RETURN_IF_ERROR(
-      CheckMost("job.planning.typical_samples", planning.typical_samples_size(), kMostTypicalSamples));
-  PENSTOCK_RETURN_IF_ERROR(
-      CheckMost("job.planning.typical_batch_size", planning.typical_batch_size(), kMostSamples));
-  return CheckMost("job.planning.micro_batch_size", planning.micro_batch_size(), kMostSamples);
 }
 
 absl::Status CheckModel(const v1::ModelSpec& model) {
@@ -376,7 +341,7 @@ absl::Status ReadStageSplit(const v1::PlanningOptions& options, Job* job) {
 
 absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   Job job;
-  PENSTOCK_RETURN_IF_ERROR(CheckSizes(spec));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobLimits(spec));
   PENSTOCK_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
   PENSTOCK_RETURN_IF_ERROR(CheckModel(spec.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
@@ -406,7 +371,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
 
 absl::StatusOr<Batch> BatchFromProto(const v1::Batch& proto, const Job& job) {
   if (proto.samples().empty()) return Wrong("batch.samples", "is empty");
-  PENSTOCK_RETURN_IF_ERROR(CheckMost("batch.samples", proto.samples_size(), kMostSamples));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("batch.samples", proto.samples_size(), kMostSamples));
   const auto stages = static_cast<int64_t>(job.topology.shape().stages.size());
   if (proto.samples_size() * stages > kMostSampleStages) {
     return Wrong("batch.samples", absl::StrCat(proto.samples_size(), " on ", stages, " stages; use at most ",

@@ -18,5 +18,13 @@ inline constexpr int kMostSamples = 1 << 20;
 // Samples of a batch times stages: the search keeps about 80 bytes for each, several times.
 inline constexpr int64_t kMostSampleStages = 1 << 23;
 inline constexpr int kMostTypicalSamples = 1 << 16;
+// Width of the residual stream and of attention, and attention heads.
+inline constexpr uint32_t kMostWidth = 1 << 20;
+inline constexpr uint32_t kMostFeedForwardWidth = 1 << 22;
+inline constexpr uint32_t kMostVocab = 1 << 24;
+inline constexpr uint32_t kMostSequenceLength = 1 << 24;
+inline constexpr uint32_t kMostRelativePositionBuckets = 1 << 16;
+// Of a job, and of everything that counts them.
+inline constexpr uint64_t kMostIterations = uint64_t{1} << 48;
 
 }  // namespace penstock::core

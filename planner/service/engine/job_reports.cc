@@ -90,7 +90,8 @@ std::vector<v1::IterationSummary> Job::CompleteLocked(uint64_t from, uint64_t to
       continue;
     }
     v1::IterationSummary& summary = summaries.emplace_back(Summarize(**plan, *reports));
-    summary.set_planned_ahead(static_cast<uint32_t>(planned_.next() - iteration - 1));
+    summary.set_planned_ahead(
+        static_cast<uint32_t>(std::max(planned_.next(), iteration + 1) - iteration - 1));
     KeepSummaryLocked(summary);
   }
   TrimLocked();

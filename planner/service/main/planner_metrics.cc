@@ -1,5 +1,6 @@
 #include "planner/service/main/planner_metrics.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -44,8 +45,10 @@ std::vector<GaugeSample> LookAhead(const PlannerEngine& engine) {
   std::vector<GaugeSample> samples;
   for (const auto& job : engine.Jobs()) {
     const v1::JobStatus status = job->Status();
-    const auto ahead = status.planned_iteration() - status.completed_iteration();
-    samples.push_back({{{"job", status.job_id()}}, static_cast<double>(ahead)});
+    // Workers may have resumed from a checkpoint that is ahead of what is planned.
+    const uint64_t planned = std::max(status.planned_iteration(), status.completed_iteration());
+    samples.push_back(
+        {{{"job", status.job_id()}}, static_cast<double>(planned - status.completed_iteration())});
   }
   return samples;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/job_limits.h"
 
 namespace penstock {
 namespace {
@@ -37,7 +38,7 @@ absl::Status ValidateJobId(absl::string_view field, const std::string& id) {
   return absl::OkStatus();
 }
 
-// Model, mesh, planning and profile are the planner's to check when the engine makes one.
+// Whether model, mesh, planning and profile make sense is the planner's to check when the engine makes one.
 absl::Status ValidateJob(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job.job_id", job.job_id()));
   if (job.look_ahead_window() > kMaxWindow) {
@@ -52,7 +53,7 @@ absl::Status ValidateJob(const v1::JobSpec& job) {
     return Invalid("job.first_iteration is ", job.first_iteration(), ", after training.iterations ",
                    iterations);
   }
-  return absl::OkStatus();
+  return core::CheckJobLimits(job);
 }
 
 absl::Status ValidateSample(absl::string_view field, const v1::Sample& sample) {

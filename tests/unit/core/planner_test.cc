@@ -224,6 +224,9 @@ INSTANTIATE_TEST_SUITE_P(
                "job.mesh.pipeline: 0; use at least 1"},
         BadJob{"DeepPipeline", [](v1::JobSpec* job) { job->mutable_mesh()->set_pipeline(9); }, kInvalid,
                "9 stages for 8 layers"},
+        BadJob{"LearningRate",
+               [](v1::JobSpec* job) { job->mutable_training()->mutable_learning_rate()->set_peak(-1); },
+               kInvalid, "job.training.learning_rate.peak"},
         BadJob{"Data", [](v1::JobSpec* job) { job->mutable_mesh()->set_data(0); }, kInvalid, "job.mesh.data"},
         BadJob{"Tensor", [](v1::JobSpec* job) { job->mutable_mesh()->set_tensor(2); }, kUnimplemented,
                "job.mesh.tensor"},
@@ -265,11 +268,11 @@ INSTANTIATE_TEST_SUITE_P(
             "BackwardRatio",
             [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers(0)->clear_backward_ratio_none(); },
             kInvalid, "job.profile.layers[0].backward_ratio_none"},
-        BadJob{"Bandwidth",
-               [](v1::JobSpec* job) {
-                 job->mutable_profile()->mutable_cluster()->clear_intra_node_bytes_per_second();
-               },
-               kInvalid, "job.profile.cluster.intra_node_bytes_per_second"}),
+        BadJob{
+            "Bandwidth",
+            [](v1::JobSpec*
+                   job) { job->mutable_profile()->mutable_cluster()->clear_intra_node_bytes_per_second(); },
+            kInvalid, "job.profile.cluster.intra_node_bytes_per_second"}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

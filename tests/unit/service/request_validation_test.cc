@@ -46,6 +46,18 @@ TEST(RequestValidationTest, NamesTheFieldOfAWrongJob) {
               Fails(kInvalid, "job.first_iteration is 11"));
 }
 
+TEST(RequestValidationTest, BoundsOfAJobAreCheckedBeforeAnythingIsComputed) {
+  EXPECT_THAT(ValidateJobWith([](auto* job) {
+                job->mutable_mesh()->set_pipeline(1024);
+                job->mutable_mesh()->set_data(65);
+              }),
+              Fails(kInvalid, "job.mesh: 1024 x 65"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->mutable_model()->set_layers(100'000); }),
+              Fails(kInvalid, "job.model.layers: 100000"));
+  EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_first_iteration(UINT64_MAX); }),
+              Fails(kInvalid, "job.first_iteration"));
+}
+
 TEST(RequestValidationTest, NamesTheSampleOfAWrongBatch) {
   EXPECT_THAT(Validate(MakeSubmission("job", 0, 0)), Fails(kInvalid, "batches is empty"));
   auto request = MakeSubmission("job", 0, 3);

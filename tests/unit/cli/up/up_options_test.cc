@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +78,53 @@ TEST(UpOptionsTest, SidesAreCutApartForEncoderDecodersAlone) {
 TEST(UpOptionsTest, OnlyRealDevicesCutWithoutBeingAsked) {
   EXPECT_EQ(CutOf(UpOptions(), v1::ARCHITECTURE_GPT).limits.max_length, 2048);
   EXPECT_EQ(CutOf(SimulatedRows(), v1::ARCHITECTURE_GPT).limits.max_length, 0);
+}
+
+TEST(UpOptionsTest, NumbersOfTrainingAreFiniteAndNotNegative) {
+  const double kBad[] = {std::nan(""), std::numeric_limits<double>::infinity(), -1.0};
+  const std::pair<const char*, double UpOptions::*> kFlags[] = {
+      {"--lr", &UpOptions::learning_rate},
+      {"--min-lr", &UpOptions::minimum_learning_rate},
+      {"--weight-decay", &UpOptions::weight_decay},
+      {"--clip-norm", &UpOptions::clip_norm}};
+  for (const auto& [flag, option] : kFlags) {
+    for (const double bad : kBad) {
+      UpOptions options;
+      options.*option = bad;
+      EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()), HasSubstr(flag));
+    }
+  }
+  UpOptions options;
+  options.warmup = UINT64_MAX;
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()), HasSubstr("--warmup"));
+}
+
+TEST(UpOptionsTest, SizesOfTheModelAreBounded) {
+  const std::pair<const char*, uint32_t UpOptions::*> kFlags[] = {
+      {"--layers", &UpOptions::layers},
+      {"--hidden", &UpOptions::hidden},
+      {"--heads", &UpOptions::heads},
+      {"--attention-inner", &UpOptions::attention_inner},
+      {"--ffn", &UpOptions::ffn}};
+  for (const auto& [flag, option] : kFlags) {
+    UpOptions options;
+    options.*option = UINT32_MAX;
+    EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()), HasSubstr(flag));
+  }
+  EXPECT_THAT(std::string(ModelOfFlags(UpOptions(), UINT32_MAX).status().message()), HasSubstr("--vocab"));
+  UpOptions options;
+  options.limits.max_target = UINT32_MAX;
+  EXPECT_THAT(std::string(ModelOfFlags(options, 64).status().message()), HasSubstr("--max-target"));
+}
+
+TEST(UpOptionsTest, TheMeshIsBoundedBeforeItsWorkersAreCounted) {
+  UpOptions options = SimulatedRows();
+  options.pipeline = 1U << 16;
+  options.data = 1U << 16;  // their product is 0 in 32 bits
+  EXPECT_THAT(std::string(CheckDevice(options).message()), HasSubstr("--pp 65536"));
+  options.pipeline = 1024;
+  options.data = 4096;
+  EXPECT_THAT(std::string(CheckDevice(options).message()), HasSubstr("at most 65536"));
 }
 
 TEST(UpOptionsTest, DataAndProfileFitTheDevice) {

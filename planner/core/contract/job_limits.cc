@@ -1,0 +1,100 @@
+#include "planner/core/contract/job_limits.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+
+namespace penstock::core {
+namespace {
+
+absl::Status NotNegative(absl::string_view field, double value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, "; use a number of at least 0"));
+}
+
+// Decay of a moving average.
+absl::Status BelowOne(absl::string_view field, double value) {
+  if (value >= 0 && value < 1) return absl::OkStatus();  // NaN is not
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, "; use at least 0 and less than 1"));
+}
+
+absl::Status CheckLayers(const v1::ModelSpec& model) {
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.layers", model.layers(), kMostLayers));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.encoder_layers", model.encoder_layers(), kMostLayers));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.decoder_layers", model.decoder_layers(), kMostLayers));
+  const uint32_t both = model.encoder_layers() + model.decoder_layers();
+  return CheckAtMost("job.model.encoder_layers and decoder_layers", both, kMostLayers);
+}
+
+absl::Status CheckModel(const v1::ModelSpec& model) {
+  PENSTOCK_RETURN_IF_ERROR(CheckLayers(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.hidden", model.hidden(), kMostWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.heads", model.heads(), kMostWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.attention_inner", model.attention_inner(), kMostWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.ffn", model.ffn(), kMostFeedForwardWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.vocab", model.vocab(), kMostVocab));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.model.max_sequence_length", model.max_sequence_length(), kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.relative_position_buckets",
+                                       model.relative_position_buckets(), kMostRelativePositionBuckets));
+  return CheckAtMost("job.model.relative_position_max_distance", model.relative_position_max_distance(),
+                     kMostSequenceLength);
+}
+
+absl::Status CheckMesh(const v1::Mesh& mesh) {
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.pipeline", mesh.pipeline(), kMostPipelineRanks));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.data", mesh.data(), kMostRanks));
+  const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
+  if (ranks <= kMostRanks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " x ", mesh.data(), " are ",
+                                                 ranks, " ranks; use at most ", kMostRanks));
+}
+
+absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.planning.layers_per_stage", planning.layers_per_stage_size(), kMostStages));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.planning.rank_of_stage", planning.rank_of_stage_size(), kMostStages));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.planning.typical_samples", planning.typical_samples_size(), kMostTypicalSamples));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.planning.typical_batch_size", planning.typical_batch_size(), kMostSamples));
+  return CheckAtMost("job.planning.micro_batch_size", planning.micro_batch_size(), kMostSamples);
+}
+
+absl::Status CheckTraining(const v1::TrainingSpec& training) {
+  const v1::LearningRate& rate = training.learning_rate();
+  PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.learning_rate.peak", rate.peak()));
+  PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.learning_rate.minimum", rate.minimum()));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.training.learning_rate.warmup_iterations", rate.warmup_iterations(), kMostIterations));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.training.learning_rate.decay_iterations", rate.decay_iterations(), kMostIterations));
+  PENSTOCK_RETURN_IF_ERROR(BelowOne("job.training.beta1", training.beta1()));
+  PENSTOCK_RETURN_IF_ERROR(BelowOne("job.training.beta2", training.beta2()));
+  PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.epsilon", training.epsilon()));
+  PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.weight_decay", training.weight_decay()));
+  PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.clip_norm", training.clip_norm()));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckAtMost("job.training.checkpoint_interval", training.checkpoint_interval(), kMostIterations));
+  return CheckAtMost("job.training.iterations", training.iterations(), kMostIterations);
+}
+
+}  // namespace
+
+absl::Status CheckAtMost(absl::string_view field, uint64_t value, uint64_t most) {
+  if (value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, "; use at most ", most));
+}
+
+absl::Status CheckJobLimits(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(CheckModel(job.model()));
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(job.mesh()));
+  PENSTOCK_RETURN_IF_ERROR(CheckPlanning(job.planning()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTraining(job.training()));
+  return CheckAtMost("job.first_iteration", job.first_iteration(), kMostIterations);
+}
+
+}  // namespace penstock::core
