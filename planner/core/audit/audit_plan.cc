@@ -48,6 +48,9 @@ class Audit {
     CheckFamily();
     for (int replica = 0; replica < plan_.replicas_size(); ++replica) ListReplica(replica);
     if (!violations_.empty()) return std::move(violations_);
+    for (int stage = 0; stage < costs_.stages(); ++stage)
+      reduce_ns_.push_back(
+          costs_.AllReduceNs(costs_.ParameterBytes(stage), job_.topology.GradientGroup(stage)));
     for (const v1::Program& program : plan_.programs()) CheckProgram(program);
     return std::move(violations_);
   }
@@ -153,7 +156,7 @@ class Audit {
         Expect(program, instruction, "collective.bytes",
                static_cast<int64_t>(instruction.collective().bytes()), costs_.ParameterBytes(stage));
         return Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
-                      costs_.AllReduceNs(costs_.ParameterBytes(stage), job_.topology.GradientGroup(stage)));
+                      reduce_ns_[stage]);
       case v1::OP_OPTIMIZER_STEP:
         return CheckStep(program, instruction);
       default:
@@ -228,6 +231,8 @@ class Audit {
   const CostModel& costs_;
   // By replica and position.
   std::vector<std::vector<MicroBatchCosts>> micro_batches_;
+  // Of each stage, over all replicas: computed once, not for each of their ranks.
+  std::vector<int64_t> reduce_ns_;
   std::vector<Violation> violations_;
 };
 

@@ -29,6 +29,15 @@ int32_t PlannedReplicas(const Job& job) {
   return TypicalBatchSize(job) <= kMostSamples ? job.topology.replicas() : 1;
 }
 
+// Every layout that is judged is a copy of the job: none takes the samples along, of which it has the
+// batches.
+Job WithoutSamples(const Job& job) {
+  Job light = job;
+  light.typical_batch_size = static_cast<int32_t>(TypicalBatchSize(job));
+  light.typical_samples = {};
+  return light;
+}
+
 StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   uint32_t layers = 0;
   for (const Stage& stage : job.topology.shape().stages) layers += static_cast<uint32_t>(stage.layers());
@@ -109,7 +118,7 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
 }  // namespace
 
 LayoutJudge::LayoutJudge(const Profile& profile, const Job& job, StopToken stop)
-    : profile_(profile), job_(job), stop_(stop), batches_(TypicalBatches(job)) {}
+    : profile_(profile), job_(WithoutSamples(job)), stop_(stop), batches_(TypicalBatches(job)) {}
 
 TokenSums LayoutJudge::TypicalMicroBatch() const {
   const std::vector<SampleTokens>& batch = batches_.front();

@@ -12,7 +12,7 @@ namespace penstock::core {
 
 class LayoutJudge {
  public:
-  // Both must outlive the judge. Its answers are of no worth when `stop` has stopped it.
+  // `profile` must outlive the judge. Its answers are of no worth when `stop` has stopped it.
   LayoutJudge(const Profile& profile, const Job& job, StopToken stop = {});
 
   StageLayout Even(std::vector<int32_t> placement) const;
@@ -35,7 +35,8 @@ class LayoutJudge {
   TokenSums TypicalMicroBatch() const;
 
   const Profile& profile_;
-  const Job& job_;
+  // Without its typical samples.
+  const Job job_;
   StopToken stop_;
   std::vector<std::vector<SampleTokens>> batches_;
 };
