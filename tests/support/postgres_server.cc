@@ -39,11 +39,6 @@ std::vector<std::string> AsServerUser(std::vector<std::string> arguments) {
   return command;
 }
 
-void GiveToServerUser(const std::string& path) {
-  const passwd* user = ServerUser();
-  if (user != nullptr && chown(path.c_str(), user->pw_uid, user->pw_gid) != 0) perror(path.c_str());
-}
-
 absl::Status RunToEnd(const std::vector<std::string>& arguments, const std::string& log,
                       const std::string& output = "") {
   PENSTOCK_ASSIGN_OR_RETURN(
@@ -76,8 +71,13 @@ PostgresServer* PostgresServer::Shared() {
   return server.ok() ? server->get() : nullptr;
 }
 
+void PostgresServer::Admit(const std::string& path) {
+  const passwd* user = ServerUser();
+  if (user != nullptr && chown(path.c_str(), user->pw_uid, user->pw_gid) != 0) perror(path.c_str());
+}
+
 absl::Status PostgresServer::Initialise() {
-  for (const TemporaryFolder* folder : {&folder_, &socket_folder_}) GiveToServerUser(folder->path());
+  for (const TemporaryFolder* folder : {&folder_, &socket_folder_}) Admit(folder->path());
   return RunToEnd(
       AsServerUser({Programs() + "initdb", "--pgdata", folder_.Path("data"), "--username=penstock",
                     "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "--no-instructions"}),

@@ -29,6 +29,9 @@ class PostgresServer {
   static PostgresServer* Shared();
   ~PostgresServer();
 
+  // Lets servers write into a folder.
+  static void Admit(const std::string& path);
+
   // The name of a new database, empty, of the caller's own.
   std::string NewDatabase();
   std::string Url(const std::string& database) const;

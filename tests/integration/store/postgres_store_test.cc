@@ -2,6 +2,7 @@
 // start, hang or cannot be written, databases of other versions.
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -10,16 +11,19 @@
 #include "tests/integration/store/changes.h"
 #include "tests/support/postgres_proxy.h"
 #include "tests/support/postgres_server.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock {
 namespace {
 
 using absl::StatusCode;
-using testing::AnyOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::Not;
+
+// Of calls that are meant to end with it.
+constexpr absl::Duration kBrief = absl::Milliseconds(700);
 
 class PostgresStoreTest : public testing::Test {
  protected:
@@ -33,14 +37,28 @@ class PostgresStoreTest : public testing::Test {
     store_ = Open(ProxyUrl());
   }
 
+  // Tries again while the server does not answer, as on a busy machine within a brief time-out.
   static std::unique_ptr<PostgresEventStore> Open(const std::string& url,
                                                   const PostgresStoreOptions& options = {}) {
+    const Deadline deadline = Deadline::After(absl::Seconds(20));
     auto store = PostgresEventStore::Open(url, options);
+    while (absl::IsUnavailable(store.status()) && !deadline.is_over()) {
+      store = PostgresEventStore::Open(url, options);
+    }
     EXPECT_THAT(store, IsOk());
     return store.ok() ? *std::move(store) : nullptr;
   }
 
   absl::Status Commit(std::vector<JobChange> changes) { return store_->Commit(changes); }
+
+  // Commits again while the store says that trying again may help: on a busy machine a brief time-out may be
+  // too brief.
+  absl::Status CommitAtLast(std::vector<JobChange> changes) {
+    const Deadline deadline = Deadline::After(absl::Seconds(20));
+    absl::Status status = Commit(changes);
+    while (absl::IsUnavailable(status) && !deadline.is_over()) status = Commit(changes);
+    return status;
+  }
 
   std::string ProxyUrl() const { return proxy_->Url(database_); }
   std::string Sql(const std::string& sql) const { return server_->Sql(database_, sql); }
@@ -52,6 +70,14 @@ class PostgresStoreTest : public testing::Test {
   std::unique_ptr<PostgresProxy> proxy_;
   std::unique_ptr<PostgresEventStore> store_;
 };
+
+// Servers make large values smaller where they can.
+std::string Incompressible(size_t size) {
+  std::minstd_rand random(1);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random() >> 8);
+  return bytes;
+}
 
 // --- Lost connections ---
 
@@ -77,8 +103,8 @@ TEST_F(PostgresStoreTest, ACommitWhoseAnswerIsLostIsDoneOnce) {
 }
 
 TEST_F(PostgresStoreTest, ACommitWhoseAnswerIsLostAndThatIsRepeatedWithOthersIsDoneOnce) {
-  store_ = Open(ProxyUrl(), {.call_timeout = absl::Milliseconds(300)});
-  ASSERT_THAT(Commit({Append(1, 1, 1)}), IsOk());
+  store_ = Open(ProxyUrl(), {.call_timeout = kBrief});
+  ASSERT_THAT(CommitAtLast({Append(1, 1, 1)}), IsOk());
   proxy_->LoseAt(2, PostgresProxy::Lose::kAnswer);
   std::thread cutter([&] {
     // As soon as the answer is lost nobody is let in again: the commit ends without knowing.
@@ -94,33 +120,32 @@ TEST_F(PostgresStoreTest, ACommitWhoseAnswerIsLostAndThatIsRepeatedWithOthersIsD
   }
   std::vector<JobChange> again = {Append(1, 3, 1)};
   if (!status.ok()) again.insert(again.begin(), Append(1, 2, 1));
-  ASSERT_THAT(Commit(again), IsOk());
+  ASSERT_THAT(CommitAtLast(again), IsOk());
   EXPECT_THAT(*store_->Load(), ElementsAre(HasEvents(1, 1, 3)));
 }
 
 TEST_F(PostgresStoreTest, WhileTheServerCannotBeReachedCallsEndInTime) {
-  store_ = Open(ProxyUrl(), {.call_timeout = absl::Milliseconds(300)});
-  ASSERT_THAT(Commit({Append(1, 1, 1)}), IsOk());
+  store_ = Open(ProxyUrl(), {.call_timeout = kBrief});
+  ASSERT_THAT(CommitAtLast({Append(1, 1, 1)}), IsOk());
   proxy_->Cut(true);
   const absl::Time start = absl::Now();
   EXPECT_THAT(Commit({Append(1, 2, 1)}), Fails(StatusCode::kUnavailable, "see that the server runs"));
   EXPECT_THAT(store_->Check(), Fails(StatusCode::kUnavailable, "postgres://"));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
   proxy_->Cut(false);
-  EXPECT_THAT(store_->Check(), IsOk());
-  EXPECT_THAT(Commit({Append(1, 2, 1)}), IsOk());
+  EXPECT_THAT(CommitAtLast({Append(1, 2, 1)}), IsOk());
 }
 
 TEST_F(PostgresStoreTest, AServerThatIsSilentDoesNotHoldACallForEver) {
-  store_ = Open(ProxyUrl(), {.call_timeout = absl::Milliseconds(300)});
-  ASSERT_THAT(Commit({Append(1, 1, 1)}), IsOk());
+  store_ = Open(ProxyUrl(), {.call_timeout = kBrief});
+  ASSERT_THAT(CommitAtLast({Append(1, 1, 1)}), IsOk());
   proxy_->Freeze(true);
   const absl::Time start = absl::Now();
   EXPECT_THAT(Commit({Append(1, 2, 1)}), Fails(StatusCode::kUnavailable, "does not answer in time"));
   EXPECT_THAT(store_->GetBatch(1, 1), Fails(StatusCode::kUnavailable, "does not answer in time"));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
   proxy_->Freeze(false);
-  EXPECT_THAT(Commit({Append(1, 2, 1)}), IsOk());
+  EXPECT_THAT(CommitAtLast({Append(1, 2, 1)}), IsOk());
   EXPECT_THAT(*store_->Load(), ElementsAre(HasEvents(1, 1, 2)));
 }
 
@@ -163,7 +188,7 @@ TEST_F(PostgresStoreTest, ACommitWaitsForAServerThatRestarts) {
 
 TEST_F(PostgresStoreTest, AServerThatCannotBeWrittenIsNamed) {
   Sql(absl::StrCat("ALTER DATABASE ", database_, " SET default_transaction_read_only = on"));
-  const auto opened = PostgresEventStore::Open(url_, {.call_timeout = absl::Milliseconds(300)});
+  const auto opened = PostgresEventStore::Open(url_, {.call_timeout = kBrief});
   EXPECT_THAT(opened, Fails(StatusCode::kUnavailable, "read-only"));
 }
 
@@ -177,6 +202,44 @@ TEST_F(PostgresStoreTest, ATransactionThatCannotWriteIsAPersonsAffair) {
   EXPECT_THAT(Commit({Append(1, 1, 1)}), IsOk());
 }
 
+TEST_F(PostgresStoreTest, ACommitIsFlushedWhateverTheServersDefault) {
+  for (const auto& [given, used] :
+       {std::pair("off", "on"), {"local", "on"}, {"remote_apply", "remote_apply"}}) {
+    Sql(absl::StrCat("ALTER DATABASE ", database_, " SET synchronous_commit = ", given));
+    PostgresConnection connection(url_, absl::Seconds(5));
+    const auto setting = connection.RunRepeatable({{.sql = "SELECT current_setting('synchronous_commit')"}},
+                                                  Deadline::After(absl::Seconds(20)));
+    ASSERT_THAT(setting, IsOk());
+    EXPECT_EQ(setting->front().Bytes(0, 0), used);
+  }
+}
+
+TEST_F(PostgresStoreTest, AFullDiskRefusesACommitAndGoesOnByItselfWhenThereIsRoom) {
+  const TemporaryFolder folder;
+  const auto disk = SmallDisk::Mount(folder.path(), 8 << 20);
+  if (!disk.ok()) GTEST_SKIP() << disk.status();
+  PostgresServer::Admit(folder.path());
+  // A server that sees the disk: started after it.
+  const auto server = PostgresServer::Start();
+  ASSERT_THAT(server, IsOk());
+  const std::string database = (*server)->NewDatabase();
+  const auto store = Open((*server)->Url(database));
+  (*server)->Sql(database, absl::StrCat("CREATE TABLESPACE small LOCATION '", folder.path(), "'"));
+  (*server)->Sql(database, "ALTER TABLE penstock_batches SET TABLESPACE small");
+  ASSERT_THAT(store->Commit({Append(1, 1, 1)}), IsOk());
+  (*disk)->Fill();
+  JobChange change = Append(1, 2, 1);
+  change.batches = {{0, Incompressible(200'000)}};
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    EXPECT_THAT(store->Commit({change}),
+                Fails(StatusCode::kResourceExhausted, "make room on the server's disk"));
+  }
+  EXPECT_THAT(*store->Load(), ElementsAre(HasEvents(1, 1, 1)));
+  (*disk)->MakeRoom();
+  EXPECT_THAT(store->Commit({change}), IsOk());
+  EXPECT_THAT(*store->Load(), ElementsAre(HasEvents(1, 1, 2)));
+}
+
 TEST_F(PostgresStoreTest, TablesThatWereRemovedAreNamed) {
   Sql("DROP TABLE penstock_events");
   EXPECT_THAT(Commit({Append(1, 1, 1)}), Fails(StatusCode::kFailedPrecondition, "penstock_events"));
@@ -184,7 +247,7 @@ TEST_F(PostgresStoreTest, TablesThatWereRemovedAreNamed) {
 
 TEST_F(PostgresStoreTest, ALockThatIsHeldTooLongEndsACommitAndLeavesNothing) {
   store_ = Open(url_, {.call_timeout = absl::Seconds(1)});
-  ASSERT_THAT(Commit({Append(1, 1, 1)}), IsOk());
+  ASSERT_THAT(CommitAtLast({Append(1, 1, 1)}), IsOk());
   PostgresConnection other(url_, absl::Seconds(5));
   const Deadline deadline = Deadline::After(absl::Seconds(20));
   ASSERT_THAT(other.Connect(deadline), IsOk());
@@ -192,7 +255,7 @@ TEST_F(PostgresStoreTest, ALockThatIsHeldTooLongEndsACommitAndLeavesNothing) {
               IsOk());
   EXPECT_THAT(Commit({Append(1, 2, 1)}), Fails(StatusCode::kUnavailable, "store 'postgres://"));
   other.RollBack();
-  EXPECT_THAT(Commit({Append(1, 2, 1)}), IsOk());
+  EXPECT_THAT(CommitAtLast({Append(1, 2, 1)}), IsOk());
 }
 
 TEST_F(PostgresStoreTest, ADamagedRecordIsFound) {

@@ -77,6 +77,53 @@ TEST_F(SqliteStoreTest, KeepsAWriteAheadLog) {
   EXPECT_EQ(*(*database)->Text("PRAGMA journal_mode"), "wal");
 }
 
+// Counts how often SQLite flushes write-ahead logs that are opened while it exists.
+class FlushCounter {
+ public:
+  FlushCounter() {
+    vfs_ = *sqlite3_vfs_find(nullptr);
+    open_ = vfs_.xOpen;
+    vfs_.zName = "flush-counter";
+    vfs_.xOpen = [](sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out) {
+      const int code = open_(vfs, name, file, flags, out);
+      // Logs have functions of their own, which are the same for all of them.
+      if (code != SQLITE_OK || (flags & SQLITE_OPEN_WAL) == 0) return code;
+      sync_ = file->pMethods->xSync;
+      methods_ = *file->pMethods;
+      methods_.xSync = [](sqlite3_file* opened, int how) {
+        ++flushes_;
+        return sync_(opened, how);
+      };
+      file->pMethods = &methods_;
+      return code;
+    };
+    flushes_ = 0;
+    sqlite3_vfs_register(&vfs_, /*makeDflt=*/1);
+  }
+  ~FlushCounter() { sqlite3_vfs_unregister(&vfs_); }
+  FlushCounter(const FlushCounter&) = delete;
+  FlushCounter& operator=(const FlushCounter&) = delete;
+
+  int flushes() const { return flushes_; }
+
+ private:
+  static inline sqlite3_vfs vfs_;
+  static inline sqlite3_io_methods methods_;
+  static inline decltype(sqlite3_vfs::xOpen) open_;
+  static inline decltype(sqlite3_io_methods::xSync) sync_;
+  static inline int flushes_ = 0;
+};
+
+TEST_F(SqliteStoreTest, ACommitIsFlushedToTheDiskBeforeItIsAnswered) {
+  const FlushCounter counter;
+  const auto store = Open();
+  for (int i = 0; i < 10; ++i) {
+    const int before = counter.flushes();
+    ASSERT_THAT(Commit(store.get(), {Append(1, 1 + i, 1)}), IsOk());
+    EXPECT_GT(counter.flushes(), before);
+  }
+}
+
 TEST_F(SqliteStoreTest, AnEmptyFileBecomesAStore) {
   folder_.Write("planner.db", "");
   EXPECT_THAT(*Open()->Load(), IsEmpty());
