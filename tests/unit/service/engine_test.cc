@@ -119,7 +119,7 @@ TEST_F(EngineTest, DoesNotPlanWhatTheClientGaveUp) {
   ASSERT_TRUE(started.Await());
   absl::Status answer;
   const auto ticket = engine_->PlanBatch(
-      Request("job"), "host", [&](const absl::StatusOr<v1::Plan>& plan) { answer = plan.status(); });
+      Request("job"), "host", [&](absl::StatusOr<v1::Plan> plan) { answer = std::move(plan).status(); });
   engine_->CancelPlanBatch(ticket);
   EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
   go_on.Notify();
@@ -134,8 +134,8 @@ TEST_F(EngineTest, APlanThatTheClientGivesUpIsStoppedAndALiveJobIsPlannedAtOnce)
   Event answered;
   absl::Status answer;
   const auto ticket = engine_->PlanBatch(Request("job", FakeBatchPlanner::kUntilStopped), "host",
-                                         [&](const absl::StatusOr<v1::Plan>& plan) {
-                                           answer = plan.status();
+                                         [&](absl::StatusOr<v1::Plan> plan) {
+                                           answer = std::move(plan).status();
                                            answered.Notify();
                                          });
   ASSERT_TRUE(started.Await());
@@ -154,8 +154,8 @@ TEST_F(EngineTest, APlanThatTakesLongerThanTheLimitIsStopped) {
   Event answered;
   absl::Status answer;
   engine_->PlanBatch(Request("job", FakeBatchPlanner::kUntilStopped), "host",
-                     [&](const absl::StatusOr<v1::Plan>& plan) {
-                       answer = plan.status();
+                     [&](absl::StatusOr<v1::Plan> plan) {
+                       answer = std::move(plan).status();
                        answered.Notify();
                      });
   ASSERT_TRUE(started.Await());
@@ -220,8 +220,8 @@ TEST_F(EngineTest, ShutdownAnswersWhoStillWaits) {
   engine_->PlanBatch(Request("job"), "host", [](const absl::StatusOr<v1::Plan>&) {});
   ASSERT_TRUE(started.Await());
   absl::Status second;
-  engine_->PlanBatch(Request("job"), "host", [&](const absl::StatusOr<v1::Plan>& plan) {
-    second = plan.status();
+  engine_->PlanBatch(Request("job"), "host", [&](absl::StatusOr<v1::Plan> plan) {
+    second = std::move(plan).status();
     go_on.Notify();
   });
   engine_->Shutdown(absl::ZeroDuration());
