@@ -8,10 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/dataset/data_file.h"
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/dataset/json_sample.h"
 #include "common/dataset/line_reader.h"
-#include "common/dataset/mapped_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -20,8 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As git judges: a NUL byte near the beginning.
 constexpr size_t kBytesToJudge = 8192;
+// Text is read in pieces of so many bytes, and lines of so many are held.
+constexpr size_t kPiece = 1 << 20;
+constexpr size_t kLongestLine = 1 << 24;
 
 class Importer {
  public:
@@ -81,22 +83,50 @@ class Importer {
   }
 
   absl::Status ImportText(const std::string& path) {
-    PENSTOCK_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    std::string_view rest = file.contents();
-    if (rest.empty() || rest.substr(0, kBytesToJudge).find('\0') != std::string_view::npos) {
+    PENSTOCK_ASSIGN_OR_RETURN(const DataFile file, DataFile::Open(path));
+    PENSTOCK_ASSIGN_OR_RETURN(const bool text, IsText(file));
+    if (!text) {
       ++summary_.skipped_files;
       return absl::OkStatus();
     }
     ++summary_.files;
     TextSections sections(options_.sections);
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
-      sections.AddLine(rest.substr(0, end));
-      rest.remove_prefix(end);
+    std::string unread;
+    for (uint64_t offset = 0; offset < file.size() || !unread.empty();) {
+      const size_t bytes = std::min<uint64_t>(kPiece, file.size() - offset);
+      const size_t kept = unread.size();
+      unread.resize(kept + bytes);
+      PENSTOCK_RETURN_IF_ERROR(file.Read(offset, bytes, unread.data() + kept));
+      offset += bytes;
+      AddLines(unread, /*all=*/offset == file.size(), sections);
       PENSTOCK_RETURN_IF_ERROR(AnnotateError(AddSections(sections), absl::StrCat("'", path, "'")));
     }
     sections.Finish();
     return AnnotateError(AddSections(sections), absl::StrCat("'", path, "'"));
+  }
+
+  // Not empty, and without a NUL byte near the beginning, as git judges.
+  static absl::StatusOr<bool> IsText(const DataFile& file) {
+    std::string beginning(std::min<uint64_t>(kBytesToJudge, file.size()), '\0');
+    PENSTOCK_RETURN_IF_ERROR(file.Read(0, beginning.size(), beginning.data()));
+    return !beginning.empty() && beginning.find('\0') == std::string::npos;
+  }
+
+  // Moves the lines that are complete from `text` to the sections; with `all` also the rest. A line without
+  // an end in sight goes in parts: sections are shorter.
+  static void AddLines(std::string& text, bool all, TextSections& sections) {
+    std::string_view rest = text;
+    for (;;) {
+      const size_t end = rest.find('\n');
+      if (end == std::string_view::npos) break;
+      sections.AddLine(rest.substr(0, end + 1));
+      rest.remove_prefix(end + 1);
+    }
+    if (!rest.empty() && (all || rest.size() > kLongestLine)) {
+      sections.AddLine(rest);
+      rest = {};
+    }
+    text.erase(0, text.size() - rest.size());
   }
 
   absl::Status AddSections(TextSections& sections) {

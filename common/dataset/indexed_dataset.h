@@ -1,12 +1,12 @@
 // Reads token datasets in Megatron-LM's indexed format: PREFIX.idx (header, lengths, offsets, documents) and
-// PREFIX.bin (tokens), memory-mapped.
+// PREFIX.bin (tokens). The index is held in memory (8 bytes a sample); tokens are read as they are asked for.
 //
 // A sample is a document. A document of one sequence is learnt whole; of two sequences the first is the input
 // (prompt) and the second the target, so that the loss counts the second alone.
 //
 //   auto dataset = IndexedDataset::Open("data/flan");     // data/flan.idx, data/flan.bin
 //   SampleLength length = (*dataset)->Length(7);           // from the index alone: no token is read
-//   std::vector<int32_t> tokens = (*dataset)->Tokens(7);   // input, then target
+//   absl::StatusOr<std::vector<int32_t>> tokens = (*dataset)->Tokens(7);   // input, then target
 //
 // Format: megatron/core/datasets/indexed_dataset.py of NVIDIA/Megatron-LM (magic "MMIDIDX\0\0", version 1).
 #pragma once
@@ -29,9 +29,9 @@ struct SampleLength {
 
 class IndexedDataset {
  public:
-  // Maps both files. `prefix` is the path without .idx and .bin.
+  // Reads the index and opens the tokens. `prefix` is the path without .idx and .bin.
   // Possible errors: NOT_FOUND (a file is missing), INVALID_ARGUMENT (broken or truncated: names the file,
-  // the offset and what was expected there).
+  // the offset and what was expected there), DATA_LOSS or UNAVAILABLE (reading failed).
   static absl::StatusOr<std::unique_ptr<IndexedDataset>> Open(const std::string& prefix);
 
   virtual ~IndexedDataset() = default;
@@ -43,7 +43,9 @@ class IndexedDataset {
   // `sample` < size().
   virtual SampleLength Length(size_t sample) const = 0;
   // All tokens of the sample: input, then target. `sample` < size(). Thread-safe.
-  virtual std::vector<int32_t> Tokens(size_t sample) const = 0;
+  // Possible errors: DATA_LOSS (the .bin file was cut since it was opened), UNAVAILABLE (reading failed);
+  // both name the file.
+  virtual absl::StatusOr<std::vector<int32_t>> Tokens(size_t sample) const = 0;
 };
 
 }  // namespace penstock

@@ -64,7 +64,7 @@ struct DatasetInfo {
   int32_t largest_token = 0;
 };
 
-DatasetInfo Scan(const IndexedDataset& dataset) {
+absl::StatusOr<DatasetInfo> Scan(const IndexedDataset& dataset) {
   DatasetInfo info;
   for (size_t i = 0; i < dataset.size(); ++i) {
     const SampleLength length = dataset.Length(i);
@@ -72,14 +72,14 @@ DatasetInfo Scan(const IndexedDataset& dataset) {
     info.input_tokens += length.input;
     info.target_tokens += length.target;
   }
-  info.largest_token = LargestToken(dataset);
+  PENSTOCK_ASSIGN_OR_RETURN(info.largest_token, LargestToken(dataset));
   return info;
 }
 
 absl::Status RunInfo(const ShowFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,
                             IndexedDataset::Open(flags.prefix));
-  const DatasetInfo info = Scan(*dataset);
+  PENSTOCK_ASSIGN_OR_RETURN(const DatasetInfo info, Scan(*dataset));
   const std::string type = dataset->bytes_per_token() == 2 ? "uint16" : "int32";
   if (flags.json) {
     std::cout << DumpJson({{"samples", dataset->size()},

@@ -1,6 +1,7 @@
 #include "worker/data/sample_tokens.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 
 namespace penstock::worker {
 
@@ -18,7 +19,7 @@ absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset,
                                                    length.input, " + ", length.target,
                                                    ": planner and worker must use the same dataset"));
   }
-  std::vector<int32_t> tokens = dataset.Tokens(sample);
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, dataset.Tokens(sample));
   tokens.erase(tokens.begin() + input_tokens, tokens.begin() + length.input);
   tokens.resize(size_t{input_tokens} + target_tokens);
   return tokens;

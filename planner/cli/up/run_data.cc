@@ -21,7 +21,8 @@ absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {
 }
 
 absl::StatusOr<uint32_t> RunData::Vocab(const UpOptions& options) const {
-  const uint32_t least = static_cast<uint32_t>(LargestToken(*dataset_)) + 1;
+  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*dataset_));
+  const uint32_t least = static_cast<uint32_t>(largest) + 1;
   if (options.vocab == 0) return least;
   if (options.vocab >= least) return options.vocab;
   return absl::InvalidArgumentError(absl::StrCat("--vocab ", options.vocab, ": the dataset has token ",

@@ -60,18 +60,18 @@ TEST_F(ImportTest, TakesAllFormsOfJsonLines) {
   EXPECT_EQ(summary->target_tokens, 10u);
   EXPECT_EQ(summary->largest_token, 70000);
   const auto dataset = Open();
-  EXPECT_THAT(dataset->Tokens(0), ElementsAre(5, 7, 9));
+  EXPECT_THAT(*dataset->Tokens(0), ElementsAre(5, 7, 9));
   EXPECT_EQ(dataset->Length(0).input, 0u);
-  EXPECT_THAT(dataset->Tokens(1), ElementsAre(1, 2, 70000));
+  EXPECT_THAT(*dataset->Tokens(1), ElementsAre(1, 2, 70000));
   EXPECT_EQ(dataset->Length(1).input, 2u);
-  EXPECT_THAT(dataset->Tokens(2), ElementsAre('T', 'o', ' ', 0xc3, 0xa9));
+  EXPECT_THAT(*dataset->Tokens(2), ElementsAre('T', 'o', ' ', 0xc3, 0xa9));
   EXPECT_EQ(dataset->Length(3).input, 0u);
 }
 
 TEST_F(ImportTest, TakesCompressedJsonLines) {
   const auto summary = Import({Compress(folder_.Path("a.jsonl.gz"), kLines)});
   ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_THAT(Open()->Tokens(1), ElementsAre(1, 2, 70000));
+  EXPECT_THAT(*Open()->Tokens(1), ElementsAre(1, 2, 70000));
 }
 
 TEST_F(ImportTest, RefusesTruncatedCompression) {
@@ -122,7 +122,7 @@ TEST_F(ImportTest, TakesTheTextFilesOfAFolderInOrder) {
   EXPECT_EQ(summary->samples, 2u);
   EXPECT_EQ(summary->files, 2u);
   EXPECT_EQ(summary->skipped_files, 2u);
-  const auto tokens = Open()->Tokens(0);
+  const auto tokens = *Open()->Tokens(0);
   EXPECT_EQ(std::string(tokens.begin(), tokens.end()), "first file");
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "tests/support/temporary_folder.h"
 
@@ -81,8 +82,8 @@ TEST_F(IndexedDatasetTest, ReadsUint16BuiltFromTheDocumentedFormat) {
   EXPECT_EQ((*dataset)->Length(0).target, 2u);
   EXPECT_EQ((*dataset)->Length(1).input, 0u);
   EXPECT_EQ((*dataset)->Length(1).target, 1u);
-  EXPECT_THAT((*dataset)->Tokens(0), ElementsAre(1, 2, 3, 40000, 5));
-  EXPECT_THAT((*dataset)->Tokens(1), ElementsAre(65535));
+  EXPECT_THAT(*(*dataset)->Tokens(0), ElementsAre(1, 2, 3, 40000, 5));
+  EXPECT_THAT(*(*dataset)->Tokens(1), ElementsAre(65535));
 }
 
 TEST_F(IndexedDatasetTest, ReadsInt32BuiltFromTheDocumentedFormat) {
@@ -93,7 +94,7 @@ TEST_F(IndexedDatasetTest, ReadsInt32BuiltFromTheDocumentedFormat) {
   for (int32_t token : {1, 2, 100000, 4, 5, 6}) Put(tokens, token);
   const auto dataset = Open(index.Bytes(), tokens);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_THAT((*dataset)->Tokens(0), ElementsAre(1, 2, 100000, 4, 5));
+  EXPECT_THAT(*(*dataset)->Tokens(0), ElementsAre(1, 2, 100000, 4, 5));
 }
 
 TEST_F(IndexedDatasetTest, ReadsADatasetWithoutDocuments) {
@@ -217,6 +218,19 @@ TEST_F(IndexedDatasetTest, RefusesATruncatedOrLongerDataFile) {
     EXPECT_THAT(
         std::string(dataset.status().message()),
         AllOf(HasSubstr("d.bin', offset " + std::to_string(tokens.size())), HasSubstr("expected it at 12")));
+  }
+}
+
+TEST_F(IndexedDatasetTest, ADatasetThatIsCutWhileInUseIsAnErrorThatNamesTheFile) {
+  const auto dataset = Open(Index().Bytes(), Uint16Tokens());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  for (const char* name : {"d.idx", "d.bin"}) std::filesystem::resize_file(folder_.Path(name), 4);
+  EXPECT_EQ((*dataset)->Length(0).input, 3);
+  for (const size_t sample : {0, 1}) {
+    const absl::Status status = (*dataset)->Tokens(sample).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("d.bin'"), HasSubstr("12 bytes when it was opened")));
   }
 }
 

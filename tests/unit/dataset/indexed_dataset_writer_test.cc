@@ -51,7 +51,7 @@ TEST_F(WriterTest, WhatIsWrittenIsRead) {
   for (size_t i = 0; i < samples.size(); ++i) {
     auto expected = samples[i].first;
     expected.insert(expected.end(), samples[i].second.begin(), samples[i].second.end());
-    EXPECT_EQ(dataset->Tokens(i), expected);
+    EXPECT_EQ(*dataset->Tokens(i), expected);
     EXPECT_EQ(dataset->Length(i).input, samples[i].first.size());
     EXPECT_EQ(dataset->Length(i).target, samples[i].second.size());
   }
@@ -80,9 +80,9 @@ TEST_F(WriterTest, WidensWhatItHasWrittenWhenALargeTokenComes) {
   ASSERT_TRUE(writer->Finish().ok());
   EXPECT_EQ(Dtype(), 4);
   const auto dataset = Open();
-  EXPECT_THAT(dataset->Tokens(0), ElementsAre(7, 8, 9));
-  EXPECT_THAT(dataset->Tokens(1), ElementsAre(1, 65536));
-  EXPECT_THAT(dataset->Tokens(2), ElementsAre(3));
+  EXPECT_THAT(*dataset->Tokens(0), ElementsAre(7, 8, 9));
+  EXPECT_THAT(*dataset->Tokens(1), ElementsAre(1, 65536));
+  EXPECT_THAT(*dataset->Tokens(2), ElementsAre(3));
 }
 
 TEST_F(WriterTest, RefusesTokensOutsideTheVocabulary) {
@@ -104,7 +104,7 @@ TEST_F(WriterTest, AnAbandonedRewriteKeepsTheOldDataset) {
   ASSERT_TRUE(writer->Add({}, {5}).ok());
   ASSERT_TRUE(writer->Finish().ok());
   ASSERT_TRUE(Create()->Add({}, {6}).ok());
-  EXPECT_THAT(Open()->Tokens(0), ElementsAre(5));
+  EXPECT_THAT(*Open()->Tokens(0), ElementsAre(5));
 }
 
 TEST_F(WriterTest, NamesTheFileItCannotCreate) {
@@ -121,7 +121,7 @@ TEST_F(WriterTest, LinksStayAndTheFilesTheyNameAreWritten) {
   ASSERT_TRUE(writer->Add({}, {1, 70000}).ok());
   ASSERT_TRUE(writer->Finish().ok());
   for (const char* name : {"d.bin", "d.idx"}) EXPECT_TRUE(std::filesystem::is_symlink(folder_.Path(name)));
-  EXPECT_THAT(Open()->Tokens(0), ElementsAre(1, 70000));
+  EXPECT_THAT(*Open()->Tokens(0), ElementsAre(1, 70000));
 }
 
 TEST_F(WriterTest, RefusesNamesThatAreFoldersBeforeAnySample) {

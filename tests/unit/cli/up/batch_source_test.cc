@@ -17,7 +17,7 @@ class FakeDataset : public IndexedDataset {
   size_t size() const override { return lengths_.size(); }
   size_t bytes_per_token() const override { return 2; }
   SampleLength Length(size_t sample) const override { return lengths_[sample]; }
-  std::vector<int32_t> Tokens(size_t) const override { return {}; }
+  absl::StatusOr<std::vector<int32_t>> Tokens(size_t) const override { return std::vector<int32_t>(); }
 
  private:
   std::vector<SampleLength> lengths_;

@@ -30,9 +30,9 @@ class FakeDataset : public IndexedDataset {
   size_t size() const override { return 2; }
   size_t bytes_per_token() const override { return 2; }
   SampleLength Length(size_t) const override { return {.input = 1, .target = 3}; }
-  std::vector<int32_t> Tokens(size_t sample) const override {
+  absl::StatusOr<std::vector<int32_t>> Tokens(size_t sample) const override {
     const auto first = static_cast<int32_t>(sample);
-    return {first, first + 1, first + 2, first + 3};
+    return std::vector<int32_t>{first, first + 1, first + 2, first + 3};
   }
 };
 
