@@ -1,13 +1,12 @@
 #include "planner/cli/up/local_cluster.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/files/files.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
@@ -15,7 +14,6 @@
 namespace penstock::cli {
 namespace {
 
-constexpr absl::Duration kStopGrace = absl::Seconds(5);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr size_t kShownLogLines = 8;
 
@@ -101,11 +99,24 @@ bool LocalCluster::WorkersEnded() {
                      [](const Member& worker) { return worker.process->Poll().has_value(); });
 }
 
-void LocalCluster::Stop() {
+bool LocalCluster::IsRunning(uint32_t rank) {
+  return rank < workers_.size() && !workers_[rank].process->Poll().has_value();
+}
+
+std::string LocalCluster::NamesOfRunningWorkers() {
+  std::vector<std::string> names;
+  for (const Member& worker : workers_)
+    if (!worker.process->Poll().has_value()) names.push_back(worker.name);
+  return absl::StrJoin(names, ", ");
+}
+
+void LocalCluster::Stop(absl::Duration grace) {
   // All at once: each would otherwise spend its grace waiting for a peer that is gone.
-  for (const Member& worker : workers_) worker.process->Signal(SIGTERM);
-  for (const Member& worker : workers_) worker.process->Stop(kStopGrace);
-  if (planner_.has_value()) planner_->process->Stop(kStopGrace);
+  std::vector<ChildProcess*> workers;
+  workers.reserve(workers_.size());
+  for (const Member& worker : workers_) workers.push_back(worker.process.get());
+  StopAll(workers, grace);
+  if (planner_.has_value()) planner_->process->Stop(grace);
 }
 
 }  // namespace penstock::cli

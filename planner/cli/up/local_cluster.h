@@ -43,6 +43,9 @@ struct LocalWorkerOptions {
 
 class LocalCluster {
  public:
+  // Ending an iteration takes a worker a moment; what hangs is not worth more.
+  static constexpr absl::Duration kStopGrace = absl::Seconds(3);
+
   explicit LocalCluster(LocalClusterOptions options) : options_(std::move(options)) {}
 
   // Starts a planner on a free port and returns its "host:port" once it serves. `metrics_listen` may be
@@ -58,9 +61,13 @@ class LocalCluster {
   absl::Status Check();
   // True when every worker has ended.
   bool WorkersEnded();
+  bool IsRunning(uint32_t rank);
+  // "worker-1, worker-3".
+  std::string NamesOfRunningWorkers();
 
-  // SIGTERM to the workers, then to the planner, with time to end in order; SIGKILL after that.
-  void Stop();
+  // SIGTERM to the workers, and SIGKILL to those that still run after `grace`; then the same with the
+  // planner. Blocks for at most twice `grace`.
+  void Stop(absl::Duration grace = kStopGrace);
 
  private:
   struct Member {

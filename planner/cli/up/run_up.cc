@@ -43,6 +43,9 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
 constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
+// For a worker that has told the planner that it leaves, or is not heard of any more, to end.
+constexpr absl::Duration kLeaving = absl::Seconds(2);
+constexpr absl::Duration kWatchDeadline = absl::Seconds(1);
 // Of simulated workers, and what each of them on a core adds: starting one keeps a core busy for about a
 // second.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
@@ -75,6 +78,14 @@ class UpRun {
   absl::Status Explain(const absl::Status& failure);
   absl::Status CheckLoss() const;
   absl::Status WaitForWorkers();
+  // How waiting for the workers' end has ended.
+  enum class Wait : uint8_t { kEnded, kHung, kTooLong, kSignal };
+  // Until all workers have ended; those that give no sign of life for as long as the planner would take them
+  // for lost are not waited for.
+  Wait AwaitWorkers(absl::Duration most);
+  // Whether a worker that still runs has been heard of; true where the planner cannot say.
+  bool WorkersAreAlive();
+  absl::Duration HeartbeatTimeout() const;
   absl::Status Finish();
 
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
@@ -267,10 +278,39 @@ absl::Status UpRun::CheckLoss() const {
                                          " is not a number: try a lower --lr or a longer --warmup"));
 }
 
-absl::Status UpRun::Explain(const absl::Status& failure) {
-  const absl::Time deadline = absl::Now() + kFailureGrace;
-  while (!cluster_->WorkersEnded() && absl::Now() < deadline && !stop_.WaitFor(kTick)) {
+absl::Duration UpRun::HeartbeatTimeout() const {
+  return job_.heartbeat_timeout_ms() > 0 ? absl::Milliseconds(job_.heartbeat_timeout_ms())
+                                         : kHeartbeatTimeout;
+}
+
+bool UpRun::WorkersAreAlive() {
+  v1::GetJobRequest request;
+  request.set_job_id(job_.job_id());
+  request.set_from_iteration(job_.training().iterations());
+  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, kWatchDeadline);
+  if (!job.ok()) return true;
+  const auto& workers = job->status().workers();
+  return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
+    return cluster_->IsRunning(worker.rank()) &&
+           absl::Milliseconds(worker.heartbeat_age_ms()) < HeartbeatTimeout();
+  });
+}
+
+UpRun::Wait UpRun::AwaitWorkers(absl::Duration most) {
+  const absl::Time deadline = absl::Now() + most;
+  // One that has left, and cannot be heard of, has as long to end.
+  absl::Time silent_since = absl::Now();
+  while (!cluster_->WorkersEnded()) {
+    if (WorkersAreAlive()) silent_since = absl::Now();
+    if (absl::Now() - silent_since > kLeaving) return Wait::kHung;
+    if (absl::Now() > deadline) return Wait::kTooLong;
+    if (stop_.WaitFor(kTick)) return Wait::kSignal;
   }
+  return Wait::kEnded;
+}
+
+absl::Status UpRun::Explain(const absl::Status& failure) {
+  AwaitWorkers(kFailureGrace);
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
   const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, absl::Seconds(2));
@@ -282,13 +322,17 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
 }
 
 absl::Status UpRun::WaitForWorkers() {
-  const absl::Time deadline = absl::Now() + kWorkersEnd + Crowding();
-  while (!cluster_->WorkersEnded()) {
-    if (absl::Now() > deadline)
-      return absl::DeadlineExceededError("the job is finished, but workers do not end");
-    if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
+  switch (AwaitWorkers(kWorkersEnd + Crowding())) {
+    case Wait::kEnded:
+      return cluster_->Check();
+    case Wait::kSignal:
+      return absl::CancelledError("stopped by a signal");
+    case Wait::kHung:
+    case Wait::kTooLong:
+      break;
   }
-  return cluster_->Check();
+  return absl::DeadlineExceededError(
+      absl::StrCat("the job is finished, but ", cluster_->NamesOfRunningWorkers(), " did not end"));
 }
 
 absl::Status UpRun::Finish() {

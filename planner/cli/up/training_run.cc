@@ -1,47 +1,98 @@
 #include "planner/cli/up/training_run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::cli {
+namespace {
 
-TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source)
+// JobSpec.look_ahead_window of 0.
+constexpr uint64_t kDefaultWindow = 16;
+// So that a step does not block for long.
+constexpr absl::Duration kWatchDeadline = absl::Seconds(2);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+
+// A planner that is busy, starts again or cannot be reached for a while; nothing is wrong with the job.
+bool IsTransient(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source,
+                         absl::Duration patience)
     : client_(client),
       job_(job),
       source_(source),
+      patience_(patience),
+      window_(job.look_ahead_window() > 0 ? job.look_ahead_window() : kDefaultWindow),
       next_batch_(job.first_iteration()),
-      next_summary_(job.first_iteration()) {}
+      next_summary_(job.first_iteration()),
+      completed_(job.first_iteration()),
+      last_answer_(absl::Now()) {}
+
+bool TrainingRun::MayFeed() const {
+  if (next_batch_ >= job_.training().iterations() || next_batch_ >= completed_ + window_) return false;
+  return completed_ != completed_when_refused_ || absl::Now() >= retry_at_;
+}
+
+// Its queue is full, or it holds less than the window.
+void TrainingRun::Refused() {
+  pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+  retry_at_ = absl::Now() + pause_;
+  completed_when_refused_ = completed_;
+}
 
 absl::Status TrainingRun::Feed() {
-  while (next_batch_ < job_.training().iterations()) {
-    if (!refused_.has_value()) refused_ = source_.Make(next_batch_);
+  while (MayFeed()) {
+    if (!made_.has_value()) made_ = source_.Make(next_batch_);
     v1::SubmitBatchesRequest request;
     request.set_job_id(job_.job_id());
-    *request.add_batches() = *refused_;
+    *request.add_batches() = *made_;
     const absl::Status submitted = client_.SubmitBatches(request).status();
-    if (absl::IsResourceExhausted(submitted)) return absl::OkStatus();  // the window is full: later
+    if (absl::IsResourceExhausted(submitted)) {
+      Refused();
+      return absl::OkStatus();
+    }
     PENSTOCK_RETURN_IF_ERROR(submitted);
-    refused_.reset();
+    made_.reset();
     ++next_batch_;
+    pause_ = absl::ZeroDuration();
+    retry_at_ = absl::InfinitePast();
   }
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
+absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
   request.set_from_iteration(next_summary_);
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse response, client_.GetJob(request));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse response, client_.GetJob(request, kWatchDeadline));
   for (const v1::IterationSummary& iteration : response.iterations()) {
     on_iteration(iteration);
     next_summary_ = iteration.iteration() + 1;
   }
   state_ = response.status().state();
+  completed_ = response.status().completed_iteration();
   if (state_ == v1::JOB_STATE_FAILED) return absl::FailedPreconditionError(response.status().failure());
-  if (state_ == v1::JOB_STATE_FINISHED) return absl::OkStatus();
-  return Feed();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
+  absl::Status status = Watch(on_iteration);
+  if (status.ok() && !finished()) status = Feed();
+  if (!IsTransient(status)) {
+    last_answer_ = absl::Now();
+    return status;
+  }
+  if (absl::Now() - last_answer_ < patience_) return absl::OkStatus();
+  return absl::Status(status.code(), absl::StrCat("the planner has not answered for ",
+                                                  absl::FormatDuration(patience_), ": ", status.message()));
 }
 
 }  // namespace penstock::cli

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/client/planner_client.h"
@@ -21,25 +21,45 @@ namespace penstock::cli {
 
 class TrainingRun {
  public:
+  // How long a planner may fail to answer: longer than workers wait for one.
+  static constexpr absl::Duration kPatience = absl::Seconds(30);
+
   // `client` and `source` are not owned.
-  TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source);
+  TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source,
+              absl::Duration patience = kPatience);
 
   // Submits what the planner's window takes and calls `on_iteration` for each iteration that has completed
-  // since the last step, ascending. Possible errors: FAILED_PRECONDITION (the job failed; the message names
-  // the rank), those of SubmitBatches and GetJob.
+  // since the last step, ascending. A planner that does not answer (UNAVAILABLE, DEADLINE_EXCEEDED) is asked
+  // again in the next step. Possible errors: FAILED_PRECONDITION (the job failed; the message names the
+  // rank), those of SubmitBatches and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.
   absl::Status Step(const std::function<void(const v1::IterationSummary&)>& on_iteration);
 
   bool finished() const { return state_ == v1::JOB_STATE_FINISHED; }
 
  private:
+  absl::Status Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration);
   absl::Status Feed();
+  // Whether the window has room for the next batch, and the planner has not just refused it.
+  bool MayFeed() const;
+  void Refused();
 
   PlannerClient& client_;
   const v1::JobSpec job_;
   BatchSource& source_;
+  const absl::Duration patience_;
+  const uint64_t window_;
   uint64_t next_batch_;
   uint64_t next_summary_;
-  std::optional<v1::Batch> refused_;
+  // The first iteration that not every rank has reported.
+  uint64_t completed_;
+  absl::Time last_answer_;
+  // A batch that is made and not taken yet.
+  std::optional<v1::Batch> made_;
+  // The planner refused a batch although the window has room: not before this time, or until more is
+  // completed.
+  absl::Duration pause_;
+  absl::Time retry_at_ = absl::InfinitePast();
+  uint64_t completed_when_refused_ = 0;
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
 };
 

@@ -223,6 +223,20 @@ TEST_F(UpTest, AKilledWorkerEndsTheRunAndIsNamed) {
   EXPECT_TRUE(WorkersOf(RunDir()).empty());
 }
 
+TEST_F(UpTest, AHungWorkerIsNamedAndDoesNotKeepTheRun) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
+  up.WaitForText("iteration 3/");
+  const std::vector<pid_t> workers = WorkersOf(RunDir());
+  ASSERT_EQ(workers.size(), 4);
+  kill(workers.front(), SIGSTOP);
+  const absl::Time stopped = absl::Now();
+  EXPECT_EQ(up.Wait(), 1);
+  // 5 s until the planner takes it for lost, then some for its peers to end and for itself.
+  EXPECT_LT(absl::Now() - stopped, absl::Seconds(16));
+  EXPECT_THAT(up.errors(), testing::ContainsRegex("rank [0-3] .*was lost: no heartbeat")) << up.errors();
+  EXPECT_TRUE(WorkersOf(RunDir()).empty());
+}
+
 TEST_F(UpTest, ASignalEndsTheRunAndLeavesNoProcess) {
   PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
   up.WaitForText("iteration 2/");

@@ -1,0 +1,65 @@
+#include "planner/cli/up/local_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+class LocalClusterTest : public testing::Test {
+ protected:
+  // Workers that do what the script says; $rank is "--rank=N".
+  LocalCluster StartWorkers(const std::string& script, uint32_t workers) {
+    const std::string worker = folder_.Write(
+        "penstock-worker", "#!/bin/sh\nfor rank; do case $rank in --rank=*) break;; esac; done\n" + script);
+    std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+    LocalCluster cluster({.bin_dir = folder_.path(), .log_dir = folder_.path()});
+    const absl::Status started = cluster.StartWorkers({.planner_address = "127.0.0.1:1",
+                                                       .job_id = "job",
+                                                       .workers = workers,
+                                                       .dataset = "",
+                                                       .checkpoint_dir = ""});
+    EXPECT_TRUE(started.ok()) << started;
+    return cluster;
+  }
+  // Blocks until so many workers have written "ready" into their logs.
+  void AwaitReady(uint32_t workers) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    for (uint32_t rank = 0; rank < workers; ++rank) {
+      while (folder_.Read("worker-" + std::to_string(rank) + ".log").empty() && absl::Now() < deadline) {
+      }
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+constexpr char kDeafToSigterm[] = "trap '' TERM\necho ready\nexec sleep 60\n";
+
+TEST_F(LocalClusterTest, HungWorkersShareOneGrace) {
+  constexpr uint32_t kWorkers = 4;
+  LocalCluster cluster = StartWorkers(kDeafToSigterm, kWorkers);
+  AwaitReady(kWorkers);
+  const absl::Time begin = absl::Now();
+  cluster.Stop(absl::Seconds(1));
+  EXPECT_TRUE(cluster.WorkersEnded());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(3));
+}
+
+TEST_F(LocalClusterTest, NamesTheWorkersThatStillRun) {
+  LocalCluster cluster = StartWorkers("[ $rank = --rank=1 ] && exit 0\nexec sleep 60\n", 3);
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (cluster.IsRunning(1) && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(cluster.NamesOfRunningWorkers(), "worker-0, worker-2");
+  EXPECT_FALSE(cluster.WorkersEnded());
+  EXPECT_FALSE(cluster.IsRunning(3));
+}
+
+}  // namespace
+}  // namespace penstock::cli

@@ -1,0 +1,175 @@
+#include "planner/cli/up/training_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/grpc/server.h"
+#include "common/sync/sync.h"
+#include "penstock/v1/planner_service.grpc.pb.h"
+
+namespace penstock::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// A planner whose answers the test gives: takes batches within its window, and completes what it is told to.
+class FakePlanner final : public v1::PlannerService::Service {
+ public:
+  explicit FakePlanner(uint64_t window) : window_(window) {
+    absl::StatusOr<RunningServer> running = StartServer({.listen = "127.0.0.1:0", .services = {this}});
+    EXPECT_TRUE(running.ok()) << running.status();
+    running_ = *std::move(running);
+  }
+  ~FakePlanner() override { running_.server->Shutdown(std::chrono::system_clock::now()); }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", running_.port); }
+
+  void Complete(uint64_t iterations) {
+    MutexLock lock(&mutex_);
+    completed_ = iterations;
+  }
+  // What GetJob answers so many times before it answers well again.
+  void FailGetJob(grpc::StatusCode code, int times) {
+    MutexLock lock(&mutex_);
+    failure_ = code;
+    failures_ = times;
+  }
+  // Refuses every batch while it is set.
+  void SetFull(bool full) {
+    MutexLock lock(&mutex_);
+    full_ = full;
+  }
+  uint64_t taken() {
+    MutexLock lock(&mutex_);
+    return taken_;
+  }
+  int refused() {
+    MutexLock lock(&mutex_);
+    return refused_;
+  }
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse* response) override {
+    MutexLock lock(&mutex_);
+    if (failures_ > 0) {
+      --failures_;
+      return {failure_, "not now"};
+    }
+    response->mutable_status()->set_state(v1::JOB_STATE_RUNNING);
+    response->mutable_status()->set_completed_iteration(completed_);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SubmitBatches(grpc::ServerContext*, const v1::SubmitBatchesRequest*,
+                             v1::SubmitBatchesResponse*) override {
+    MutexLock lock(&mutex_);
+    if (full_ || taken_ >= completed_ + window_) {
+      ++refused_;
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"};
+    }
+    ++taken_;
+    return grpc::Status::OK;
+  }
+
+ private:
+  const uint64_t window_;
+  RunningServer running_;
+  Mutex mutex_;
+  uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  int refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool full_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::StatusCode failure_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
+  int failures_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class OneSample : public BatchSource {
+ public:
+  v1::Batch Make(uint64_t iteration) override {
+    v1::Batch batch;
+    batch.set_iteration(iteration);
+    batch.add_samples()->set_target_tokens(1);
+    return batch;
+  }
+};
+
+class TrainingRunTest : public testing::Test {
+ protected:
+  static v1::JobSpec Job(uint32_t window) {
+    v1::JobSpec job;
+    job.set_job_id("job");
+    job.set_look_ahead_window(window);
+    job.mutable_training()->set_iterations(1000);
+    return job;
+  }
+  absl::Status Step(TrainingRun& run) {
+    return run.Step([](const v1::IterationSummary&) {});
+  }
+
+  OneSample source_;
+};
+
+TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(0), source_);  // 0: 16
+  for (uint64_t completed = 0; completed < 20; ++completed) {
+    planner.Complete(completed);
+    for (int step = 0; step < 5; ++step) ASSERT_TRUE(Step(run).ok());
+    EXPECT_EQ(planner.taken(), completed + 16);
+  }
+  EXPECT_EQ(planner.refused(), 0);
+}
+
+TEST_F(TrainingRunTest, ABatchThatIsRefusedWithinTheWindowIsTriedAgainWithPausesUntilProgress) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(16), source_);
+  planner.SetFull(true);
+  const absl::Time begin = absl::Now();
+  for (int step = 0; step < 100; ++step) ASSERT_TRUE(Step(run).ok());
+  // Pauses of 50, 100, 200, 250, 250, ... ms.
+  EXPECT_LE(planner.refused(), 2 + (absl::Now() - begin) / absl::Milliseconds(50));
+  EXPECT_LT(planner.refused(), 100);
+  planner.SetFull(false);
+  planner.Complete(1);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(planner.taken(), 17);
+}
+
+TEST_F(TrainingRunTest, APlannerThatDoesNotAnswerForAWhileDoesNotEndTheRun) {
+  FakePlanner planner(4);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(4), source_);
+  for (const auto code : {grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::UNAVAILABLE}) {
+    planner.FailGetJob(code, 2);
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(Step(run).ok()) << code;
+  }
+  EXPECT_EQ(planner.taken(), 4);
+}
+
+TEST_F(TrainingRunTest, APlannerThatDoesNotAnswerForLongEndsIt) {
+  FakePlanner planner(4);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(4), source_, /*patience=*/absl::ZeroDuration());
+  planner.FailGetJob(grpc::StatusCode::DEADLINE_EXCEEDED, 1);
+  const absl::Status status = Step(run);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the planner has not answered for"));
+}
+
+TEST_F(TrainingRunTest, WhatIsWrongWithTheJobEndsItAtOnce) {
+  FakePlanner planner(4);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(4), source_);
+  planner.FailGetJob(grpc::StatusCode::NOT_FOUND, 1);
+  EXPECT_EQ(Step(run).code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace penstock::cli
