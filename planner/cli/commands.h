@@ -15,4 +15,7 @@ void AddUpCommand(CommandSet& commands);
 // `status`, `jobs` and `workers`.
 void AddStatusCommands(CommandSet& commands);
 
+// `drain` and `delete`.
+void AddJobCommands(CommandSet& commands);
+
 }  // namespace penstock::cli

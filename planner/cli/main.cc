@@ -11,5 +11,6 @@ int main(int argc, char** argv) {
   AddVerifyCommand(commands);
   AddDatasetCommands(commands);
   AddStatusCommands(commands);
+  AddJobCommands(commands);
   return commands.Run(argc, argv);
 }

@@ -130,6 +130,11 @@ absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobR
   return CallUntil(channel_.get(), stub_.get(), &Stub::DrainJob, request, deadline);
 }
 
+absl::StatusOr<v1::DeleteJobResponse> PlannerClient::DeleteJob(const v1::DeleteJobRequest& request,
+                                                               absl::Duration deadline) {
+  return CallUntil(channel_.get(), stub_.get(), &Stub::DeleteJob, request, deadline);
+}
+
 std::unique_ptr<ProgramStream> PlannerClient::StreamPrograms(const v1::StreamProgramsRequest& request,
                                                              absl::Duration deadline) {
   return std::make_unique<ProgramStream>(channel_, request, deadline);

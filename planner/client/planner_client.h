@@ -70,6 +70,8 @@ class PlannerClient {
                                                         absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::DrainJobResponse> DrainJob(const v1::DrainJobRequest& request,
                                                 absl::Duration deadline = kCallDeadline);
+  absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const v1::DeleteJobRequest& request,
+                                                  absl::Duration deadline = kCallDeadline);
 
   // Opens the stream without waiting for the planner; errors come from Next(). A stream lives as long as its
   // job, so it has no deadline unless one is given: keepalive notices a planner that is gone. May outlive the

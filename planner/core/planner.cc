@@ -15,6 +15,7 @@
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_in_memory.h"
 #include "planner/core/simulate/simulator.h"
+#include "planner/core/stages/stage_balance.h"
 #include "planner/core/stages/stage_choice.h"
 
 namespace penstock::core {
@@ -36,6 +37,31 @@ absl::Status ResolveLayout(const Profile& profile, Job* job) {
   }
   if (job->layout == LayoutChoice::kAuto) job->layout = LayoutChoice::kPadded;
   return absl::OkStatus();
+}
+
+struct JobAndProfile {
+  Job job;
+  Profile profile;
+};
+
+absl::StatusOr<JobAndProfile> ReadJob(const v1::JobSpec& spec) {
+  PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
+  absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
+  if (!profile.ok()) {
+    return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
+  }
+  PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
+  return JobAndProfile{std::move(job), *std::move(profile)};
+}
+
+// Of a topology that TopologyToProto made: all replicas look alike, one rank a stage.
+StageLayout LayoutOf(const v1::Topology& topology) {
+  StageLayout layout;
+  for (const v1::StageTopology& stage : topology.replicas(0).stages()) {
+    layout.layers.push_back(stage.encoder_layers() + stage.decoder_layers());
+    layout.rank_of_stage.push_back(static_cast<int32_t>(stage.ranks(0)));
+  }
+  return layout;
 }
 
 Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaPipeline>& pipelines,
@@ -77,18 +103,20 @@ Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
       lower_bound_(costs_, job_),
       explain_(explain) {}
 
+absl::Status Planner::CheckJob(const v1::JobSpec& spec) { return ReadJob(spec).status(); }
+
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain,
-                                                       const RunTasks& run_tasks, StopToken stop) {
-  PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
-  absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
-  if (!profile.ok()) {
-    return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
+                                                       const RunTasks& run_tasks, StopToken stop,
+                                                       const v1::Topology* stages) {
+  PENSTOCK_ASSIGN_OR_RETURN(JobAndProfile read, ReadJob(spec));
+  auto& [job, profile] = read;
+  if (job.stage_split_auto) {
+    job = stages != nullptr
+              ? WithStages(job, LayoutOf(*stages))
+              : ChooseStages(profile, job, /*probe=*/explain == Explain::kChanges, run_tasks, stop);
   }
-  PENSTOCK_RETURN_IF_ERROR(ResolveLayout(*profile, &job));
-  if (job.stage_split_auto)
-    job = ChooseStages(*profile, job, /*probe=*/explain == Explain::kChanges, run_tasks, stop);
   PENSTOCK_RETURN_IF_ERROR(stop.status());
-  std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), *std::move(profile), explain));
+  std::unique_ptr<Planner> planner(new Planner(spec, std::move(job), std::move(profile), explain));
   if (planner->job_.recompute == RecomputeMode::kSelective && !planner->costs_.has_selective()) {
     return absl::InvalidArgumentError("job.planning.recompute: the profile has no figures for 'selective'");
   }
@@ -96,8 +124,9 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
 }
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain,
-                                                         const RunTasks& run_tasks, StopToken stop) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks, stop));
+                                                         const RunTasks& run_tasks, StopToken stop,
+                                                         const v1::Topology* stages) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks, stop, stages));
   const absl::Status fits = planner->CheckStages();
   if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false, stop);
   PENSTOCK_RETURN_IF_ERROR(stop.status());

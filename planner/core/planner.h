@@ -34,11 +34,14 @@ class Planner {
   // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
   // degree that this version cannot plan). The message names the field. Stages that the job leaves to the
   // planner take seconds; `run_tasks` may use threads for them: they are the same. CANCELLED when `stop` says
-  // so.
+  // so. `stages`: of a planner for the same job, whose choice is taken; null: chosen anew.
   static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job,
                                                          Explain explain = Explain::kChanges,
                                                          const RunTasks& run_tasks = RunSerially,
-                                                         StopToken stop = {});
+                                                         StopToken stop = {},
+                                                         const v1::Topology* stages = nullptr);
+  // All of that which is known at once: whether every field is there and within its bounds.
+  static absl::Status CheckJob(const v1::JobSpec& job);
 
   // What can be said about a batch without planning it.
   // Possible errors: INVALID_ARGUMENT: no samples; a sample without tokens, longer than the model's maximum,
@@ -69,7 +72,8 @@ class Planner {
 
   // All of Create but whether the stages fit in memory.
   static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain,
-                                                       const RunTasks& run_tasks, StopToken stop);
+                                                       const RunTasks& run_tasks, StopToken stop,
+                                                       const v1::Topology* stages = nullptr);
   absl::Status CheckStages() const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
   absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks, StopToken stop) const;

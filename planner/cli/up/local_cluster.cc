@@ -38,7 +38,9 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const std::string& metric
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
   std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
-                                        "--listen=127.0.0.1:0", absl::StrCat("--port-file=", port_file)};
+                                        "--listen=127.0.0.1:0", absl::StrCat("--port-file=", port_file),
+                                        // It ends with the run.
+                                        "--store=memory"};
   if (!metrics_listen.empty()) arguments.push_back(absl::StrCat("--metrics-listen=", metrics_listen));
   PENSTOCK_ASSIGN_OR_RETURN(planner_, Start("planner", arguments));
 

@@ -38,10 +38,16 @@ class BatchPlannerFactory {
  public:
   virtual ~BatchPlannerFactory() = default;
 
+  // What can be said about the specification at once: every field is there and within its bounds.
+  // Possible errors: INVALID_ARGUMENT (a field, named).
+  virtual absl::Status Check(const v1::JobSpec& job) const = 0;
+
   // Checks the whole specification; a job that has a planner has at least one rank. Computes for up to
   // minutes where the stages are left to the planner. Thread-safe.
   // Possible errors: INVALID_ARGUMENT (a field of the specification, named), CANCELLED.
+  // `topology`: null, or the stages that were chosen before; plans are the same.
   virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                               const v1::Topology* topology,
                                                                core::StopToken stop) const = 0;
 };
 

@@ -5,55 +5,149 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
 
 namespace penstock {
+namespace {
+
+// What is not written by then is lost, as it would be after a kill.
+constexpr absl::Duration kLastWrites = absl::Seconds(2);
+
+}  // namespace
 
 PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependencies& dependencies)
     : options_(options),
       dependencies_(dependencies),
+      memory_(options.job_memory_bytes, options.memory_bytes),
+      journal_(options.journal, dependencies.store),
       pool_(options.planning_threads, options.queue_capacity, dependencies.clock) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 
-// A job that is over is forgotten when a new one needs its place.
-absl::Status PlannerEngine::MakeRoomLocked() {
-  if (jobs_.size() < options_.max_jobs) return absl::OkStatus();
-  const auto over =
-      std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->IsOver(); });
-  if (over == jobs_.end()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the planner has ", jobs_.size(),
-                     " jobs that are not finished, its limit: drain one, or raise --max-jobs"));
+JobServices PlannerEngine::Services() {
+  return {.planners = dependencies_.planners,
+          .checker = dependencies_.checker,
+          .store = dependencies_.store,
+          .journal = &journal_,
+          .pool = &pool_,
+          .clock = dependencies_.clock,
+          .observer = dependencies_.observer,
+          .planning_limit = options_.planning_limit,
+          .memory = &memory_};
+}
+
+void PlannerEngine::AddLocked(const std::shared_ptr<Job>& job) {
+  jobs_[job->id()] = job;
+  memory_.SetJobs(jobs_.size());
+}
+
+void PlannerEngine::RemoveLocked(const std::string& job_id) {
+  jobs_.erase(job_id);
+  memory_.SetJobs(jobs_.size());
+}
+
+absl::Status PlannerEngine::Recover() {
+  PENSTOCK_ASSIGN_OR_RETURN(const uint64_t largest_key, dependencies_.store->LargestJob());
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<StoredJob> stored, dependencies_.store->Load());
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (const StoredJob& one : stored) {
+    std::optional<std::string> snapshot;
+    if (one.snapshot.has_value()) snapshot = one.snapshot->bytes;
+    absl::StatusOr<JobState> state = ReplayJob(snapshot, one.events);
+    if (!state.ok()) {
+      return AnnotateError(state.status(),
+                           absl::StrCat("job '", one.job_id, "' of the store (", one.job, ")"));
+    }
+    jobs.push_back(
+        Job::Recover(one.job, *std::move(state), one.first_sequence + one.events.size() - 1, Services()));
+    LogInfo("job taken up", {{"job", one.job_id}, {"events", one.events.size()}});
   }
-  PENSTOCK_RETURN_IF_ERROR(dependencies_.store->RemoveJob(over->first));
-  jobs_.erase(over);
+  {
+    MutexLock lock(&mutex_);
+    largest_key_ = largest_key;
+    for (const std::shared_ptr<Job>& job : jobs) AddLocked(job);
+  }
+  for (const std::shared_ptr<Job>& job : jobs) job->Prepare();
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::JobState> PlannerEngine::RegisterJob(const v1::JobSpec& spec) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> planner,
-                            dependencies_.planners->Create(spec, core::StopToken()));
+// The oldest job that is over is forgotten when a new one needs its place.
+absl::Status PlannerEngine::MakeRoomLocked() {
+  if (jobs_.size() < options_.max_jobs) return absl::OkStatus();
+  std::shared_ptr<Job> oldest;
+  for (const auto& [id, job] : jobs_) {
+    if (job->IsOver(options_.keep_failed_jobs) && (oldest == nullptr || job->Age() > oldest->Age()))
+      oldest = job;
+  }
+  if (oldest == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the planner has ", jobs_.size(),
+                     " jobs that are not over, its limit: drain or delete one, or raise --max-jobs"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(oldest->Delete(/*force=*/true));
+  RemoveLocked(oldest->id());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSpec& spec) {
   MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the planner stops; try again");
   if (const auto found = jobs_.find(spec.job_id()); found != jobs_.end()) {
-    if (found->second->HasSpec(spec)) return found->second->State();
+    if (found->second->HasSpec(spec)) return found->second;
     return absl::AlreadyExistsError(absl::StrCat("job.job_id: job '", spec.job_id(),
                                                  "' exists with another specification: choose another id"));
   }
+  PENSTOCK_RETURN_IF_ERROR(journal_.health());
   PENSTOCK_RETURN_IF_ERROR(MakeRoomLocked());
-  PENSTOCK_RETURN_IF_ERROR(dependencies_.store->AddJob(spec));
-  const JobServices services{dependencies_.checker, dependencies_.store,    &pool_,
-                             dependencies_.clock,   dependencies_.observer, options_.planning_limit};
-  auto job = std::make_shared<Job>(spec, std::move(planner), services);
-  jobs_[spec.job_id()] = job;
+  std::shared_ptr<Job> job = Job::Register(++largest_key_, spec, Services());
+  AddLocked(job);
   LogInfo("job registered", {{"job", spec.job_id()},
                              {"pipeline", spec.mesh().pipeline()},
                              {"data", spec.mesh().data()},
                              {"first_iteration", spec.first_iteration()},
                              {"iterations", spec.training().iterations()}});
-  return job->State();
+  return job;
+}
+
+void PlannerEngine::RegisterJob(const v1::JobSpec& spec, Registered done) {
+  if (absl::Status status = dependencies_.planners->Check(spec); !status.ok()) return done(status);
+  const absl::StatusOr<std::shared_ptr<Job>> job = FindOrAddJob(spec);
+  if (!job.ok()) return done(job.status());
+  (*job)->Prepare();
+  (*job)->WhenPrepared([this, job = *job, done = std::move(done)](const absl::Status& status) {
+    if (status.ok()) return done(job->State());
+    if (!absl::IsUnavailable(status)) Forget(*job);
+    done(status);
+  });
+}
+
+void PlannerEngine::Forget(const Job& job) {
+  std::shared_ptr<Job> forgotten;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job.id());
+    if (found == jobs_.end() || found->second.get() != &job) return;
+    forgotten = found->second;
+    RemoveLocked(job.id());
+  }
+  forgotten->Delete(/*force=*/true).IgnoreError();
+}
+
+absl::Status PlannerEngine::DeleteJob(const std::string& job_id, bool force) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id));
+  PENSTOCK_RETURN_IF_ERROR(job->Delete(force));
+  MutexLock lock(&mutex_);
+  if (const auto found = jobs_.find(job_id); found != jobs_.end() && found->second == job)
+    RemoveLocked(job_id);
+  return absl::OkStatus();
+}
+
+void PlannerEngine::DeleteOldJobs() {
+  for (const std::shared_ptr<Job>& job : Jobs()) {
+    if (job->Age() > options_.keep_finished_jobs && job->IsOver(options_.keep_finished_jobs)) Forget(*job);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindJob(const std::string& job_id) const {
@@ -74,15 +168,12 @@ std::vector<std::shared_ptr<Job>> PlannerEngine::Jobs() const {
 
 absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& request,
                                                 core::StopToken stop) const {
-  std::shared_ptr<Job> job;
-  std::unique_ptr<BatchPlanner> own_planner;
-  const BatchPlanner* planner = nullptr;
+  std::shared_ptr<const BatchPlanner> planner;
   if (request.has_job()) {
-    PENSTOCK_ASSIGN_OR_RETURN(own_planner, dependencies_.planners->Create(request.job(), stop));
-    planner = own_planner.get();
+    PENSTOCK_ASSIGN_OR_RETURN(planner, dependencies_.planners->Create(request.job(), nullptr, stop));
   } else {
-    PENSTOCK_ASSIGN_OR_RETURN(job, FindJob(request.job_id()));
-    planner = &job->planner();
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(request.job_id()));
+    PENSTOCK_ASSIGN_OR_RETURN(planner, job->Planner());
   }
   PENSTOCK_RETURN_IF_ERROR(planner->ValidateBatch(request.batch(), stop));
   return MakeCheckedPlan(*planner, *dependencies_.checker, request.batch(), stop, *dependencies_.clock,
@@ -115,6 +206,7 @@ PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, 
 void PlannerEngine::Tick() {
   pool_.StopOverdue();
   for (const std::shared_ptr<Job>& job : Jobs()) job->Tick();
+  DeleteOldJobs();
 }
 
 void PlannerEngine::Shutdown(absl::Duration drain) {
@@ -124,6 +216,7 @@ void PlannerEngine::Shutdown(absl::Duration drain) {
   }
   for (const std::shared_ptr<Job>& job : Jobs()) job->Stop();
   pool_.Shutdown(drain);
+  journal_.Stop(kLastWrites);
 }
 
 }  // namespace penstock

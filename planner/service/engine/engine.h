@@ -1,9 +1,12 @@
-// The planner service without a transport: all jobs, and the pool that plans for them.
+// The planner service without a transport: all jobs, the pool that plans for them, and the journal that
+// writes what happens to them.
 //
 //   PlannerEngine engine({.planning_threads = 2}, {&planners, &checker, &store, &clock, &observer});
-//   engine.RegisterJob(spec);
+//   PENSTOCK_RETURN_IF_ERROR(engine.Recover());
+//   engine.RegisterJob(spec, [](absl::StatusOr<v1::JobState> state) { ... });
 //   PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, engine.FindJob("gpt"));
 //   job->SubmitBatches(request);
+//   engine.WhenDurable([](absl::Status status) { ... answer ... });
 //   ... every 100 ms: engine.Tick();
 //   engine.Shutdown(absl::Seconds(2));
 //
@@ -31,15 +34,23 @@ struct EngineOptions {
   size_t queue_capacity = 1024;
   // How long a batch may be planned, or a job prepared, before it is given up with DEADLINE_EXCEEDED.
   absl::Duration planning_limit = absl::Minutes(5);
-  // A job that is finished, or failed for good, makes room for a new one.
+  // A job that is over makes room for a new one, the oldest first.
   size_t max_jobs = 64;
+  // Jobs that have been over for so long are deleted.
+  absl::Duration keep_finished_jobs = absl::Hours(24 * 7);
+  // A job whose epoch failed and whose workers have not come back for so long is over, too.
+  absl::Duration keep_failed_jobs = absl::Hours(1);
+  // Of batches, plans and reports in memory, of one job and of all together.
+  size_t job_memory_bytes = size_t{1} << 30;
+  size_t memory_bytes = size_t{4} << 30;
+  JournalOptions journal = {};
 };
 
 // Not owned; must outlive the engine.
 struct EngineDependencies {
   const BatchPlannerFactory* planners = nullptr;
   const PlanChecker* checker = nullptr;
-  PlanStore* store = nullptr;
+  EventStore* store = nullptr;
   const SteadyClock* clock = nullptr;
   EngineObserver* observer = nullptr;
 };
@@ -51,12 +62,25 @@ class PlannerEngine {
   PlannerEngine(const PlannerEngine&) = delete;
   PlannerEngine& operator=(const PlannerEngine&) = delete;
 
-  // As the method of the service: idempotent for the same specification.
-  absl::StatusOr<v1::JobState> RegisterJob(const v1::JobSpec& spec);
+  // Takes up the jobs that the store has; to be called once, first. Their planners are made afterwards, in
+  // the pool: until then they are PREPARING.
+  // Possible errors: those of EventStore::Load; DATA_LOSS (names the job).
+  absl::Status Recover();
+
+  // As the method of the service: idempotent for the same specification. `done` is called once, when the job
+  // is prepared or is not to be; the job is known at once.
+  using Registered = std::function<void(absl::StatusOr<v1::JobState>)>;
+  void RegisterJob(const v1::JobSpec& spec, Registered done);
   // Possible errors: NOT_FOUND.
   absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id) const;
   // By job id.
   std::vector<std::shared_ptr<Job>> Jobs() const;
+  // Possible errors: NOT_FOUND, those of Job::Delete.
+  absl::Status DeleteJob(const std::string& job_id, bool force);
+
+  // See Journal.
+  void WhenDurable(Journal::Durable durable) { journal_.WhenDurable(std::move(durable)); }
+  absl::Status StoreHealth() const { return journal_.health(); }
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
   // full or the planner stops, else by a thread of the pool or the one that cancels. `owner`: whoever asks;
@@ -69,25 +93,38 @@ class PlannerEngine {
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
 
-  // Looks for lost workers in all jobs, and for plans that take too long. To be called every 100 ms or so.
+  // Looks for lost workers in all jobs, for plans that take too long and for jobs that are over for long. To
+  // be called every 100 ms or so.
   void Tick();
 
-  // Ends all subscriptions with UNAVAILABLE, refuses work, plans what waits for at most `drain` and stops the
-  // rest. Blocks until no plan is being made, which is soon after that. Idempotent.
+  // Ends all subscriptions with UNAVAILABLE, refuses work, plans what waits for at most `drain`, stops the
+  // rest and writes what is not yet written. Blocks until that is done, two seconds more at most. Idempotent.
   void Shutdown(absl::Duration drain);
 
  private:
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
+  // The job with this specification: the one that is there, or a new one.
+  absl::StatusOr<std::shared_ptr<Job>> FindOrAddJob(const v1::JobSpec& spec);
   absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the job, unless another has its id by now.
+  void Forget(const Job& job);
+  void DeleteOldJobs();
+  JobServices Services();
+  void AddLocked(const std::shared_ptr<Job>& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveLocked(const std::string& job_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const EngineOptions options_;
   const EngineDependencies dependencies_;
+  MemoryBudget memory_;
+  Journal journal_;
   PlanningPool pool_;
 
   mutable Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+  // See JobChange.
+  uint64_t largest_key_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace penstock

@@ -23,7 +23,9 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kUntilStopped = 1'000'004;
 
   using Gate = std::function<void(const v1::Batch&)>;
-  FakeBatchPlanner(v1::JobSpec job, Gate gate) : job_(std::move(job)), gate_(std::move(gate)) {}
+  // `version`: of what it makes; plans of another version have other content.
+  FakeBatchPlanner(v1::JobSpec job, Gate gate, std::string version = "")
+      : job_(std::move(job)), gate_(std::move(gate)), version_(std::move(version)) {}
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken) const override {
     for (int j = 0; j < batch.samples_size(); ++j) {
@@ -59,7 +61,8 @@ class FakeBatchPlanner final : public BatchPlanner {
     plan.set_job_id(job_.job_id());
     plan.set_iteration(batch.iteration());
     plan.set_plan_version(1);
-    plan.set_content_hash(absl::StrCat("hash of iteration ", batch.iteration()));
+    plan.set_content_hash(
+        absl::StrCat("hash ", version_, version_.empty() ? "" : " ", "of iteration ", batch.iteration()));
     plan.set_real_tokens(100);
     plan.set_computed_tokens(125);
     plan.set_loss_tokens(99);
@@ -94,19 +97,35 @@ class FakeBatchPlanner final : public BatchPlanner {
 
   const v1::JobSpec job_;
   const Gate gate_;
+  const std::string version_;
 };
 
 class FakeBatchPlannerFactory final : public BatchPlannerFactory {
  public:
+  // A pipeline of so many ranks cannot be prepared.
+  static constexpr uint32_t kTooLarge = 77;
+
   explicit FakeBatchPlannerFactory(FakeBatchPlanner::Gate gate = nullptr) : gate_(std::move(gate)) {}
 
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+  // Called before each planner is made. Set it while none is.
+  void set_preparation_gate(std::function<void()> gate) { preparation_gate_ = std::move(gate); }
+  // Planners that are made from now on are of this version.
+  void set_version(std::string version) { version_ = std::move(version); }
+
+  absl::Status Check(const v1::JobSpec&) const override { return absl::OkStatus(); }
+
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology*,
                                                        core::StopToken) const override {
-    return std::make_unique<FakeBatchPlanner>(job, gate_);
+    if (preparation_gate_) preparation_gate_();
+    if (job.mesh().pipeline() == kTooLarge)
+      return absl::InvalidArgumentError("job.mesh.pipeline: does not fit");
+    return std::make_unique<FakeBatchPlanner>(job, gate_, version_);
   }
 
  private:
   const FakeBatchPlanner::Gate gate_;
+  std::function<void()> preparation_gate_;
+  std::string version_;
 };
 
 class FakePlanChecker final : public PlanChecker {

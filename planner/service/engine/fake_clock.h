@@ -11,9 +11,14 @@ namespace penstock {
 class FakeClock final : public SteadyClock {
  public:
   absl::Time Now() const override { return absl::FromUnixNanos(nanoseconds_.load()); }
+  absl::Time TimeOfDay() const override {
+    return absl::FromUnixSeconds(kStart) + (Now() - absl::UnixEpoch());
+  }
   void Advance(absl::Duration by) { nanoseconds_ += absl::ToInt64Nanoseconds(by); }
 
  private:
+  static constexpr int64_t kStart = 1'800'000'000;
+
   std::atomic<int64_t> nanoseconds_{1'000'000'000};
 };
 

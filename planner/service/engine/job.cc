@@ -1,64 +1,86 @@
 #include "planner/service/engine/job.h"
 
-#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
-#include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
 
-constexpr uint32_t kDefaultWindow = 16;
 constexpr uint32_t kDefaultHeartbeatTimeoutMs = 5000;
-constexpr uint64_t kMinHistory = 64;
-constexpr uint64_t kMaxHistory = 1024;
 
-uint32_t OrDefault(uint32_t value, uint32_t fallback) { return value == 0 ? fallback : value; }
+absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& spec) {
+  return absl::Milliseconds(spec.heartbeat_timeout_ms() == 0 ? kDefaultHeartbeatTimeoutMs
+                                                             : spec.heartbeat_timeout_ms());
+}
 
 }  // namespace
 
-Job::Job(v1::JobSpec spec, std::unique_ptr<BatchPlanner> planner, const JobServices& services)
-    : spec_(std::move(spec)),
+Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& services)
+    : key_(key),
+      spec_(state.spec()),
+      id_(spec_.job_id()),
       serialized_spec_(spec_.SerializeAsString()),
-      planner_(std::move(planner)),
       services_(services),
-      ranks_(spec_.mesh().pipeline() * spec_.mesh().data()),
-      window_(OrDefault(spec_.look_ahead_window(), kDefaultWindow)),
-      history_(std::clamp(spec_.training().checkpoint_interval(), kMinHistory, kMaxHistory)),
-      admission_(spec_.first_iteration()),
-      planned_(spec_.first_iteration()),
-      progress_(ranks_, spec_.first_iteration()),
-      membership_(ranks_,
-                  absl::Milliseconds(OrDefault(spec_.heartbeat_timeout_ms(), kDefaultHeartbeatTimeoutMs))),
-      first_held_(spec_.first_iteration()) {
-  MutexLock lock(&mutex_);
-  FinishIfDoneLocked();
+      state_(std::move(state)),
+      events_(events),
+      snapshot_events_(events),
+      heartbeats_(state_.ranks(), HeartbeatTimeoutOf(spec_), services.clock->Now()),
+      durable_batches_(state_.admission().next_iteration()),
+      // Whatever is planned may have been sent before the planner started.
+      sent_(state_.ranks(), state_.planned()) {}
+
+std::shared_ptr<Job> Job::Register(uint64_t key, const v1::JobSpec& spec, const JobServices& services) {
+  store::v1::Event event;
+  event.set_unix_ns(absl::ToUnixNanos(services.clock->TimeOfDay()));
+  *event.mutable_job_registered()->mutable_spec() = spec;
+  std::shared_ptr<Job> job(new Job(key, JobState(spec, event.unix_ns()), /*events=*/0, services));
+  MutexLock lock(&job->mutex_);
+  services.journal->Append(job->ChangeLocked(event, {}));
+  job->LogNewsLocked();
+  return job;
+}
+
+std::shared_ptr<Job> Job::Recover(uint64_t key, JobState state, uint64_t events,
+                                  const JobServices& services) {
+  return std::shared_ptr<Job>(new Job(key, std::move(state), events, services));
 }
 
 // Compared as bytes: a profile may hold NaN, which is never equal to itself.
 bool Job::HasSpec(const v1::JobSpec& spec) const { return spec.SerializeAsString() == serialized_spec_; }
+
+absl::Status Job::CheckLiveLocked() const {
+  if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+  if (stopped_) return absl::UnavailableError("the planner stops; try again");
+  return services_.journal->health();
+}
 
 v1::JobState Job::State() const {
   MutexLock lock(&mutex_);
   return StateLocked();
 }
 
-bool Job::IsOver() const {
-  MutexLock lock(&mutex_);
-  return finished_ || !planning_failure_.empty();
-}
-
 v1::JobState Job::StateLocked() const {
-  if (finished_) return v1::JOB_STATE_FINISHED;
-  if (!FailureLocked().empty()) return v1::JOB_STATE_FAILED;
-  if (draining_) return v1::JOB_STATE_DRAINING;
-  return membership_.ready() ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_REGISTERED;
+  if (state_.finished()) return v1::JOB_STATE_FINISHED;
+  if (!state_.failure().empty() || !preparation_failure_.ok()) return v1::JOB_STATE_FAILED;
+  if (state_.draining()) return v1::JOB_STATE_DRAINING;
+  if (planner_ == nullptr) return v1::JOB_STATE_PREPARING;
+  return state_.membership().ready() ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_REGISTERED;
 }
 
-std::string Job::FailureLocked() const {
-  return planning_failure_.empty() ? membership_.failure() : planning_failure_;
+absl::Duration Job::Age() const {
+  MutexLock lock(&mutex_);
+  return services_.clock->TimeOfDay() - absl::FromUnixNanos(state_.last_unix_ns());
+}
+
+bool Job::IsOver(absl::Duration patience) const {
+  if (!readers_.empty()) return false;
+  const absl::Duration age = Age();
+  MutexLock lock(&mutex_);
+  if (state_.finished() || !state_.planning_failure().empty() || !preparation_failure_.ok()) return true;
+  return state_.membership().failed() && age > patience;
 }
 
 v1::JobStatus Job::Status() const {
@@ -68,15 +90,19 @@ v1::JobStatus Job::Status() const {
 
 v1::JobStatus Job::StatusLocked() const {
   v1::JobStatus status;
-  status.set_job_id(spec_.job_id());
+  status.set_job_id(id_);
   status.set_state(StateLocked());
-  if (!finished_) status.set_failure(FailureLocked());
-  status.set_epoch(membership_.epoch());
-  status.set_next_iteration(admission_.next_iteration());
-  status.set_planned_iteration(planned_.next());
-  status.set_completed_iteration(progress_.completed());
-  for (v1::WorkerStatus& worker : membership_.Workers(services_.clock->Now())) {
-    worker.set_last_iteration(progress_.last_reported(worker.rank()));
+  if (!state_.finished()) {
+    status.set_failure(preparation_failure_.ok() ? state_.failure() : preparation_failure_.ToString());
+  }
+  status.set_epoch(state_.membership().epoch());
+  status.set_next_iteration(state_.admission().next_iteration());
+  status.set_planned_iteration(state_.planned());
+  status.set_completed_iteration(state_.progress().completed());
+  const absl::Time now = services_.clock->Now();
+  for (v1::WorkerStatus& worker : state_.membership().Workers()) {
+    worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));
+    worker.set_last_iteration(state_.progress().last_reported(worker.rank()));
     *status.add_workers() = std::move(worker);
   }
   return status;
@@ -87,7 +113,7 @@ v1::GetJobResponse Job::Get(uint64_t from_iteration) const {
   v1::GetJobResponse response;
   *response.mutable_status() = StatusLocked();
   *response.mutable_job() = spec_;
-  for (const v1::IterationSummary& summary : summaries_) {
+  for (const v1::IterationSummary& summary : state_.summaries()) {
     if (summary.iteration() >= from_iteration) *response.add_iterations() = summary;
   }
   return response;
@@ -95,67 +121,113 @@ v1::GetJobResponse Job::Get(uint64_t from_iteration) const {
 
 std::optional<v1::IterationSummary> Job::LastSummary() const {
   MutexLock lock(&mutex_);
-  if (summaries_.empty()) return std::nullopt;
-  return summaries_.back();
+  if (state_.summaries().empty()) return std::nullopt;
+  return state_.summaries().back();
 }
 
-absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) const {
+size_t Job::MemoryBytes() const {
   MutexLock lock(&mutex_);
-  if (iteration < first_held_ || !planned_.Contains(iteration)) {
-    return absl::OutOfRangeError(absl::StrCat("iteration: ", iteration,
-                                              " is not held; planned iterations from ", first_held_,
-                                              " to before ", planned_.next(), " are"));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchPtr batch, services_.store->GetBatch(spec_.job_id(), iteration));
-  PENSTOCK_ASSIGN_OR_RETURN(const PlanPtr plan, services_.store->GetPlan(spec_.job_id(), iteration));
-  PENSTOCK_ASSIGN_OR_RETURN(const auto reports, services_.store->GetReports(spec_.job_id(), iteration));
+  return values_.bytes();
+}
+
+store::v1::JobSnapshot Job::Snapshot() const {
+  MutexLock lock(&mutex_);
+  return state_.Save();
+}
+
+void Job::WantPlanLocked(uint64_t iteration) {
+  if (!values_.Has(iteration)) wanted_.insert(iteration);
+}
+
+absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
   v1::GetIterationResponse response;
-  *response.mutable_batch() = *batch;
-  *response.mutable_plan() = *plan;
-  for (const v1::ReportIterationRequest& report : reports) *response.add_reports() = report;
-  return response;
+  {
+    MutexLock lock(&mutex_);
+    if (iteration < state_.first_held() || !state_.IsPlanned(iteration)) {
+      return absl::OutOfRangeError(absl::StrCat("iteration: ", iteration,
+                                                " is not held; planned iterations from ", state_.first_held(),
+                                                " to before ", state_.planned(), " are"));
+    }
+    const PlanPtr plan = values_.plan(iteration);
+    const BatchPtr batch = values_.batch(iteration);
+    if (plan != nullptr && batch != nullptr) {
+      *response.mutable_batch() = *batch;
+      *response.mutable_plan() = *plan;
+      for (v1::ReportIterationRequest& report : values_.reports(iteration)) {
+        *response.add_reports() = std::move(report);
+      }
+      return response;
+    }
+    WantPlanLocked(iteration);
+  }
+  PlanMore();
+  return absl::UnavailableError(absl::StrCat("iteration: the plan of ", iteration,
+                                             " is no longer in memory and is made again; try again"));
 }
 
 absl::StatusOr<v1::JobState> Job::Drain() {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   {
     MutexLock lock(&mutex_);
+    if (absl::Status status = CheckLiveLocked(); !status.ok()) return status;
     if (StateLocked() == v1::JOB_STATE_FAILED) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("job '", spec_.job_id(), "' failed: ", FailureLocked()));
+      return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' failed: ", StatusLocked().failure(),
+                                                        ": delete it, or start its workers again"));
     }
-    draining_ = true;
-    FinishIfDoneLocked();
+    if (!state_.draining() && !state_.finished()) {
+      store::v1::Event event;
+      event.mutable_job_drained();
+      RecordLocked(std::move(event));
+    }
     state = StateLocked();
   }
   readers_.WakeAll();
   return state;
 }
 
-void Job::FinishIfDoneLocked() {
-  const uint64_t total = spec_.training().iterations();
-  const uint64_t completed = progress_.completed();
-  const bool all_done = total > 0 && completed >= total;
-  const bool drained = draining_ && (membership_.empty() || completed >= admission_.next_iteration());
-  if (finished_ || !(all_done || drained)) return;
-  finished_ = true;
-  LogInfo("job finished", {{"job", spec_.job_id()}, {"iterations", completed}});
+absl::Status Job::Delete(bool force) {
+  std::vector<Prepared> waiting;
+  {
+    MutexLock lock(&mutex_);
+    if (absl::Status status = CheckLiveLocked(); !status.ok()) return status;
+    if (!force && !state_.finished() && !state_.membership().failed() && !state_.membership().empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job '", id_, "' has workers: drain it first, or delete it by force"));
+    }
+    deleted_ = true;
+    waiting.swap(await_preparation_);
+    services_.journal->Append({.job = key_, .remove = true});
+  }
+  LogInfo("job deleted", {{"job", id_}});
+  for (const Prepared& prepared : waiting) {
+    prepared(absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted")));
+  }
+  readers_.WakeAll();
+  return absl::OkStatus();
 }
 
 void Job::Tick() {
+  bool failed_now = false;
   {
     MutexLock lock(&mutex_);
-    if (finished_ || !planning_failure_.empty() || !membership_.Expire(services_.clock->Now())) return;
-    LogEpochLocked();
+    if (stopped_ || deleted_) return;
+    const bool failed_before = state_.membership().failed();
+    ExpireWorkersLocked();
+    failed_now = state_.membership().failed() && !failed_before;
   }
-  readers_.WakeAll();
+  if (failed_now) readers_.WakeAll();
+  Prepare();
+  PlanMore();
 }
 
 void Job::Stop() {
+  std::vector<Prepared> waiting;
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
+    waiting.swap(await_preparation_);
   }
+  for (const Prepared& prepared : waiting) prepared(absl::UnavailableError("the planner stops; try again"));
   readers_.WakeAll();
 }
 

@@ -1,61 +1,68 @@
 // One job: admission, planning, delivery, membership and reports, behind one lock.
 //
+// What the job is, is the fold of its events (state/job_state.h). A method decides from the state, under the
+// lock; each decision is an event, which changes the state and goes to the journal (RecordLocked). So the
+// store is never called with the lock held, and heartbeats wait for no disk. What must not be seen before it
+// is durable waits for the journal: clients' answers (Journal::WhenDurable, in rpc/), the planning of
+// batches, the delivery of plans.
+//
 // The methods are those of the planner service, with the same errors; requests are for this job and
-// well-formed (planner/service/rpc validates). None blocks beyond the store. Thread-safe.
+// well-formed (planner/service/rpc validates). None blocks. Thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/sync/sync.h"
+#include "penstock/store/v1/job_log.pb.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/planner_service.pb.h"
-#include "planner/service/engine/admission.h"
-#include "planner/service/engine/batch_planner.h"
-#include "planner/service/engine/clock.h"
-#include "planner/service/engine/iteration_counter.h"
-#include "planner/service/engine/membership.h"
-#include "planner/service/engine/observer.h"
-#include "planner/service/engine/plan_store.h"
-#include "planner/service/engine/planning_pool.h"
+#include "planner/service/engine/heartbeats.h"
+#include "planner/service/engine/iteration_values.h"
+#include "planner/service/engine/job_services.h"
 #include "planner/service/engine/program_subscription.h"
-#include "planner/service/engine/progress.h"
 #include "planner/service/engine/wake_list.h"
+#include "planner/service/state/job_state.h"
 
 namespace penstock {
 
-// What all jobs share. Not owned.
-struct JobServices {
-  const PlanChecker* checker = nullptr;
-  PlanStore* store = nullptr;
-  PlanningPool* pool = nullptr;
-  const SteadyClock* clock = nullptr;
-  EngineObserver* observer = nullptr;
-  // How long a batch may be planned.
-  absl::Duration planning_limit = absl::InfiniteDuration();
-};
-
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  static constexpr size_t kKeptSummaries = 4096;
+  // A job that is registered now: its first event goes to the journal. `key`: see JobChange.
+  static std::shared_ptr<Job> Register(uint64_t key, const v1::JobSpec& spec, const JobServices& services);
+  // A job as the store has it; `events` is the sequence of its last event.
+  static std::shared_ptr<Job> Recover(uint64_t key, JobState state, uint64_t events,
+                                      const JobServices& services);
 
-  Job(v1::JobSpec spec, std::unique_ptr<BatchPlanner> planner, const JobServices& services);
-
+  const std::string& id() const { return id_; }
   const v1::JobSpec& spec() const { return spec_; }
-  const BatchPlanner& planner() const { return *planner_; }
   bool HasSpec(const v1::JobSpec& spec) const;
+
+  // Makes the planner of the job, in the pool: chooses stages where the job leaves them to the planner. Does
+  // nothing when that is done, under way, or when the pool has no place now.
+  void Prepare();
+  // Called once the job has a planner, or with why it gets none: then the job is of no use.
+  using Prepared = std::function<void(const absl::Status&)>;
+  void WhenPrepared(Prepared prepared);
+  // Possible errors: UNAVAILABLE (not prepared yet).
+  absl::StatusOr<std::shared_ptr<const BatchPlanner>> Planner() const;
 
   absl::StatusOr<v1::SubmitBatchesResponse> SubmitBatches(const v1::SubmitBatchesRequest& request);
   absl::StatusOr<v1::RegisterWorkerResponse> RegisterWorker(const v1::RegisterWorkerRequest& request);
   absl::StatusOr<v1::HeartbeatResponse> Heartbeat(const v1::HeartbeatRequest& request);
   absl::Status ReportIteration(const v1::ReportIterationRequest& report);
   absl::StatusOr<v1::JobState> Drain();
+  // Ends streams with NOT_FOUND and has the store forget the job; nothing of it is written afterwards.
+  // `force`: even while workers are there.
+  // Possible errors: FAILED_PRECONDITION (workers are there).
+  absl::Status Delete(bool force);
 
   // The programs of a rank. `wake` is called, without a lock held, when Next() may have more; it may be
   // called shortly after the subscription's end. What is wrong with the request, Next() says.
@@ -63,49 +70,83 @@ class Job : public std::enable_shared_from_this<Job> {
                                                  WakeList::Wake wake);
 
   v1::JobState State() const;
-  // Finished, or a batch of it cannot be planned: nothing that anyone does brings it back.
-  bool IsOver() const;
+  // Nothing that anyone does brings it back, or nobody has for `patience` since its epoch failed; and nobody
+  // reads its programs.
+  bool IsOver(absl::Duration patience) const;
+  // Since its last event.
+  absl::Duration Age() const;
   v1::JobStatus Status() const;
   v1::GetJobResponse Get(uint64_t from_iteration) const;
-  absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration) const;
+  absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration);
   // Of the last iteration that all ranks reported.
   std::optional<v1::IterationSummary> LastSummary() const;
+  // Of batches, plans and reports in memory.
+  size_t MemoryBytes() const;
+  // Everything that its events say.
+  store::v1::JobSnapshot Snapshot() const;
 
-  // Looks for lost workers; to be called every 100 ms or so.
+  // Looks for lost workers and for batches that can be planned; to be called every 100 ms or so.
   void Tick();
   // The planner ends: submissions are refused and streams end with UNAVAILABLE.
   void Stop();
 
  private:
   friend class ProgramSubscription;
+  Job(uint64_t key, JobState state, uint64_t events, const JobServices& services);
+
+  // job_events.cc
+  using Committed = std::function<void(Job&)>;
+  // `event`: what happened. `batches`: those that it accepts. `committed` is called when it is durable.
+  void RecordLocked(store::v1::Event event, const std::vector<BatchPtr>& batches = {},
+                    Committed committed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  JobChange ChangeLocked(const store::v1::Event& event, const std::vector<BatchPtr>& batches)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ApplyLocked(const store::v1::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Log what changed since the last look.
+  void LogNewsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // job_preparation.cc
+  absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakePlanner(const PlanningTicket& ticket);
+  void KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner);
 
   // job_batches.cc
-  absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request) const;
+  absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request, const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<BatchPtr>> AdmitLocked(const v1::SubmitBatchesRequest& request,
-                                                    const std::vector<std::string>& hashes)
+  absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, const std::vector<std::string>& hashes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlanIteration(const v1::Batch& batch, const PlanningTicket& ticket);
-  void KeepPlanLocked(v1::Plan plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // job_planning.cc
+  struct PlannedBatch {
+    BatchPtr batch;
+    PlanPtr plan;
+    size_t plan_bytes = 0;
+  };
+  // The next iteration that needs a plan in memory and gets one now.
+  std::optional<uint64_t> NextToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool NeedsPlanLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the pool what needs a plan, as far as there is room.
+  void PlanMore();
+  void PlanIteration(uint64_t iteration, const PlanningTicket& ticket);
+  absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket);
+  absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration);
+  void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_workers.cc
   absl::Status CheckStartLocked(uint64_t first_iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status RestartLocked(uint64_t first_iteration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeHeartbeatLocked(const v1::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HeartbeatResponse AnswerHeartbeatLocked(uint32_t rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Log what changed since the last look.
-  void LogEpochLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExpireWorkersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_reports.cc
   absl::Status CheckReporterLocked(const v1::ReportIterationRequest& report) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status KeepReportLocked(const v1::ReportIterationRequest& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<v1::IterationSummary> CompleteLocked(uint64_t from, uint64_t to)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void KeepSummaryLocked(const v1::IterationSummary& summary) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TrimLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // program_subscription.cc
   absl::Status CheckReaderLocked(const v1::StreamProgramsRequest& request) const
@@ -113,38 +154,48 @@ class Job : public std::enable_shared_from_this<Job> {
   ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration);
 
   // job.cc
+  absl::Status CheckLiveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobState StateLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Empty when nothing failed.
-  std::string FailureLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobStatus StatusLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FinishIfDoneLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has a plan made that was forgotten, or is not made again yet.
+  void WantPlanLocked(uint64_t iteration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const uint64_t key_;
   const v1::JobSpec spec_;
+  const std::string id_;
   const std::string serialized_spec_;
-  const std::unique_ptr<BatchPlanner> planner_;
   const JobServices services_;
-  const uint32_t ranks_;
-  const uint64_t window_;
-  // Iterations held after all ranks reported them: at least 64, and back to the last checkpoint.
-  const uint64_t history_;
   WakeList readers_;
 
   mutable Mutex mutex_;
-  Admission admission_ ABSL_GUARDED_BY(mutex_);
-  IterationCounter planned_ ABSL_GUARDED_BY(mutex_);
-  Progress progress_ ABSL_GUARDED_BY(mutex_);
-  Membership membership_ ABSL_GUARDED_BY(mutex_);
-  // The first iteration that the store still holds.
-  uint64_t first_held_ ABSL_GUARDED_BY(mutex_);
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  JobState state_ ABSL_GUARDED_BY(mutex_);
+  // Sequence of the last event.
+  uint64_t events_ ABSL_GUARDED_BY(mutex_);
+  uint64_t snapshot_events_ ABSL_GUARDED_BY(mutex_);
+
+  // What follows is not part of the events, and starts anew with the planner.
+  Heartbeats heartbeats_ ABSL_GUARDED_BY(mutex_);
+  IterationValues values_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const BatchPlanner> planner_ ABSL_GUARDED_BY(mutex_);
+  bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
+  // Why the job gets no planner.
+  absl::Status preparation_failure_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Prepared> await_preparation_ ABSL_GUARDED_BY(mutex_);
+  // Batches before it are durable.
+  uint64_t durable_batches_ ABSL_GUARDED_BY(mutex_);
+  // Iterations that are being planned, or wait for the pool.
+  std::set<uint64_t> planning_ ABSL_GUARDED_BY(mutex_);
+  // Iterations that somebody asked for whose plan is not in memory.
+  std::set<uint64_t> wanted_ ABSL_GUARDED_BY(mutex_);
+  // Iterations whose plan is not yet durable, so not yet delivered.
+  std::set<uint64_t> undelivered_ ABSL_GUARDED_BY(mutex_);
+  // By rank: one more than the last iteration that its stream was given in this epoch.
+  std::vector<uint64_t> sent_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  // Set for good: a batch that was accepted cannot be planned.
-  std::string planning_failure_ ABSL_GUARDED_BY(mutex_);
-  // Ascending; the last kKeptSummaries.
-  std::deque<v1::IterationSummary> summaries_ ABSL_GUARDED_BY(mutex_);
+  bool deleted_ ABSL_GUARDED_BY(mutex_) = false;
   std::string logged_failure_ ABSL_GUARDED_BY(mutex_);
   uint64_t logged_ready_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool logged_finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace penstock

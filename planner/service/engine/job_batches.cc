@@ -1,13 +1,11 @@
-// Job: from a submitted batch to a stored plan.
+// Job: which batches it takes.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/logging/logging.h"
-#include "common/status/annotate.h"
 #include "common/status/retry_iteration.h"
 #include "common/status/status_macros.h"
-#include "planner/service/engine/checked_plan.h"
 #include "planner/service/engine/job.h"
 
 namespace penstock {
@@ -23,7 +21,8 @@ absl::Status NameBatch(const absl::Status& status, int index) {
 
 }  // namespace
 
-absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request) const {
+absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
+                                  const BatchPlanner& planner) const {
   const uint64_t end = spec_.training().iterations();
   for (int i = 0; i < request.batches_size(); ++i) {
     const v1::Batch& batch = request.batches(i);
@@ -31,110 +30,71 @@ absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request) const
       return absl::InvalidArgumentError(absl::StrCat("batches[", i, "].iteration is ", batch.iteration(),
                                                      ", but training.iterations of the job is ", end));
     }
-    PENSTOCK_RETURN_IF_ERROR(NameBatch(planner_->ValidateBatch(batch, core::StopToken()), i));
+    PENSTOCK_RETURN_IF_ERROR(NameBatch(planner.CheckBatch(batch, core::StopToken()), i));
   }
   return absl::OkStatus();
 }
 
 absl::Status Job::CheckAcceptsLocked() const {
-  if (stopped_) return absl::UnavailableError("the planner stops; try again");
+  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
   switch (StateLocked()) {
     case v1::JOB_STATE_FAILED:
       return absl::FailedPreconditionError(
-          absl::StrCat("job '", spec_.job_id(), "' failed: ", FailureLocked()));
+          absl::StrCat("job '", id_, "' failed: ", StatusLocked().failure()));
     case v1::JOB_STATE_FINISHED:
-      return absl::FailedPreconditionError(absl::StrCat("job '", spec_.job_id(), "' is finished"));
+      return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
     case v1::JOB_STATE_DRAINING:
-      return absl::FailedPreconditionError(absl::StrCat("job '", spec_.job_id(), "' drains"));
+      return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' drains"));
     default:
       return absl::OkStatus();
   }
 }
 
-// Stores the batches that are new, with a place in the planning queue for each.
-absl::StatusOr<std::vector<BatchPtr>> Job::AdmitLocked(const v1::SubmitBatchesRequest& request,
-                                                       const std::vector<std::string>& hashes) {
+// Takes the batches that are new.
+absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request,
+                              const std::vector<std::string>& hashes) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
-  PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission_.CountKnown(request.batches(0).iteration(), hashes,
-                                                                      progress_.completed() + window_));
-  const size_t count = hashes.size() - known;
-  if (count > services_.pool->most_of_owner()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batches has ", count, " new batches, but the planning queue holds ",
-                     services_.pool->most_of_owner(), " of a job: submit fewer at once"));
-  }
-  if (!services_.pool->TryReserve(PlanningClass::kJobBatch, spec_.job_id(), count)) {
+  const uint64_t completed = state_.progress().completed();
+  const Admission& admission = state_.admission();
+  PENSTOCK_ASSIGN_OR_RETURN(const size_t known, admission.CountKnown(request.batches(0).iteration(), hashes,
+                                                                     completed + state_.window()));
+  if (known == hashes.size()) return absl::OkStatus();
+  const uint64_t next = admission.next_iteration();
+  if (next > completed && values_.BytesFrom(completed) >= services_.memory->OfOneJob()) {
     return WithRetryIteration(
-        absl::ResourceExhaustedError(absl::StrCat("the planning queue is full: retry from iteration ",
-                                                  admission_.next_iteration(), " in a moment")),
-        admission_.next_iteration());
+        absl::ResourceExhaustedError(absl::StrCat(
+            "batches and plans ahead take ", values_.BytesFrom(completed), " bytes, the limit is ",
+            services_.memory->OfOneJob(), ": retry from iteration ", next, " when ranks have reported more")),
+        next);
   }
   std::vector<BatchPtr> batches;
+  store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
     batches.push_back(std::make_shared<const v1::Batch>(request.batches(static_cast<int>(i))));
+    event.mutable_batches_accepted()->add_hashes(hashes[i]);
+    values_.PutBatch(batches.back());
   }
-  if (absl::Status status = services_.store->AddBatches(spec_.job_id(), batches); !status.ok()) {
-    services_.pool->Release(PlanningClass::kJobBatch, spec_.job_id(), count);
-    return AnnotateError(status, "storing the batches");
-  }
-  for (size_t i = known; i < hashes.size(); ++i) admission_.Accept(hashes[i]);
-  return batches;
+  const uint64_t end = next + batches.size();
+  RecordLocked(std::move(event), batches, [end](Job& job) {
+    {
+      MutexLock lock(&job.mutex_);
+      job.durable_batches_ = std::max(job.durable_batches_, end);
+    }
+    job.PlanMore();
+  });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateBatches(request));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
+  PENSTOCK_RETURN_IF_ERROR(ValidateBatches(request, *planner));
   std::vector<std::string> hashes;
   for (const v1::Batch& batch : request.batches()) hashes.push_back(ContentHash(batch));
   v1::SubmitBatchesResponse response;
-  std::vector<BatchPtr> admitted;
-  {
-    MutexLock lock(&mutex_);
-    PENSTOCK_ASSIGN_OR_RETURN(admitted, AdmitLocked(request, hashes));
-    response.set_next_iteration(admission_.next_iteration());
-  }
-  for (BatchPtr& batch : admitted) {
-    services_.pool->Run({PlanningClass::kJobBatch, spec_.job_id(), services_.planning_limit},
-                        [self = shared_from_this(), batch = std::move(batch)](const PlanningTicket& ticket) {
-                          self->PlanIteration(*batch, ticket);
-                        });
-  }
+  MutexLock lock(&mutex_);
+  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, hashes));
+  response.set_next_iteration(state_.admission().next_iteration());
   return response;
-}
-
-void Job::PlanIteration(const v1::Batch& batch, const PlanningTicket& ticket) {
-  // The planner ends: another one plans the batch.
-  if (absl::IsUnavailable(ticket.status())) return;
-  {
-    MutexLock lock(&mutex_);
-    if (!planning_failure_.empty()) return;
-  }
-  absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner_, *services_.checker, batch, ticket.stop(),
-                                                  *services_.clock, *services_.observer);
-  if (!plan.ok()) plan = ticket.Explain(plan.status());
-  if (absl::IsUnavailable(plan.status())) return;
-  {
-    MutexLock lock(&mutex_);
-    if (plan.ok()) {
-      KeepPlanLocked(*std::move(plan));
-    } else {
-      FailPlanningLocked(batch.iteration(), plan.status());
-    }
-  }
-  readers_.WakeAll();
-}
-
-void Job::KeepPlanLocked(v1::Plan plan) {
-  const uint64_t iteration = plan.iteration();
-  const absl::Status stored =
-      services_.store->AddPlan(spec_.job_id(), std::make_shared<const v1::Plan>(std::move(plan)));
-  if (!stored.ok()) return FailPlanningLocked(iteration, stored);
-  planned_.Add(iteration);
-}
-
-void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
-  if (!planning_failure_.empty()) return;
-  planning_failure_ = absl::StrCat("iteration ", iteration, " cannot be planned: ", status.ToString());
-  LogError("job failed", {{"job", spec_.job_id()}, {"reason", planning_failure_}});
 }
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // Job: its workers.
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/job.h"
@@ -7,30 +8,36 @@
 namespace penstock {
 
 absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
-  if (finished_) return absl::FailedPreconditionError(absl::StrCat("job '", spec_.job_id(), "' is finished"));
-  if (!planning_failure_.empty()) return absl::FailedPreconditionError(planning_failure_);
+  PENSTOCK_RETURN_IF_ERROR(CheckLiveLocked());
+  if (state_.finished()) return absl::FailedPreconditionError(absl::StrCat("job '", id_, "' is finished"));
+  if (!state_.planning_failure().empty()) return absl::FailedPreconditionError(state_.planning_failure());
+  PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
   if (first_iteration < spec_.first_iteration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("first_iteration is ", first_iteration, ", but the job starts at iteration ",
                      spec_.first_iteration(), ": give the worker the checkpoint of that iteration"));
   }
-  if (first_iteration > admission_.next_iteration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("first_iteration is ", first_iteration, ", but the planner has batches only to before ",
-                     admission_.next_iteration(), ": register the job with this first_iteration"));
+  const uint64_t next = state_.admission().next_iteration();
+  if (first_iteration > next) {
+    return absl::InvalidArgumentError(absl::StrCat("first_iteration is ", first_iteration,
+                                                   ", but the planner has batches only to before ", next,
+                                                   ": register the job with this first_iteration"));
   }
-  if (first_iteration < first_held_) {
-    return absl::FailedPreconditionError(absl::StrCat("first_iteration: iteration ", first_iteration,
-                                                      " is no longer held, the first is ", first_held_,
-                                                      ": resume from a later checkpoint"));
+  if (first_iteration < state_.first_held()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("first_iteration: iteration ", first_iteration, " is no longer held, the first is ",
+                     state_.first_held(), ": resume from a later checkpoint"));
   }
   return absl::OkStatus();
 }
 
-absl::Status Job::RestartLocked(uint64_t first_iteration) {
-  progress_.Restart(first_iteration);
-  while (!summaries_.empty() && summaries_.back().iteration() >= first_iteration) summaries_.pop_back();
-  return services_.store->DropReports(spec_.job_id(), first_iteration);
+void Job::FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what) {
+  if (state_.membership().KnowsFailureOf(rank)) return;
+  store::v1::Event event;
+  event.mutable_worker_failed()->set_kind(kind);
+  event.mutable_worker_failed()->set_rank(rank);
+  event.mutable_worker_failed()->set_what(absl::StrCat(state_.membership().NameOf(rank), " ", what));
+  RecordLocked(std::move(event));
 }
 
 absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::RegisterWorkerRequest& request) {
@@ -38,31 +45,79 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
   {
     MutexLock lock(&mutex_);
     PENSTOCK_RETURN_IF_ERROR(CheckStartLocked(request.first_iteration()));
-    PENSTOCK_ASSIGN_OR_RETURN(const Membership::Registration registration,
-                              membership_.Register(request, services_.clock->Now()));
-    if (registration.opened_epoch) PENSTOCK_RETURN_IF_ERROR(RestartLocked(request.first_iteration()));
-    response.set_rank(registration.rank);
-    response.set_epoch(registration.epoch);
-    response.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(membership_.heartbeat_interval()));
-    LogInfo("worker registered", {{"job", spec_.job_id()},
-                                  {"rank", registration.rank},
-                                  {"epoch", registration.epoch},
-                                  {"host", request.host()},
-                                  {"incarnation", request.incarnation()},
-                                  {"first_iteration", request.first_iteration()}});
-    LogEpochLocked();
+    PENSTOCK_ASSIGN_OR_RETURN(const Membership::Place place, state_.membership().PlaceFor(request));
+    if (!place.held) {
+      store::v1::Event event;
+      store::v1::WorkerRegistered* registered = event.mutable_worker_registered();
+      registered->set_rank(place.rank);
+      registered->set_incarnation(request.incarnation());
+      registered->set_host(request.host());
+      registered->set_first_iteration(request.first_iteration());
+      registered->set_opens_epoch(place.opens_epoch);
+      RecordLocked(std::move(event));
+      heartbeats_.Join(place.rank, services_.clock->Now());
+      LogInfo("worker registered", {{"job", id_},
+                                    {"rank", place.rank},
+                                    {"epoch", state_.membership().epoch()},
+                                    {"host", request.host()},
+                                    {"incarnation", request.incarnation()},
+                                    {"first_iteration", request.first_iteration()}});
+    }
+    if (const uint64_t first = state_.membership().first_iteration();
+        !place.held && request.first_iteration() != first) {
+      FailWorkerLocked(
+          store::v1::FAILURE_KIND_DISAGREED, place.rank,
+          absl::StrCat("would start at iteration ", request.first_iteration(), ", but its epoch starts at ",
+                       first, ": give every worker the same checkpoint"));
+    }
+    response.set_rank(place.rank);
+    response.set_epoch(state_.membership().epoch());
+    response.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(heartbeats_.interval()));
+    *response.mutable_topology() = *state_.topology();
   }
   readers_.WakeAll();
   *response.mutable_job() = spec_;
-  *response.mutable_topology() = planner_->Topology();
   return response;
 }
 
+void Job::TakeHeartbeatLocked(const v1::HeartbeatRequest& request) {
+  const uint32_t rank = request.rank();
+  heartbeats_.Hear(rank, services_.clock->Now());
+  if (rank == 0 && state_.membership().rendezvous_address().empty() &&
+      !request.rendezvous_address().empty()) {
+    store::v1::Event event;
+    event.mutable_rendezvous_opened()->set_address(request.rendezvous_address());
+    RecordLocked(std::move(event));
+  }
+  if (state_.finished()) {
+    if (!request.leaving()) return;
+    store::v1::Event event;
+    event.mutable_worker_left()->set_rank(rank);
+    RecordLocked(std::move(event));
+  } else if (!request.failure().empty()) {
+    FailWorkerLocked(store::v1::FAILURE_KIND_REPORTED, rank,
+                     absl::StrCat("reported: ", request.failure().substr(0, Membership::kMaxFailureBytes)));
+  } else if (request.leaving() && !heartbeats_.KnowsFailure(rank)) {
+    FailWorkerLocked(store::v1::FAILURE_KIND_LEFT, rank, "left before the job was finished");
+  }
+}
+
 v1::HeartbeatResponse Job::AnswerHeartbeatLocked(uint32_t rank) {
-  if (finished_ || planning_failure_.empty()) return membership_.Answer(rank, finished_);
+  const Membership& membership = state_.membership();
   v1::HeartbeatResponse response;
-  response.set_state(v1::EPOCH_STATE_FAILED);
-  response.set_failure(planning_failure_);
+  if (state_.finished()) {
+    response.set_state(v1::EPOCH_STATE_FINISHED);
+  } else if (!state_.failure().empty()) {
+    heartbeats_.TellFailure(rank);
+    response.set_state(v1::EPOCH_STATE_FAILED);
+    response.set_failure(state_.failure());
+  } else if (membership.ready()) {
+    response.set_state(v1::EPOCH_STATE_READY);
+    for (std::string& host : membership.hosts()) response.add_hosts(std::move(host));
+    response.set_rendezvous_address(membership.rendezvous_address());
+  } else {
+    response.set_state(v1::EPOCH_STATE_FORMING);
+  }
   return response;
 }
 
@@ -71,27 +126,26 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
   bool failed_now = false;
   {
     MutexLock lock(&mutex_);
-    const bool failed_before = membership_.failed();
-    PENSTOCK_RETURN_IF_ERROR(membership_.Heartbeat(request, finished_, services_.clock->Now()));
-    failed_now = membership_.failed() && !failed_before;
+    if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+    PENSTOCK_RETURN_IF_ERROR(
+        state_.membership().Check({request.rank(), request.incarnation(), request.epoch()}));
+    const bool failed_before = state_.membership().failed();
+    TakeHeartbeatLocked(request);
+    failed_now = state_.membership().failed() && !failed_before;
     response = AnswerHeartbeatLocked(request.rank());
-    LogEpochLocked();
   }
   if (failed_now) readers_.WakeAll();
   return response;
 }
 
-void Job::LogEpochLocked() {
-  if (membership_.ready() && logged_ready_epoch_ != membership_.epoch()) {
-    logged_ready_epoch_ = membership_.epoch();
-    LogInfo("all workers are there",
-            {{"job", spec_.job_id()}, {"epoch", membership_.epoch()}, {"ranks", ranks_}});
-  }
-  if (std::string failure = membership_.failure(); failure != logged_failure_) {
-    logged_failure_ = std::move(failure);
-    if (logged_failure_.empty()) return;
-    LogError("epoch failed",
-             {{"job", spec_.job_id()}, {"epoch", membership_.epoch()}, {"reason", logged_failure_}});
+void Job::ExpireWorkersLocked() {
+  if (state_.finished() || !state_.planning_failure().empty()) return;
+  const absl::Time now = services_.clock->Now();
+  for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
+    if (!state_.membership().IsHeld(rank) || !heartbeats_.IsLost(rank, now)) continue;
+    FailWorkerLocked(store::v1::FAILURE_KIND_LOST, rank,
+                     absl::StrFormat("was lost: no heartbeat for %.1f s",
+                                     absl::ToDoubleSeconds(heartbeats_.Silence(rank, now))));
   }
 }
 

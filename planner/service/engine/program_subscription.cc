@@ -1,5 +1,6 @@
 #include "planner/service/engine/program_subscription.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,45 +32,54 @@ ProgramSubscription::Item ProgramSubscription::Next() {
 
 // A reader without incarnation belongs to no epoch and outlives it.
 absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) const {
-  if (request.rank() >= ranks_) {
+  if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+  if (request.rank() >= state_.ranks()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank is ", request.rank(), ", but job '", spec_.job_id(), "' has ", ranks_, " ranks"));
+        absl::StrCat("rank is ", request.rank(), ", but job '", id_, "' has ", state_.ranks(), " ranks"));
   }
   if (stopped_) return absl::UnavailableError("the planner stops; try again");
   // A worker may have left a finished job while its stream is open.
-  if (finished_) return absl::OkStatus();
+  if (state_.finished()) return absl::OkStatus();
   if (request.incarnation() != 0 || request.epoch() != 0) {
-    PENSTOCK_RETURN_IF_ERROR(membership_.Check({request.rank(), request.incarnation(), request.epoch()}));
-    if (membership_.failed()) return absl::FailedPreconditionError(membership_.failure());
+    PENSTOCK_RETURN_IF_ERROR(
+        state_.membership().Check({request.rank(), request.incarnation(), request.epoch()}));
+    if (state_.membership().failed()) return absl::FailedPreconditionError(state_.membership().failure());
   }
-  if (!planning_failure_.empty()) return absl::FailedPreconditionError(planning_failure_);
+  if (!preparation_failure_.ok()) return preparation_failure_;
+  if (!state_.planning_failure().empty()) return absl::FailedPreconditionError(state_.planning_failure());
   return absl::OkStatus();
 }
 
 ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration) {
-  absl::StatusOr<BatchPtr> batch;
-  absl::StatusOr<PlanPtr> plan;
+  BatchPtr batch;
+  PlanPtr plan;
   {
     MutexLock lock(&mutex_);
     if (absl::Status status = CheckReaderLocked(request); !status.ok()) return status;
-    if (finished_ && iteration >= admission_.next_iteration()) return absl::OkStatus();
-    if (iteration < first_held_) {
+    if (state_.finished() && iteration >= state_.admission().next_iteration()) return absl::OkStatus();
+    if (iteration < state_.first_held()) {
       return absl::OutOfRangeError(absl::StrCat("from_iteration: iteration ", iteration,
-                                                " is no longer held, the first is ", first_held_));
+                                                " is no longer held, the first is ", state_.first_held()));
     }
-    if (!planned_.Contains(iteration)) {
-      // Nothing more will come: a job that was drained may be finished and still find that a batch has no
-      // plan.
-      if (!planning_failure_.empty()) return absl::FailedPreconditionError(planning_failure_);
+    // Nothing more will come: a job that was drained may be finished and still find that a batch has no plan.
+    if (!state_.IsPlanned(iteration) && !state_.planning_failure().empty()) {
+      return absl::FailedPreconditionError(state_.planning_failure());
+    }
+    if (!state_.IsPlanned(iteration) || undelivered_.contains(iteration))
       return ProgramSubscription::Pending{};
+    batch = values_.batch(iteration);
+    plan = values_.plan(iteration);
+    if (plan == nullptr || batch == nullptr) {
+      WantPlanLocked(iteration);
+    } else if (request.incarnation() != 0) {
+      sent_[request.rank()] = std::max(sent_[request.rank()], iteration + 1);
     }
-    batch = services_.store->GetBatch(spec_.job_id(), iteration);
-    plan = services_.store->GetPlan(spec_.job_id(), iteration);
-    if (batch.ok() && plan.ok() && request.incarnation() != 0) progress_.Sent(request.rank(), iteration);
   }
-  if (!batch.ok()) return batch.status();
-  if (!plan.ok()) return plan.status();
-  return MakeProgramMessage(**batch, **plan, request.rank());
+  if (plan == nullptr || batch == nullptr) {
+    PlanMore();
+    return ProgramSubscription::Pending{};
+  }
+  return MakeProgramMessage(*batch, *plan, request.rank());
 }
 
 }  // namespace penstock

@@ -27,6 +27,11 @@ class WakeList {
     wakes_.erase(id);
   }
 
+  bool empty() const {
+    MutexLock lock(&mutex_);
+    return wakes_.empty();
+  }
+
   void WakeAll() {
     std::vector<Wake> wakes;
     {
@@ -37,7 +42,7 @@ class WakeList {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Wake> wakes_ ABSL_GUARDED_BY(mutex_);
 };

@@ -31,15 +31,23 @@ class CoreBatchPlanner final : public BatchPlanner {
   const core::RunTasks run_tasks_;
 };
 
+// To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
+absl::Status AsInvalid(const absl::Status& status) {
+  return absl::IsUnimplemented(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
 }  // namespace
 
+absl::Status CorePlannerFactory::Check(const v1::JobSpec& job) const {
+  return AsInvalid(core::Planner::CheckJob(job));
+}
+
 absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job,
+                                                                         const v1::Topology* topology,
                                                                          core::StopToken stop) const {
   absl::StatusOr<std::unique_ptr<core::Planner>> planner =
-      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop);
-  // To a gRPC client UNIMPLEMENTED would mean that the server lacks the method.
-  if (absl::IsUnimplemented(planner.status())) return absl::InvalidArgumentError(planner.status().message());
-  if (!planner.ok()) return planner.status();
+      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop, topology);
+  if (!planner.ok()) return AsInvalid(planner.status());
   return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
 }
 

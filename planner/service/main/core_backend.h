@@ -17,7 +17,8 @@ class CorePlannerFactory final : public BatchPlannerFactory {
   explicit CorePlannerFactory(core::RunTasks run_tasks = core::RunSerially)
       : run_tasks_(std::move(run_tasks)) {}
 
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+  absl::Status Check(const v1::JobSpec& job) const override;
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
                                                        core::StopToken stop) const override;
 
  private:

@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "common/parallel/task_pool.h"
+#include "planner/service/store/open/open_event_store.h"
 
 namespace penstock {
 namespace {
@@ -52,15 +54,38 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
                   "how long one batch may be planned, or one job prepared, before it is given up")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
-  app->add_option("--max-jobs", options->max_jobs, "jobs held at a time; finished ones make room")
+  app->add_option("--max-jobs", options->max_jobs,
+                  "jobs held at a time; those that are over make room, oldest first")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  app->add_option("--job-memory", options->job_memory_bytes,
+                  "batches, plans and reports of one job in memory, e.g. 512MB; what is dropped is made "
+                  "again when it is "
+                  "asked for")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->default_str("1GB");
+  app->add_option("--memory", options->memory_bytes, "the same of all jobs together")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->default_str("4GB");
+}
+
+// One planner alone: nothing renews the lease of a shared database yet.
+std::string CheckStore(const std::string& url) {
+  if (const absl::Status status = CheckStoreUrl(url, "--store"); !status.ok())
+    return std::string(status.message());
+  if (absl::StartsWith(url, "memory") || absl::StartsWith(url, "sqlite:")) return "";
+  return "planners that share a PostgreSQL are not served yet: use sqlite:PATH";
 }
 
 void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
   app->add_option("--drain-seconds", texts->drain_seconds,
                   "after SIGTERM, how long accepted batches are still planned")
       ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  app->add_option("--store", flags->store,
+                  "where jobs are kept: sqlite:PATH, one file, from which a planner that was killed goes on, "
+                  "or memory")
+      ->check(CheckStore)
       ->capture_default_str();
   app->add_option("--port-file", flags->port_file,
                   "write the bound ports to this file as JSON, at once when they are bound");

@@ -13,6 +13,8 @@ struct PlannerFlags {
   PlannerServerOptions server;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
+  // Where jobs are kept: see store/open/open_event_store.h.
+  std::string store = "sqlite:penstock-planner.db";
   // Where the bound ports are written as JSON; empty: nowhere.
   std::string port_file;
 };

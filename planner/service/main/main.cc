@@ -1,7 +1,9 @@
 // penstock-planner: serves plans until SIGTERM or SIGINT, then ends in good order with status 0.
 #include <signal.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/files/files.h"
 #include "common/logging/logging.h"
@@ -11,6 +13,7 @@
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/flags.h"
 #include "planner/service/main/planner_server.h"
+#include "planner/service/store/open/open_event_store.h"
 
 namespace penstock {
 namespace {
@@ -37,12 +40,16 @@ absl::Status Serve(const PlannerFlags& flags) {
   TaskPool threads(flags.server.engine.planning_threads);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server, PlannerServer::Start(flags.server, &planners, &checker));
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<EventStore> store,
+                            OpenEventStore(flags.store, {.flag = "--store"}));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server,
+                            PlannerServer::Start(flags.server, &planners, &checker, std::move(store)));
   const BoundPorts& ports = server->ports();
   LogInfo("planner serves", {{"planner_port", ports.planner},
                              {"metrics_port", ports.metrics},
                              {"health_port", ports.health},
-                             {"planning_threads", flags.server.engine.planning_threads}});
+                             {"planning_threads", flags.server.engine.planning_threads},
+                             {"store", flags.store}});
   if (!flags.port_file.empty()) {
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
   }

@@ -30,7 +30,7 @@ std::string StateName(v1::JobState state) {
 
 std::vector<GaugeSample> JobsByState(const PlannerEngine& engine) {
   std::map<std::string, int> counts;
-  for (int state = v1::JOB_STATE_REGISTERED; state <= v1::JOB_STATE_FAILED; ++state) {
+  for (int state = v1::JOB_STATE_REGISTERED; state <= v1::JOB_STATE_PREPARING; ++state) {
     counts[StateName(static_cast<v1::JobState>(state))] = 0;
   }
   for (const auto& job : engine.Jobs()) ++counts[StateName(job->State())];

@@ -6,6 +6,7 @@
 #include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/service/store/memory_event_store.h"
 
 namespace penstock {
 namespace {
@@ -29,10 +30,11 @@ void StopOne(RunningServer* running) {
 }  // namespace
 
 PlannerServer::PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                             const PlanChecker* checker)
+                             const PlanChecker* checker, std::unique_ptr<EventStore> store)
     : options_(options),
       metrics_(&registry_),
-      engine_(options.engine, {planners, checker, &store_, &clock_, &metrics_}),
+      store_(store != nullptr ? std::move(store) : std::make_unique<MemoryEventStore>()),
+      engine_(options.engine, {planners, checker, store_.get(), &clock_, &metrics_}),
       service_(&engine_, [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
       health_({v1::PlannerService::service_full_name()}) {
   metrics_.Watch(&engine_);
@@ -42,10 +44,12 @@ PlannerServer::~PlannerServer() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const PlannerServerOptions& options,
                                                                     const BatchPlannerFactory* planners,
-                                                                    const PlanChecker* checker) {
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker));
+                                                                    const PlanChecker* checker,
+                                                                    std::unique_ptr<EventStore> store) {
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker, std::move(store)));
+  PENSTOCK_RETURN_IF_ERROR(server->engine_.Recover());
   PENSTOCK_RETURN_IF_ERROR(server->Listen());
-  server->ticker_ = std::make_unique<Ticker>(kTick, [engine = &server->engine_] { engine->Tick(); });
+  server->ticker_ = std::make_unique<Ticker>(kTick, [self = server.get()] { self->Tick(); });
   server->health_.SetServing(true);
   return server;
 }
@@ -68,14 +72,22 @@ absl::Status PlannerServer::Listen() {
   return absl::OkStatus();
 }
 
+void PlannerServer::Tick() {
+  engine_.Tick();
+  if (const bool ready = engine_.StoreHealth().ok(); ready != ready_) {
+    ready_ = ready;
+    health_.SetServing(ready);
+  }
+}
+
 void PlannerServer::Stop() {
+  ticker_.reset();
   health_.SetServing(false);
   engine_.Shutdown(options_.drain);
   health_.Shutdown();
   StopOne(&server_);
   StopOne(&health_server_);
   metrics_server_.reset();
-  ticker_.reset();
 }
 
 }  // namespace penstock

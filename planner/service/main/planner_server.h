@@ -17,10 +17,10 @@
 #include "common/grpc/server.h"
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/engine.h"
-#include "planner/service/engine/memory_plan_store.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/main/ticker.h"
 #include "planner/service/rpc/planner_rpc_service.h"
+#include "planner/service/store/event_store.h"
 
 namespace penstock {
 
@@ -46,11 +46,14 @@ struct BoundPorts {
 
 class PlannerServer {
  public:
-  // Serves when it returns. `planners` and `checker` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (an address cannot be bound; names the flag).
+  // Takes up the jobs of the store (null: an empty one in memory), and serves when it returns. `planners` and
+  // `checker` must outlive the server.
+  // Possible errors: INVALID_ARGUMENT (an address cannot be bound; names the flag), those of
+  // PlannerEngine::Recover.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
                                                               const BatchPlannerFactory* planners,
-                                                              const PlanChecker* checker);
+                                                              const PlanChecker* checker,
+                                                              std::unique_ptr<EventStore> store = nullptr);
   // Stops.
   ~PlannerServer();
 
@@ -63,17 +66,21 @@ class PlannerServer {
 
  private:
   PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                const PlanChecker* checker);
+                const PlanChecker* checker, std::unique_ptr<EventStore> store);
+  // Ready while jobs can be written.
+  void Tick();
   absl::Status Listen();
 
   const PlannerServerOptions options_;
   MetricsRegistry registry_;
   PlannerMetrics metrics_;
   MachineClock clock_;
-  MemoryPlanStore store_;
+  const std::unique_ptr<EventStore> store_;
   PlannerEngine engine_;
   PlannerRpcService service_;
   HealthService health_;
+  // What the health service says; the ticker's.
+  bool ready_ = true;
   RunningServer server_;
   RunningServer health_server_;
   std::unique_ptr<MetricsServer> metrics_server_;

@@ -46,6 +46,18 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
+                                                               const char* method,
+                                                               const absl::Status& status) {
+  if (!status.ok()) return Answer(context, method, status);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  engine_->WhenDurable([this, reactor, method](const absl::Status& durable) {
+    rpc_done_(method, static_cast<grpc::StatusCode>(durable.code()));
+    reactor->Finish(ToGrpcStatus(durable));
+  });
+  return reactor;
+}
+
 template <typename Request>
 absl::StatusOr<std::shared_ptr<Job>> PlannerRpcService::JobOf(const Request& request) const {
   PENSTOCK_RETURN_IF_ERROR(Validate(request));
@@ -55,13 +67,17 @@ absl::StatusOr<std::shared_ptr<Job>> PlannerRpcService::JobOf(const Request& req
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
                                                          const v1::RegisterJobRequest* request,
                                                          v1::RegisterJobResponse* response) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_RETURN_IF_ERROR(Validate(*request));
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, engine_->RegisterJob(request->job()));
-    response->set_state(state);
-    return absl::OkStatus();
-  };
-  return Answer(context, "RegisterJob", answer());
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "RegisterJob", status);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  engine_->RegisterJob(request->job(), [this, reactor, response](const absl::StatusOr<v1::JobState>& state) {
+    if (state.ok()) response->set_state(*state);
+    engine_->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
+      const absl::Status& answer = status.ok() ? durable : status;
+      rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
+      reactor->Finish(ToGrpcStatus(answer));
+    });
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
@@ -71,7 +87,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerC
     PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
     return Take(job->SubmitBatches(*request), response);
   };
-  return Answer(context, "SubmitBatches", answer());
+  return AnswerWhenDurable(context, "SubmitBatches", answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,
@@ -114,7 +130,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::ReportIteration(grpc::CallbackServe
     PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
     return job->ReportIteration(*request);
   };
-  return Answer(context, "ReportIteration", answer());
+  return AnswerWhenDurable(context, "ReportIteration", answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServerContext* context,
@@ -124,7 +140,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServer
     PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
     return Take(job->RegisterWorker(*request), response);
   };
-  return Answer(context, "RegisterWorker", answer());
+  return AnswerWhenDurable(context, "RegisterWorker", answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerContext* context,
@@ -174,7 +190,17 @@ grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContex
     response->set_state(state);
     return absl::OkStatus();
   };
-  return Answer(context, "DrainJob", answer());
+  return AnswerWhenDurable(context, "DrainJob", answer());
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerContext* context,
+                                                       const v1::DeleteJobRequest* request,
+                                                       v1::DeleteJobResponse*) {
+  const auto answer = [&]() -> absl::Status {
+    PENSTOCK_RETURN_IF_ERROR(Validate(*request));
+    return engine_->DeleteJob(request->job_id(), request->force());
+  };
+  return AnswerWhenDurable(context, "DeleteJob", answer());
 }
 
 }  // namespace penstock

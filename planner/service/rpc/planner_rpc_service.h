@@ -52,10 +52,16 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
                                          v1::GetIterationResponse* response) override;
   grpc::ServerUnaryReactor* DrainJob(grpc::CallbackServerContext* context, const v1::DrainJobRequest* request,
                                      v1::DrainJobResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
 
  private:
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const char* method,
                                    const absl::Status& status);
+  // The same, once what was done is durable.
+  grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const char* method,
+                                              const absl::Status& status);
   // The job of a request that is well-formed.
   template <typename Request>
   absl::StatusOr<std::shared_ptr<Job>> JobOf(const Request& request) const;

@@ -151,6 +151,10 @@ absl::Status Validate(const v1::GetIterationRequest& request) {
   return ValidateJobId("job_id", request.job_id());
 }
 
+absl::Status Validate(const v1::DeleteJobRequest& request) {
+  return ValidateJobId("job_id", request.job_id());
+}
+
 absl::Status Validate(const v1::DrainJobRequest& request) {
   return ValidateJobId("job_id", request.job_id());
 }

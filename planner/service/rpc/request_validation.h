@@ -19,5 +19,6 @@ absl::Status Validate(const v1::HeartbeatRequest& request);
 absl::Status Validate(const v1::GetJobRequest& request);
 absl::Status Validate(const v1::GetIterationRequest& request);
 absl::Status Validate(const v1::DrainJobRequest& request);
+absl::Status Validate(const v1::DeleteJobRequest& request);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// `penstock plan --planner` against a real penstock-planner.
+// `penstock` against a real penstock-planner.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/process/child_process.h"
+#include "planner/client/planner_client.h"
 #include "tests/integration/cli/penstock_process.h"
+#include "tests/unit/core/job_builder.h"
 
 namespace penstock {
 namespace {
@@ -18,9 +20,9 @@ class RemotePlanning : public testing::Test {
  protected:
   void SetUp() override {
     const std::string port_file = penstock_.folder().Path("ports.json");
-    auto planner = ChildProcess::Start(
-        {.arguments = {PENSTOCK_PLANNER_BINARY, "--listen=127.0.0.1:0", "--port-file=" + port_file},
-         .log_path = penstock_.folder().Path("planner.log")});
+    auto planner = ChildProcess::Start({.arguments = {PENSTOCK_PLANNER_BINARY, "--listen=127.0.0.1:0",
+                                                      "--port-file=" + port_file, "--store=memory"},
+                                        .log_path = penstock_.folder().Path("planner.log")});
     ASSERT_TRUE(planner.ok()) << planner.status();
     planner_ = *std::move(planner);
     for (int polls = 0; polls < 1000 && !std::filesystem::exists(port_file); ++polls)
@@ -56,6 +58,21 @@ TEST_F(RemotePlanning, PassesOnWhatThePlannerRefuses) {
   const Ended ended = Plan({"--pp", "9", "--planner", address_});
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.errors, testing::HasSubstr("--pp: "));
+}
+
+TEST_F(RemotePlanning, JobsAreDrainedAndDeleted) {
+  PlannerClient client(address_);
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = core::GptJob(2, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->set_job_id("mix");
+  ASSERT_TRUE(client.RegisterJob(request).ok());
+  const Ended drained = penstock_.Run({"drain", "--planner", address_, "--job", "mix"});
+  EXPECT_EQ(drained.code, 0) << drained.errors;
+  EXPECT_EQ(drained.output, "mix: finished\n");
+  EXPECT_EQ(penstock_.Run({"delete", "--planner", address_, "--job", "mix"}).output, "mix: deleted\n");
+  const Ended again = penstock_.Run({"delete", "--planner", address_, "--job", "mix"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.errors, testing::HasSubstr("--job mix"));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ using testing::HasSubstr;
 class BinaryTest : public testing::Test {
  protected:
   std::unique_ptr<ChildProcess> Run(std::vector<std::string> flags) {
-    flags.insert(flags.begin(), PENSTOCK_PLANNER);
+    flags.insert(flags.begin(),
+                 {PENSTOCK_PLANNER, absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))});
     auto child = ChildProcess::Start({.arguments = flags, .log_path = folder_.Path("log")});
     EXPECT_TRUE(child.ok()) << child.status();
     return *std::move(child);
@@ -123,6 +124,37 @@ TEST_F(BinaryTest, AStreamThatWasIdleForLongNoticesAPlannerThatHangs) {
   EXPECT_LT(ended - stopped, absl::Seconds(6));
 }
 
+TEST_F(BinaryTest, APlannerThatWasKilledGoesOnFromItsStore) {
+  Serve();
+  OpenStream();
+  const std::string hash = Stream(0)->Next().value()->content_hash();
+  planner_->Signal(SIGKILL);
+  ASSERT_TRUE(planner_->WaitFor(absl::Seconds(5)).has_value());
+
+  Serve();
+
+  const auto stream = Stream(0);
+  for (uint64_t iteration = 0; iteration < 3; ++iteration) {
+    const auto program = stream->Next();
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(program->value().iteration(), iteration);
+    EXPECT_EQ(program->value().content_hash() == hash, iteration == 0);
+  }
+  EXPECT_TRUE(client_->RegisterJob(JobRequest()).ok());
+  EXPECT_EQ(client_->SubmitBatches(MakeSubmission("job", 1, 5))->next_iteration(), 5);
+  EXPECT_THAT(client_->SubmitBatches(MakeSubmission("job", 2, 3, /*tokens=*/11)),
+              Fails(StatusCode::kAlreadyExists, "iteration 2"));
+}
+
+TEST_F(BinaryTest, TwoPlannersDoNotShareAFile) {
+  Serve();
+  const auto second = Run({});
+  const auto end = second->WaitFor(absl::Seconds(20));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 1);
+  EXPECT_THAT(folder_.Read("log"), HasSubstr("planner.db"));
+}
+
 TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
   Serve();
   const int port = ports_["planner_port"];
@@ -149,7 +181,8 @@ TEST_F(BinaryTest, WritesThePortsThatItServes) {
 TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
   for (const std::vector<std::string>& flags : {std::vector<std::string>{"--planning-threads", "0"},
                                                 {"--listen", "nowhere:x"},
-                                                {"--log-format", "xml"}}) {
+                                                {"--log-format", "xml"},
+                                                {"--store", "postgres://localhost/penstock"}}) {
     const auto end = Run(flags)->WaitFor(absl::Seconds(10));
     ASSERT_TRUE(end.has_value());
     EXPECT_EQ(end->code, 2) << flags[0];

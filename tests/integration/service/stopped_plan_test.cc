@@ -44,9 +44,10 @@ class WatchedFactory final : public BatchPlannerFactory {
   };
 
   explicit WatchedFactory(Event* started) : started_(started) {}
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+  absl::Status Check(const v1::JobSpec& job) const override { return core_.Check(job); }
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
                                                        core::StopToken stop) const override {
-    auto planner = core_.Create(job, stop);
+    auto planner = core_.Create(job, topology, stop);
     if (!planner.ok()) return planner.status();
     return std::make_unique<Watched>(*std::move(planner), started_);
   }

@@ -30,7 +30,7 @@ void Cluster::StartPlanner() {
   const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
   absl::StatusOr<std::unique_ptr<ChildProcess>> started =
       ChildProcess::Start({.arguments = {Binary("penstock-planner"), "--listen=127.0.0.1:0",
-                                         absl::StrCat("--port-file=", port_file)},
+                                         absl::StrCat("--port-file=", port_file), "--store=memory"},
                            .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();
   planner_ = *std::move(started);

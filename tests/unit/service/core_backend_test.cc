@@ -11,7 +11,7 @@
 #include "common/parallel/task_pool.h"
 #include "planner/core/planner.h"
 #include "planner/service/engine/engine.h"
-#include "planner/service/engine/memory_plan_store.h"
+#include "planner/service/store/memory_event_store.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/event.h"
 
@@ -28,7 +28,7 @@ struct Service {
   TaskPool pool;
   const CorePlannerFactory planners;
   const CorePlanChecker checker;
-  MemoryPlanStore store;
+  MemoryEventStore store;
   MachineClock clock;
   NullObserver observer;
   PlannerEngine engine;

@@ -10,7 +10,7 @@
 #include "planner/service/engine/engine.h"
 #include "planner/service/engine/fake_batch_planner.h"
 #include "planner/service/engine/fake_clock.h"
-#include "planner/service/engine/memory_plan_store.h"
+#include "planner/service/store/memory_event_store.h"
 #include "tests/unit/service/event.h"
 #include "tests/unit/service/requests.h"
 
@@ -64,14 +64,47 @@ class EngineFixture : public testing::Test {
   void Start(const EngineOptions& options, FakeBatchPlanner::Gate gate = nullptr) {
     engine_.reset();
     planners_ = std::make_unique<FakeBatchPlannerFactory>(std::move(gate));
-    store_ = std::make_unique<MemoryPlanStore>();
-    engine_ = std::make_unique<PlannerEngine>(
-        options, EngineDependencies{planners_.get(), &checker_, store_.get(), &clock_, &observer_});
+    store_ = std::make_unique<MemoryEventStore>();
+    Restart(options);
   }
 
+  // A new engine on the same store, as after a kill of the planner.
+  void Restart(const EngineOptions& options = {}) {
+    engine_.reset();
+    engine_ = std::make_unique<PlannerEngine>(
+        options, EngineDependencies{planners_.get(), &checker_, store_.get(), &clock_, &observer_});
+    const absl::Status recovered = engine_->Recover();
+    EXPECT_TRUE(recovered.ok()) << recovered;
+  }
+
+  // Waits until the job is prepared.
+  static absl::StatusOr<v1::JobState> RegisterJob(PlannerEngine& engine, const v1::JobSpec& spec) {
+    auto answered = std::make_shared<Event>();
+    auto answer = std::make_shared<absl::StatusOr<v1::JobState>>(absl::UnknownError("not answered"));
+    engine.RegisterJob(spec, [=](const absl::StatusOr<v1::JobState>& state) {
+      *answer = state;
+      answered->Notify();
+    });
+    EXPECT_TRUE(answered->Await());
+    return *answer;
+  }
+  absl::StatusOr<v1::JobState> RegisterJob(const v1::JobSpec& spec) { return RegisterJob(*engine_, spec); }
+
   std::shared_ptr<Job> Register(const v1::JobSpec& spec) {
-    EXPECT_TRUE(engine_->RegisterJob(spec).ok());
+    EXPECT_TRUE(RegisterJob(spec).ok());
     return *engine_->FindJob(spec.job_id());
+  }
+
+  // Waits until everything so far is in the store.
+  absl::Status Flush() {
+    Event answered;
+    absl::Status status;
+    engine_->WhenDurable([&](const absl::Status& durable) {
+      status = durable;
+      answered.Notify();
+    });
+    EXPECT_TRUE(answered.Await());
+    return status;
   }
 
   static v1::StreamProgramsRequest StreamRequest(uint32_t rank, uint64_t from = 0, uint64_t incarnation = 0,
@@ -114,7 +147,7 @@ class EngineFixture : public testing::Test {
   FakePlanChecker checker_;
   NullObserver observer_;
   std::unique_ptr<FakeBatchPlannerFactory> planners_;
-  std::unique_ptr<MemoryPlanStore> store_;
+  std::unique_ptr<MemoryEventStore> store_;
   std::unique_ptr<PlannerEngine> engine_;
 };
 

@@ -31,25 +31,25 @@ class EngineTest : public EngineFixture {
 };
 
 TEST_F(EngineTest, RegistersAJobOnce) {
-  EXPECT_EQ(*engine_->RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
-  EXPECT_EQ(*engine_->RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
+  EXPECT_EQ(*RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
+  EXPECT_EQ(*RegisterJob(MakeJob("job")), v1::JOB_STATE_REGISTERED);
   EXPECT_EQ(engine_->Jobs().size(), 1);
-  EXPECT_THAT(engine_->RegisterJob(MakeJob("job", 4)),
+  EXPECT_THAT(RegisterJob(MakeJob("job", 4)),
               Fails(absl::StatusCode::kAlreadyExists, "job 'job' exists with another specification"));
 }
 
 TEST_F(EngineTest, TheSameSpecificationMayHoldNaN) {
   v1::JobSpec spec = MakeJob("job");
   spec.mutable_profile()->add_layers()->mutable_forward_ms()->add_values(std::nan(""));
-  ASSERT_TRUE(engine_->RegisterJob(spec).ok());
-  EXPECT_TRUE(engine_->RegisterJob(spec).ok());
+  ASSERT_TRUE(RegisterJob(spec).ok());
+  EXPECT_TRUE(RegisterJob(spec).ok());
 }
 
 TEST_F(EngineTest, AJobWhoseIterationsAreAllDoneIsFinishedAtOnce) {
   v1::JobSpec spec = MakeJob("job");
   spec.set_first_iteration(10);
   spec.mutable_training()->set_iterations(10);
-  EXPECT_EQ(*engine_->RegisterJob(spec), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(*RegisterJob(spec), v1::JOB_STATE_FINISHED);
 }
 
 TEST_F(EngineTest, AnUnknownJobIsNotFound) {
@@ -60,10 +60,10 @@ TEST_F(EngineTest, AFinishedJobMakesRoomAndARunningOneDoesNot) {
   Start({.max_jobs = 2});
   const auto first = Register(MakeJob("first"));
   Register(MakeJob("second"));
-  EXPECT_THAT(engine_->RegisterJob(MakeJob("third")),
-              Fails(absl::StatusCode::kResourceExhausted, "2 jobs that are not finished"));
+  EXPECT_THAT(RegisterJob(MakeJob("third")),
+              Fails(absl::StatusCode::kResourceExhausted, "2 jobs that are not over"));
   ASSERT_TRUE(first->Drain().ok());
-  EXPECT_TRUE(engine_->RegisterJob(MakeJob("third")).ok());
+  EXPECT_TRUE(RegisterJob(MakeJob("third")).ok());
   EXPECT_THAT(engine_->FindJob("first"), Fails(absl::StatusCode::kNotFound, "first"));
 }
 
@@ -72,7 +72,7 @@ TEST_F(EngineTest, AJobThatCannotBePlannedMakesRoom) {
   const auto job = Register(MakeJob("job"));
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kNoPlan)).ok());
   ASSERT_FALSE(Reader(job, StreamRequest(0)).End().ok());
-  EXPECT_TRUE(engine_->RegisterJob(MakeJob("next")).ok());
+  EXPECT_TRUE(RegisterJob(MakeJob("next")).ok());
   EXPECT_THAT(engine_->FindJob("job"), Fails(absl::StatusCode::kNotFound, "job"));
 }
 
@@ -226,7 +226,7 @@ TEST_F(EngineTest, ShutdownAnswersWhoStillWaits) {
   });
   engine_->Shutdown(absl::ZeroDuration());
   EXPECT_THAT(second, Fails(absl::StatusCode::kUnavailable, "stops"));
-  EXPECT_THAT(engine_->RegisterJob(MakeJob("late")), Fails(absl::StatusCode::kUnavailable, "stops"));
+  EXPECT_THAT(RegisterJob(MakeJob("late")), Fails(absl::StatusCode::kUnavailable, "stops"));
 }
 
 TEST_F(EngineTest, TellsPlanningTimeAndIterationsToTheObserver) {
@@ -241,9 +241,9 @@ TEST_F(EngineTest, TellsPlanningTimeAndIterationsToTheObserver) {
     std::atomic<int> completed = 0;
   } recorder;
   FakeBatchPlannerFactory planners([&](const v1::Batch&) { clock_.Advance(absl::Milliseconds(5)); });
-  MemoryPlanStore store;
+  MemoryEventStore store;
   PlannerEngine engine({}, {&planners, &checker_, &store, &clock_, &recorder});
-  ASSERT_TRUE(engine.RegisterJob(MakeJob("job", 1)).ok());
+  ASSERT_TRUE(RegisterJob(engine, MakeJob("job", 1)).ok());
   const auto job = *engine.FindJob("job");
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
   ASSERT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());

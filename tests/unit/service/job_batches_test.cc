@@ -78,26 +78,52 @@ TEST_F(JobBatchesTest, TheWindowMovesWithTheSlowestRank) {
   EXPECT_FALSE(job->SubmitBatches(MakeSubmission("job", 6, 7)).ok());
 }
 
-TEST_F(JobBatchesTest, AFullQueueNamesTheIterationToRetryFrom) {
-  Event go_on;
-  Start({.planning_threads = 1, .queue_capacity = 2}, [&](const v1::Batch&) { go_on.Await(); });
+TEST_F(JobBatchesTest, MoreBatchesThanTheQueueHoldsArePlannedOneAfterAnother) {
+  Start({.planning_threads = 1, .queue_capacity = 2});
   const auto job = Register(MakeJob("job"));
-  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
-  const absl::Status refused = job->SubmitBatches(MakeSubmission("job", 2, 4)).status();
-  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "queue is full"));
-  EXPECT_THAT(RetryIteration(refused), testing::Optional(2));
-  for (int i = 0; i < 2; ++i) go_on.Notify();
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 16)).ok());
   Reader reader(job, StreamRequest(0));
-  EXPECT_TRUE(reader.Next().has_value());
-  EXPECT_TRUE(reader.Next().has_value());
+  for (uint64_t iteration = 0; iteration < 16; ++iteration) EXPECT_EQ(reader.Next()->iteration(), iteration);
 }
 
-TEST_F(JobBatchesTest, MoreBatchesThanTheQueueEverHoldsAreNotToBeTriedAgain) {
-  Start({.queue_capacity = 2});
-  const auto job = Register(MakeJob("job"));
-  EXPECT_THAT(job->SubmitBatches(MakeSubmission("job", 0, 3)),
-              Fails(absl::StatusCode::kInvalidArgument, "batches has 3 new batches"));
-  EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+TEST_F(JobBatchesTest, BytesAheadAreBoundedToo) {
+  Start({.job_memory_bytes = 4096});
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.set_look_ahead_window(1024);
+  const auto job = Register(spec);
+  absl::Status refused;
+  uint64_t taken = 0;
+  while (refused.ok() && taken < 1024) {
+    refused = job->SubmitBatches(MakeSubmission("job", taken, taken + 1)).status();
+    if (refused.ok()) ++taken;
+  }
+  EXPECT_LT(taken, 64);
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kResourceExhausted, "the limit is 4096"));
+  EXPECT_THAT(RetryIteration(refused), testing::Optional(taken));
+  // What is needed next is planned all the same, and room comes with every report.
+  for (uint64_t iteration = 0; iteration < taken; ++iteration) {
+    ASSERT_TRUE(Reader(job, StreamRequest(0, iteration)).Next().has_value());
+    ASSERT_TRUE(job->ReportIteration(MakeReport(0, iteration)).ok());
+  }
+  EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", taken, taken + 1)).ok());
+  EXPECT_LT(job->MemoryBytes(), 3 * 4096);
+}
+
+TEST_F(JobBatchesTest, APlanThatWasForgottenIsMadeAgain) {
+  std::atomic<int> made = 0;
+  Start({.job_memory_bytes = 8192}, [&](const v1::Batch&) { ++made; });
+  const auto job = Register(MakeJob("job", 1));
+  std::string hash;
+  for (uint64_t i = 0; i < 30; ++i) {
+    ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());
+    const auto program = Reader(job, StreamRequest(0, i)).Next();
+    ASSERT_TRUE(program.has_value());
+    if (i == 0) hash = program->content_hash();
+    ASSERT_TRUE(job->ReportIteration(MakeReport(0, i)).ok());
+  }
+  ASSERT_EQ(made, 30);
+  EXPECT_EQ(Reader(job, StreamRequest(0, 0)).Next()->content_hash(), hash);
+  EXPECT_EQ(made, 31);
 }
 
 TEST_F(JobBatchesTest, RefusesIterationsBeyondTheEndOfTheTraining) {
@@ -154,7 +180,9 @@ TEST_F(JobBatchesTest, ASlowReaderFallsOutOfTheHistory) {
               Fails(absl::StatusCode::kOutOfRange, "iteration 0 is no longer held, the first is 16"));
   EXPECT_THAT(job->GetIteration(15), Fails(absl::StatusCode::kOutOfRange, "15"));
   EXPECT_EQ(job->GetIteration(16)->plan().iteration(), 16);
-  EXPECT_FALSE(store_->GetBatch("job", 15).ok());
+  ASSERT_TRUE(Flush().ok());
+  EXPECT_FALSE(store_->GetBatch(1, 15).ok());
+  EXPECT_TRUE(store_->GetBatch(1, 16).ok());
   // Hashes are kept for longer.
   EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 3, 5)).ok());
   EXPECT_THAT(job->SubmitBatches(MakeSubmission("job", 3, 5, 11)),

@@ -1,4 +1,4 @@
-#include "planner/service/engine/progress.h"
+#include "planner/service/state/progress.h"
 
 #include <gtest/gtest.h>
 
@@ -32,6 +32,19 @@ TEST(IterationCounterTest, ResetForgetsWhatWasDone) {
   EXPECT_FALSE(counter.Contains(7));
 }
 
+TEST(IterationCounterTest, SkipsWhatIsNotNeeded) {
+  IterationCounter counter(0);
+  for (uint64_t i : {1, 5, 6, 9}) counter.Add(i);
+  counter.SkipTo(4);
+  EXPECT_EQ(counter.next(), 4);
+  counter.SkipTo(5);
+  EXPECT_EQ(counter.next(), 7);
+  counter.SkipTo(3);
+  EXPECT_EQ(counter.next(), 7);
+  EXPECT_TRUE(counter.Contains(9));
+  EXPECT_FALSE(counter.Contains(8));
+}
+
 TEST(ProgressTest, TheSlowestRankDecides) {
   Progress progress(3, 5);
   progress.Report(0, 5);
@@ -43,23 +56,12 @@ TEST(ProgressTest, TheSlowestRankDecides) {
   EXPECT_EQ(progress.last_reported(0), 6);
 }
 
-TEST(ProgressTest, KnowsWhatARankWasSent) {
-  Progress progress(2, 5);
-  EXPECT_FALSE(progress.WasSent(0, 5));
-  progress.Sent(0, 7);
-  EXPECT_TRUE(progress.WasSent(0, 7));
-  EXPECT_FALSE(progress.WasSent(0, 8));
-  EXPECT_FALSE(progress.WasSent(1, 5));
-}
-
-TEST(ProgressTest, RestartTakesReportsAndDeliveriesBack) {
+TEST(ProgressTest, RestartTakesReportsBack) {
   Progress progress(1, 0);
-  progress.Sent(0, 3);
   for (uint64_t i = 0; i < 3; ++i) progress.Report(0, i);
   progress.Restart(2);
   EXPECT_EQ(progress.completed(), 2);
   EXPECT_EQ(progress.last_reported(0), -1);
-  EXPECT_FALSE(progress.WasSent(0, 2));
 }
 
 }  // namespace

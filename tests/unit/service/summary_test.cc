@@ -1,4 +1,4 @@
-#include "planner/service/engine/summary.h"
+#include "planner/service/state/summary.h"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +16,14 @@ v1::Plan MakePlan() {
   return *FakeBatchPlanner(MakeJob("job", 2, 2), nullptr).MakePlan(MakeBatch(7), core::StopToken());
 }
 
+v1::IterationSummary SummaryOf(const v1::Plan& plan, const std::vector<v1::ReportIterationRequest>& reports) {
+  std::vector<store::v1::IterationReported> figures;
+  for (const v1::ReportIterationRequest& report : reports) {
+    figures.push_back(FiguresOf(plan.programs(static_cast<int>(report.rank())), report));
+  }
+  return Summarize(FiguresOf(plan), figures);
+}
+
 TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   std::vector<v1::ReportIterationRequest> reports;
   for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
@@ -24,7 +32,7 @@ TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   for (auto& report : reports) report.set_gradient_norm(2.5);
   reports[0].set_learning_rate(1e-4);
 
-  const v1::IterationSummary summary = Summarize(MakePlan(), reports);
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), reports);
 
   EXPECT_EQ(summary.iteration(), 7);
   EXPECT_DOUBLE_EQ(summary.loss(), 4 * 1.5);
@@ -46,7 +54,7 @@ TEST(SummaryTest, TransfersAndWaitsAreBubble) {
   plan.mutable_programs(0)->mutable_instructions(1)->set_op(v1::OP_WAIT);
   std::vector<v1::ReportIterationRequest> reports;
   for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
-  const v1::IterationSummary summary = Summarize(plan, reports);
+  const v1::IterationSummary summary = SummaryOf(plan, reports);
   EXPECT_DOUBLE_EQ(summary.bubble(), 1 - 11.0 / 16.0);
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 1 - 11.0 / 24.0);
 }
@@ -59,12 +67,12 @@ TEST(SummaryTest, TimesBeyondAllReasonDoNotOverflow) {
     report.set_duration_ns(kForever);
     for (auto& instruction : *report.mutable_instructions()) instruction.set_duration_ns(kForever);
   }
-  EXPECT_DOUBLE_EQ(Summarize(MakePlan(), reports).bubble(), 1 - 3);
+  EXPECT_DOUBLE_EQ(SummaryOf(MakePlan(), reports).bubble(), 1 - 3);
 }
 
 TEST(SummaryTest, ARankThatMeasuredNothingGivesNoBubble) {
   std::vector<v1::ReportIterationRequest> reports(4);
-  EXPECT_DOUBLE_EQ(Summarize(MakePlan(), reports).bubble(), 0);
+  EXPECT_DOUBLE_EQ(SummaryOf(MakePlan(), reports).bubble(), 0);
 }
 
 TEST(ProgramMessageTest, HoldsAllThatARankNeeds) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,9 +24,14 @@ class Admission {
   static constexpr size_t kRememberedIterations = 4096;
 
   explicit Admission(uint64_t first_iteration) : first_(first_iteration), next_(first_iteration) {}
+  // `hashes`: of the last iterations before `next`.
+  Admission(uint64_t first_iteration, uint64_t next, std::deque<std::string> hashes)
+      : first_(first_iteration), next_(next), hashes_(std::move(hashes)) {}
 
   // The iteration that is expected next.
   uint64_t next_iteration() const { return next_; }
+  // Of the last iterations before it.
+  const std::deque<std::string>& hashes() const { return hashes_; }
 
   // How many batches of a request, from its first, are accepted already. `hashes` are the content hashes of
   // the consecutive iterations from `first`; iterations from `limit` on are beyond the window. Possible

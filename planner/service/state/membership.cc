@@ -1,12 +1,42 @@
-#include "planner/service/engine/membership.h"
+#include "planner/service/state/membership.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
+
+Membership::Membership(uint32_t ranks, const store::v1::Epoch& saved)
+    : members_(ranks),
+      epoch_(saved.number()),
+      first_iteration_(saved.first_iteration()),
+      rendezvous_address_(saved.rendezvous_address()),
+      last_failure_(saved.last_failure()),
+      replaced_(saved.replaced().begin(), saved.replaced().end()) {
+  for (const store::v1::WorkerRegistered& member : saved.members()) {
+    members_[member.rank()] = Member{member.incarnation(), member.host()};
+  }
+  for (const store::v1::WorkerFailed& cause : saved.failures()) failure_.Add(cause);
+}
+
+store::v1::Epoch Membership::Save() const {
+  store::v1::Epoch saved;
+  saved.set_number(epoch_);
+  saved.set_first_iteration(first_iteration_);
+  saved.set_rendezvous_address(rendezvous_address_);
+  for (uint32_t rank = 0; rank < members_.size(); ++rank) {
+    if (!members_[rank].has_value()) continue;
+    store::v1::WorkerRegistered* member = saved.add_members();
+    member->set_rank(rank);
+    member->set_incarnation(members_[rank]->incarnation);
+    member->set_host(members_[rank]->host);
+  }
+  for (const store::v1::WorkerFailed& cause : failure_.causes()) *saved.add_failures() = cause;
+  saved.set_last_failure(last_failure_);
+  saved.mutable_replaced()->Add(replaced_.begin(), replaced_.end());
+  return saved;
+}
 
 std::string Membership::NameOf(uint32_t rank) const {
   const Member& member = *members_[rank];
@@ -34,10 +64,6 @@ bool Membership::empty() const {
                       [](const auto& member) { return member.has_value(); });
 }
 
-absl::Duration Membership::heartbeat_interval() const {
-  return std::min(timeout_ / 5, absl::Milliseconds(500));
-}
-
 void Membership::OpenEpoch(uint64_t first_iteration) {
   for (auto& member : members_) {
     if (member.has_value()) replaced_.push_back(member->incarnation);
@@ -51,7 +77,12 @@ void Membership::OpenEpoch(uint64_t first_iteration) {
   ++epoch_;
 }
 
-absl::StatusOr<uint32_t> Membership::PickRank(int32_t wanted) const {
+void Membership::Apply(const store::v1::WorkerRegistered& event) {
+  if (event.opens_epoch()) OpenEpoch(event.first_iteration());
+  members_[event.rank()] = Member{event.incarnation(), event.host()};
+}
+
+absl::StatusOr<uint32_t> Membership::FreeRank(int32_t wanted) const {
   if (wanted >= 0) {
     if (members_[wanted].has_value()) {
       return absl::AlreadyExistsError(absl::StrCat("rank: ", NameOf(wanted), " is alive and holds it"));
@@ -64,8 +95,7 @@ absl::StatusOr<uint32_t> Membership::PickRank(int32_t wanted) const {
   return absl::ResourceExhaustedError(absl::StrCat("all ", members_.size(), " ranks of the job are taken"));
 }
 
-absl::StatusOr<Membership::Registration> Membership::Register(const v1::RegisterWorkerRequest& request,
-                                                              absl::Time now) {
+absl::StatusOr<Membership::Place> Membership::PlaceFor(const v1::RegisterWorkerRequest& request) const {
   if (request.incarnation() == 0)
     return absl::InvalidArgumentError("incarnation is 0: choose a random number");
   if (request.rank() < -1 || request.rank() >= static_cast<int64_t>(members_.size())) {
@@ -74,27 +104,19 @@ absl::StatusOr<Membership::Registration> Membership::Register(const v1::Register
                                                    ", or -1 for any"));
   }
   if (const auto rank = RankOf(request.incarnation()); rank.has_value() && !failed()) {
-    return Registration{*rank, epoch_, /*opened_epoch=*/false};
+    return Place{.rank = *rank, .held = true};
   }
   if (WasReplaced(request.incarnation()) || RankOf(request.incarnation()).has_value()) {
     return absl::AbortedError(
         absl::StrCat("incarnation ", request.incarnation(), " belongs to an epoch that is over (",
                      failed() ? failure() : last_failure_, "): register with a new incarnation"));
   }
-  const bool opens = epoch_ == 0 || failed();
-  if (opens) OpenEpoch(request.first_iteration());
-  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t rank, PickRank(request.rank()));
-  members_[rank] = Member{request.incarnation(), request.host(), now};
-  if (request.first_iteration() != first_iteration_) {
-    Fail(FailureKind::kDisagreed, rank,
-         absl::StrCat("would start at iteration ", request.first_iteration(), ", but its epoch starts at ",
-                      first_iteration_, ": give every worker the same checkpoint"));
+  // All ranks of a new epoch are free.
+  if (epoch_ == 0 || failed()) {
+    return Place{.rank = static_cast<uint32_t>(std::max(request.rank(), 0)), .opens_epoch = true};
   }
-  return Registration{rank, epoch_, opens};
-}
-
-void Membership::Fail(FailureKind kind, uint32_t rank, const std::string& what) {
-  failure_.Add(kind, rank, absl::StrCat(NameOf(rank), " ", what));
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t rank, FreeRank(request.rank()));
+  return Place{.rank = rank};
 }
 
 absl::Status Membership::Check(const WorkerKey& key) const {
@@ -119,57 +141,14 @@ absl::Status Membership::Check(const WorkerKey& key) const {
   return absl::OkStatus();
 }
 
-absl::Status Membership::Heartbeat(const v1::HeartbeatRequest& request, bool finished, absl::Time now) {
-  PENSTOCK_RETURN_IF_ERROR(Check({request.rank(), request.incarnation(), request.epoch()}));
-  Member& member = *members_[request.rank()];
-  member.last_heartbeat = now;
-  if (request.rank() == 0 && rendezvous_address_.empty()) rendezvous_address_ = request.rendezvous_address();
-  if (finished) {
-    if (request.leaving()) members_[request.rank()].reset();
-    return absl::OkStatus();
-  }
-  if (!request.failure().empty()) {
-    Fail(FailureKind::kReported, request.rank(),
-         absl::StrCat("reported: ", request.failure().substr(0, kMaxFailureBytes)));
-  } else if (request.leaving() && !member.knows_failure) {
-    Fail(FailureKind::kLeft, request.rank(), "left before the job was finished");
-  }
-  return absl::OkStatus();
+std::vector<std::string> Membership::hosts() const {
+  std::vector<std::string> hosts;
+  hosts.reserve(members_.size());
+  for (const auto& member : members_) hosts.push_back(member->host);
+  return hosts;
 }
 
-v1::HeartbeatResponse Membership::Answer(uint32_t rank, bool finished) {
-  v1::HeartbeatResponse response;
-  if (finished) {
-    response.set_state(v1::EPOCH_STATE_FINISHED);
-  } else if (failed()) {
-    members_[rank]->knows_failure = true;
-    response.set_state(v1::EPOCH_STATE_FAILED);
-    response.set_failure(failure());
-  } else if (ready()) {
-    response.set_state(v1::EPOCH_STATE_READY);
-    for (const auto& member : members_) response.add_hosts(member->host);
-    response.set_rendezvous_address(rendezvous_address_);
-  } else {
-    response.set_state(v1::EPOCH_STATE_FORMING);
-  }
-  return response;
-}
-
-bool Membership::Expire(absl::Time now) {
-  bool changed = false;
-  for (uint32_t rank = 0; rank < members_.size(); ++rank) {
-    const auto& member = members_[rank];
-    if (!member.has_value() || member->knows_failure || failure_.Knows(rank)) continue;
-    const absl::Duration silence = now - member->last_heartbeat;
-    if (silence <= timeout_) continue;
-    Fail(FailureKind::kLost, rank,
-         absl::StrFormat("was lost: no heartbeat for %.1f s", absl::ToDoubleSeconds(silence)));
-    changed = true;
-  }
-  return changed;
-}
-
-std::vector<v1::WorkerStatus> Membership::Workers(absl::Time now) const {
+std::vector<v1::WorkerStatus> Membership::Workers() const {
   std::vector<v1::WorkerStatus> workers;
   for (uint32_t rank = 0; rank < members_.size(); ++rank) {
     if (!members_[rank].has_value()) continue;
@@ -177,7 +156,6 @@ std::vector<v1::WorkerStatus> Membership::Workers(absl::Time now) const {
     worker.set_rank(rank);
     worker.set_incarnation(members_[rank]->incarnation);
     worker.set_host(members_[rank]->host);
-    worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(now - members_[rank]->last_heartbeat));
   }
   return workers;
 }

@@ -1,4 +1,4 @@
-#include "planner/service/engine/admission.h"
+#include "planner/service/state/admission.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "planner/service/engine/summary.h"
+#include "planner/service/state/summary.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -40,26 +40,54 @@ double MeasuredComputeNs(const v1::Program& program, const v1::ReportIterationRe
   return sum;
 }
 
-double Bubble(double compute_ns, int ranks, int64_t total_ns) {
+double Bubble(double compute_ns, uint32_t ranks, int64_t total_ns) {
   if (total_ns <= 0) return 0;
   return 1.0 - compute_ns / (static_cast<double>(ranks) * static_cast<double>(total_ns));
 }
 
 }  // namespace
 
-v1::IterationSummary Summarize(const v1::Plan& plan, const std::vector<v1::ReportIterationRequest>& reports) {
+store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
+  store::v1::IterationPlanned figures;
+  figures.set_iteration(plan.iteration());
+  figures.set_content_hash(plan.content_hash());
+  figures.set_real_tokens(plan.real_tokens());
+  figures.set_computed_tokens(plan.computed_tokens());
+  for (const v1::Replica& replica : plan.replicas()) {
+    figures.set_micro_batches(figures.micro_batches() + replica.micro_batches_size());
+  }
+  figures.set_makespan_ns(plan.predicted().makespan_ns());
+  figures.set_compute_ns(PredictedComputeNs(plan));
+  figures.set_planning_time_ns(plan.planning_time_ns());
+  figures.set_ranks(plan.programs_size());
+  return figures;
+}
+
+store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::ReportIterationRequest& report) {
+  store::v1::IterationReported figures;
+  figures.set_rank(report.rank());
+  figures.set_iteration(report.iteration());
+  figures.set_duration_ns(report.duration_ns());
+  figures.set_waited_for_program_ns(report.waited_for_program_ns());
+  figures.set_compute_ns(MeasuredComputeNs(program, report));
+  figures.set_loss(report.loss());
+  figures.set_gradient_norm(report.gradient_norm());
+  figures.set_learning_rate(report.learning_rate());
+  return figures;
+}
+
+v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
+                               const std::vector<store::v1::IterationReported>& reports) {
   v1::IterationSummary summary;
   summary.set_iteration(plan.iteration());
   summary.set_real_tokens(plan.real_tokens());
   summary.set_computed_tokens(plan.computed_tokens());
-  summary.set_predicted_ns(plan.predicted().makespan_ns());
+  summary.set_predicted_ns(plan.makespan_ns());
   summary.set_planning_time_ns(plan.planning_time_ns());
-  for (const v1::Replica& replica : plan.replicas()) {
-    summary.set_micro_batches(summary.micro_batches() + replica.micro_batches_size());
-  }
+  summary.set_micro_batches(plan.micro_batches());
   double compute_ns = 0;
-  for (const v1::ReportIterationRequest& report : reports) {
-    compute_ns += MeasuredComputeNs(plan.programs(report.rank()), report);
+  for (const store::v1::IterationReported& report : reports) {
+    compute_ns += report.compute_ns();
     summary.set_loss(summary.loss() + report.loss());
     summary.set_gradient_norm(std::max(summary.gradient_norm(), report.gradient_norm()));
     summary.set_learning_rate(std::max(summary.learning_rate(), report.learning_rate()));
@@ -67,9 +95,8 @@ v1::IterationSummary Summarize(const v1::Plan& plan, const std::vector<v1::Repor
     summary.set_waited_for_program_ns(
         std::max(summary.waited_for_program_ns(), report.waited_for_program_ns()));
   }
-  const int ranks = plan.programs_size();
-  summary.set_bubble(Bubble(compute_ns, ranks, summary.measured_ns()));
-  summary.set_predicted_bubble(Bubble(PredictedComputeNs(plan), ranks, summary.predicted_ns()));
+  summary.set_bubble(Bubble(compute_ns, plan.ranks(), summary.measured_ns()));
+  summary.set_predicted_bubble(Bubble(plan.compute_ns(), plan.ranks(), summary.predicted_ns()));
   return summary;
 }
 

@@ -1,18 +1,22 @@
-// Which iterations each rank was sent and has reported. Not thread-safe.
+// Which iterations each rank has reported. Not thread-safe.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "planner/service/engine/iteration_counter.h"
+#include "penstock/store/v1/job_log.pb.h"
+#include "planner/service/state/iteration_counter.h"
 
 namespace penstock {
 
 class Progress {
  public:
   Progress(uint32_t ranks, uint64_t first)
-      : reported_(ranks, IterationCounter(first)), last_reported_(ranks, -1), sent_(ranks, first) {}
+      : reported_(ranks, IterationCounter(first)), last_reported_(ranks, -1) {}
+  explicit Progress(const store::v1::JobSnapshot& saved)
+      : reported_(saved.reported().begin(), saved.reported().end()),
+        last_reported_(saved.last_reported().begin(), saved.last_reported().end()) {}
 
   // The first iteration that not every rank has reported.
   uint64_t completed() const {
@@ -29,21 +33,21 @@ class Progress {
   // The last iteration that the rank reported in this epoch, or -1.
   int64_t last_reported(uint32_t rank) const { return last_reported_[rank]; }
 
-  bool WasSent(uint32_t rank, uint64_t iteration) const { return iteration < sent_[rank]; }
-  void Sent(uint32_t rank, uint64_t iteration) { sent_[rank] = std::max(sent_[rank], iteration + 1); }
-
   // A new epoch: all ranks do `first` and what follows (again).
   void Restart(uint64_t first) {
     for (IterationCounter& counter : reported_) counter.Reset(first);
     std::fill(last_reported_.begin(), last_reported_.end(), -1);
-    std::fill(sent_.begin(), sent_.end(), first);
+  }
+
+  void Save(store::v1::JobSnapshot* saved) const {
+    for (const IterationCounter& counter : reported_) *saved->add_reported() = counter.Save();
+    saved->mutable_last_reported()->Add(last_reported_.begin(), last_reported_.end());
   }
 
  private:
+  // By rank.
   std::vector<IterationCounter> reported_;
   std::vector<int64_t> last_reported_;
-  // One more than the last iteration that the rank's stream was given.
-  std::vector<uint64_t> sent_;
 };
 
 }  // namespace penstock

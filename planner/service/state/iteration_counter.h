@@ -7,14 +7,19 @@
 //   planned.next();   // 12
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
+
+#include "penstock/store/v1/job_log.pb.h"
 
 namespace penstock {
 
 class IterationCounter {
  public:
   explicit IterationCounter(uint64_t first) : next_(first) {}
+  explicit IterationCounter(const store::v1::IterationsDone& saved)
+      : next_(saved.next()), beyond_(saved.beyond().begin(), saved.beyond().end()) {}
 
   // The first iteration that is not done.
   uint64_t next() const { return next_; }
@@ -25,10 +30,7 @@ class IterationCounter {
   bool Add(uint64_t iteration) {
     if (Contains(iteration)) return false;
     beyond_.insert(iteration);
-    while (!beyond_.empty() && *beyond_.begin() == next_) {
-      beyond_.erase(beyond_.begin());
-      ++next_;
-    }
+    SkipTo(next_);
     return true;
   }
 
@@ -36,6 +38,23 @@ class IterationCounter {
   void Reset(uint64_t first) {
     next_ = first;
     beyond_.clear();
+  }
+
+  // Everything before `first` counts as done.
+  void SkipTo(uint64_t first) {
+    next_ = std::max(next_, first);
+    beyond_.erase(beyond_.begin(), beyond_.lower_bound(next_));
+    while (!beyond_.empty() && *beyond_.begin() == next_) {
+      beyond_.erase(beyond_.begin());
+      ++next_;
+    }
+  }
+
+  store::v1::IterationsDone Save() const {
+    store::v1::IterationsDone saved;
+    saved.set_next(next_);
+    saved.mutable_beyond()->Add(beyond_.begin(), beyond_.end());
+    return saved;
   }
 
  private:

@@ -8,17 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
+#include "penstock/store/v1/job_log.pb.h"
 
 namespace penstock {
 
-// In the order in which they explain each other.
-enum class FailureKind { kLost, kLeft, kDisagreed, kReported };
-
 class EpochFailure {
  public:
-  // The first cause of each rank is kept, later ones are its consequences. `text` names the rank.
-  void Add(FailureKind kind, uint32_t rank, absl::string_view text);
+  // The first cause of each rank is kept, later ones are its consequences.
+  void Add(const store::v1::WorkerFailed& cause);
 
   bool empty() const { return causes_.empty(); }
   bool Knows(uint32_t rank) const;
@@ -27,16 +24,13 @@ class EpochFailure {
   // Empty when nothing failed. At most kShown causes.
   std::string Describe() const;
 
+  // Sorted by kind, then by arrival.
+  const std::vector<store::v1::WorkerFailed>& causes() const { return causes_; }
+
  private:
   static constexpr size_t kShown = 4;
 
-  struct Cause {
-    FailureKind kind;
-    uint32_t rank;
-    std::string text;
-  };
-  // Sorted by kind, then by arrival.
-  std::vector<Cause> causes_;
+  std::vector<store::v1::WorkerFailed> causes_;
 };
 
 }  // namespace penstock

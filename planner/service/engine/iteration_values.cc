@@ -1,0 +1,84 @@
+#include "planner/service/engine/iteration_values.h"
+
+#include <utility>
+
+namespace penstock {
+
+size_t MemoryBytesOf(const google::protobuf::Message& message) { return message.SpaceUsedLong(); }
+
+void IterationValues::PutBatch(BatchPtr batch) {
+  Values& values = iterations_[batch->iteration()];
+  if (values.batch != nullptr) return;
+  const size_t bytes = MemoryBytesOf(*batch);
+  values.batch = std::move(batch);
+  values.bytes += bytes;
+  bytes_ += bytes;
+}
+
+void IterationValues::PutPlan(PlanPtr plan, size_t bytes) {
+  Values& values = iterations_[plan->iteration()];
+  if (values.plan != nullptr) return;
+  values.plan = std::move(plan);
+  values.bytes += bytes;
+  bytes_ += bytes;
+}
+
+void IterationValues::PutReport(const v1::ReportIterationRequest& report) {
+  Values& values = iterations_[report.iteration()];
+  if (!values.reports.emplace(report.rank(), report).second) return;
+  const size_t bytes = MemoryBytesOf(report);
+  values.bytes += bytes;
+  bytes_ += bytes;
+}
+
+BatchPtr IterationValues::batch(uint64_t iteration) const {
+  const auto found = iterations_.find(iteration);
+  return found == iterations_.end() ? nullptr : found->second.batch;
+}
+
+PlanPtr IterationValues::plan(uint64_t iteration) const {
+  const auto found = iterations_.find(iteration);
+  return found == iterations_.end() ? nullptr : found->second.plan;
+}
+
+std::vector<v1::ReportIterationRequest> IterationValues::reports(uint64_t iteration) const {
+  std::vector<v1::ReportIterationRequest> reports;
+  const auto found = iterations_.find(iteration);
+  if (found == iterations_.end()) return reports;
+  for (const auto& [rank, report] : found->second.reports) reports.push_back(report);
+  return reports;
+}
+
+void IterationValues::DropReportsFrom(uint64_t iteration) {
+  for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it) {
+    for (const auto& [rank, report] : it->second.reports) {
+      const size_t bytes = MemoryBytesOf(report);
+      it->second.bytes -= bytes;
+      bytes_ -= bytes;
+    }
+    it->second.reports.clear();
+  }
+}
+
+void IterationValues::Drop(Iterations::iterator first, Iterations::iterator last) {
+  for (auto it = first; it != last; ++it) bytes_ -= it->second.bytes;
+  iterations_.erase(first, last);
+}
+
+void IterationValues::DropBefore(uint64_t iteration) {
+  Drop(iterations_.begin(), iterations_.lower_bound(iteration));
+}
+
+void IterationValues::Evict(uint64_t completed, size_t most_bytes) {
+  while (bytes_ > most_bytes && !iterations_.empty() && iterations_.begin()->first < completed) {
+    Drop(iterations_.begin(), std::next(iterations_.begin()));
+  }
+}
+
+size_t IterationValues::BytesFrom(uint64_t iteration) const {
+  size_t bytes = 0;
+  for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it) bytes += it->second.bytes;
+  return bytes;
+}
+
+}  // namespace penstock

@@ -1,0 +1,63 @@
+// The large values of a job's iterations that are in memory: batches, plans, reports.
+//
+// What is evicted can be had again: batches from the store, plans by making them anew. Reports cannot; what
+// is summed up of them is in the job's state. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "penstock/v1/plan.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+
+namespace penstock {
+
+using BatchPtr = std::shared_ptr<const v1::Batch>;
+using PlanPtr = std::shared_ptr<const v1::Plan>;
+
+// Bytes of memory that a message takes, more or less.
+size_t MemoryBytesOf(const google::protobuf::Message& message);
+
+class IterationValues {
+ public:
+  void PutBatch(BatchPtr batch);
+  // `bytes`: of memory; MemoryBytesOf takes milliseconds for a large plan.
+  void PutPlan(PlanPtr plan, size_t bytes);
+  void PutReport(const v1::ReportIterationRequest& report);
+
+  // Whether batch and plan are in memory.
+  bool Has(uint64_t iteration) const { return batch(iteration) != nullptr && plan(iteration) != nullptr; }
+  // Null: not in memory.
+  BatchPtr batch(uint64_t iteration) const;
+  PlanPtr plan(uint64_t iteration) const;
+  // By rank.
+  std::vector<v1::ReportIterationRequest> reports(uint64_t iteration) const;
+
+  // They will be run again.
+  void DropReportsFrom(uint64_t iteration);
+  void DropBefore(uint64_t iteration);
+  // Drops iterations before `completed`, oldest first, until all that is left fits.
+  void Evict(uint64_t completed, size_t most_bytes);
+
+  size_t bytes() const { return bytes_; }
+  // Of iterations from this one on.
+  size_t BytesFrom(uint64_t iteration) const;
+
+ private:
+  struct Values {
+    BatchPtr batch;
+    PlanPtr plan;
+    std::map<uint32_t, v1::ReportIterationRequest> reports;
+    size_t bytes = 0;
+  };
+  using Iterations = std::map<uint64_t, Values>;
+
+  void Drop(Iterations::iterator first, Iterations::iterator last);
+
+  Iterations iterations_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,150 @@
+// Job: from an accepted batch to a plan in memory.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/logging/logging.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/service/engine/checked_plan.h"
+#include "planner/service/engine/job.h"
+#include "planner/service/state/summary.h"
+
+namespace penstock {
+namespace {
+
+// Of one job that wait for the pool: enough to keep its threads busy, and no more, so that what is asked for
+// next is planned next.
+constexpr size_t kMostInPool = 32;
+
+}  // namespace
+
+bool Job::NeedsPlanLocked(uint64_t iteration) const {
+  return iteration >= state_.first_held() && iteration < durable_batches_ && !planning_.contains(iteration) &&
+         !values_.Has(iteration);
+}
+
+std::optional<uint64_t> Job::NextToPlanLocked() const {
+  if (planner_ == nullptr || stopped_ || deleted_ || !state_.planning_failure().empty()) return std::nullopt;
+  for (const uint64_t iteration : wanted_) {
+    if (NeedsPlanLocked(iteration)) return iteration;
+  }
+  const uint64_t completed = state_.progress().completed();
+  // The plan that is needed next is made whatever it takes; those after it while there is room.
+  const bool room = values_.BytesFrom(completed) < services_.memory->OfOneJob();
+  const uint64_t end = room ? durable_batches_ : std::min(durable_batches_, completed + 1);
+  for (uint64_t iteration = completed; iteration < end; ++iteration) {
+    if (NeedsPlanLocked(iteration)) return iteration;
+  }
+  return std::nullopt;
+}
+
+void Job::PlanMore() {
+  while (true) {
+    uint64_t iteration = 0;
+    {
+      MutexLock lock(&mutex_);
+      const std::optional<uint64_t> next = NextToPlanLocked();
+      if (!next.has_value() || planning_.size() >= kMostInPool) return;
+      if (!services_.pool->TryReserve(PlanningClass::kJobBatch, id_, 1)) return;  // Tick() tries again
+      iteration = *next;
+      planning_.insert(iteration);
+    }
+    services_.pool->Run({PlanningClass::kJobBatch, id_, services_.planning_limit},
+                        [self = shared_from_this(), iteration](const PlanningTicket& ticket) {
+                          self->PlanIteration(iteration, ticket);
+                        });
+  }
+}
+
+// From memory, or from the store after a restart.
+absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration) {
+  {
+    MutexLock lock(&mutex_);
+    if (BatchPtr batch = values_.batch(iteration); batch != nullptr) return batch;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string bytes, services_.store->GetBatch(key_, iteration));
+  auto batch = std::make_shared<v1::Batch>();
+  if (!batch->ParseFromString(bytes)) {
+    return absl::DataLossError(absl::StrCat("the stored batch of iteration ", iteration, " cannot be read"));
+  }
+  return batch;
+}
+
+absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const PlanningTicket& ticket) {
+  PENSTOCK_RETURN_IF_ERROR(ticket.status());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
+  PlannedBatch planned;
+  PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration));
+  absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
+                                                  *services_.clock, *services_.observer);
+  if (!plan.ok()) return ticket.Explain(plan.status());
+  planned.plan = std::make_shared<const v1::Plan>(*std::move(plan));
+  planned.plan_bytes = MemoryBytesOf(*planned.plan);
+  return planned;
+}
+
+void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
+  absl::StatusOr<PlannedBatch> planned = MakePlan(iteration, ticket);
+  {
+    MutexLock lock(&mutex_);
+    planning_.erase(iteration);
+    if (stopped_ || deleted_) return;
+    if (planned.ok()) {
+      wanted_.erase(iteration);
+      KeepPlanLocked(*std::move(planned));
+    } else if (absl::IsUnavailable(planned.status()) || absl::IsCancelled(planned.status())) {
+      return;  // the store cannot be read now: Tick() tries again
+    } else {
+      FailPlanningLocked(iteration, planned.status());
+    }
+  }
+  readers_.WakeAll();
+  PlanMore();
+}
+
+void Job::KeepPlanLocked(PlannedBatch planned) {
+  const uint64_t iteration = planned.plan->iteration();
+  if (iteration < state_.first_held()) return;
+  store::v1::Event event;
+  *event.mutable_iteration_planned() = FiguresOf(*planned.plan);
+  const store::v1::IterationPlanned* before = state_.PlanOf(iteration);
+  const bool same = before != nullptr && before->content_hash() == planned.plan->content_hash();
+  // Before it is put there: it was made because somebody waits for it.
+  const size_t most = services_.memory->OfOneJob();
+  values_.Evict(state_.progress().completed(), most - std::min(planned.plan_bytes, most));
+  values_.PutBatch(std::move(planned.batch));
+  values_.PutPlan(std::move(planned.plan), planned.plan_bytes);
+  if (same) return;
+  if (before != nullptr) {
+    LogWarning("a plan was made anew with another content: the planner was upgraded",
+               {{"job", id_}, {"iteration", iteration}});
+    // No iteration is run with two contents.
+    for (uint32_t rank = 0; rank < state_.ranks(); ++rank) {
+      if (sent_[rank] <= iteration || !state_.membership().IsHeld(rank) || state_.membership().failed())
+        continue;
+      FailWorkerLocked(
+          store::v1::FAILURE_KIND_DISAGREED, rank,
+          absl::StrCat("has another plan of iteration ", iteration, " than the upgraded planner makes"));
+    }
+  }
+  undelivered_.insert(iteration);
+  RecordLocked(std::move(event), {}, [iteration](Job& job) {
+    {
+      MutexLock lock(&job.mutex_);
+      job.undelivered_.erase(iteration);
+    }
+    job.readers_.WakeAll();
+  });
+}
+
+void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
+  if (!state_.planning_failure().empty()) return;
+  store::v1::Event event;
+  event.mutable_planning_failed()->set_reason(
+      absl::StrCat("iteration ", iteration, " cannot be planned: ", status.ToString()));
+  LogError("job failed", {{"job", id_}, {"reason", event.planning_failed().reason()}});
+  RecordLocked(std::move(event));
+}
+
+}  // namespace penstock

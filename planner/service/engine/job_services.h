@@ -1,0 +1,30 @@
+// What all jobs of a planner share.
+#pragma once
+
+#include "absl/time/time.h"
+#include "planner/service/engine/batch_planner.h"
+#include "planner/service/engine/clock.h"
+#include "planner/service/engine/memory_budget.h"
+#include "planner/service/engine/observer.h"
+#include "planner/service/engine/planning_pool.h"
+#include "planner/service/journal/journal.h"
+#include "planner/service/store/event_store.h"
+
+namespace penstock {
+
+// None is owned; all outlive the jobs.
+struct JobServices {
+  const BatchPlannerFactory* planners = nullptr;
+  const PlanChecker* checker = nullptr;
+  EventStore* store = nullptr;
+  Journal* journal = nullptr;
+  PlanningPool* pool = nullptr;
+  const SteadyClock* clock = nullptr;
+  EngineObserver* observer = nullptr;
+  // How long one batch, or the preparation of a job, may compute.
+  absl::Duration planning_limit = absl::InfiniteDuration();
+  // A plan that is needed next is made even beyond it.
+  const MemoryBudget* memory = nullptr;
+};
+
+}  // namespace penstock

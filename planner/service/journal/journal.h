@@ -1,0 +1,109 @@
+// Writes what happens to jobs into the store, behind the back of who decided it.
+//
+//   Journal journal({}, store);
+//   journal.Append(change, [] { ... it is durable ... });
+//   journal.WhenDurable([](absl::Status status) { ... answer the client ... });
+//   journal.Stop(absl::Seconds(2));
+//
+// A change is queued at once and written by one thread, together with everything that was queued while the
+// write before it ran (group commit). So nobody waits for a disk but those who must not be answered before
+// their change is durable, and they wait without a thread. When the store fails it is tried again, with
+// growing pauses, until it works: changes are never dropped and never reordered, but whoever waits is told
+// UNAVAILABLE, and nothing more should be decided (health()). Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/sync/sync.h"
+#include "planner/service/store/event_store.h"
+
+namespace penstock {
+
+struct JournalOptions {
+  // Of changes that wait to be written: beyond it health() is UNAVAILABLE.
+  size_t max_waiting_bytes = size_t{256} << 20;
+  // Of one transaction, more or less.
+  size_t max_group_bytes = size_t{16} << 20;
+  absl::Duration shortest_pause = absl::Milliseconds(20);
+  absl::Duration longest_pause = absl::Seconds(1);
+};
+
+class Journal {
+ public:
+  using Committed = std::function<void()>;
+  using Durable = std::function<void(absl::Status)>;
+
+  // `store` must outlive the journal.
+  Journal(const JournalOptions& options, EventStore* store);
+  // Stops without waiting.
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // `committed` is called once the change is durable, by the journal's thread and without a lock held; never
+  // when the store fails for good. Changes are written in the order of the calls.
+  void Append(JobChange change, Committed committed = nullptr);
+
+  // `durable` is called when all that was appended before is durable: at once, by this thread, when it is
+  // already. With UNAVAILABLE when the store fails meanwhile: what was asked for may still take effect later.
+  void WhenDurable(Durable durable);
+
+  // OK while changes are written. Else UNAVAILABLE with the store's error, or that it is too far behind:
+  // decide nothing that would have to be written.
+  absl::Status health() const;
+
+  // Writes what waits for at most `deadline`, then gives up, and stops a store that hangs. Idempotent.
+  void Stop(absl::Duration deadline);
+
+ private:
+  struct Entry {
+    JobChange change;
+    Committed committed;
+    size_t bytes = 0;
+  };
+  struct Waiter {
+    // Of the last change before it.
+    uint64_t position = 0;
+    Durable durable;
+  };
+
+  void Run();
+  // Waits for work; false when it is time to end.
+  bool AwaitWork();
+  std::vector<JobChange> NextGroup();
+  void Written(size_t count);
+  // Tells everybody who waits; true when it may be tried again.
+  bool Failed(const absl::Status& status);
+  std::vector<Waiter> TakeWaitersLocked(uint64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const JournalOptions options_;
+  EventStore* const store_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  CondVar stop_asked_;
+  CondVar end_reached_;
+  // Not yet durable, in order; the first `count` of them are being written.
+  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // How many were appended, and how many of them are durable.
+  uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  // Of the last write; OK again as soon as one succeeds.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Stop()'s deadline is over, or the store failed for good.
+  bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace penstock

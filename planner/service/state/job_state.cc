@@ -1,0 +1,220 @@
+#include "planner/service/state/job_state.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/service/state/summary.h"
+
+namespace penstock {
+namespace {
+
+constexpr uint32_t kDefaultWindow = 16;
+constexpr uint64_t kMinHistory = 64;
+constexpr uint64_t kMaxHistory = 1024;
+
+uint64_t WindowOf(const v1::JobSpec& spec) {
+  return spec.look_ahead_window() == 0 ? kDefaultWindow : spec.look_ahead_window();
+}
+
+uint64_t HistoryOf(const v1::JobSpec& spec) {
+  return std::clamp(spec.training().checkpoint_interval(), kMinHistory, kMaxHistory);
+}
+
+}  // namespace
+
+JobState::JobState(const v1::JobSpec& spec, int64_t unix_ns)
+    : spec_(spec),
+      ranks_(spec.mesh().pipeline() * spec.mesh().data()),
+      window_(WindowOf(spec)),
+      history_(HistoryOf(spec)),
+      registered_unix_ns_(unix_ns),
+      last_unix_ns_(unix_ns),
+      first_held_(spec.first_iteration()),
+      admission_(spec.first_iteration()),
+      planned_(spec.first_iteration()),
+      progress_(ranks_, spec.first_iteration()),
+      membership_(ranks_) {
+  FinishIfDone();
+}
+
+JobState::JobState(const store::v1::JobSnapshot& saved)
+    : spec_(saved.spec()),
+      ranks_(saved.reported_size()),
+      window_(WindowOf(saved.spec())),
+      history_(HistoryOf(saved.spec())),
+      registered_unix_ns_(saved.registered_unix_ns()),
+      last_unix_ns_(saved.last_unix_ns()),
+      draining_(saved.draining()),
+      finished_(saved.finished()),
+      planning_failure_(saved.planning_failure()),
+      first_held_(saved.first_held()),
+      admission_(saved.spec().first_iteration(), saved.next_iteration(),
+                 {saved.batch_hashes().begin(), saved.batch_hashes().end()}),
+      planned_(saved.planned()),
+      progress_(saved),
+      membership_(ranks_, saved.epoch()),
+      summaries_(saved.summaries().begin(), saved.summaries().end()) {
+  if (saved.has_topology()) topology_ = saved.topology();
+  for (const store::v1::IterationPlanned& plan : saved.plans()) plans_[plan.iteration()] = plan;
+  for (const store::v1::IterationReported& report : saved.reports()) {
+    reports_[report.iteration()][report.rank()] = report;
+  }
+}
+
+store::v1::JobSnapshot JobState::Save() const {
+  store::v1::JobSnapshot saved;
+  *saved.mutable_spec() = spec_;
+  if (topology_.has_value()) *saved.mutable_topology() = *topology_;
+  saved.set_registered_unix_ns(registered_unix_ns_);
+  saved.set_last_unix_ns(last_unix_ns_);
+  saved.set_draining(draining_);
+  saved.set_finished(finished_);
+  saved.set_planning_failure(planning_failure_);
+  saved.set_first_held(first_held_);
+  saved.set_next_iteration(admission_.next_iteration());
+  for (const std::string& hash : admission_.hashes()) saved.add_batch_hashes(hash);
+  for (const auto& [iteration, plan] : plans_) *saved.add_plans() = plan;
+  for (const auto& [iteration, reports] : reports_) {
+    for (const auto& [rank, report] : reports) *saved.add_reports() = report;
+  }
+  *saved.mutable_planned() = planned_.Save();
+  progress_.Save(&saved);
+  for (const v1::IterationSummary& summary : summaries_) *saved.add_summaries() = summary;
+  *saved.mutable_epoch() = membership_.Save();
+  return saved;
+}
+
+void JobState::Apply(const store::v1::Event& event) {
+  last_unix_ns_ = std::max(last_unix_ns_, event.unix_ns());
+  switch (event.what_case()) {
+    case store::v1::Event::kJobPrepared:
+      topology_ = event.job_prepared().topology();
+      break;
+    case store::v1::Event::kBatchesAccepted:
+      Apply(event.batches_accepted());
+      break;
+    case store::v1::Event::kIterationPlanned:
+      Apply(event.iteration_planned());
+      break;
+    case store::v1::Event::kPlanningFailed:
+      planning_failure_ = event.planning_failed().reason();
+      break;
+    case store::v1::Event::kWorkerRegistered:
+      Apply(event.worker_registered());
+      break;
+    case store::v1::Event::kRendezvousOpened:
+      membership_.Apply(event.rendezvous_opened());
+      break;
+    case store::v1::Event::kWorkerFailed:
+      membership_.Apply(event.worker_failed());
+      break;
+    case store::v1::Event::kWorkerLeft:
+      membership_.Apply(event.worker_left());
+      break;
+    case store::v1::Event::kIterationReported:
+      Apply(event.iteration_reported());
+      break;
+    case store::v1::Event::kJobDrained:
+      draining_ = true;
+      break;
+    case store::v1::Event::kJobRegistered:  // the constructor's
+    case store::v1::Event::WHAT_NOT_SET:
+      break;
+  }
+  FinishIfDone();
+}
+
+std::string JobState::failure() const {
+  return planning_failure_.empty() ? membership_.failure() : planning_failure_;
+}
+
+const store::v1::IterationPlanned* JobState::PlanOf(uint64_t iteration) const {
+  const auto found = plans_.find(iteration);
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+void JobState::Apply(const store::v1::BatchesAccepted& event) {
+  for (const std::string& hash : event.hashes()) admission_.Accept(hash);
+}
+
+void JobState::Apply(const store::v1::IterationPlanned& event) {
+  planned_.Add(event.iteration());
+  plans_[event.iteration()] = event;
+}
+
+void JobState::Apply(const store::v1::WorkerRegistered& event) {
+  membership_.Apply(event);
+  if (event.opens_epoch()) Restart(event.first_iteration());
+}
+
+void JobState::Restart(uint64_t first_iteration) {
+  progress_.Restart(first_iteration);
+  // The checkpoint may be ahead of what is planned.
+  planned_.SkipTo(first_iteration);
+  while (!summaries_.empty() && summaries_.back().iteration() >= first_iteration) summaries_.pop_back();
+  reports_.clear();
+}
+
+void JobState::Apply(const store::v1::IterationReported& event) {
+  const uint64_t completed = progress_.completed();
+  reports_[event.iteration()][event.rank()] = event;
+  progress_.Report(event.rank(), event.iteration());
+  for (uint64_t iteration = completed; iteration < progress_.completed(); ++iteration) SumUp(iteration);
+  if (progress_.completed() > completed) ForgetOldIterations();
+}
+
+void JobState::SumUp(uint64_t iteration) {
+  std::vector<store::v1::IterationReported> reports;
+  for (const auto& [rank, report] : reports_[iteration]) reports.push_back(report);
+  reports_.erase(iteration);
+  const store::v1::IterationPlanned* plan = PlanOf(iteration);
+  if (plan == nullptr) return;  // a rank reported it before it was planned: no engine takes that
+  v1::IterationSummary& summary = summaries_.emplace_back(Summarize(*plan, reports));
+  summary.set_planned_ahead(static_cast<uint32_t>(std::max(planned_.next(), iteration + 1) - iteration - 1));
+  if (summaries_.size() > kKeptSummaries) summaries_.pop_front();
+}
+
+void JobState::ForgetOldIterations() {
+  const uint64_t completed = progress_.completed();
+  if (completed < first_held_ + history_ + 1) return;
+  first_held_ = completed - history_;
+  plans_.erase(plans_.begin(), plans_.lower_bound(first_held_));
+}
+
+void JobState::FinishIfDone() {
+  const uint64_t total = spec_.training().iterations();
+  const uint64_t completed = progress_.completed();
+  const bool all_done = total > 0 && completed >= total;
+  const bool drained = draining_ && (membership_.empty() || completed >= admission_.next_iteration());
+  if (all_done || drained) finished_ = true;
+}
+
+absl::StatusOr<JobState> ReplayJob(const std::optional<std::string>& snapshot,
+                                   const std::vector<std::string>& events) {
+  std::optional<JobState> state;
+  if (snapshot.has_value()) {
+    store::v1::JobSnapshot saved;
+    if (!saved.ParseFromString(*snapshot)) return absl::DataLossError("its snapshot cannot be read");
+    state.emplace(saved);
+  }
+  for (size_t i = 0; i < events.size(); ++i) {
+    store::v1::Event event;
+    if (!event.ParseFromString(events[i]) || event.what_case() == store::v1::Event::WHAT_NOT_SET) {
+      return absl::DataLossError(absl::StrCat("its event ", i + 1, " of ", events.size(),
+                                              " cannot be read, or is of a newer version"));
+    }
+    if (state.has_value()) {
+      state->Apply(event);
+    } else if (event.has_job_registered()) {
+      state.emplace(event.job_registered().spec(), event.unix_ns());
+    } else {
+      return absl::DataLossError("its first event is not its registration");
+    }
+  }
+  if (!state.has_value()) return absl::DataLossError("it has no events");
+  return *std::move(state);
+}
+
+}  // namespace penstock

@@ -1,0 +1,112 @@
+// What is true of a job: the fold of its events (proto/penstock/store/v1/job_log.proto).
+//
+//   JobState state(first_event);                // JobRegistered
+//   for (const store::v1::Event& event : log) state.Apply(event);
+//
+// A pure function of the events: no clock, no threads, nothing is decided here. What is asked of it is what
+// decisions are made from (engine/job.h); each decision becomes an event, and the event changes the state. So
+// a planner that was killed has the same state again when it has read the same events. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "penstock/store/v1/job_log.pb.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "planner/service/state/admission.h"
+#include "planner/service/state/iteration_counter.h"
+#include "planner/service/state/membership.h"
+#include "planner/service/state/progress.h"
+
+namespace penstock {
+
+class JobState {
+ public:
+  static constexpr size_t kKeptSummaries = 4096;
+
+  // The state after a job's first event.
+  explicit JobState(const v1::JobSpec& spec, int64_t unix_ns = 0);
+  // The state that was saved.
+  explicit JobState(const store::v1::JobSnapshot& saved);
+
+  // Of an event that was decided from this state; others may end the process.
+  void Apply(const store::v1::Event& event);
+
+  // All of it: equal snapshots are equal states.
+  store::v1::JobSnapshot Save() const;
+
+  const v1::JobSpec& spec() const { return spec_; }
+  uint32_t ranks() const { return ranks_; }
+  // Iterations beyond what the slowest rank has reported that are taken.
+  uint64_t window() const { return window_; }
+  int64_t registered_unix_ns() const { return registered_unix_ns_; }
+  // When the last event happened.
+  int64_t last_unix_ns() const { return last_unix_ns_; }
+
+  // Not set before the stages are chosen.
+  const std::optional<v1::Topology>& topology() const { return topology_; }
+  bool draining() const { return draining_; }
+  // All is done that ever will be.
+  bool finished() const { return finished_; }
+  // Not empty: a batch that was accepted cannot be planned, for good.
+  const std::string& planning_failure() const { return planning_failure_; }
+  // Of planning, or of the epoch; empty when nothing failed.
+  std::string failure() const;
+
+  const Admission& admission() const { return admission_; }
+  const Membership& membership() const { return membership_; }
+  const Progress& progress() const { return progress_; }
+  // The first iteration that is not planned, and none before it.
+  uint64_t planned() const { return planned_.next(); }
+  bool IsPlanned(uint64_t iteration) const { return planned_.Contains(iteration); }
+  // Of the plan that was made; null: there is none, or it is forgotten.
+  const store::v1::IterationPlanned* PlanOf(uint64_t iteration) const;
+  // The first iteration whose batch is kept.
+  uint64_t first_held() const { return first_held_; }
+  // Ascending; the last kKeptSummaries.
+  const std::deque<v1::IterationSummary>& summaries() const { return summaries_; }
+
+ private:
+  void Apply(const store::v1::BatchesAccepted& event);
+  void Apply(const store::v1::IterationPlanned& event);
+  void Apply(const store::v1::WorkerRegistered& event);
+  void Apply(const store::v1::IterationReported& event);
+  void Restart(uint64_t first_iteration);
+  void SumUp(uint64_t iteration);
+  void ForgetOldIterations();
+  void FinishIfDone();
+
+  v1::JobSpec spec_;
+  uint32_t ranks_;
+  uint64_t window_;
+  // Iterations held after all ranks reported them: at least 64, and back to the last checkpoint.
+  uint64_t history_;
+  int64_t registered_unix_ns_;
+  int64_t last_unix_ns_;
+  std::optional<v1::Topology> topology_;
+  bool draining_ = false;
+  bool finished_ = false;
+  std::string planning_failure_;
+  uint64_t first_held_;
+
+  Admission admission_;
+  IterationCounter planned_;
+  Progress progress_;
+  Membership membership_;
+  // Of the iterations that are held.
+  std::map<uint64_t, store::v1::IterationPlanned> plans_;
+  // By iteration, then rank; of iterations that some rank has not reported.
+  std::map<uint64_t, std::map<uint32_t, store::v1::IterationReported>> reports_;
+  std::deque<v1::IterationSummary> summaries_;
+};
+
+// The state after all events. Possible errors: DATA_LOSS (not a log of a job, or of a newer version).
+absl::StatusOr<JobState> ReplayJob(const std::optional<std::string>& snapshot,
+                                   const std::vector<std::string>& events);
+
+}  // namespace penstock

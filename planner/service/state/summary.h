@@ -1,0 +1,20 @@
+// What is kept of a plan and of a rank's report, and the summary of an iteration that follows from them.
+#pragma once
+
+#include <vector>
+
+#include "penstock/store/v1/job_log.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+
+namespace penstock {
+
+store::v1::IterationPlanned FiguresOf(const v1::Plan& plan);
+// `program`: the rank's, whose instructions the report names.
+store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::ReportIterationRequest& report);
+
+// `reports`: of all ranks. planned_ahead is left 0.
+v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
+                               const std::vector<store::v1::IterationReported>& reports);
+
+}  // namespace penstock

@@ -1,0 +1,116 @@
+// A job is the fold of its events: replaying any of them gives the state that the engine had, bit for bit.
+#include "planner/service/state/job_state.h"
+
+#include "absl/strings/escaping.h"
+#include "common/hash/sha256.h"
+#include "tests/unit/service/engine_fixture.h"
+
+namespace penstock {
+namespace {
+
+// All that happens to jobs: failures, two epochs, a drain, a planning failure.
+class JobStateTest : public EngineFixture {
+ protected:
+  std::shared_ptr<Job> EventfulJob() {
+    v1::JobSpec spec = MakeJob("job");
+    spec.mutable_training()->set_iterations(90);
+    auto job = Register(spec);
+    EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 10)).ok());
+    FormEpoch(*job, 101);
+    Train(job, 0, 6, 101);
+    EXPECT_TRUE(Reader(job, StreamRequest(0, 6, 101, 1)).Next().has_value());
+    EXPECT_TRUE(job->ReportIteration(MakeReport(0, 6, 101, 1)).ok());
+    clock_.Advance(absl::Seconds(2));
+    engine_->Tick();  // both are lost
+    FormEpoch(*job, 201, /*first_iteration=*/4);
+    for (uint64_t i = 10; i < 80; ++i) {
+      if (i > 14) Train(job, i - 11, i - 10, 201);
+      if (i == 14) Train(job, 4, 5, 201);
+      EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());
+    }
+    auto heartbeat = MakeHeartbeat(1, 202, 2);
+    heartbeat.set_failure("out of memory");
+    EXPECT_TRUE(job->Heartbeat(heartbeat).ok());
+    FormEpoch(*job, 301, /*first_iteration=*/66);
+    EXPECT_TRUE(job->Drain().ok());
+    EXPECT_TRUE(Reader(job, StreamRequest(0, 79)).Next().has_value());  // all is planned
+    return job;
+  }
+
+  std::vector<StoredJob> Stored() {
+    EXPECT_TRUE(Flush().ok());
+    return *store_->Load();
+  }
+
+  // Equal fingerprints are equal states.
+  static std::string Fingerprint(const store::v1::JobSnapshot& snapshot) {
+    return absl::BytesToHexString(Sha256(snapshot.SerializeAsString()));
+  }
+  static std::string Fingerprint(const JobState& state) { return Fingerprint(state.Save()); }
+};
+
+TEST_F(JobStateTest, ReplayingEveryPrefixGivesTheStateOfThatMoment) {
+  const auto job = EventfulJob();
+  const std::vector<StoredJob> stored = Stored();
+  ASSERT_EQ(stored.size(), 1);
+  const std::vector<std::string>& events = stored.front().events;
+  ASSERT_GT(events.size(), 250);
+
+  // One step after another, from a saved state, and from nothing.
+  auto step = ReplayJob(std::nullopt, {events.front()});
+  ASSERT_TRUE(step.ok()) << step.status();
+  for (size_t count = 2; count <= events.size(); ++count) {
+    store::v1::Event event;
+    ASSERT_TRUE(event.ParseFromString(events[count - 1]));
+    const JobState reloaded(step->Save());
+    ASSERT_EQ(Fingerprint(reloaded), Fingerprint(*step)) << "saved after event " << count - 1;
+    JobState next = reloaded;
+    next.Apply(event);
+    step->Apply(event);
+    ASSERT_EQ(Fingerprint(next), Fingerprint(*step))
+        << "after event " << count << ": " << event.ShortDebugString();
+    const auto replayed =
+        ReplayJob(std::nullopt, {events.begin(), events.begin() + static_cast<ptrdiff_t>(count)});
+    ASSERT_TRUE(replayed.ok());
+    ASSERT_EQ(Fingerprint(*replayed), Fingerprint(*step)) << "after event " << count;
+  }
+
+  EXPECT_EQ(Fingerprint(*step), Fingerprint(job->Snapshot()));
+}
+
+TEST_F(JobStateTest, AnEngineThatWasKilledAtAnyEventGoesOnFromThere) {
+  EventfulJob();
+  const StoredJob whole = Stored().front();
+  for (size_t count = 1; count <= whole.events.size(); count += 7) {
+    MemoryEventStore store;
+    JobChange change{.job = whole.job, .job_id = "job", .first_sequence = 1};
+    change.events.assign(whole.events.begin(), whole.events.begin() + static_cast<ptrdiff_t>(count));
+    for (uint64_t i = 0; i < 80; ++i) change.batches.emplace_back(i, MakeBatch(i).SerializeAsString());
+    ASSERT_TRUE(store.Commit({change}).ok());
+    PlannerEngine engine({}, {planners_.get(), &checker_, &store, &clock_, &observer_});
+    ASSERT_TRUE(engine.Recover().ok());
+    const auto job = *engine.FindJob("job");
+    const auto state = ReplayJob(std::nullopt, change.events);
+    EXPECT_EQ(job->Status().next_iteration(), state->admission().next_iteration());
+    EXPECT_EQ(job->Status().completed_iteration(), state->progress().completed());
+    EXPECT_EQ(job->Status().failure(), state->failure());
+    // It can be prepared, and every batch that it took is planned.
+    ASSERT_TRUE(RegisterJob(engine, job->spec()).ok());
+    if (const uint64_t next = state->admission().next_iteration(); next > 0) {
+      EXPECT_TRUE(Reader(job, StreamRequest(0, next - 1)).Next().has_value());
+    }
+  }
+}
+
+TEST_F(JobStateTest, ALogThatIsNoneIsRefused) {
+  EXPECT_THAT(ReplayJob(std::nullopt, {}), Fails(absl::StatusCode::kDataLoss, "no events"));
+  EXPECT_THAT(ReplayJob(std::nullopt, {"\xff\xff"}), Fails(absl::StatusCode::kDataLoss, "event 1 of 1"));
+  store::v1::Event drained;
+  drained.mutable_job_drained();
+  EXPECT_THAT(ReplayJob(std::nullopt, {drained.SerializeAsString()}),
+              Fails(absl::StatusCode::kDataLoss, "not its registration"));
+  EXPECT_THAT(ReplayJob("\xff\xff", {}), Fails(absl::StatusCode::kDataLoss, "snapshot"));
+}
+
+}  // namespace
+}  // namespace penstock
