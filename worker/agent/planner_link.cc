@@ -20,6 +20,11 @@ void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
 }
 
+// While a planner is gone, the call waits for it up to its deadline instead of failing at once: a channel on
+// which nobody waits looks at its connections every 5 s only, by when a planner that came back has given the
+// worker up.
+void AwaitPlanner(grpc::ClientContext& context) { context.set_wait_for_ready(true); }
+
 // All requests carry the same four fields.
 template <typename Request>
 Request RequestFrom(const WorkerIdentity& self) {
@@ -134,6 +139,7 @@ class GrpcPlannerLink : public PlannerLink {
     request.set_leaving(beat.leaving);
     grpc::ClientContext context;
     SetTimeout(context, timeout);
+    AwaitPlanner(context);
     v1::HeartbeatResponse response;
     const grpc::Status status = stub_->Heartbeat(&context, request, &response);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "Heartbeat"));
@@ -147,6 +153,7 @@ class GrpcPlannerLink : public PlannerLink {
                       absl::Duration timeout) override {
     grpc::ClientContext context;
     SetTimeout(context, timeout);
+    AwaitPlanner(context);
     v1::ReportIterationResponse response;
     const grpc::Status status = stub_->ReportIteration(&context, ToProto(self, report), &response);
     return AnnotateError(FromGrpcStatus(status), "ReportIteration");

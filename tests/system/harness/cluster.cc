@@ -29,8 +29,9 @@ const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
 void Cluster::StartPlanner() {
   const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
   absl::StatusOr<std::unique_ptr<ChildProcess>> started =
-      ChildProcess::Start({.arguments = {Binary("penstock-planner"), "--listen=127.0.0.1:0",
-                                         absl::StrCat("--port-file=", port_file), "--store=memory"},
+      ChildProcess::Start({.arguments = {Binary("penstock-planner"), "--listen", address_,
+                                         absl::StrCat("--port-file=", port_file),
+                                         absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))},
                            .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();
   planner_ = *std::move(started);
@@ -117,7 +118,7 @@ void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations) 
     const v1::JobStatus status = StatusOf(job_id);
     if (status.completed_iteration() >= iterations) return;
     ASSERT_LT(absl::Now(), deadline) << status.DebugString() << WorkerLog(0);
-    ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure();
+    ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure() << AllWorkerLogs();
     planner_->WaitFor(kTick);
   }
 }
@@ -138,6 +139,13 @@ void Cluster::ExpectAllFinish() {
 
 std::string Cluster::WorkerLogPath(uint32_t rank) const {
   return folder_.Path(absl::StrCat("worker-", rank, ".log"));
+}
+
+std::string Cluster::AllWorkerLogs() const {
+  std::string logs;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank)
+    absl::StrAppend(&logs, "\nrank ", rank, ":\n", WorkerLog(rank));
+  return logs;
 }
 
 std::string Cluster::WorkerLog(uint32_t rank) const { return LogTail(WorkerLogPath(rank), kLogLines); }

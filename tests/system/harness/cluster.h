@@ -37,6 +37,8 @@ class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(60);
 
+  // With a store in the cluster's folder. Again: at the same address and with the same store, after the one
+  // before it has ended.
   void StartPlanner();
   PlannerClient& client() { return *client_; }
   ChildProcess& planner() { return *planner_; }
@@ -57,12 +59,15 @@ class Cluster {
   void WaitUntilRunning(const std::string& job_id);
   // Blocks until the job has completed `iterations` iterations.
   void WaitForIterations(const std::string& job_id, uint64_t iterations);
+  // Iterations that all ranks have reported.
+  uint64_t Completed(const std::string& job_id) { return StatusOf(job_id).completed_iteration(); }
   // Blocks until all workers have ended, and expects status 0.
   void ExpectAllFinish();
   // The end of a worker within the time; a failure when it still runs.
   ExitStatus ExpectEnd(uint32_t rank, absl::Duration timeout);
 
   std::string WorkerLog(uint32_t rank) const;
+  std::string AllWorkerLogs() const;
   std::string PlannerLog() const;
   // Plan and measurements of an iteration that the planner still holds.
   v1::GetIterationResponse Iteration(const std::string& job_id, uint64_t iteration);
@@ -79,7 +84,7 @@ class Cluster {
   TemporaryFolder folder_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
-  std::string address_;
+  std::string address_ = "127.0.0.1:0";
   std::vector<std::unique_ptr<ChildProcess>> workers_;
   int generation_ = 0;
 };
