@@ -20,11 +20,14 @@ FROM ${BASE} AS planner
 COPY deploy/setup /tmp/setup
 RUN /tmp/setup planner-runtime && rm -rf /tmp/setup /var/lib/apt/lists/* && useradd --system --uid 10001 penstock
 COPY --from=planner-build /penstock/build/planner/bin/penstock-planner /penstock/build/planner/bin/penstock /usr/local/bin/
+# The jobs: mount a volume here, and a planner that was killed goes on where it was.
+RUN install -d -o penstock -g penstock /var/lib/penstock
+VOLUME /var/lib/penstock
 USER penstock
 # gRPC, and Prometheus metrics.
 EXPOSE 7070 7071
 ENTRYPOINT ["penstock-planner"]
-CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071"]
+CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071", "--store=sqlite:/var/lib/penstock/planner.db"]
 
 # --- The worker, on CPU ---
 FROM build AS worker-build
