@@ -120,7 +120,9 @@ class Job : public std::enable_shared_from_this<Job> {
   struct PlannedBatch {
     BatchPtr batch;
     PlanPtr plan;
+    // Found without the lock: both look through the whole plan.
     size_t plan_bytes = 0;
+    store::v1::IterationPlanned figures;
   };
   // The next iteration that needs a plan in memory and gets one now.
   std::optional<uint64_t> NextToPlanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

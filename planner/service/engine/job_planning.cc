@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
 #include "planner/service/engine/job.h"
@@ -44,8 +43,9 @@ void Job::PlanMore() {
     uint64_t iteration = 0;
     {
       MutexLock lock(&mutex_);
+      if (planning_.size() >= kMostInPool) return;
       const std::optional<uint64_t> next = NextToPlanLocked();
-      if (!next.has_value() || planning_.size() >= kMostInPool) return;
+      if (!next.has_value()) return;
       if (!services_.pool->TryReserve(PlanningClass::kJobBatch, id_, 1)) return;  // Tick() tries again
       iteration = *next;
       planning_.insert(iteration);
@@ -81,6 +81,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   if (!plan.ok()) return ticket.Explain(plan.status());
   planned.plan = std::make_shared<const v1::Plan>(*std::move(plan));
   planned.plan_bytes = MemoryBytesOf(*planned.plan);
+  planned.figures = FiguresOf(*planned.plan);
   return planned;
 }
 
@@ -106,10 +107,8 @@ void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
 void Job::KeepPlanLocked(PlannedBatch planned) {
   const uint64_t iteration = planned.plan->iteration();
   if (iteration < state_.first_held()) return;
-  store::v1::Event event;
-  *event.mutable_iteration_planned() = FiguresOf(*planned.plan);
   const store::v1::IterationPlanned* before = state_.PlanOf(iteration);
-  const bool same = before != nullptr && before->content_hash() == planned.plan->content_hash();
+  const bool same = before != nullptr && before->content_hash() == planned.figures.content_hash();
   // Before it is put there: it was made because somebody waits for it.
   const size_t most = services_.memory->OfOneJob();
   values_.Evict(state_.progress().completed(), most - std::min(planned.plan_bytes, most));
@@ -129,6 +128,8 @@ void Job::KeepPlanLocked(PlannedBatch planned) {
     }
   }
   undelivered_.insert(iteration);
+  store::v1::Event event;
+  *event.mutable_iteration_planned() = std::move(planned.figures);
   RecordLocked(std::move(event), {}, [iteration](Job& job) {
     {
       MutexLock lock(&job.mutex_);
