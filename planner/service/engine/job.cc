@@ -51,8 +51,12 @@ std::shared_ptr<Job> Job::Recover(uint64_t key, JobState state, uint64_t events,
 // Compared as bytes: a profile may hold NaN, which is never equal to itself.
 bool Job::HasSpec(const v1::JobSpec& spec) const { return spec.SerializeAsString() == serialized_spec_; }
 
+absl::Status Job::DeletedError() const {
+  return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+}
+
 absl::Status Job::CheckLiveLocked() const {
-  if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+  if (deleted_) return DeletedError();
   if (stopped_) return absl::UnavailableError("the planner stops; try again");
   return services_.journal->health();
 }
@@ -199,9 +203,7 @@ absl::Status Job::Delete(bool force) {
     services_.journal->Append({.job = key_, .remove = true});
   }
   LogInfo("job deleted", {{"job", id_}});
-  for (const Prepared& prepared : waiting) {
-    prepared(absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted")));
-  }
+  for (const Prepared& prepared : waiting) prepared(DeletedError());
   readers_.WakeAll();
   return absl::OkStatus();
 }

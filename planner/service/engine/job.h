@@ -156,6 +156,8 @@ class Job : public std::enable_shared_from_this<Job> {
   ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration);
 
   // job.cc
+  absl::Status DeletedError() const;
+  // Whether the job can be changed: it is there, and what happens to it can be written.
   absl::Status CheckLiveLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobState StateLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobStatus StatusLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

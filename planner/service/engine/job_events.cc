@@ -38,6 +38,7 @@ void Job::RecordLocked(store::v1::Event event, const std::vector<BatchPtr>& batc
   if (state_.first_held() != first_held) {
     change.forget_batches_before = state_.first_held();
     values_.DropBefore(state_.first_held());
+    wanted_.erase(wanted_.begin(), wanted_.lower_bound(state_.first_held()));
   }
   if (events_ - snapshot_events_ >= kEventsBetweenSnapshots) {
     snapshot_events_ = events_;

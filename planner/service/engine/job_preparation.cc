@@ -25,7 +25,7 @@ void Job::WhenPrepared(Prepared prepared) {
   {
     MutexLock lock(&mutex_);
     if (deleted_) {
-      status = absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+      status = DeletedError();
     } else if (stopped_) {
       status = absl::UnavailableError("the planner stops; try again");
     } else if (planner_ == nullptr && preparation_failure_.ok() && !state_.finished()) {

@@ -126,7 +126,7 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
   bool failed_now = false;
   {
     MutexLock lock(&mutex_);
-    if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+    if (deleted_) return DeletedError();
     PENSTOCK_RETURN_IF_ERROR(
         state_.membership().Check({request.rank(), request.incarnation(), request.epoch()}));
     const bool failed_before = state_.membership().failed();

@@ -32,7 +32,7 @@ ProgramSubscription::Item ProgramSubscription::Next() {
 
 // A reader without incarnation belongs to no epoch and outlives it.
 absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) const {
-  if (deleted_) return absl::NotFoundError(absl::StrCat("job '", id_, "' was deleted"));
+  if (deleted_) return DeletedError();
   if (request.rank() >= state_.ranks()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank is ", request.rank(), ", but job '", id_, "' has ", state_.ranks(), " ranks"));
