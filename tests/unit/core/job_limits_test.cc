@@ -52,7 +52,7 @@ TEST(JobLimitsTest, EverySizeOfTheModelIsBounded) {
       {"relative_position_buckets", &v1::ModelSpec::set_relative_position_buckets},
       {"relative_position_max_distance", &v1::ModelSpec::set_relative_position_max_distance}};
   for (const auto& [field, set] : kFields) {
-    EXPECT_THAT(Refusal([&](v1::JobSpec& job) { (job.mutable_model()->*set)(UINT32_MAX); }),
+    EXPECT_THAT(Refusal([set = set](v1::JobSpec& job) { (job.mutable_model()->*set)(UINT32_MAX); }),
                 StartsWith("job.model." + std::string(field) + ": 4294967295; use at most "));
   }
 }
@@ -87,7 +87,7 @@ TEST(JobLimitsTest, EveryNumberOfTrainingIsANumberInItsRange) {
       {"clip_norm", [](auto& training, double x) { training.set_clip_norm(x); }}};
   for (const auto& [field, set] : kFields) {
     for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
-      EXPECT_THAT(Refusal([&](v1::JobSpec& job) { set(*job.mutable_training(), bad); }),
+      EXPECT_THAT(Refusal([set = set, bad](v1::JobSpec& job) { set(*job.mutable_training(), bad); }),
                   StartsWith("job.training." + std::string(field) + ": "))
           << bad;
     }
@@ -111,7 +111,7 @@ TEST(JobLimitsTest, IterationsAreBoundedWhereverTheyAreCounted) {
        }},
       {"first_iteration", [](auto& job, uint64_t x) { job.set_first_iteration(x); }}};
   for (const auto& [field, set] : kFields) {
-    EXPECT_THAT(Refusal([&](v1::JobSpec& job) { set(job, kMostIterations + 1); }),
+    EXPECT_THAT(Refusal([set = set](v1::JobSpec& job) { set(job, kMostIterations + 1); }),
                 StartsWith("job." + std::string(field) + ": "));
   }
 }
