@@ -1,4 +1,5 @@
-// A planner for tests: one micro-batch a replica, one FORWARD, BACKWARD and OPTIMIZER_STEP a rank, 1 ms each.
+// A planner for tests: one micro-batch a replica with every so many-th sample, one FORWARD, BACKWARD and
+// OPTIMIZER_STEP a rank, 1 ms each.
 //
 // Lengths ask for trouble: a sample of kTooLong tokens is refused by ValidateBatch, kNoPlan makes MakePlan
 // fail, kBadPlan makes the checker find a violation, and kUntilStopped takes until the plan is stopped.
@@ -67,7 +68,11 @@ class FakeBatchPlanner final : public BatchPlanner {
     plan.set_computed_tokens(125);
     plan.set_loss_tokens(99);
     for (uint32_t replica = 0; replica < job_.mesh().data(); ++replica) {
-      plan.add_replicas()->add_micro_batches()->add_samples(replica % batch.samples_size());
+      v1::MicroBatch* micro_batch = plan.add_replicas()->add_micro_batches();
+      for (int i = static_cast<int>(replica); i < batch.samples_size();
+           i += static_cast<int>(job_.mesh().data())) {
+        micro_batch->add_samples(static_cast<uint32_t>(i));
+      }
       for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) AddProgram(replica, stage, &plan);
     }
     plan.mutable_predicted()->set_makespan_ns(6'000'000);

@@ -1,18 +1,43 @@
 #include "planner/service/engine/program_message.h"
 
+#include <algorithm>
+
 namespace penstock {
+namespace {
+
+// The replica's micro-batches, with its samples alone: indices count in the message, not in the batch.
+void AddMicroBatches(const v1::Batch& batch, const v1::Replica& replica,
+                     v1::StreamProgramsResponse* message) {
+  *message->mutable_micro_batches() = replica.micro_batches();
+  for (v1::MicroBatch& micro_batch : *message->mutable_micro_batches()) {
+    for (uint32_t& index : *micro_batch.mutable_samples()) {
+      *message->add_samples() = batch.samples(static_cast<int>(index));
+      index = static_cast<uint32_t>(message->samples_size() - 1);
+    }
+  }
+}
+
+// All groups, so that their numbers stay, but only the rank's own with their members: with thousands of ranks
+// these would be most of every message.
+void AddGroups(const v1::Plan& plan, uint32_t rank, v1::StreamProgramsResponse* message) {
+  for (const v1::CollectiveGroup& group : plan.groups()) {
+    v1::CollectiveGroup* added = message->add_groups();
+    if (std::ranges::find(group.ranks(), rank) != group.ranks().end()) *added = group;
+  }
+}
+
+}  // namespace
 
 v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank) {
-  const v1::Program& program = plan.programs(rank);
+  const v1::Program& program = plan.programs(static_cast<int>(rank));
   v1::StreamProgramsResponse message;
   message.set_iteration(plan.iteration());
   message.set_plan_version(plan.plan_version());
   message.set_content_hash(plan.content_hash());
   *message.mutable_program() = program;
-  *message.mutable_micro_batches() = plan.replicas(program.replica()).micro_batches();
-  *message.mutable_samples() = batch.samples();
+  AddMicroBatches(batch, plan.replicas(static_cast<int>(program.replica())), &message);
   message.set_loss_tokens(plan.loss_tokens());
-  *message.mutable_groups() = plan.groups();
+  AddGroups(plan, rank, &message);
   *message.mutable_layers_per_stage() = plan.layers_per_stage();
   return message;
 }

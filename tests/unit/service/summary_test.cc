@@ -1,5 +1,6 @@
 #include "planner/service/state/summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -75,10 +76,17 @@ TEST(SummaryTest, ARankThatMeasuredNothingGivesNoBubble) {
   EXPECT_DOUBLE_EQ(SummaryOf(MakePlan(), reports).bubble(), 0);
 }
 
-TEST(ProgramMessageTest, HoldsAllThatARankNeeds) {
+TEST(ProgramMessageTest, HoldsAllThatARankNeedsAndNothingOfTheOtherReplicas) {
   v1::Plan plan = MakePlan();
   plan.add_groups()->add_ranks(3);
+  v1::CollectiveGroup* own = plan.add_groups();
+  own->add_ranks(2);
+  own->add_ranks(3);
   plan.add_layers_per_stage(12);
+  v1::MicroBatch* micro_batch = plan.mutable_replicas(1)->mutable_micro_batches(0);
+  micro_batch->clear_samples();
+  micro_batch->add_samples(3);
+  micro_batch->add_samples(1);
   const v1::Batch batch = MakeBatch(7);
 
   const v1::StreamProgramsResponse message = MakeProgramMessage(batch, plan, 2);
@@ -89,10 +97,14 @@ TEST(ProgramMessageTest, HoldsAllThatARankNeeds) {
   EXPECT_EQ(message.program().rank(), 2);
   EXPECT_EQ(message.program().instructions_size(), 3);
   ASSERT_EQ(message.micro_batches_size(), 1);
-  EXPECT_EQ(message.micro_batches(0).samples(0), 1);  // of replica 1
-  EXPECT_EQ(message.samples_size(), 4);
+  EXPECT_THAT(message.micro_batches(0).samples(), testing::ElementsAre(0, 1));
+  ASSERT_EQ(message.samples_size(), 2);
+  EXPECT_EQ(message.samples(0).sample_id(), batch.samples(3).sample_id());
+  EXPECT_EQ(message.samples(1).sample_id(), batch.samples(1).sample_id());
   EXPECT_EQ(message.loss_tokens(), 99);
-  EXPECT_EQ(message.groups(0).ranks(0), 3);
+  ASSERT_EQ(message.groups_size(), 2);
+  EXPECT_THAT(message.groups(0).ranks(), testing::IsEmpty());
+  EXPECT_THAT(message.groups(1).ranks(), testing::ElementsAre(2, 3));
   EXPECT_EQ(message.layers_per_stage(0), 12);
 }
 
