@@ -7,15 +7,15 @@
 // names a database of a server; without it one is started here, where PostgreSQL is installed.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "planner/service/store/open/open_event_store.h"
+#include "tests/bench/latencies.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,24 +33,6 @@ std::string PostgresUrl() {
   return server.ok() ? (*server)->Url((*server)->NewDatabase()) : "";
 }
 
-// Latencies in microseconds, of which a quantile is asked.
-class Latencies {
- public:
-  void Add(std::chrono::steady_clock::duration time) {
-    values_.push_back(std::chrono::duration<double, std::micro>(time).count());
-  }
-  double Quantile(double share) {
-    if (values_.empty()) return 0;
-    const auto at =
-        values_.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values_.size() - 1));
-    std::ranges::nth_element(values_, at);
-    return *at;
-  }
-
- private:
-  std::vector<double> values_;
-};
-
 void Commit(benchmark::State& state, const std::string& url) {
   if (url.empty()) return state.SkipWithError("PostgreSQL is not installed");
   const auto store = OpenEventStore(url, {});
@@ -60,11 +42,11 @@ void Commit(benchmark::State& state, const std::string& url) {
                       .job_id = "bench",
                       .first_sequence = 1,
                       .events = std::vector<std::string>(events, std::string(kEventBytes, 'e'))};
-  Latencies latencies;
+  bench::Latencies latencies;
   for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
+    const absl::Time start = absl::Now();
     const absl::Status status = (*store)->Commit({change});
-    latencies.Add(std::chrono::steady_clock::now() - start);
+    latencies.Add(absl::Now() - start);
     if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
     change.first_sequence += events;
     change.snapshot.reset();
@@ -75,8 +57,8 @@ void Commit(benchmark::State& state, const std::string& url) {
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(events));
   state.counters["commits_per_second"] =
       benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
-  state.counters["p50_us"] = latencies.Quantile(0.5);
-  state.counters["p99_us"] = latencies.Quantile(0.99);
+  state.counters["p50_us"] = absl::ToDoubleMicroseconds(latencies.Quantile(0.5));
+  state.counters["p99_us"] = absl::ToDoubleMicroseconds(latencies.Quantile(0.99));
 }
 
 void Memory(benchmark::State& state) { Commit(state, "memory"); }
