@@ -14,6 +14,8 @@ namespace {
 
 // What is not written by then is lost, as it would be after a kill.
 constexpr absl::Duration kLastWrites = absl::Seconds(2);
+// One plans what is not of a live job, the other is there for live jobs meanwhile, even on a single core.
+constexpr int kFewestThreads = 2;
 
 }  // namespace
 
@@ -22,7 +24,7 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
       dependencies_(dependencies),
       memory_(options.job_memory_bytes, options.memory_bytes),
       journal_(options.journal, dependencies.store),
-      pool_(options.planning_threads, options.queue_capacity, dependencies.clock) {}
+      pool_(std::max(kFewestThreads, options.planning_threads), options.queue_capacity, dependencies.clock) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 

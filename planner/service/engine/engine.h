@@ -28,7 +28,7 @@
 namespace penstock {
 
 struct EngineOptions {
-  // Batches that are planned at a time.
+  // Batches that are planned at a time. With 1, a batch of a live job beside whatever else is planned.
   int planning_threads = 1;
   // Batches that wait for a planning thread, over all jobs.
   size_t queue_capacity = 1024;

@@ -127,7 +127,7 @@ TEST_F(EngineTest, DoesNotPlanWhatTheClientGaveUp) {
   EXPECT_EQ(planned, 1);
 }
 
-TEST_F(EngineTest, APlanThatTheClientGivesUpIsStoppedAndALiveJobIsPlannedAtOnce) {
+TEST_F(EngineTest, ALiveJobIsPlannedBesideAWhatIfThatEndsOnlyWhenItIsGivenUp) {
   Event started;
   Start({.planning_threads = 1}, [&](const v1::Batch&) { started.Notify(); });
   const auto job = Register(MakeJob("job"));
@@ -140,10 +140,10 @@ TEST_F(EngineTest, APlanThatTheClientGivesUpIsStoppedAndALiveJobIsPlannedAtOnce)
                                          });
   ASSERT_TRUE(started.Await());
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
   engine_->CancelPlanBatch(ticket);
   ASSERT_TRUE(answered.Await());
   EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
-  EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
 }
 
 TEST_F(EngineTest, APlanThatTakesLongerThanTheLimitIsStopped) {
