@@ -20,19 +20,28 @@ constexpr absl::Duration kTick = absl::Milliseconds(10);
 
 std::string Binary(const std::string& name) { return absl::StrCat(PENSTOCK_BINARY_DIR, "/", name); }
 
+std::vector<std::string> OnPlace(const Place& place, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), place.launcher.begin(), place.launcher.end());
+  return arguments;
+}
+
 // One thread each; and no AMX, which some virtual machines announce and do not keep.
 const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
     {"OMP_NUM_THREADS", "1"}, {"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}};
 
 }  // namespace
 
+std::string Cluster::PlannerAddress() const {
+  return absl::StrCat(planner_place_.address, ":", planner_port_);
+}
+
 void Cluster::StartPlanner() {
   const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
-  absl::StatusOr<std::unique_ptr<ChildProcess>> started =
-      ChildProcess::Start({.arguments = {Binary("penstock-planner"), "--listen", address_,
-                                         absl::StrCat("--port-file=", port_file),
-                                         absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))},
-                           .log_path = folder_.Path("planner.log")});
+  absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(
+      {.arguments = OnPlace(planner_place_, {Binary("penstock-planner"), "--listen", PlannerAddress(),
+                                             absl::StrCat("--port-file=", port_file),
+                                             absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))}),
+       .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();
   planner_ = *std::move(started);
   const absl::Time deadline = absl::Now() + kDeadline;
@@ -41,8 +50,8 @@ void Cluster::StartPlanner() {
   }
   const absl::StatusOr<std::string> ports = ReadFile(port_file);
   ASSERT_TRUE(ports.ok()) << ports.status();
-  address_ = absl::StrCat("127.0.0.1:", nlohmann::json::parse(*ports)["planner_port"].get<int>());
-  client_ = std::make_unique<PlannerClient>(address_);
+  planner_port_ = nlohmann::json::parse(*ports)["planner_port"].get<int>();
+  client_ = std::make_unique<PlannerClient>(PlannerAddress());
 }
 
 void Cluster::Register(const v1::JobSpec& job) {
@@ -72,17 +81,21 @@ void Cluster::Submit(const std::string& job_id, const std::vector<v1::Batch>& ba
 std::unique_ptr<ChildProcess> Cluster::StartWorker(const v1::JobSpec& job, uint32_t rank,
                                                    const WorkerSettings& settings,
                                                    const std::string& log_path) {
+  const Place place = rank < settings.places.size() ? settings.places[rank] : Place();
   std::vector<std::string> arguments = {
-      Binary("penstock-worker"), "--planner", address_,        "--job", job.job_id(), "--rank",
-      absl::StrCat(rank),        "--dataset", settings.dataset};
+      Binary("penstock-worker"), "--planner", PlannerAddress(), "--job",  job.job_id(), "--rank",
+      absl::StrCat(rank),        "--dataset", settings.dataset, "--host", place.address};
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
   add("--checkpoint-dir", settings.checkpoint_dir);
   add("--dump-gradients", settings.gradients_dir);
   if (settings.resume) arguments.push_back("--resume");
+  arguments.insert(arguments.end(), settings.arguments.begin(), settings.arguments.end());
   absl::StatusOr<std::unique_ptr<ChildProcess>> worker =
-      ChildProcess::Start({.arguments = arguments, .environment = kWorkerEnvironment, .log_path = log_path});
+      ChildProcess::Start({.arguments = OnPlace(place, std::move(arguments)),
+                           .environment = kWorkerEnvironment,
+                           .log_path = log_path});
   EXPECT_TRUE(worker.ok()) << worker.status();
   return worker.ok() ? *std::move(worker) : nullptr;
 }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -26,16 +27,31 @@
 
 namespace penstock::testing {
 
+// Where a process runs.
+struct Place {
+  // What its command line begins with.
+  std::vector<std::string> launcher = {};
+  // Where others reach it.
+  std::string address = "127.0.0.1";
+};
+
 struct WorkerSettings {
   std::string dataset = {};
   std::string checkpoint_dir = {};
   bool resume = false;
   std::string gradients_dir = {};
+  // By rank; those that are not named are on this host.
+  std::vector<Place> places = {};
+  // More flags.
+  std::vector<std::string> arguments = {};
 };
 
 class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+  Cluster() : Cluster(Place()) {}
+  explicit Cluster(Place planner) : planner_place_(std::move(planner)) {}
 
   // With a store in the cluster's folder. Again: at the same address and with the same store, after the one
   // before it has ended.
@@ -78,13 +94,16 @@ class Cluster {
 
  private:
   v1::JobStatus StatusOf(const std::string& job_id);
+  std::string PlannerAddress() const;
   std::string WorkerLogPath(uint32_t rank) const;
 
   // First, so that it is removed after the processes have ended.
   TemporaryFolder folder_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
-  std::string address_ = "127.0.0.1:0";
+  const Place planner_place_;
+  // 0: a free one.
+  int planner_port_ = 0;
   std::vector<std::unique_ptr<ChildProcess>> workers_;
   int generation_ = 0;
 };

@@ -1,0 +1,92 @@
+// Training over several hosts: limited links, and cables that are pulled and plugged again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/system/harness/cluster.h"
+#include "tests/system/harness/tiny_job.h"
+#include "tests/system/hosts/host_network.h"
+
+namespace penstock::testing {
+namespace {
+
+constexpr int kWorkers = 4;
+constexpr int kPlanner = kWorkers;
+constexpr uint64_t kIterations = 60;
+constexpr uint32_t kHeartbeatTimeoutMs = 2000;
+
+// Four workers on a host each, the planner on a fifth.
+class HostsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto network = HostNetwork::Create(kWorkers + 1);
+    if (!network.ok()) GTEST_SKIP() << network.status();
+    network_ = *std::move(network);
+    cluster_.emplace(network_->PlaceOf(kPlanner));
+    dataset_ = cluster_->folder().Path("data");
+    WriteTinyDataset(dataset_, samples_);
+    cluster_->StartPlanner();
+  }
+
+  static v1::JobSpec Job(const std::string& id) {
+    v1::JobSpec job = TinyJob();
+    job.set_job_id(id);
+    job.mutable_mesh()->set_pipeline(2);
+    job.mutable_mesh()->set_data(2);
+    job.mutable_training()->set_iterations(kIterations);
+    job.mutable_training()->set_checkpoint_interval(10);
+    job.set_look_ahead_window(4096);
+    job.set_heartbeat_timeout_ms(kHeartbeatTimeoutMs);
+    return job;
+  }
+
+  void Start(const std::string& id, bool on_hosts) {
+    WorkerSettings settings = {.dataset = dataset_, .checkpoint_dir = cluster_->folder().Path(id)};
+    for (int rank = 0; rank < kWorkers; ++rank) {
+      // Not on a host: beside the switch, where no cable is pulled.
+      settings.places.push_back(on_hosts ? network_->PlaceOf(rank)
+                                         : Place{.launcher = {}, .address = "10.77.0.254"});
+    }
+    const v1::JobSpec job = Job(id);
+    cluster_->Register(job);
+    cluster_->Submit(id, TinyBatches(samples_, 12, kIterations));
+    cluster_->StartWorkers(job, settings);
+  }
+
+  std::vector<double> LossesOf(const std::string& id) {
+    std::vector<double> losses;
+    for (const v1::IterationSummary& summary : cluster_->Summaries(id)) losses.push_back(summary.loss());
+    return losses;
+  }
+
+  // Those of a run on this host alone.
+  std::vector<double> UndisturbedLosses() {
+    Start("undisturbed", /*on_hosts=*/false);
+    cluster_->ExpectAllFinish();
+    return LossesOf("undisturbed");
+  }
+
+  const std::vector<TinySample> samples_ = TinySamples(36);
+  std::unique_ptr<HostNetwork> network_;
+  std::optional<Cluster> cluster_;
+  std::string dataset_;
+};
+
+TEST_F(HostsTest, FourHostsTrainOverLimitedLinks) {
+  for (int host = 0; host < kWorkers; ++host) ASSERT_THAT(network_->Limit(host, "20mbit"), IsOk());
+  Start("limited", /*on_hosts=*/true);
+  cluster_->ExpectAllFinish();
+  EXPECT_EQ(LossesOf("limited"), UndisturbedLosses());
+}
+
+}  // namespace
+}  // namespace penstock::testing
