@@ -20,12 +20,11 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Numbers below `end`: 0, 1, 2, 3, 5, 8, ..., and as far from the end, so that the first looks are among
+// Numbers below `end`: 0, 1, 3, 9, ..., and as far from the end, so that the first looks are among
 // them, the last ones, and many in between.
-std::vector<int64_t> GrowingUpTo(int64_t end, double factor = 1.7) {
+std::vector<int64_t> GrowingUpTo(int64_t end) {
   std::vector<int64_t> numbers;
-  for (int64_t number = 0; number < end;
-       number = std::max(number + 1, static_cast<int64_t>(static_cast<double>(number) * factor))) {
+  for (int64_t number = 0; number < end; number = std::max(number + 1, 3 * number)) {
     numbers.push_back(number);
     numbers.push_back(end - 1 - number);
   }
@@ -80,7 +79,7 @@ TEST(StopTest, StagesThatAreChosenAreStoppedToo) {
   const StopFlag counted(kNever);
   ASSERT_TRUE(PlanWith(counted, given).ok());
   const int64_t looks = kNever - counted.asks_left();
-  for (const int64_t after : GrowingUpTo(looks, 2.5)) {
+  for (const int64_t after : GrowingUpTo(looks)) {
     const StopFlag flag(after);
     EXPECT_EQ(PlanWith(flag, given).status().code(), absl::StatusCode::kCancelled) << after;
   }
@@ -94,7 +93,7 @@ TEST(StopTest, APlanOfSeveralThreadsIsCancelledOrWhole) {
     const StopFlag counted(kNever);
     const auto whole = PlanWith(counted, jobs[i].given);
     ASSERT_TRUE(whole.ok());
-    for (const int64_t after : GrowingUpTo(kNever - counted.asks_left(), 2.5)) {
+    for (const int64_t after : GrowingUpTo(kNever - counted.asks_left())) {
       const StopFlag flag(after);
       const auto plan = PlanWith(flag, jobs[i].given, pool.AsFunction());
       if (!plan.ok()) {
