@@ -1,6 +1,5 @@
 #include "common/grpc/health_service.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace penstock {
@@ -8,22 +7,31 @@ namespace penstock {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-HealthService::HealthService(std::vector<std::string> services) : services_(std::move(services)) {}
-
-bool HealthService::IsKnown(const std::string& service) const {
-  return service.empty() || std::find(services_.begin(), services_.end(), service) != services_.end();
+HealthService::HealthService(const std::vector<std::string>& services) {
+  MutexLock lock(&mutex_);
+  serving_[""] = false;
+  for (const std::string& service : services) serving_[service] = false;
 }
 
 HealthCheckResponse::ServingStatus HealthService::StatusOf(const std::string& service) {
-  if (!IsKnown(service)) return HealthCheckResponse::SERVICE_UNKNOWN;
   MutexLock lock(&mutex_);
-  return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  const auto found = serving_.find(service);
+  if (found == serving_.end()) return HealthCheckResponse::SERVICE_UNKNOWN;
+  return found->second ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
-void HealthService::SetServing(bool serving) {
+void HealthService::SetServing(const std::string& service, bool serving) {
   {
     MutexLock lock(&mutex_);
-    serving_ = serving;
+    serving_[service] = serving;
+  }
+  WakeAll();
+}
+
+void HealthService::StopServing() {
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [service, serving] : serving_) serving = false;
   }
   WakeAll();
 }
@@ -32,7 +40,7 @@ void HealthService::Shutdown() {
   {
     MutexLock lock(&mutex_);
     shut_down_ = true;
-    serving_ = false;
+    for (auto& [service, serving] : serving_) serving = false;
   }
   WakeAll();
 }
@@ -52,12 +60,13 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
                                                const HealthCheckRequest* request,
                                                HealthCheckResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!IsKnown(request->service())) {
+  const auto status = StatusOf(request->service());
+  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
                                  "service: '" + request->service() + "' is not served here"));
     return reactor;
   }
-  response->set_status(StatusOf(request->service()));
+  response->set_status(status);
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

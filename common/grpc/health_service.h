@@ -2,9 +2,10 @@
 // deadline).
 //
 //   HealthService health({"penstock.v1.PlannerService"});
-//   health.SetServing(true);
+//   health.SetServing("", true);                            // lives
+//   health.SetServing("penstock.v1.PlannerService", true);  // ready
 //   ...
-//   health.SetServing(false);   // readiness off: probes and load balancers see NOT_SERVING
+//   health.StopServing();       // probes and load balancers see NOT_SERVING
 //   health.Shutdown();          // ends open watches with UNAVAILABLE; then stop the server
 #pragma once
 
@@ -22,11 +23,13 @@ namespace penstock {
 
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
-  // The services by full name that it answers for, beside "" (the whole server). All share one state, at
-  // first NOT_SERVING.
-  explicit HealthService(std::vector<std::string> services);
+  // The names that it answers for, beside "" (the whole server). All are at first NOT_SERVING.
+  explicit HealthService(const std::vector<std::string>& services);
 
-  void SetServing(bool serving);
+  // `service`: one of the names.
+  void SetServing(const std::string& service, bool serving);
+  // None is.
+  void StopServing();
   // Idempotent. Later watches end at once.
   void Shutdown();
 
@@ -39,15 +42,14 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
  private:
   using WatchStream = PullStream<grpc::health::v1::HealthCheckResponse>;
 
-  bool IsKnown(const std::string& service) const;
   grpc::health::v1::HealthCheckResponse::ServingStatus StatusOf(const std::string& service);
   // What a watch sends next, when `sent` (-1: nothing) was its last status.
   WatchStream::Item NextOf(const std::string& service, int* sent);
   void WakeAll();
 
-  const std::vector<std::string> services_;
   Mutex mutex_;
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  // By name.
+  std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_watch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::weak_ptr<WatchStream>> watches_ ABSL_GUARDED_BY(mutex_);

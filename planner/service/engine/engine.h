@@ -81,6 +81,7 @@ class PlannerEngine {
   // See Journal.
   void WhenDurable(Journal::Durable durable) { journal_.WhenDurable(std::move(durable)); }
   absl::Status StoreHealth() const { return journal_.health(); }
+  bool IsFenced() const { return journal_.fenced(); }
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
   // full or the planner stops, else by a thread of the pool or the one that cancels. `owner`: whoever asks;

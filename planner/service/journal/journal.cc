@@ -70,6 +70,11 @@ absl::Status Journal::health() const {
       absl::StrCat("the planner's store is ", waiting_bytes_, " bytes behind; try again in a moment"));
 }
 
+bool Journal::fenced() const {
+  MutexLock lock(&mutex_);
+  return absl::IsAborted(failure_);
+}
+
 void Journal::Run() {
   while (AwaitWork()) {
     const std::vector<JobChange> group = NextGroup();

@@ -58,6 +58,9 @@ class Journal {
   // decide nothing that would have to be written.
   absl::Status health() const;
 
+  // Somebody else writes the store, another planner that leads now: nothing is written any more.
+  bool fenced() const;
+
   // Writes what waits for at most `deadline`, then gives up, and stops a store that hangs. Idempotent.
   void Stop(absl::Duration deadline);
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
-#include "absl/strings/match.h"
 #include "common/parallel/task_pool.h"
 #include "planner/service/store/open/open_event_store.h"
 
@@ -21,6 +20,7 @@ struct Texts {
   std::string log_level = "info";
   std::string log_format = "text";
   double drain_seconds = 2;
+  double lease_seconds = absl::ToDoubleSeconds(PlannerServerOptions().lease_time);
   double planning_limit_seconds = absl::ToDoubleSeconds(EngineOptions().planning_limit);
 };
 
@@ -69,12 +69,21 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
       ->default_str("4GB");
 }
 
-// One planner alone: nothing renews the lease of a shared database yet.
 std::string CheckStore(const std::string& url) {
-  if (const absl::Status status = CheckStoreUrl(url, "--store"); !status.ok())
-    return std::string(status.message());
-  if (absl::StartsWith(url, "memory") || absl::StartsWith(url, "sqlite:")) return "";
-  return "planners that share a PostgreSQL are not served yet: use sqlite:PATH";
+  return std::string(CheckStoreUrl(url, "--store").message());
+}
+
+// Of planners that share a store.
+void AddLeaderFlags(CLI::App* app, PlannerServerOptions* options, Texts* texts) {
+  app->add_option("--advertise", options->advertise,
+                  "HOST:PORT where clients reach this planner, unlike that of every other: its name where "
+                  "several share a store (default: the host of --listen, or this machine's name)");
+  app->add_option(
+         "--lease-seconds", texts->lease_seconds,
+         "where several planners share a store: how long the leader may be silent until another leads; "
+         "the same for all of them")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
 }
 
 void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
@@ -83,8 +92,9 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   app->add_option("--store", flags->store,
-                  "where jobs are kept: sqlite:PATH, one file, from which a planner that was killed goes on, "
-                  "or memory")
+                  "where jobs are kept: sqlite:PATH, one file, from which a planner that was killed goes on; "
+                  "postgres://USER@HOST/NAME, a database that several planners share, of which one leads; or "
+                  "memory")
       ->check(CheckStore)
       ->capture_default_str();
   app->add_option("--port-file", flags->port_file,
@@ -108,6 +118,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   AddServerFlags(&app, &parsed.flags.server);
   AddEngineFlags(&app, &parsed.flags.server.engine, &texts);
   AddProcessFlags(&app, &parsed.flags, &texts);
+  AddLeaderFlags(&app, &parsed.flags.server, &texts);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -116,6 +127,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     return parsed;
   }
   parsed.flags.server.engine.planning_limit = absl::Seconds(texts.planning_limit_seconds);
+  parsed.flags.server.lease_time = absl::Seconds(texts.lease_seconds);
   parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);
   parsed.flags.log_level = kLevels.at(texts.log_level);
   parsed.flags.log_format = kFormats.at(texts.log_format);

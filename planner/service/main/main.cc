@@ -35,21 +35,35 @@ std::string PortsAsJson(const BoundPorts& ports) {
   return json.dump() + "\n";
 }
 
+SharedStore SharedStoreOf(const PlannerFlags& flags) {
+  const absl::Duration time = flags.server.lease_time;
+  return {.open_lease = [url = flags.store,
+                         time] { return OpenLease(url, {.time_to_live = time, .call_timeout = time / 2}); },
+          .open = [url = flags.store](Term term) { return OpenEventStore(url, {.term = term}); }};
+}
+
+absl::StatusOr<std::unique_ptr<PlannerServer>> StartPlanner(const PlannerFlags& flags,
+                                                            const BatchPlannerFactory* planners,
+                                                            const PlanChecker* checker) {
+  if (IsSharedStore(flags.store)) {
+    return PlannerServer::Start(flags.server, planners, checker, SharedStoreOf(flags));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<EventStore> store, OpenEventStore(flags.store, {}));
+  return PlannerServer::Start(flags.server, planners, checker, std::move(store));
+}
+
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
   TaskPool threads(flags.server.engine.planning_threads);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<EventStore> store,
-                            OpenEventStore(flags.store, {.flag = "--store"}));
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server,
-                            PlannerServer::Start(flags.server, &planners, &checker, std::move(store)));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartPlanner(flags, &planners, &checker));
   const BoundPorts& ports = server->ports();
   LogInfo("planner serves", {{"planner_port", ports.planner},
                              {"metrics_port", ports.metrics},
                              {"health_port", ports.health},
                              {"planning_threads", flags.server.engine.planning_threads},
-                             {"store", flags.store}});
+                             {"store", StoreName(flags.store)}});
   if (!flags.port_file.empty()) {
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
   }

@@ -113,7 +113,9 @@ PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
                                    "Tokens of completed iterations: real, and computed with padding.")),
       program_wait_seconds_(registry->AddCounter("penstock_program_wait_seconds_total",
                                                  "Time that the slowest rank waited for its program.")),
-      rpcs_(registry->AddCounter("penstock_rpcs_total", "Calls that ended, by method and code.")) {}
+      rpcs_(registry->AddCounter("penstock_rpcs_total", "Calls that ended, by method and code.")),
+      leader_changes_(registry->AddCounter("penstock_leader_changes_total",
+                                           "Times that this planner began to lead, or ceased to.")) {}
 
 void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) {
   plans_.Increment({{"result", GrpcCodeName(static_cast<grpc::StatusCode>(status.code()))}});
@@ -132,28 +134,35 @@ void PlannerMetrics::OnRpc(const char* method, grpc::StatusCode code) {
   rpcs_.Increment({{"method", method}, {"code", GrpcCodeName(code)}});
 }
 
-void PlannerMetrics::Watch(const PlannerEngine* engine) {
-  registry_->AddComputedGauge(
-      "penstock_planning_queue_depth", "Batches that wait for a planning thread.", [engine] {
-        return std::vector<GaugeSample>{{{}, static_cast<double>(engine->queue_depth())}};
+void PlannerMetrics::OnLeaderChange(bool leads) {
+  leader_changes_.Increment({{"to", leads ? "leader" : "standby"}});
+}
+
+void PlannerMetrics::Watch(const EngineSlot* engines) {
+  const auto add = [&](const char* name, const char* help, auto samples) {
+    registry_->AddComputedGauge(name, help, [engines, samples] {
+      const EnginePtr engine = engines->current();
+      return engine != nullptr ? samples(*engine) : std::vector<GaugeSample>();
+    });
+  };
+  registry_->AddComputedGauge("penstock_leader", "1: this planner serves jobs; 0: it is a standby.",
+                              [engines] {
+                                return std::vector<GaugeSample>{{{}, engines->leads() ? 1.0 : 0.0}};
+                              });
+  add("penstock_planning_queue_depth", "Batches that wait for a planning thread.",
+      [](const PlannerEngine& engine) {
+        return std::vector<GaugeSample>{{{}, static_cast<double>(engine.queue_depth())}};
       });
-  registry_->AddComputedGauge("penstock_jobs", "Jobs that the planner holds, by state.",
-                              [engine] { return JobsByState(*engine); });
-  registry_->AddComputedGauge("penstock_look_ahead_iterations",
-                              "Iterations planned beyond what the slowest rank has reported.",
-                              [engine] { return LookAhead(*engine); });
-  registry_->AddComputedGauge("penstock_worker_heartbeat_age_seconds",
-                              "Time since the last heartbeat of a worker.",
-                              [engine] { return HeartbeatAges(*engine); });
-  registry_->AddComputedGauge("penstock_padding_efficiency_ratio",
-                              "Real tokens / computed tokens of the last iteration.",
-                              [engine] { return OfLastIteration(*engine, {}, PaddingEfficiency); });
-  registry_->AddComputedGauge("penstock_prediction_error_ratio",
-                              "(measured - predicted) / predicted time of the last iteration.",
-                              [engine] { return OfLastIteration(*engine, {}, PredictionError); });
-  registry_->AddComputedGauge("penstock_bubble_ratio",
-                              "Share of the ranks' time without computation in the last iteration.",
-                              [engine] { return Bubbles(*engine); });
+  add("penstock_jobs", "Jobs that the planner holds, by state.", JobsByState);
+  add("penstock_look_ahead_iterations", "Iterations planned beyond what the slowest rank has reported.",
+      LookAhead);
+  add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker.", HeartbeatAges);
+  add("penstock_padding_efficiency_ratio", "Real tokens / computed tokens of the last iteration.",
+      [](const PlannerEngine& engine) { return OfLastIteration(engine, {}, PaddingEfficiency); });
+  add("penstock_prediction_error_ratio", "(measured - predicted) / predicted time of the last iteration.",
+      [](const PlannerEngine& engine) { return OfLastIteration(engine, {}, PredictionError); });
+  add("penstock_bubble_ratio", "Share of the ranks' time without computation in the last iteration.",
+      Bubbles);
 }
 
 }  // namespace penstock

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "common/metrics/metrics.h"
-#include "planner/service/engine/engine.h"
 #include "planner/service/engine/observer.h"
+#include "planner/service/rpc/engine_slot.h"
 
 namespace penstock {
 
@@ -24,8 +24,11 @@ class PlannerMetrics final : public EngineObserver {
   void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override;
   void OnRpc(const char* method, grpc::StatusCode code);
 
-  // Adds the gauges of the engine. Scrapes must end before the engine does.
-  void Watch(const PlannerEngine* engine);
+  // This planner began to lead, or ceased to.
+  void OnLeaderChange(bool leads);
+
+  // Adds the gauges of the engine that serves. Scrapes must end before the slot does.
+  void Watch(const EngineSlot* engines);
 
  private:
   MetricsRegistry* const registry_;
@@ -35,6 +38,7 @@ class PlannerMetrics final : public EngineObserver {
   const CounterFamily tokens_;
   const CounterFamily program_wait_seconds_;
   const CounterFamily rpcs_;
+  const CounterFamily leader_changes_;
 };
 
 }  // namespace penstock

@@ -1,11 +1,14 @@
 #include "planner/service/main/planner_server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "common/logging/logging.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc/service_names.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/service/leadership/planner_name.h"
 #include "planner/service/store/memory_event_store.h"
 
 namespace penstock {
@@ -29,15 +32,19 @@ void StopOne(RunningServer* running) {
 
 }  // namespace
 
+PlannerServer::EngineOnStore::EngineOnStore(std::unique_ptr<EventStore> its_store,
+                                            const EngineOptions& options, EngineDependencies dependencies)
+    : store(std::move(its_store)), engine(options, (dependencies.store = store.get(), dependencies)) {}
+
 PlannerServer::PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                             const PlanChecker* checker, std::unique_ptr<EventStore> store)
+                             const PlanChecker* checker)
     : options_(options),
+      planners_(planners),
+      checker_(checker),
       metrics_(&registry_),
-      store_(store != nullptr ? std::move(store) : std::make_unique<MemoryEventStore>()),
-      engine_(options.engine, {planners, checker, store_.get(), &clock_, &metrics_}),
-      service_(&engine_, [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
-      health_({v1::PlannerService::service_full_name()}) {
-  metrics_.Watch(&engine_);
+      service_(&slot_, [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
+      health_({kReadyForJobs, kLeads}) {
+  metrics_.Watch(&slot_);
 }
 
 PlannerServer::~PlannerServer() { Stop(); }
@@ -46,11 +53,29 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
                                                                     const BatchPlannerFactory* planners,
                                                                     const PlanChecker* checker,
                                                                     std::unique_ptr<EventStore> store) {
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker, std::move(store)));
-  PENSTOCK_RETURN_IF_ERROR(server->engine_.Recover());
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker));
+  if (store == nullptr) store = std::make_unique<MemoryEventStore>();
+  PENSTOCK_RETURN_IF_ERROR(server->LeadOn(std::move(store), /*term=*/1));
   PENSTOCK_RETURN_IF_ERROR(server->Listen());
-  server->ticker_ = std::make_unique<Ticker>(kTick, [self = server.get()] { self->Tick(); });
-  server->health_.SetServing(true);
+  return server;
+}
+
+absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const PlannerServerOptions& options,
+                                                                    const BatchPlannerFactory* planners,
+                                                                    const PlanChecker* checker,
+                                                                    SharedStore store) {
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker));
+  server->shared_ = std::move(store);
+  server->Stand(absl::UnavailableError("this planner starts as a standby; try again"));
+  PENSTOCK_RETURN_IF_ERROR(server->Listen());
+  const std::string name = options.advertise.empty()
+                               ? DefaultPlannerName(options.listen, server->ports_.planner, HostName())
+                               : options.advertise;
+  Candidate* const candidate = server.get();
+  server->leadership_ =
+      std::make_unique<Leadership>(LeadershipOptions{.name = name, .time_to_live = options.lease_time},
+                                   server->shared_.open_lease, candidate);
+  server->leadership_->Start();
   return server;
 }
 
@@ -69,21 +94,134 @@ absl::Status PlannerServer::Listen() {
     metrics_server_ = *std::move(started);
     ports_.metrics = metrics_server_->port();
   }
+  ticker_ = std::make_unique<Ticker>(kTick, [this] { Tick(); });
+  health_.SetServing("", true);
   return absl::OkStatus();
 }
 
-void PlannerServer::Tick() {
-  engine_.Tick();
-  if (const bool ready = engine_.StoreHealth().ok(); ready != ready_) {
-    ready_ = ready;
-    health_.SetServing(ready);
+PlannerServer::EngineOnStorePtr PlannerServer::MakeEngine(std::unique_ptr<EventStore> store) {
+  return std::make_shared<EngineOnStore>(
+      std::move(store), options_.engine,
+      EngineDependencies{
+          .planners = planners_, .checker = checker_, .clock = &clock_, .observer = &metrics_});
+}
+
+absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term) {
+  EngineOnStorePtr led = MakeEngine(std::move(store));
+  {
+    MutexLock lock(&mutex_);
+    if (abandoned_ >= term) return absl::CancelledError("the lease was lost before the store was loaded");
+    loading_ = led->store.get();
   }
+  const absl::Status recovered = led->engine.Recover();
+  {
+    MutexLock lock(&mutex_);
+    loading_ = nullptr;
+    PENSTOCK_RETURN_IF_ERROR(recovered);
+    slot_.Lead(EnginePtr(led, &led->engine));
+    serving_.swap(led);
+    // Goes on with the what-ifs that it has.
+    if (led != nullptr) retired_.push_back(std::move(led));
+  }
+  metrics_.OnLeaderChange(true);
+  TellHealth();
+  return absl::OkStatus();
+}
+
+void PlannerServer::Follow(const absl::Status& why) { slot_.Explain(why); }
+
+absl::Status PlannerServer::Lead(Term term) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<EventStore> store, shared_.open(term));
+  return LeadOn(std::move(store), term);
+}
+
+void PlannerServer::LeadUntil(SteadyTime end) { slot_.LeadUntil(end); }
+
+void PlannerServer::Abandon(Term term) {
+  MutexLock lock(&mutex_);
+  abandoned_ = std::max(abandoned_, term);
+  if (loading_ != nullptr) loading_->Stop();
+}
+
+void PlannerServer::Stand(const absl::Status& why) {
+  EngineOnStorePtr standby = MakeEngine(std::make_unique<MemoryEventStore>());
+  MutexLock lock(&mutex_);
+  slot_.Follow(EnginePtr(standby, &standby->engine), why);
+  serving_.swap(standby);
+  if (standby != nullptr) retired_.push_back(std::move(standby));
+}
+
+void PlannerServer::StepDown(const absl::Status& why) {
+  EngineOnStorePtr led;
+  {
+    MutexLock lock(&mutex_);
+    led = serving_;
+  }
+  if (!why.ok()) {
+    Stand(absl::UnavailableError(absl::StrCat("this planner does not lead any more: ", why.message())));
+    TellHealth();
+  }
+  led->engine.Shutdown(why.ok() ? options_.drain : absl::ZeroDuration());
+  led->store->Stop();
+  metrics_.OnLeaderChange(false);
+}
+
+void PlannerServer::TellHealth() {
+  MutexLock lock(&health_mutex_);
+  if (stopping_) return;
+  const absl::StatusOr<EnginePtr> engine = slot_.ForJobs();
+  const bool ready = engine.ok() && (*engine)->StoreHealth().ok();
+  if (engine.ok() != leads_) health_.SetServing(kLeads, leads_ = engine.ok());
+  if (ready != ready_) health_.SetServing(kReadyForJobs, ready_ = ready);
+}
+
+void PlannerServer::SweepRetired() {
+  std::vector<EngineOnStorePtr> unused;
+  {
+    MutexLock lock(&mutex_);
+    for (EngineOnStorePtr& engine : retired_) {
+      // Nobody can take it from the slot any more, so this stays so.
+      if (engine.use_count() == 1) unused.push_back(std::move(engine));
+    }
+    std::erase(retired_, nullptr);
+  }
+  for (const EngineOnStorePtr& engine : unused) engine->engine.Shutdown(absl::ZeroDuration());
+}
+
+void PlannerServer::Tick() {
+  std::vector<EngineOnStorePtr> engines;
+  {
+    MutexLock lock(&mutex_);
+    engines = retired_;
+  }
+  // What-ifs that take too long.
+  for (const EngineOnStorePtr& engine : engines) engine->engine.Tick();
+  engines.clear();
+  SweepRetired();
+  // One whose lease is over decides nothing more: workers may have been heard by another.
+  const absl::StatusOr<EnginePtr> engine = slot_.ForWhatIfs();
+  if (engine.ok() && !slot_.expired()) (*engine)->Tick();
+  if (leadership_ != nullptr && engine.ok() && (*engine)->IsFenced()) {
+    leadership_->Lose(absl::AbortedError("another planner writes the store"));
+  }
+  TellHealth();
 }
 
 void PlannerServer::Stop() {
   ticker_.reset();
-  health_.SetServing(false);
-  engine_.Shutdown(options_.drain);
+  {
+    MutexLock lock(&health_mutex_);
+    stopping_ = true;
+  }
+  health_.StopServing();
+  if (leadership_ != nullptr) leadership_->Stop();
+  std::vector<EngineOnStorePtr> engines;
+  {
+    MutexLock lock(&mutex_);
+    engines = retired_;
+    if (serving_ != nullptr) engines.push_back(serving_);
+  }
+  for (const EngineOnStorePtr& engine : engines) engine->engine.Shutdown(options_.drain);
   health_.Shutdown();
   StopOne(&server_);
   StopOne(&health_server_);

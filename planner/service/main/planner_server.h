@@ -6,10 +6,16 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(auto server, PlannerServer::Start({}, &planners, &checker));
 //   ... server->ports().planner ...
 //   server->Stop();
+//
+// A planner alone on its store leads from start to end. One that shares its store leads while it holds the
+// lease, on an engine that it makes anew each time, and is a standby otherwise: it answers PlanBatch, on an
+// engine without jobs, and every other method with UNAVAILABLE and the leader's name.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -17,8 +23,10 @@
 #include "common/grpc/server.h"
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/engine.h"
+#include "planner/service/leadership/leadership.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/main/ticker.h"
+#include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/planner_rpc_service.h"
 #include "planner/service/store/event_store.h"
 
@@ -35,6 +43,17 @@ struct PlannerServerOptions {
   EngineOptions engine = {};
   // How long Stop() goes on planning what was accepted.
   absl::Duration drain = absl::Seconds(2);
+  // Where clients reach this planner, HOST:PORT: its name in the lease. Empty: see DefaultPlannerName.
+  std::string advertise = {};
+  // With which the lease of a shared store is opened.
+  absl::Duration lease_time = absl::Seconds(6);
+};
+
+// A store of which one planner at a time is the writer.
+struct SharedStore {
+  // Called again while it fails.
+  Leadership::OpenLease open_lease;
+  std::function<absl::StatusOr<std::unique_ptr<EventStore>>(Term)> open;
 };
 
 // 0: not served.
@@ -44,7 +63,7 @@ struct BoundPorts {
   int health = 0;
 };
 
-class PlannerServer {
+class PlannerServer : private Candidate {
  public:
   // Takes up the jobs of the store (null: an empty one in memory), and serves when it returns. `planners` and
   // `checker` must outlive the server.
@@ -54,36 +73,81 @@ class PlannerServer {
                                                               const BatchPlannerFactory* planners,
                                                               const PlanChecker* checker,
                                                               std::unique_ptr<EventStore> store = nullptr);
+  // Serves when it returns, as a standby at first. `planners` and `checker` must outlive the server.
+  // Possible errors: INVALID_ARGUMENT (an address cannot be bound; names the flag).
+  static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
+                                                              const BatchPlannerFactory* planners,
+                                                              const PlanChecker* checker, SharedStore store);
   // Stops.
-  ~PlannerServer();
+  ~PlannerServer() override;
 
   const BoundPorts& ports() const { return ports_; }
   const MetricsRegistry& metrics() const { return registry_; }
 
   // Readiness off; streams end with UNAVAILABLE; what waits is planned for at most `drain`, the rest
-  // cancelled; open calls are cut off after a second. Idempotent.
+  // cancelled; a lease is given up; open calls are cut off after a second. Idempotent.
   void Stop();
 
  private:
+  // The store must outlive the engine that writes it.
+  struct EngineOnStore {
+    EngineOnStore(std::unique_ptr<EventStore> its_store, const EngineOptions& options,
+                  EngineDependencies dependencies);
+    const std::unique_ptr<EventStore> store;
+    PlannerEngine engine;
+  };
+  using EngineOnStorePtr = std::shared_ptr<EngineOnStore>;
+
   PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                const PlanChecker* checker, std::unique_ptr<EventStore> store);
-  // Ready while jobs can be written.
-  void Tick();
+                const PlanChecker* checker);
   absl::Status Listen();
+  EngineOnStorePtr MakeEngine(std::unique_ptr<EventStore> store);
+  // Takes up the jobs of the store and serves.
+  absl::Status LeadOn(std::unique_ptr<EventStore> store, Term term);
+
+  // Candidate, for a shared store.
+  void Follow(const absl::Status& why) override;
+  absl::Status Lead(Term term) override;
+  void LeadUntil(SteadyTime end) override;
+  void Abandon(Term term) override;
+  void StepDown(const absl::Status& why) override;
+
+  // Serves what-ifs from now on, and nothing else.
+  void Stand(const absl::Status& why);
+  void Tick();
+  void TellHealth();
+  // Destroys engines that no call uses any more.
+  void SweepRetired();
 
   const PlannerServerOptions options_;
+  const BatchPlannerFactory* const planners_;
+  const PlanChecker* const checker_;
   MetricsRegistry registry_;
   PlannerMetrics metrics_;
   MachineClock clock_;
-  const std::unique_ptr<EventStore> store_;
-  PlannerEngine engine_;
+  // Null functions: alone on its store.
+  SharedStore shared_;
+  EngineSlot slot_;
+
+  Mutex mutex_;
+  // The one in the slot, and those that were there before and may still be used by a call.
+  EngineOnStorePtr serving_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EngineOnStorePtr> retired_ ABSL_GUARDED_BY(mutex_);
+  // The store from which a Lead that runs is loading.
+  EventStore* loading_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Term abandoned_ ABSL_GUARDED_BY(mutex_) = 0;
+
   PlannerRpcService service_;
   HealthService health_;
-  // What the health service says; the ticker's.
-  bool ready_ = true;
+  Mutex health_mutex_;
+  // What the health service says, and whether it may be told something else.
+  bool leads_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool ready_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(health_mutex_) = false;
   RunningServer server_;
   RunningServer health_server_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<Ticker> ticker_;
   BoundPorts ports_;
 };

@@ -13,12 +13,13 @@ std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind('
 
 }  // namespace
 
-grpc::ServerUnaryReactor* PlanBatchReactor::Start(PlannerEngine* engine, const std::string& peer,
+grpc::ServerUnaryReactor* PlanBatchReactor::Start(EnginePtr engine, const std::string& peer,
                                                   const v1::PlanBatchRequest& request,
                                                   v1::PlanBatchResponse* response, Done done) {
-  auto reactor = std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(engine, response, std::move(done)));
+  auto reactor =
+      std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(std::move(engine), response, std::move(done)));
   reactor->self_ = reactor;
-  reactor->Keep(engine->PlanBatch(
+  reactor->Keep(reactor->engine_->PlanBatch(
       request, HostOf(peer), [reactor](absl::StatusOr<v1::Plan> plan) { reactor->End(std::move(plan)); }));
   return reactor.get();
 }

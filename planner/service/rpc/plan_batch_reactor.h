@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/sync/sync.h"
 #include "penstock/v1/planner_service.pb.h"
-#include "planner/service/engine/engine.h"
+#include "planner/service/rpc/engine_slot.h"
 
 namespace penstock {
 
@@ -23,7 +23,7 @@ class PlanBatchReactor final : public grpc::ServerUnaryReactor,
 
   // Lives until the call is done. `peer`: gRPC's name of the client; clients of one host share its turns.
   // `done` is told how the call ended.
-  static grpc::ServerUnaryReactor* Start(PlannerEngine* engine, const std::string& peer,
+  static grpc::ServerUnaryReactor* Start(EnginePtr engine, const std::string& peer,
                                          const v1::PlanBatchRequest& request, v1::PlanBatchResponse* response,
                                          Done done);
 
@@ -32,8 +32,8 @@ class PlanBatchReactor final : public grpc::ServerUnaryReactor,
   void OnDone() override;
 
  private:
-  PlanBatchReactor(PlannerEngine* engine, v1::PlanBatchResponse* response, Done done)
-      : engine_(engine), response_(response), done_(std::move(done)) {}
+  PlanBatchReactor(EnginePtr engine, v1::PlanBatchResponse* response, Done done)
+      : engine_(std::move(engine)), response_(response), done_(std::move(done)) {}
 
   // True for the one caller that may write the response and finish.
   bool TakeEnd();
@@ -41,7 +41,7 @@ class PlanBatchReactor final : public grpc::ServerUnaryReactor,
   // Cancels the ticket if the call has ended already.
   void Keep(PlanningTicketPtr ticket);
 
-  PlannerEngine* const engine_;
+  const EnginePtr engine_;
 
   // gRPC's; valid until Finish.
   v1::PlanBatchResponse* const response_;

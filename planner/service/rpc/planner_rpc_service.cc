@@ -32,8 +32,8 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(PlannerEngine* engine, RpcDone rpc_done)
-    : engine_(engine), rpc_done_(std::move(rpc_done)) {}
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, RpcDone rpc_done)
+    : engines_(engines), rpc_done_(std::move(rpc_done)) {}
 
 grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context, const char* method,
                                                     const absl::Status& status) {
@@ -47,11 +47,11 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
-                                                               const char* method,
+                                                               const char* method, const EnginePtr& engine,
                                                                const absl::Status& status) {
   if (!status.ok()) return Answer(context, method, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  engine_->WhenDurable([this, reactor, method](const absl::Status& durable) {
+  engine->WhenDurable([this, reactor, method](const absl::Status& durable) {
     rpc_done_(method, static_cast<grpc::StatusCode>(durable.code()));
     reactor->Finish(ToGrpcStatus(durable));
   });
@@ -59,65 +59,81 @@ grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackSer
 }
 
 template <typename Request>
-absl::StatusOr<std::shared_ptr<Job>> PlannerRpcService::JobOf(const Request& request) const {
+absl::StatusOr<PlannerRpcService::Found> PlannerRpcService::Find(const Request& request) const {
   PENSTOCK_RETURN_IF_ERROR(Validate(request));
-  return engine_->FindJob(request.job_id());
+  PENSTOCK_ASSIGN_OR_RETURN(EnginePtr engine, engines_->ForJobs());
+  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, engine->FindJob(request.job_id()));
+  return Found{std::move(engine), std::move(job)};
+}
+
+template <typename Request, typename Change>
+grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerContext* context,
+                                                       const char* method, const Request& request,
+                                                       Change change) {
+  const absl::StatusOr<Found> found = Find(request);
+  if (!found.ok()) return Answer(context, method, found.status());
+  return AnswerWhenDurable(context, method, found->engine, change(*found->job));
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
                                                          const v1::RegisterJobRequest* request,
                                                          v1::RegisterJobResponse* response) {
   if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "RegisterJob", status);
+  const absl::StatusOr<EnginePtr> serving = engines_->ForJobs();
+  if (!serving.ok()) return Answer(context, "RegisterJob", serving.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  engine_->RegisterJob(request->job(), [this, reactor, response](const absl::StatusOr<v1::JobState>& state) {
-    if (state.ok()) response->set_state(*state);
-    engine_->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
-      const absl::Status& answer = status.ok() ? durable : status;
-      rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
-      reactor->Finish(ToGrpcStatus(answer));
-    });
-  });
+  // Called by the engine, so it is there; that it keeps itself would be for ever.
+  PlannerEngine* const engine = serving->get();
+  engine->RegisterJob(
+      request->job(), [this, engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
+        if (state.ok()) response->set_state(*state);
+        engine->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
+          const absl::Status& answer = status.ok() ? durable : status;
+          rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
+          reactor->Finish(ToGrpcStatus(answer));
+        });
+      });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
                                                            const v1::SubmitBatchesRequest* request,
                                                            v1::SubmitBatchesResponse* response) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    return Take(job->SubmitBatches(*request), response);
-  };
-  return AnswerWhenDurable(context, "SubmitBatches", answer());
+  return ChangeJob(context, "SubmitBatches", *request,
+                   [&](Job& job) { return Take(job.SubmitBatches(*request), response); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,
                                                        const v1::PlanBatchRequest* request,
                                                        v1::PlanBatchResponse* response) {
   if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "PlanBatch", status);
-  return PlanBatchReactor::Start(engine_, context->peer(), *request, response,
+  absl::StatusOr<EnginePtr> engine = request->has_job() ? engines_->ForWhatIfs() : engines_->ForJobs();
+  if (!engine.ok()) return Answer(context, "PlanBatch", engine.status());
+  return PlanBatchReactor::Start(*std::move(engine), context->peer(), *request, response,
                                  [this](grpc::StatusCode code) { rpc_done_("PlanBatch", code); });
 }
 
-absl::StatusOr<std::unique_ptr<ProgramSubscription>> PlannerRpcService::Subscribe(
+absl::StatusOr<std::function<ProgramSubscription::Item()>> PlannerRpcService::Subscribe(
     const v1::StreamProgramsRequest& request, WakeList::Wake wake) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(request));
-  return job->Subscribe(request, std::move(wake));
+  PENSTOCK_ASSIGN_OR_RETURN(Found found, Find(request));
+  // Shared only because std::function wants to be copyable.
+  std::shared_ptr<ProgramSubscription> subscription = found.job->Subscribe(request, std::move(wake));
+  return [engine = std::move(found.engine), subscription = std::move(subscription)] {
+    return subscription->Next();
+  };
 }
 
 grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamPrograms(
     grpc::CallbackServerContext*, const v1::StreamProgramsRequest* request) {
   auto stream = ProgramStream::Create();
-  auto subscription = Subscribe(*request, [weak = std::weak_ptr<ProgramStream>(stream)] {
+  auto programs = Subscribe(*request, [weak = std::weak_ptr<ProgramStream>(stream)] {
     if (const auto stream = weak.lock()) stream->Wake();
   });
   ProgramStream::Source source;
-  if (subscription.ok()) {
-    // Shared only because std::function wants to be copyable.
-    source = [shared = std::shared_ptr<ProgramSubscription>(*std::move(subscription))] {
-      return ToStreamItem(shared->Next());
-    };
+  if (programs.ok()) {
+    source = [next = *std::move(programs)] { return ToStreamItem(next()); };
   } else {
-    source = [status = subscription.status()] { return ProgramStream::Item(status); };
+    source = [status = programs.status()] { return ProgramStream::Item(status); };
   }
   stream->Start(std::move(source), [this](grpc::StatusCode code) { rpc_done_("StreamPrograms", code); });
   return stream.get();
@@ -126,29 +142,23 @@ grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamP
 grpc::ServerUnaryReactor* PlannerRpcService::ReportIteration(grpc::CallbackServerContext* context,
                                                              const v1::ReportIterationRequest* request,
                                                              v1::ReportIterationResponse*) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    return job->ReportIteration(*request);
-  };
-  return AnswerWhenDurable(context, "ReportIteration", answer());
+  return ChangeJob(context, "ReportIteration", *request,
+                   [&](Job& job) { return job.ReportIteration(*request); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServerContext* context,
                                                             const v1::RegisterWorkerRequest* request,
                                                             v1::RegisterWorkerResponse* response) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    return Take(job->RegisterWorker(*request), response);
-  };
-  return AnswerWhenDurable(context, "RegisterWorker", answer());
+  return ChangeJob(context, "RegisterWorker", *request,
+                   [&](Job& job) { return Take(job.RegisterWorker(*request), response); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerContext* context,
                                                        const v1::HeartbeatRequest* request,
                                                        v1::HeartbeatResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    return Take(job->Heartbeat(*request), response);
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    return Take(found.job->Heartbeat(*request), response);
   };
   return Answer(context, "Heartbeat", answer());
 }
@@ -157,8 +167,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext*
                                                     const v1::GetJobRequest* request,
                                                     v1::GetJobResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    *response = job->Get(request->from_iteration());
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    *response = found.job->Get(request->from_iteration());
     return absl::OkStatus();
   };
   return Answer(context, "GetJob", answer());
@@ -167,7 +177,9 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest*,
                                                       v1::ListJobsResponse* response) {
-  for (const std::shared_ptr<Job>& job : engine_->Jobs()) *response->add_jobs() = job->Status();
+  const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
+  if (!engine.ok()) return Answer(context, "ListJobs", engine.status());
+  for (const std::shared_ptr<Job>& job : (*engine)->Jobs()) *response->add_jobs() = job->Status();
   return Answer(context, "ListJobs", absl::OkStatus());
 }
 
@@ -175,8 +187,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
                                                           const v1::GetIterationRequest* request,
                                                           v1::GetIterationResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    return Take(job->GetIteration(request->iteration()), response);
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    return Take(found.job->GetIteration(request->iteration()), response);
   };
   return Answer(context, "GetIteration", answer());
 }
@@ -184,23 +196,21 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContext* context,
                                                       const v1::DrainJobRequest* request,
                                                       v1::DrainJobResponse* response) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(*request));
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, job->Drain());
+  return ChangeJob(context, "DrainJob", *request, [&](Job& job) -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, job.Drain());
     response->set_state(state);
     return absl::OkStatus();
-  };
-  return AnswerWhenDurable(context, "DrainJob", answer());
+  });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerContext* context,
                                                        const v1::DeleteJobRequest* request,
                                                        v1::DeleteJobResponse*) {
-  const auto answer = [&]() -> absl::Status {
-    PENSTOCK_RETURN_IF_ERROR(Validate(*request));
-    return engine_->DeleteJob(request->job_id(), request->force());
-  };
-  return AnswerWhenDurable(context, "DeleteJob", answer());
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "DeleteJob", status);
+  const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
+  if (!engine.ok()) return Answer(context, "DeleteJob", engine.status());
+  return AnswerWhenDurable(context, "DeleteJob", *engine,
+                           (*engine)->DeleteJob(request->job_id(), request->force()));
 }
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // penstock.v1.PlannerService over gRPC: validates requests, hands them to the engine, converts its answers.
 //
-//   PlannerRpcService service(&engine, [](const char* method, grpc::StatusCode code) { ... });
+//   EngineSlot slot;
+//   PlannerRpcService service(&slot, [](const char* method, grpc::StatusCode code) { ... });
 //   StartServer({.listen = "127.0.0.1:0", .services = {&service}});
 //
 // Handlers run on gRPC's threads and do not block; PlanBatch computes in the engine's pool. Program streams
@@ -11,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
-#include "planner/service/engine/engine.h"
+#include "planner/service/rpc/engine_slot.h"
 
 namespace penstock {
 
@@ -20,8 +21,8 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   // Told of each call that ended, by any thread.
   using RpcDone = std::function<void(const char* method, grpc::StatusCode code)>;
 
-  // `engine` is not owned.
-  PlannerRpcService(PlannerEngine* engine, RpcDone rpc_done);
+  // `engines`: who serves; not owned.
+  PlannerRpcService(const EngineSlot* engines, RpcDone rpc_done);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
                                         const v1::RegisterJobRequest* request,
@@ -59,16 +60,25 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
  private:
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const char* method,
                                    const absl::Status& status);
-  // The same, once what was done is durable.
+  // The same, once what the engine did is durable.
   grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const char* method,
-                                              const absl::Status& status);
-  // The job of a request that is well-formed.
+                                              const EnginePtr& engine, const absl::Status& status);
+  // Of a request that is well-formed: the engine that serves jobs, and the job there.
+  struct Found {
+    EnginePtr engine;
+    std::shared_ptr<Job> job;
+  };
   template <typename Request>
-  absl::StatusOr<std::shared_ptr<Job>> JobOf(const Request& request) const;
-  absl::StatusOr<std::unique_ptr<ProgramSubscription>> Subscribe(const v1::StreamProgramsRequest& request,
-                                                                 WakeList::Wake wake) const;
+  absl::StatusOr<Found> Find(const Request& request) const;
+  // Answers with what `change` does to the job, once that is durable.
+  template <typename Request, typename Change>
+  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const char* method,
+                                      const Request& request, Change change);
+  // Where the programs of a stream come from. Keeps the engine until it is destroyed.
+  absl::StatusOr<std::function<ProgramSubscription::Item()>> Subscribe(
+      const v1::StreamProgramsRequest& request, WakeList::Wake wake) const;
 
-  PlannerEngine* const engine_;
+  const EngineSlot* const engines_;
   const RpcDone rpc_done_;
 };
 

@@ -33,7 +33,9 @@ TEST_F(PlannerMetricsTest, WorkersThatResumeAheadOfThePlansHaveNothingPlannedAhe
   Start({}, [this](const v1::Batch&) { WaitUntilOpen(); });
   MetricsRegistry registry;
   PlannerMetrics metrics(&registry);
-  metrics.Watch(engine_.get());
+  EngineSlot slot;
+  slot.Lead(EnginePtr(engine_.get(), [](PlannerEngine*) {}));
+  metrics.Watch(&slot);
   const auto job = Register(MakeJob("job"));
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 10)).ok());
   // From the checkpoint of iteration 10, while the planner has yet to plan the first batch.

@@ -7,6 +7,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/store/memory_event_store.h"
+#include "planner/service/store/postgres/postgres_error.h"
 #include "planner/service/store/postgres/postgres_event_store.h"
 #include "planner/service/store/postgres/postgres_lease.h"
 #include "planner/service/store/sole_lease.h"
@@ -54,6 +55,10 @@ absl::Status CheckStoreUrl(const std::string& url, const std::string& flag) {
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": ", given, "; use memory, sqlite:PATH or postgres://USER@HOST/NAME"));
 }
+
+bool IsSharedStore(const std::string& url) { return IsPostgres(url); }
+
+std::string StoreName(const std::string& url) { return IsPostgres(url) ? ServerOf(url) : url; }
 
 absl::StatusOr<std::unique_ptr<EventStore>> OpenEventStore(const std::string& url,
                                                            const StoreOptions& options) {

@@ -38,6 +38,12 @@ struct LeaseOptions {
 // INVALID_ARGUMENT, naming the flag, when the URL is none of the above. Opens nothing.
 absl::Status CheckStoreUrl(const std::string& url, const std::string& flag);
 
+// Whether several planners may share the store of a URL, so that its lease decides who writes.
+bool IsSharedStore(const std::string& url);
+
+// The URL for people, without what is secret in it.
+std::string StoreName(const std::string& url);
+
 // Blocks: reads a SQLite file, connects to a server. Possible errors: those of CheckStoreUrl and of
 // EventStore.
 absl::StatusOr<std::unique_ptr<EventStore>> OpenEventStore(const std::string& url,
