@@ -1,4 +1,5 @@
-// Client channels with the message sizes and the keepalive that Penstock's servers expect.
+// Client channels, to one server or to several, with the message sizes and the keepalive that Penstock's
+// servers expect.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/grpc/limits.h"
 
 namespace penstock {
@@ -18,9 +20,23 @@ struct Keepalive {
   int timeout_ms = kKeepaliveTimeoutMs;
 };
 
-// `address` is "host:port". Does not block; a server that is not there shows as UNAVAILABLE on the first
-// call.
-std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& address,
-                                                   const Keepalive& keepalive = {});
+// Which of several planners a channel uses.
+enum class Among {
+  // The one that leads, as its health service says (kLeads): another as soon as another leads.
+  kLeader,
+  // All that can be reached, in turn.
+  kAll,
+};
+
+// `addresses` is "host:port", or names several servers (targets.h). Does not connect; a server that is not
+// there shows as UNAVAILABLE on the first call. Among several, one that does not answer is noticed within 5
+// s.
+std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& addresses,
+                                                   const Keepalive& keepalive = {},
+                                                   Among among = Among::kLeader);
+
+// Lets time pass before the next attempt, at most `pause`: less when a connection comes about. A channel on
+// which nobody waits looks at its connections every 5 s at best.
+void PauseUntilConnected(grpc::Channel* channel, absl::Duration pause);
 
 }  // namespace penstock

@@ -42,7 +42,10 @@ absl::Status Delete(const JobFlags& flags) {
 
 std::shared_ptr<JobFlags> AddFlags(CLI::App* command) {
   auto flags = std::make_shared<JobFlags>();
-  command->add_option("--planner", flags->planner, "host:port of the planner")->required();
+  command
+      ->add_option("--planner", flags->planner,
+                   "host:port of the planner; of all that share a store: a:7070,b:7070")
+      ->required();
   command->add_option("--job", flags->job, "The job")->required();
   return flags;
 }

@@ -141,7 +141,10 @@ absl::Status RunStatus(const StatusFlags& flags) {
 void AddOne(CommandSet& commands, const CommandText& text, absl::Status (*run)(const StatusFlags&)) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* command = commands.Add(text);
-  command->add_option("--planner", flags->planner, "host:port of the planner")->required();
+  command
+      ->add_option("--planner", flags->planner,
+                   "host:port of the planner; of all that share a store: a:7070,b:7070")
+      ->required();
   command->add_option("--job", flags->job, "Only this job");
   command->add_flag("--json", flags->json, "Print JSON");
   commands.OnRun(command, [flags, run] { return run(*flags); });

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
+#include "common/grpc/targets.h"
 #include "common/status/retry_iteration.h"
 
 namespace penstock {
@@ -40,23 +41,14 @@ absl::Status WithMetadata(absl::Status status, const grpc::ClientContext& contex
 
 template <typename Request, typename Response>
 absl::StatusOr<Response> Call(Stub* stub, Method<Request, Response> method, const Request& request,
-                              SystemTime deadline) {
+                              SystemTime deadline, bool wait_for_ready = false) {
   grpc::ClientContext context;
   context.set_deadline(deadline);
+  context.set_wait_for_ready(wait_for_ready);
   Response response;
   const absl::Status status = FromGrpcStatus((stub->*method)(&context, request, &response));
   if (!status.ok()) return WithMetadata(status, context);
   return response;
-}
-
-// Lets time pass before the next attempt, at most `pause`: less when a connection comes about. (A channel on
-// which nobody waits looks at its connections every 5 s only.)
-void Pause(grpc::Channel* channel, absl::Duration pause) {
-  if (channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
-    absl::SleepFor(pause);
-  } else {
-    channel->WaitForConnected(DeadlineIn(pause));
-  }
 }
 
 // For calls that may be repeated.
@@ -68,17 +60,25 @@ absl::StatusOr<Response> CallUntil(grpc::Channel* channel, Stub* stub, Method<Re
   while (true) {
     auto result = Call(stub, method, request, end);
     if (!absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end) return result;
-    Pause(channel, pause);
+    PauseUntilConnected(channel, pause);
     pause = std::min(pause * 2, kLongestPause);
   }
 }
 
 }  // namespace
 
-PlannerClient::PlannerClient(const std::string& address) : PlannerClient(CreateClientChannel(address)) {}
+PlannerClient::PlannerClient(const std::string& addresses)
+    : PlannerClient(CreateClientChannel(addresses),
+                    NamesSeveral(addresses) ? CreateClientChannel(addresses, {}, Among::kAll) : nullptr) {}
 
 PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel)
-    : channel_(std::move(channel)), stub_(v1::PlannerService::NewStub(channel_)) {}
+    : PlannerClient(std::move(channel), nullptr) {}
+
+PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel,
+                             const std::shared_ptr<grpc::Channel>& any)
+    : channel_(std::move(channel)),
+      stub_(v1::PlannerService::NewStub(channel_)),
+      any_stub_(v1::PlannerService::NewStub(any != nullptr ? any : channel_)) {}
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
                                                                    absl::Duration deadline) {
@@ -92,7 +92,8 @@ absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
                                                                absl::Duration deadline) {
-  return Call(stub_.get(), &Stub::PlanBatch, request, DeadlineIn(deadline));
+  return Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, request,
+              DeadlineIn(deadline));
 }
 
 absl::StatusOr<v1::ReportIterationResponse> PlannerClient::ReportIteration(
@@ -107,7 +108,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> PlannerClient::RegisterWorker(
 
 absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::HeartbeatRequest& request,
                                                                absl::Duration deadline) {
-  return Call(stub_.get(), &Stub::Heartbeat, request, DeadlineIn(deadline));
+  return Call(stub_.get(), &Stub::Heartbeat, request, DeadlineIn(deadline), /*wait_for_ready=*/true);
 }
 
 absl::StatusOr<v1::GetJobResponse> PlannerClient::GetJob(const v1::GetJobRequest& request,

@@ -20,7 +20,8 @@
 // Every method is a method of penstock.v1.PlannerService with the errors that planner_service.proto names,
 // and blocks until the answer is there or the deadline is over (DEADLINE_EXCEEDED). While the planner cannot
 // be reached (UNAVAILABLE), calls that are safe to repeat are repeated with growing pauses until the
-// deadline; Heartbeat and PlanBatch are not: what they say or ask is soon stale. Thread-safe.
+// deadline; Heartbeat and PlanBatch are not: what they say or ask is soon stale. Heartbeat waits for a
+// planner until its deadline. Thread-safe.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -44,8 +45,10 @@ class PlannerClient {
   static constexpr absl::Duration kPlanDeadline = absl::Seconds(60);
   static constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(2);
 
-  // `address` is "host:port". Does not connect yet.
-  explicit PlannerClient(const std::string& address);
+  // `addresses` is "host:port", or those of several planners of which one leads: "a:7070,b:7070", or
+  // "dns:///planners:7070" for a name that has the addresses of all. Calls go to the one that leads; a
+  // PlanBatch that names no job goes to any. Does not connect yet, but looks up the names of a list.
+  explicit PlannerClient(const std::string& addresses);
   explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
 
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
@@ -80,8 +83,12 @@ class PlannerClient {
                                                 absl::Duration deadline = absl::InfiniteDuration());
 
  private:
+  PlannerClient(std::shared_ptr<grpc::Channel> channel, const std::shared_ptr<grpc::Channel>& any);
+
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
+  // To any planner.
+  const std::unique_ptr<v1::PlannerService::Stub> any_stub_;
 };
 
 }  // namespace penstock

@@ -1,13 +1,19 @@
 #include "planner/client/program_stream.h"
 
 #include "absl/time/clock.h"
+#include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 
 namespace penstock {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+}  // namespace
 
 ProgramStream::ProgramStream(const std::shared_ptr<grpc::Channel>& channel,
                              const v1::StreamProgramsRequest& request, absl::Duration deadline)
-    : stub_(v1::PlannerService::NewStub(channel)) {
+    : channel_(channel), stub_(v1::PlannerService::NewStub(channel)) {
   if (deadline != absl::InfiniteDuration()) {
     context_.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
   }
@@ -29,6 +35,8 @@ absl::StatusOr<std::optional<v1::StreamProgramsResponse>> ProgramStream::Next() 
     v1::StreamProgramsResponse program;
     if (reader_->Read(&program)) return program;
     end_ = FromGrpcStatus(reader_->Finish());
+    // So that whoever opens one stream after another neither spins nor leaves the connections alone.
+    if (absl::IsUnavailable(*end_)) PauseUntilConnected(channel_.get(), kPause);
   }
   if (!end_->ok()) return *end_;
   return std::optional<v1::StreamProgramsResponse>();

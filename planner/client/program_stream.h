@@ -26,13 +26,15 @@ class ProgramStream {
   // Blocks until the next program is there; nullopt at the end of a finished job.
   // One thread at a time. After nullopt or an error the answer stays the same.
   // Possible errors: those of StreamPrograms; CANCELLED (after Cancel), UNAVAILABLE (the planner is gone:
-  // open a new stream from the first iteration that is missing), DEADLINE_EXCEEDED.
+  // open a new stream from the first iteration that is missing; said when there is a planner again, or after
+  // 200 ms), DEADLINE_EXCEEDED.
   absl::StatusOr<std::optional<v1::StreamProgramsResponse>> Next();
 
   // Makes Next() end soon. Any thread.
   void Cancel();
 
  private:
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::StreamProgramsResponse>> reader_;

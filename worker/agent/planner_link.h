@@ -64,7 +64,8 @@ class PlannerLink {
  public:
   virtual ~PlannerLink() = default;
 
-  // `planner` is "host:port". Does not block.
+  // `planner` is "host:port", or those of several planners of which one leads (common/grpc/channel.h). Does
+  // not connect yet.
   static std::unique_ptr<PlannerLink> Connect(const std::string& planner);
 
   virtual absl::StatusOr<RegistrationAnswer> Register(const RegistrationRequest& request,

@@ -10,7 +10,8 @@ namespace {
 constexpr int kWrongUsage = 2;
 
 void AddRunFlags(CLI::App& app, RunOptions& run) {
-  app.add_option("--planner", run.planner, "Address of the planner, HOST:PORT");
+  app.add_option("--planner", run.planner,
+                 "Address of the planner, HOST:PORT; of all that share a store: A:7070,B:7070");
   app.add_option("--job", run.job_id, "Id of the job");
   app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");

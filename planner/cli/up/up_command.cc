@@ -26,7 +26,9 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--job-id", up.job_id, "Name of the job (default: the dataset's name and the time)");
   command.add_flag("--resume", up.resume, "Go on from the newest checkpoint in --run-dir");
   command.add_flag("--fresh", up.fresh, "Begin anew although --run-dir has checkpoints: they are removed");
-  command.add_option("--planner", up.planner_address, "host:port of a running planner (default: start one)");
+  command.add_option("--planner", up.planner_address,
+                     "host:port of a running planner, or of all that share a store: a:7070,b:7070 "
+                     "(default: start one)");
   command.add_option("--metrics-listen", up.metrics_listen,
                      "host:port for Prometheus metrics of the planner");
   command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");

@@ -1,0 +1,90 @@
+#include "common/grpc/targets.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/logging/logging.h"
+
+namespace penstock {
+namespace {
+
+struct Endpoint {
+  std::string ip;
+  std::string port;
+  bool version_6 = false;
+};
+
+std::string IpOf(const addrinfo& info) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const void* address =
+      info.ai_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<sockaddr_in6*>(info.ai_addr)->sin6_addr)
+          : &reinterpret_cast<sockaddr_in*>(info.ai_addr)->sin_addr;
+  inet_ntop(info.ai_family, address, text, sizeof(text));
+  return text;
+}
+
+// "host:port" or "[::1]:port".
+void AddEndpoints(const std::string& address, std::vector<Endpoint>* endpoints) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) host = host.substr(1, host.size() - 2);
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = port.empty() ? EAI_SERVICE : getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  if (error != 0) {
+    LogWarning("an address is left out", {{"address", address}, {"reason", gai_strerror(error)}});
+    return;
+  }
+  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    endpoints->push_back({IpOf(*info), port, info->ai_family == AF_INET6});
+  }
+}
+
+// A target is of one version: with any of version 6, those of version 4 are written as such.
+std::string ToTarget(const std::vector<Endpoint>& endpoints) {
+  const bool any_6 =
+      std::any_of(endpoints.begin(), endpoints.end(), [](const Endpoint& one) { return one.version_6; });
+  std::vector<std::string> texts;
+  for (const Endpoint& one : endpoints) {
+    const std::string text =
+        any_6 ? absl::StrCat("%5B", one.version_6 ? "" : "::ffff:", one.ip, "%5D:", one.port)
+              : absl::StrCat(one.ip, ":", one.port);
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  return absl::StrCat(any_6 ? "ipv6:" : "ipv4:", absl::StrJoin(texts, ","));
+}
+
+}  // namespace
+
+bool NamesSeveral(const std::string& addresses) {
+  return absl::StrContains(addresses, ',') || absl::StartsWith(addresses, "dns:///");
+}
+
+std::string TargetOf(const std::string& addresses) {
+  if (!absl::StrContains(addresses, ',')) return addresses;
+  std::vector<Endpoint> endpoints;
+  std::vector<std::string> names;
+  for (absl::string_view part : absl::StrSplit(addresses, ',')) {
+    part = absl::StripAsciiWhitespace(part);
+    if (!part.empty()) names.emplace_back(part);
+  }
+  for (const std::string& name : names) AddEndpoints(name, &endpoints);
+  if (!endpoints.empty()) return ToTarget(endpoints);
+  // gRPC says what is wrong, and tries again.
+  return names.empty() ? addresses : absl::StrCat("dns:///", names.front());
+}
+
+}  // namespace penstock

@@ -1,0 +1,17 @@
+// Addresses as users give them, as gRPC takes them.
+#pragma once
+
+#include <string>
+
+namespace penstock {
+
+// Whether `addresses` may name several servers: "a:7070,b:7070", or a name of gRPC's own whose addresses are
+// those of all servers, "dns:///planners:7070".
+bool NamesSeveral(const std::string& addresses);
+
+// One target for all of them. Names in a list are looked up now (blocks), and not again: those that are not
+// found are left out with a warning. A name of gRPC's own stays as it is, and is looked up whenever
+// connections are lost.
+std::string TargetOf(const std::string& addresses);
+
+}  // namespace penstock
