@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -70,6 +71,7 @@ absl::Status FakeWorker::Work(uint64_t from, uint64_t count) {
     if (!program.has_value()) return absl::OkStatus();
     PENSTOCK_RETURN_IF_ERROR(Report(*program));
     done_.push_back(program->iteration());
+    hashes_.push_back(absl::BytesToHexString(program->content_hash()));
   }
   return absl::OkStatus();
 }

@@ -39,6 +39,8 @@ class FakeWorker {
   uint32_t rank() const { return rank_; }
   uint64_t epoch() const { return epoch_; }
   const std::vector<uint64_t>& done() const { return done_; }
+  // Of the plans of done(), in hexadecimal.
+  const std::vector<std::string>& hashes() const { return hashes_; }
   v1::StreamProgramsRequest StreamRequest(uint64_t from) const;
   // What the last heartbeat in the background was answered.
   v1::HeartbeatResponse last_heartbeat() const;
@@ -51,6 +53,7 @@ class FakeWorker {
   uint64_t epoch_ = 0;
   absl::Duration heartbeat_interval_;
   std::vector<uint64_t> done_;
+  std::vector<std::string> hashes_;
   mutable Mutex mutex_;
   v1::HeartbeatResponse last_heartbeat_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Ticker> heartbeats_;
