@@ -12,14 +12,20 @@ namespace {
 
 constexpr uint32_t kDefaultWindow = 16;
 constexpr uint64_t kMinHistory = 64;
-constexpr uint64_t kMaxHistory = 1024;
+constexpr uint64_t kMaxHistory = 65536;
+// Of a job without checkpoints: what a failure may have its workers do again.
+constexpr uint64_t kHistoryWithoutCheckpoints = 1024;
+// Workers keep so many checkpoints, and may go back to the oldest.
+constexpr uint64_t kKeptCheckpoints = 2;
 
 uint64_t WindowOf(const v1::JobSpec& spec) {
   return spec.look_ahead_window() == 0 ? kDefaultWindow : spec.look_ahead_window();
 }
 
 uint64_t HistoryOf(const v1::JobSpec& spec) {
-  return std::clamp(spec.training().checkpoint_interval(), kMinHistory, kMaxHistory);
+  const uint64_t interval = spec.training().checkpoint_interval();
+  if (interval == 0) return kHistoryWithoutCheckpoints;
+  return std::clamp(std::min(interval, kMaxHistory) * kKeptCheckpoints, kMinHistory, kMaxHistory);
 }
 
 }  // namespace

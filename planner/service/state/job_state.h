@@ -84,7 +84,8 @@ class JobState {
   v1::JobSpec spec_;
   uint32_t ranks_;
   uint64_t window_;
-  // Iterations held after all ranks reported them: at least 64, and back to the last checkpoint.
+  // Iterations held after all ranks reported them: at least 64, and back to the older of the two checkpoints
+  // that workers keep.
   uint64_t history_;
   int64_t registered_unix_ns_;
   int64_t last_unix_ns_;

@@ -168,7 +168,9 @@ TEST_F(JobBatchesTest, APlanThatBreaksARuleIsNeverDelivered) {
 }
 
 TEST_F(JobBatchesTest, ASlowReaderFallsOutOfTheHistory) {
-  const auto job = Register(MakeJob("job", 1));
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.mutable_training()->set_checkpoint_interval(1);
+  const auto job = Register(spec);
   Reader slow(job, StreamRequest(0));
   for (uint64_t i = 0; i < 80; ++i) {
     ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());

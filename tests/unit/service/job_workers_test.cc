@@ -234,9 +234,11 @@ TEST_F(JobWorkersTest, RefusesAFirstIterationThatThePlannerCannotServe) {
   EXPECT_TRUE(job->RegisterWorker(MakeRegistration(101, -1, 20)).ok());
 }
 
-TEST_F(JobWorkersTest, RefusesACheckpointFromBeforeTheHistory) {
-  const auto job = Register(MakeJob("job", 1));
-  for (uint64_t i = 0; i < 70; ++i) {
+TEST_F(JobWorkersTest, HoldsWhatTheOlderOfTwoCheckpointsNeedsAndNotMore) {
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.mutable_training()->set_checkpoint_interval(40);
+  const auto job = Register(spec);
+  for (uint64_t i = 0; i < 86; ++i) {
     ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());
     ASSERT_TRUE(Reader(job, StreamRequest(0, i)).Next().has_value());
     ASSERT_TRUE(job->ReportIteration(MakeReport(0, i)).ok());
