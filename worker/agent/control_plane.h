@@ -84,9 +84,11 @@ class ControlPlane {
   // Possible errors: DEADLINE_EXCEEDED, or the failure of the epoch.
   virtual absl::Status FlushReports(absl::Duration timeout) = 0;
 
-  // Tells the planner that this worker cannot go on. Returns what the planner says the epoch failed of, which
-  // names the rank that failed first; `failure` where the planner does not answer.
-  virtual absl::Status ReportFailure(const absl::Status& failure) = 0;
+  // Tells the planner that this worker cannot go on in this epoch; tries again while it does not answer, for
+  // as long as `timeout`. Returns what the planner says the epoch failed of, which names the rank that failed
+  // first, with the code of `failure`; `failure` where the planner does not answer; the failure of the epoch
+  // as it was where that is known already.
+  virtual absl::Status ReportFailure(const absl::Status& failure, absl::Duration timeout) = 0;
   // Tells the planner that the worker ends in good order. Blocks for a second at most.
   virtual void Leave() = 0;
 };

@@ -12,7 +12,8 @@ namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
 constexpr absl::Duration kFormingInterval = absl::Milliseconds(100);
-constexpr absl::Duration kRetryInterval = absl::Milliseconds(250);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
+constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 // Errors that a planner which comes back may cure.
 bool IsTransient(const absl::Status& status) {
@@ -28,6 +29,7 @@ Heartbeat::Heartbeat(PlannerLink& link, WorkerIdentity self, HeartbeatOptions op
       options_(std::move(options)),
       on_failure_(std::move(on_failure)),
       last_answer_(absl::Now()),
+      retry_(kFirstRetry, kLongestRetry),
       thread_([this] { Run(); }) {}
 
 Heartbeat::~Heartbeat() {
@@ -67,15 +69,51 @@ absl::StatusOr<BeatAnswer> Heartbeat::SendNow(Beat beat, absl::Duration timeout)
   return answer;
 }
 
+void Heartbeat::Pause(absl::Duration time) {
+  const absl::Time end = absl::Now() + time;
+  MutexLock lock(&mutex_);
+  while (!stopping_ && failure_.ok() && absl::Now() < end)
+    changed_.WaitWithTimeout(&mutex_, end - absl::Now());
+}
+
+void Heartbeat::SendUntilAnswered(const Beat& beat, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  Backoff retry(kFirstRetry, kLongestRetry);
+  while (failure().ok()) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration() || !IsTransient(SendNow(beat, std::min(kCallTimeout, left)).status()))
+      return;
+    Pause(retry.Next());
+  }
+}
+
+absl::Status Heartbeat::ReportFailure(const absl::Status& failure, absl::Duration timeout) {
+  {
+    MutexLock lock(&mutex_);
+    // What the planner knows already is what came first.
+    PENSTOCK_RETURN_IF_ERROR(failure_);
+    failed_as_ = failure.code();
+  }
+  SendUntilAnswered({.failure = std::string(failure.message())}, timeout);
+  const absl::Status verdict = this->failure();
+  return verdict.ok() ? failure : verdict;
+}
+
 void Heartbeat::TakeAnswer(const absl::StatusOr<BeatAnswer>& answer) {
+  absl::StatusCode failed_as;
+  {
+    MutexLock lock(&mutex_);
+    failed_as = failed_as_;
+  }
   if (answer.ok()) {
     MutexLock lock(&mutex_);
     last_answer_ = absl::Now();
+    retry_.Reset();
     if (answer->state == EpochState::kReady) ready_ = answer->rendezvous;
     changed_.SignalAll();
   }
   if (answer.ok() && answer->state == EpochState::kFailed) {
-    Fail(absl::UnavailableError(absl::StrCat("the epoch has failed: ", answer->failure)));
+    Fail(absl::Status(failed_as, absl::StrCat("the epoch has failed: ", answer->failure)));
   }
   if (!answer.ok() && !IsTransient(answer.status())) Fail(answer.status());
 }
@@ -95,10 +133,10 @@ absl::Status Heartbeat::failure() const {
   return failure_;
 }
 
-absl::Duration Heartbeat::IntervalLocked() const {
+absl::Duration Heartbeat::IntervalLocked() {
   if (!ready_.has_value()) return std::min(kFormingInterval, options_.interval);
   const bool silent = absl::Now() - last_answer_ > options_.interval * 2;
-  return silent ? std::min(kRetryInterval, options_.interval) : options_.interval;
+  return silent ? std::min(retry_.Next(), options_.interval) : options_.interval;
 }
 
 void Heartbeat::Run() {
@@ -119,10 +157,10 @@ void Heartbeat::Run() {
       MutexLock lock(&mutex_);
       silence = absl::Now() - last_answer_;
     }
-    if (!answer.ok() && silence > options_.reconnect_window) {
-      Fail(absl::UnavailableError(absl::StrCat("the planner at ", options_.planner, " has not answered for ",
-                                               absl::ToInt64Seconds(options_.reconnect_window),
-                                               " s: ", answer.status().message())));
+    if (!answer.ok() && silence > options_.planner_timeout) {
+      Fail(absl::DeadlineExceededError(
+          absl::StrCat("the planner at ", options_.planner, " has not answered for ",
+                       absl::FormatDuration(options_.planner_timeout), ": ", answer.status().message())));
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/backoff/backoff.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
@@ -19,7 +20,8 @@ namespace penstock::worker {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
-constexpr absl::Duration kRegisterRetryInterval = absl::Milliseconds(100);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
+constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 constexpr absl::Duration kDefaultHeartbeatInterval = absl::Seconds(1);
 
 class PlannerAgentImpl : public PlannerAgent {
@@ -27,6 +29,7 @@ class PlannerAgentImpl : public PlannerAgent {
   PlannerAgentImpl(std::unique_ptr<PlannerLink> link, const AgentOptions& options, RegistrationAnswer answer)
       : link_(std::move(link)),
         registration_(std::move(answer.registration)),
+        planner_timeout_(options.planner_timeout),
         self_{.job_id = options.job_id,
               .rank = registration_.rank,
               .incarnation = options.incarnation,
@@ -35,7 +38,7 @@ class PlannerAgentImpl : public PlannerAgent {
         heartbeat_(*link_, self_,
                    {.interval = answer.heartbeat_interval > absl::ZeroDuration() ? answer.heartbeat_interval
                                                                                  : kDefaultHeartbeatInterval,
-                    .reconnect_window = options.reconnect_window,
+                    .planner_timeout = options.planner_timeout,
                     .planner = options.planner},
                    [this](const absl::Status& why) { TellAll(why); }) {}
 
@@ -85,12 +88,8 @@ class PlannerAgentImpl : public PlannerAgent {
   absl::Status Report(IterationReport report) override { return reports_.Send(std::move(report)); }
   absl::Status FlushReports(absl::Duration timeout) override { return reports_.Flush(timeout); }
 
-  absl::Status ReportFailure(const absl::Status& failure) override {
-    // What the planner knows already is what came first.
-    PENSTOCK_RETURN_IF_ERROR(heartbeat_.failure());
-    heartbeat_.SendNow({.failure = std::string(failure.message())}, kCallTimeout).IgnoreError();
-    const absl::Status verdict = heartbeat_.failure();
-    return verdict.ok() ? failure : verdict;
+  absl::Status ReportFailure(const absl::Status& failure, absl::Duration timeout) override {
+    return heartbeat_.ReportFailure(failure, timeout);
   }
 
   void Leave() override { heartbeat_.SendNow({.leaving = true}, absl::Seconds(1)).IgnoreError(); }
@@ -102,8 +101,8 @@ class PlannerAgentImpl : public PlannerAgent {
   // that did. Otherwise it is this rank, which got a program that it cannot run, say: the planner hears of it
   // before the peers see connections close.
   void AskWhy(const absl::Status& error) {
-    heartbeat_.SendNow({}, kCallTimeout).IgnoreError();
-    ReportFailure(error).IgnoreError();
+    heartbeat_.SendUntilAnswered({}, planner_timeout_);
+    ReportFailure(error, planner_timeout_).IgnoreError();
     heartbeat_.Fail(error);
   }
 
@@ -124,6 +123,7 @@ class PlannerAgentImpl : public PlannerAgent {
 
   const std::unique_ptr<PlannerLink> link_;
   const Registration registration_;
+  const absl::Duration planner_timeout_;
   const WorkerIdentity self_;
 
   Mutex mutex_;
@@ -141,6 +141,16 @@ bool IsWorthRetrying(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status);
 }
 
+// Who holds the rank may be gone without the planner's knowing it yet.
+bool IsTaken(const absl::Status& status) {
+  return absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status);
+}
+
+absl::Status Sleep(absl::Duration time) {
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(time));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const AgentOptions& options) {
@@ -150,14 +160,24 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const Agent
                                        .host = options.host,
                                        .rank = options.rank,
                                        .first_iteration = options.first_iteration};
-  const absl::Time deadline = absl::Now() + options.reconnect_window;
+  const std::function<absl::Status(absl::Duration)> wait = options.wait ? options.wait : Sleep;
+  const absl::Time start = absl::Now();
+  Backoff retry(kFirstRetry, kLongestRetry);
   for (;;) {
     absl::StatusOr<RegistrationAnswer> answer = link->Register(request, kCallTimeout);
     if (answer.ok()) return std::make_unique<PlannerAgentImpl>(std::move(link), options, *std::move(answer));
-    if (!IsWorthRetrying(answer.status()) || absl::Now() >= deadline) {
+    const absl::Duration patience = IsWorthRetrying(answer.status()) ? options.planner_timeout
+                                    : IsTaken(answer.status())       ? options.taken_timeout
+                                                                     : absl::ZeroDuration();
+    if (absl::Now() - start >= patience) {
+      if (absl::IsUnavailable(answer.status())) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the planner at ", options.planner, " has not answered for ",
+                         absl::FormatDuration(options.planner_timeout), ": ", answer.status().message()));
+      }
       return AnnotateError(answer.status(), absl::StrCat("the planner at ", options.planner));
     }
-    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRegisterRetryInterval));
+    PENSTOCK_RETURN_IF_ERROR(wait(retry.Next()));
   }
 }
 

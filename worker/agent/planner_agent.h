@@ -7,8 +7,12 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(Rendezvous peers, agent->WaitUntilReady(absl::Seconds(60)));
 //   agent->StartPrograms(agent->registration().job.first_iteration);
 //
-// A planner that is gone is tried again for `reconnect_window`; after that, and when the epoch fails, every
-// call returns the failure and the listener is told once.
+// A planner that is gone is tried again for `planner_timeout`, with growing pauses; after that, and when the
+// epoch fails, every call returns the failure and the listener is told once. What its code says:
+//
+//   UNAVAILABLE, CANCELLED, ABORTED   the epoch is over: another rank failed, or a newer epoch has begun
+//   DEADLINE_EXCEEDED                 the planner does not answer
+//   any other                         this worker cannot go on
 #pragma once
 
 #include <functional>
@@ -28,12 +32,16 @@ struct AgentOptions {
   std::string host = "127.0.0.1";
   // The wanted rank; none: any.
   std::optional<uint32_t> rank = {};
-  // Random, not 0, new for each process.
+  // Random, not 0, new for each registration.
   uint64_t incarnation = 0;
   // The iteration that this worker's checkpoint continues with; 0 without one.
   uint64_t first_iteration = 0;
   // How long the planner may be silent.
-  absl::Duration reconnect_window = absl::Seconds(8);
+  absl::Duration planner_timeout = absl::Seconds(60);
+  // How long a rank may be taken: until the planner has noticed that who held it is gone.
+  absl::Duration taken_timeout = absl::ZeroDuration();
+  // Waits during Register. An error ends it with that error. None: sleeps.
+  std::function<absl::Status(absl::Duration)> wait = {};
 };
 
 class PlannerAgent : public ControlPlane {
@@ -42,9 +50,10 @@ class PlannerAgent : public ControlPlane {
   // agent.
   using FailureListener = std::function<void(const absl::Status&)>;
 
-  // Gets a rank; tries again for `reconnect_window` while the planner or the job is not there yet.
-  // Possible errors: those of RegisterWorker; UNAVAILABLE (no planner); INVALID_ARGUMENT and UNIMPLEMENTED (a
-  // job that this worker cannot run).
+  // Gets a rank; tries again for `planner_timeout` while the planner or the job is not there yet, and for
+  // `taken_timeout` while another worker holds the rank.
+  // Possible errors: those of RegisterWorker; DEADLINE_EXCEEDED (no planner); INVALID_ARGUMENT and
+  // UNIMPLEMENTED (a job that this worker cannot run); those of `wait`.
   static absl::StatusOr<std::unique_ptr<PlannerAgent>> Register(const AgentOptions& options);
 
   // A listener set after the failure is called at once.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::worker {
@@ -12,7 +13,8 @@ namespace {
 
 // Programs that are held here; the rest waits at the planner.
 constexpr size_t kReadAhead = 4;
-constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
+constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 }  // namespace
 
@@ -49,8 +51,8 @@ void ProgramReader::Stop(const absl::Status& reason) {
   changed_.SignalAll();
 }
 
-bool ProgramReader::WaitToRetry() {
-  const absl::Time deadline = absl::Now() + kRetryInterval;
+bool ProgramReader::WaitToRetry(absl::Duration time) {
+  const absl::Time deadline = absl::Now() + time;
   MutexLock lock(&mutex_);
   while (!stopped_ && absl::Now() < deadline) changed_.WaitWithTimeout(&mutex_, deadline - absl::Now());
   return !stopped_;
@@ -87,14 +89,17 @@ absl::Status ProgramReader::ReadStream(uint64_t& next_iteration) {
 }
 
 void ProgramReader::Run(uint64_t next_iteration) {
+  Backoff retry(kFirstRetry, kLongestRetry);
   for (;;) {
+    const uint64_t first = next_iteration;
     const absl::Status status = ReadStream(next_iteration);
+    if (next_iteration > first) retry.Reset();
     if (status.ok()) {
       queue_.Push({.finished = true, .program = {}, .waited = {}}).IgnoreError();
       return;
     }
     const bool transient = absl::IsUnavailable(status) || absl::IsCancelled(status);
-    if (transient && WaitToRetry()) continue;
+    if (transient && WaitToRetry(retry.Next())) continue;
     if (!transient) on_failure_(status);
     return;
   }

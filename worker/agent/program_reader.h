@@ -39,7 +39,7 @@ class ProgramReader {
   absl::Status ReadStream(uint64_t& next_iteration);
   absl::Status Take(Program program, uint64_t& next_iteration);
   // False when Stop was called meanwhile.
-  bool WaitToRetry();
+  bool WaitToRetry(absl::Duration time);
 
   PlannerLink& link_;
   const WorkerIdentity self_;

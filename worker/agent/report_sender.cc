@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::worker {
@@ -11,7 +12,8 @@ namespace {
 
 constexpr size_t kMostUnsent = 16;
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
-constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
+constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 }  // namespace
 
@@ -59,10 +61,11 @@ void ReportSender::Stop(const absl::Status& reason) {
 }
 
 absl::Status ReportSender::Deliver(const IterationReport& report) {
+  Backoff retry(kFirstRetry, kLongestRetry);
   for (;;) {
     const absl::Status status = link_.Report(self_, report, kCallTimeout);
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-    const absl::Time next = absl::Now() + kRetryInterval;
+    const absl::Time next = absl::Now() + retry.Next();
     MutexLock lock(&mutex_);
     while (stopped_.ok() && absl::Now() < next) changed_.WaitWithTimeout(&mutex_, next - absl::Now());
     PENSTOCK_RETURN_IF_ERROR(stopped_);

@@ -49,14 +49,25 @@ std::vector<uint64_t> CompleteIterations(const std::string& directory) {
   return iterations;
 }
 
-absl::StatusOr<uint32_t> RanksOfManifest(const std::string& path) {
+absl::StatusOr<nlohmann::json> ReadManifest(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("ranks") || !manifest["ranks"].is_number_unsigned()) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", path, "' is no manifest of a checkpoint: expected an object with \"ranks\""));
   }
-  return manifest["ranks"].get<uint32_t>();
+  return manifest;
+}
+
+// NOT_FOUND: it went away meanwhile.
+absl::StatusOr<CompleteCheckpoint> OpenCheckpoint(const std::string& directory, uint64_t next_iteration) {
+  CompleteCheckpoint checkpoint = {.path = FinalPath(directory, next_iteration),
+                                   .next_iteration = next_iteration};
+  PENSTOCK_ASSIGN_OR_RETURN(const nlohmann::json manifest,
+                            ReadManifest((fs::path(checkpoint.path) / kManifest).string()));
+  checkpoint.ranks = manifest["ranks"].get<uint32_t>();
+  if (manifest.contains("job") && manifest["job"].is_string()) checkpoint.job_id = manifest["job"];
+  return checkpoint;
 }
 
 std::string ManifestOf(uint64_t next_iteration, const JobConfig& job) {
@@ -76,12 +87,22 @@ std::string RankFile(const std::string& path, uint32_t rank) {
 }
 
 absl::StatusOr<std::optional<CompleteCheckpoint>> FindNewestCheckpoint(const std::string& directory) {
-  const std::vector<uint64_t> iterations = CompleteIterations(directory);
-  if (iterations.empty()) return std::nullopt;
-  CompleteCheckpoint newest = {.path = FinalPath(directory, iterations.front()),
-                               .next_iteration = iterations.front()};
-  PENSTOCK_ASSIGN_OR_RETURN(newest.ranks, RanksOfManifest((fs::path(newest.path) / kManifest).string()));
-  return newest;
+  for (const uint64_t iteration : CompleteIterations(directory)) {
+    absl::StatusOr<CompleteCheckpoint> checkpoint = OpenCheckpoint(directory, iteration);
+    if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<CompleteCheckpoint>> FindCheckpointOfJob(
+    const std::string& directory, const std::string& job_id,
+    const std::optional<CompleteCheckpoint>& started_from) {
+  for (const uint64_t iteration : CompleteIterations(directory)) {
+    absl::StatusOr<CompleteCheckpoint> checkpoint = OpenCheckpoint(directory, iteration);
+    if (absl::IsNotFound(checkpoint.status())) continue;
+    if (!checkpoint.ok() || checkpoint->job_id == job_id) return checkpoint;
+  }
+  return started_from;
 }
 
 absl::StatusOr<std::string> MakePartialCheckpoint(const std::string& directory, uint64_t next_iteration) {
@@ -99,9 +120,12 @@ absl::Status CompleteCheckpointFolder(const std::string& directory, uint64_t nex
   PENSTOCK_RETURN_IF_ERROR(
       WriteFileAtomically((fs::path(partial) / kManifest).string(), ManifestOf(next_iteration, job)));
   std::error_code error;
-  fs::remove_all(complete, error);
+  // Whoever looks for a checkpoint never finds one of which some files are removed already.
+  const std::string replaced = complete + ".replaced" + std::string(kPartial);
+  fs::rename(complete, replaced, error);
   fs::rename(partial, complete, error);
   if (error) return FolderError(complete, error);
+  fs::remove_all(replaced, error);
   const std::vector<uint64_t> iterations = CompleteIterations(directory);
   for (size_t i = keep; i < iterations.size(); ++i)
     fs::remove_all(FinalPath(directory, iterations[i]), error);

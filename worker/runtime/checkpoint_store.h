@@ -20,11 +20,13 @@
 namespace penstock::worker {
 
 struct CompleteCheckpoint {
-  std::string path;
+  std::string path = {};
   // The iteration that training continues with.
   uint64_t next_iteration = 0;
   // Number of rank files.
   uint32_t ranks = 0;
+  // That wrote it.
+  std::string job_id = {};
 };
 
 // `path` is a checkpoint's folder.
@@ -33,6 +35,13 @@ std::string RankFile(const std::string& path, uint32_t rank);
 // The complete checkpoint with the highest iteration; nullopt when there is none, or no folder.
 // Possible errors: INVALID_ARGUMENT (a broken manifest; names the file), those of ReadFile.
 absl::StatusOr<std::optional<CompleteCheckpoint>> FindNewestCheckpoint(const std::string& directory);
+
+// What a job goes on from after a failure: the newest complete checkpoint that it has written itself, or
+// `started_from` when there is none. What other jobs have left in the folder does not count.
+// Possible errors: those of FindNewestCheckpoint.
+absl::StatusOr<std::optional<CompleteCheckpoint>> FindCheckpointOfJob(
+    const std::string& directory, const std::string& job_id,
+    const std::optional<CompleteCheckpoint>& started_from);
 
 // Makes the folder that the rank files of a checkpoint go to, and returns its path. Any number of ranks may
 // call it. Possible errors: UNAVAILABLE (names the folder).

@@ -6,6 +6,7 @@
 #include "common/process/stop_signals.h"
 #include "worker/memory/heap.h"
 #include "worker/runtime/profile_command.h"
+#include "worker/runtime/rejoin.h"
 #include "worker/runtime/shutdown.h"
 #include "worker/runtime/worker_options.h"
 #include "worker/runtime/worker_process.h"
@@ -43,7 +44,7 @@ int Run(int argc, char** argv) {
     return 0;
   }
   LogError("the worker ends before the job is finished", {{"reason", status.ToString()}});
-  return 1;
+  return IsWorthRestarting(status) ? 1 : 2;
 }
 
 }  // namespace

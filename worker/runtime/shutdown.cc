@@ -21,18 +21,28 @@ Shutdown::Shutdown(absl::Duration grace)
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
-void Shutdown::AddHandler(Handler handler) {
+uint64_t Shutdown::AddHandler(Handler handler) {
+  uint64_t name = 0;
   {
     MutexLock lock(&mutex_);
-    handlers_.push_back(std::move(handler));
+    name = next_handler_++;
+    handlers_[name] = std::move(handler);
   }
   Wake();
+  return name;
+}
+
+void Shutdown::RemoveHandler(uint64_t handler) {
+  MutexLock lock(&mutex_);
+  handlers_.erase(handler);
+  while (running_ == handler) changed_.Wait(&mutex_);
 }
 
 void Shutdown::Request(const absl::Status& why) {
   {
     MutexLock lock(&mutex_);
     if (reason_.ok()) reason_ = why;
+    changed_.SignalAll();
   }
   Wake();
 }
@@ -45,6 +55,27 @@ absl::Status Shutdown::reason() const {
 bool Shutdown::signalled() const {
   MutexLock lock(&mutex_);
   return signalled_;
+}
+
+absl::Status Shutdown::WaitFor(absl::Duration time) {
+  const absl::Time end = absl::Now() + time;
+  MutexLock lock(&mutex_);
+  while (reason_.ok() && absl::Now() < end) changed_.WaitWithTimeout(&mutex_, end - absl::Now());
+  return reason_;
+}
+
+void Shutdown::SetLimit(absl::Duration time, const absl::Status& why) {
+  {
+    MutexLock lock(&mutex_);
+    limit_ = absl::Now() + time;
+    limit_reason_ = why;
+  }
+  Wake();
+}
+
+void Shutdown::ClearLimit() {
+  MutexLock lock(&mutex_);
+  limit_ = absl::InfiniteFuture();
 }
 
 void Shutdown::Disarm() {
@@ -83,32 +114,48 @@ void Shutdown::HandleSignal() {
 }
 
 void Shutdown::CallHandlers(const absl::Status& why) {
-  std::vector<Handler> handlers;
-  {
-    MutexLock lock(&mutex_);
-    handlers = std::exchange(handlers_, {});
+  for (;;) {
+    Handler handler;
+    {
+      MutexLock lock(&mutex_);
+      running_ = 0;
+      changed_.SignalAll();
+      if (handlers_.empty()) return;
+      const auto first = handlers_.begin();
+      running_ = first->first;
+      handler = std::move(first->second);
+      handlers_.erase(first);
+    }
+    handler(why);
   }
-  for (const Handler& handler : handlers) handler(why);
+}
+
+void Shutdown::ExitWhenOver(absl::Time deadline, const absl::Status& why) {
+  if (absl::Now() < deadline) return;
+  LogError("the worker did not end in time and is stopped", {{"reason", std::string(why.message())}});
+  _exit(1);
 }
 
 void Shutdown::Run() {
   absl::Time deadline = absl::InfiniteFuture();
+  absl::Time limit = absl::InfiniteFuture();
   for (;;) {
-    WaitForEvent(deadline);
+    WaitForEvent(std::min(deadline, limit));
     HandleSignal();
     absl::Status why;
+    absl::Status limit_reason;
     {
       MutexLock lock(&mutex_);
       if (disarmed_) return;
       why = reason_;
+      limit = limit_;
+      limit_reason = limit_reason_;
     }
+    ExitWhenOver(limit, limit_reason);
     if (why.ok()) continue;
     if (deadline == absl::InfiniteFuture()) deadline = absl::Now() + grace_;
     CallHandlers(why);
-    if (absl::Now() >= deadline) {
-      LogError("the worker did not end in time and is stopped", {{"reason", std::string(why.message())}});
-      _exit(1);
-    }
+    ExitWhenOver(deadline, why);
   }
 }
 

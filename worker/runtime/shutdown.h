@@ -6,14 +6,16 @@
 //
 //   BlockStopSignals();                        // first thing in main, before any thread
 //   Shutdown shutdown(absl::Seconds(8));
-//   shutdown.AddHandler([&](const absl::Status& why) { communicator->Abort(why.ToString()); });
+//   const uint64_t handler = shutdown.AddHandler([&](const absl::Status& why) { agent->Stop(why); });
 //   ... train ...
-//   shutdown.Disarm();                         // before what the handlers use goes away
+//   shutdown.RemoveHandler(handler);           // before what the handler uses goes away
+//   shutdown.Disarm();
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <thread>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -33,14 +35,25 @@ class Shutdown {
   Shutdown(const Shutdown&) = delete;
   Shutdown& operator=(const Shutdown&) = delete;
 
-  // A handler added after the request is called soon, too.
-  void AddHandler(Handler handler);
+  // A handler added after the request is called soon, too. Returns its name for RemoveHandler.
+  uint64_t AddHandler(Handler handler);
+  // The handler does not run once this returns; blocks while it does. Not to be called by a handler.
+  void RemoveHandler(uint64_t handler);
   // `why` is an error; the first one counts. Does not block. Any thread.
   void Request(const absl::Status& why);
   // OK while nobody asked. Any thread.
   absl::Status reason() const;
+  absl::Duration grace() const { return grace_; }
   // The request came as a signal.
   bool signalled() const;
+
+  // Blocks for `time`, or until a request: returns its reason.
+  absl::Status WaitFor(absl::Duration time);
+
+  // Unless ClearLimit is called within `time`, the process exits with status 1: for work that ends by itself
+  // and may be stuck. Any thread.
+  void SetLimit(absl::Duration time, const absl::Status& why);
+  void ClearLimit();
 
   // No handler runs after this. Idempotent.
   void Disarm();
@@ -50,6 +63,8 @@ class Shutdown {
   void HandleSignal();
   // Calls the handlers that have not been called.
   void CallHandlers(const absl::Status& why);
+  // Does not return once the time is over.
+  void ExitWhenOver(absl::Time deadline, const absl::Status& why);
   // Blocks until a request, a new handler, a signal or Disarm; at most until the deadline.
   void WaitForEvent(absl::Time deadline);
   void Wake();
@@ -62,7 +77,13 @@ class Shutdown {
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
   bool signalled_ ABSL_GUARDED_BY(mutex_) = false;
   bool disarmed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Handler> handlers_ ABSL_GUARDED_BY(mutex_);
+  CondVar changed_;
+  std::map<uint64_t, Handler> handlers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_handler_ ABSL_GUARDED_BY(mutex_) = 1;
+  // The handler that runs; 0: none.
+  uint64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time limit_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Status limit_reason_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;
 };

@@ -64,12 +64,26 @@ absl::Status Trainer::Barrier() {
   return parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup());
 }
 
-absl::Status Trainer::AfterIteration(uint64_t iteration) {
+absl::StatusOr<bool> Trainer::WriteCheckpointPart(uint64_t iteration) {
   const uint64_t interval = job().training.checkpoint_interval;
-  if (interval == 0 || parts_.checkpoint_dir.empty() || (iteration + 1) % interval != 0)
-    return absl::OkStatus();
-  return AnnotateError(WriteCheckpoint(iteration + 1),
-                       absl::StrCat("the checkpoint after iteration ", iteration));
+  if (interval == 0 || parts_.checkpoint_dir.empty() || (iteration + 1) % interval != 0) return false;
+  const std::string what = absl::StrCat("the checkpoint after iteration ", iteration);
+  const absl::StatusOr<std::string> partial = MakePartialCheckpoint(parts_.checkpoint_dir, iteration + 1);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(partial.status(), what));
+  const std::string file = RankFile(*partial, parts_.registration->rank);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WriteTensorFile(file, State(/*with_copies=*/false)), what));
+  return true;
+}
+
+absl::Status Trainer::FinishCheckpoint(uint64_t iteration) {
+  const std::string what = absl::StrCat("the checkpoint after iteration ", iteration);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(Barrier(), what));
+  if (parts_.registration->rank != 0) return absl::OkStatus();
+  const std::string& directory = parts_.checkpoint_dir;
+  PENSTOCK_RETURN_IF_ERROR(
+      AnnotateError(CompleteCheckpointFolder(directory, iteration + 1, job(), kKeptCheckpoints), what));
+  LogInfo("checkpoint written", {{"directory", directory}, {"next_iteration", iteration + 1}});
+  return absl::OkStatus();
 }
 
 std::vector<NamedTensor> Trainer::State(bool with_copies) const {
@@ -78,18 +92,6 @@ std::vector<NamedTensor> Trainer::State(bool with_copies) const {
     if (with_copies || !parameter.copy) tensors.push_back({parameter.name, parameter.value});
   }
   return tensors;
-}
-
-absl::Status Trainer::WriteCheckpoint(uint64_t next_iteration) {
-  const std::string& directory = parts_.checkpoint_dir;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string partial, MakePartialCheckpoint(directory, next_iteration));
-  PENSTOCK_RETURN_IF_ERROR(
-      WriteTensorFile(RankFile(partial, parts_.registration->rank), State(/*with_copies=*/false)));
-  PENSTOCK_RETURN_IF_ERROR(Barrier());
-  if (parts_.registration->rank != 0) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(CompleteCheckpointFolder(directory, next_iteration, job(), kKeptCheckpoints));
-  LogInfo("checkpoint written", {{"directory", directory}, {"next_iteration", next_iteration}});
-  return absl::OkStatus();
 }
 
 absl::Status Trainer::Restore() {

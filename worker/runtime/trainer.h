@@ -4,7 +4,9 @@
 //   Trainer trainer({.registration = &agent->registration(), ...});
 //   ... ask for programs from trainer.first_iteration() ...
 //   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, trainer.Run(program));
-//   PENSTOCK_RETURN_IF_ERROR(trainer.AfterIteration(program.iteration));
+//   PENSTOCK_ASSIGN_OR_RETURN(bool due, trainer.WriteCheckpointPart(program.iteration));
+//   ... report the iteration ...
+//   if (due) PENSTOCK_RETURN_IF_ERROR(trainer.FinishCheckpoint(program.iteration));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,8 +55,10 @@ class Trainer {
   // the checkpoint.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
-  // Writes a checkpoint where one is due. Blocks until every rank has written its part.
-  absl::Status AfterIteration(uint64_t iteration);
+  // Writes this rank's part of the checkpoint after the iteration, where one is due; false: none is.
+  absl::StatusOr<bool> WriteCheckpointPart(uint64_t iteration);
+  // Makes it a complete one. Blocks until every rank has come here.
+  absl::Status FinishCheckpoint(uint64_t iteration);
 
  private:
   const JobConfig& job() const { return parts_.registration->job; }
@@ -64,7 +68,6 @@ class Trainer {
   absl::Status Restore();
   // Blocks until all ranks are here.
   absl::Status Barrier();
-  absl::Status WriteCheckpoint(uint64_t next_iteration);
   absl::Status DumpGradients(uint64_t iteration);
 
   const TrainerParts parts_;

@@ -8,8 +8,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr absl::Duration kFlushTimeout = absl::Seconds(8);
-
 IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationResult result) {
   return {.iteration = iteration,
           .instructions = std::move(result.instructions),
@@ -30,10 +28,15 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     if (next.finished) break;
     const uint64_t iteration = next.program.iteration;
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
+    PENSTOCK_ASSIGN_OR_RETURN(const bool checkpoint, parts.write_checkpoint(iteration));
     PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, next.waited, std::move(result))));
-    PENSTOCK_RETURN_IF_ERROR(parts.after_iteration(iteration));
+    if (checkpoint) {
+      PENSTOCK_RETURN_IF_ERROR(control.FlushReports(parts.report_timeout));
+      PENSTOCK_RETURN_IF_ERROR(parts.complete_checkpoint(iteration));
+    }
+    parts.finished(iteration);
   }
-  return control.FlushReports(kFlushTimeout);
+  return control.FlushReports(parts.report_timeout);
 }
 
 }  // namespace penstock::worker

@@ -39,6 +39,15 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--connect-timeout", run.connect_timeout_s, "Seconds to wait for connections to them")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--planner-timeout", run.planner_timeout_s,
+                 "Seconds that the planner may be away: the worker reconnects by itself")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--max-rejoins", run.max_rejoins,
+                 "When another rank is lost: how often to go on from the newest checkpoint, in this process, "
+                 "without getting any further; 0: end at the first loss")
+      ->check(CLI::Range(0u, 1000000u))
+      ->capture_default_str();
   app.add_option("--transfer-timeout", run.transfer_timeout_s, "Seconds that one transfer may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -31,6 +31,10 @@ struct RunOptions {
   uint32_t ready_timeout_s = 600;
   uint32_t connect_timeout_s = 10;
   uint32_t transfer_timeout_s = 600;
+  // Seconds that the planner may be silent.
+  uint32_t planner_timeout_s = 60;
+  // Epochs in a row that may fail without a new iteration before the worker ends; 0: it ends with its first.
+  uint32_t max_rejoins = 10;
 };
 
 // `penstock-worker profile ...`: measure what a model costs on this machine.

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -20,11 +21,22 @@
 #include "worker/device/simulated/simulated_device.h"
 #include "worker/memory/tensor_memory.h"
 #include "worker/runtime/checkpoint_store.h"
+#include "worker/runtime/epoch_stop.h"
+#include "worker/runtime/rejoin.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
 
 namespace penstock::worker {
 namespace {
+
+// An epoch that has failed has this long to be over, and the worker to join the next one: more than a pass
+// takes, which cannot be aborted.
+constexpr absl::Duration kEpochGrace = absl::Seconds(60);
+// For a planner to notice that who held this worker's rank is gone: longer than it waits for heartbeats by
+// default.
+constexpr absl::Duration kTakenTimeout = absl::Seconds(15);
+// For telling the planner why a worker that ends could not go on.
+constexpr absl::Duration kLastWord = absl::Seconds(2);
 
 uint64_t RandomIncarnation() {
   std::random_device device;
@@ -55,8 +67,7 @@ struct Joined {
   std::unique_ptr<Communicator> communicator;
 };
 
-absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Device& device,
-                            Shutdown& shutdown) {
+absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Device& device) {
   const Registration& self = agent.registration();
   Joined joined;
   if (self.rank == 0) {
@@ -75,39 +86,107 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
       .timeout = std::chrono::seconds(options.transfer_timeout_s),
       .connect_timeout = std::chrono::seconds(options.connect_timeout_s)};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
-  Communicator* communicator = joined.communicator.get();
-  shutdown.AddHandler(
-      [communicator](const absl::Status& why) { communicator->Abort(std::string(why.message())); });
   return joined;
 }
 
-absl::Status Train(PlannerAgent& agent, Trainer& trainer) {
-  agent.StartPrograms(trainer.first_iteration());
-  return RunTrainingLoop(agent, {.run = [&](const Program& program) { return trainer.Run(program); },
-                                 .after_iteration = [&](uint64_t i) { return trainer.AfterIteration(i); }});
-}
+// One rank in the epochs of its job.
+class Worker {
+ public:
+  Worker(const RunOptions& options, Accelerator accelerator, Shutdown& shutdown)
+      : options_(options), accelerator_(std::move(accelerator)), shutdown_(shutdown) {}
 
-// Says to the planner how it ended and returns the reason that is worth telling the user.
-absl::Status Conclude(const absl::Status& status, PlannerAgent& agent, const Shutdown& shutdown) {
-  if (status.ok() || shutdown.signalled()) {
-    agent.Leave();
-    if (!status.ok()) return shutdown.reason();
-    LogInfo("the job is finished", {{"rank", agent.registration().rank}});
-    return status;
+  // One epoch. `again`: after another one, whatever --resume says.
+  EpochEnd RunEpoch(bool again) {
+    EpochEnd end;
+    const absl::Status found = FindCheckpoint(again);
+    end.status = found.ok() ? JoinAndTrain(end.next_iteration) : found;
+    return end;
   }
-  if (!shutdown.reason().ok()) return shutdown.reason();
-  return agent.ReportFailure(status);
-}
 
-absl::StatusOr<std::unique_ptr<PlannerAgent>> RegisterAgent(const RunOptions& options,
-                                                            uint64_t first_iteration) {
-  return PlannerAgent::Register({.planner = options.planner,
-                                 .job_id = options.job_id,
-                                 .host = options.host,
-                                 .rank = options.rank,
-                                 .incarnation = RandomIncarnation(),
-                                 .first_iteration = first_iteration});
-}
+ private:
+  absl::Status FindCheckpoint(bool again) {
+    if (again) {
+      PENSTOCK_ASSIGN_OR_RETURN(checkpoint_,
+                                FindCheckpointOfJob(options_.checkpoint_dir, options_.job_id, started_from_));
+    } else if (options_.resume) {
+      PENSTOCK_ASSIGN_OR_RETURN(started_from_, FindNewestCheckpoint(options_.checkpoint_dir));
+      checkpoint_ = started_from_;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<PlannerAgent>> Register() {
+    return PlannerAgent::Register(
+        {.planner = options_.planner,
+         .job_id = options_.job_id,
+         .host = options_.host,
+         .rank = options_.rank,
+         .incarnation = RandomIncarnation(),
+         .first_iteration = checkpoint_.has_value() ? checkpoint_->next_iteration : 0,
+         .planner_timeout = PlannerTimeout(),
+         .taken_timeout = std::min(PlannerTimeout(), kTakenTimeout),
+         .wait = [this](absl::Duration time) { return shutdown_.WaitFor(time); }});
+  }
+
+  absl::Status JoinAndTrain(uint64_t& next_iteration) {
+    // In this order: the agent's threads abort the communicator and must have ended before it goes away.
+    EpochStop stop(shutdown_, options_.max_rejoins > 0 ? kEpochGrace : shutdown_.grace());
+    Joined joined;
+    PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerAgent> agent, Register());
+    const Registration& self = agent->registration();
+    LogInfo("registered", {{"job", options_.job_id}, {"rank", self.rank}, {"epoch", self.epoch}});
+    const uint64_t handler = shutdown_.AddHandler([&agent](const absl::Status& why) { agent->Stop(why); });
+    agent->SetFailureListener([&stop](const absl::Status& why) { stop.Request(why); });
+    const absl::Status status = Train(*agent, stop, joined, next_iteration);
+    // The planner hears of a failure before the peers see this rank's connections close, so that it knows
+    // what came first.
+    const absl::Status conclusion = Conclude(status, *agent);
+    shutdown_.RemoveHandler(handler);
+    return conclusion;
+  }
+
+  absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, uint64_t& next_iteration) {
+    PENSTOCK_ASSIGN_OR_RETURN(joined, Join(options_, agent, *accelerator_.device));
+    stop.SetAbort([communicator = joined.communicator.get()](const absl::Status& why) {
+      communicator->Abort(std::string(why.message()));
+    });
+    Trainer trainer({.registration = &agent.registration(),
+                     .device = accelerator_.device.get(),
+                     .communicator = joined.communicator.get(),
+                     .checkpoint_dir = options_.checkpoint_dir,
+                     .checkpoint = checkpoint_,
+                     .gradients_dir = options_.gradients_dir});
+    agent.StartPrograms(trainer.first_iteration());
+    return RunTrainingLoop(
+        agent,
+        {.run = [&](const Program& program) { return trainer.Run(program); },
+         .write_checkpoint = [&](uint64_t iteration) { return trainer.WriteCheckpointPart(iteration); },
+         .complete_checkpoint = [&](uint64_t iteration) { return trainer.FinishCheckpoint(iteration); },
+         .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
+         .report_timeout = PlannerTimeout()});
+  }
+
+  // Says to the planner how it ended and returns the reason that is worth telling the user.
+  absl::Status Conclude(const absl::Status& status, PlannerAgent& agent) {
+    if (status.ok() || shutdown_.signalled()) {
+      agent.Leave();
+      if (!status.ok()) return shutdown_.reason();
+      LogInfo("the job is finished", {{"rank", agent.registration().rank}});
+      return status;
+    }
+    return agent.ReportFailure(status, options_.max_rejoins > 0 ? PlannerTimeout() : kLastWord);
+  }
+
+  absl::Duration PlannerTimeout() const { return absl::Seconds(options_.planner_timeout_s); }
+
+  const RunOptions& options_;
+  const Accelerator accelerator_;
+  Shutdown& shutdown_;
+  // What this process began with.
+  std::optional<CompleteCheckpoint> started_from_;
+  // What the epoch begins with.
+  std::optional<CompleteCheckpoint> checkpoint_;
+};
 
 }  // namespace
 
@@ -115,33 +194,11 @@ absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   CountCpuTensors();
   at::set_num_threads(static_cast<int>(options.threads));
   at::set_num_interop_threads(1);
-  PENSTOCK_ASSIGN_OR_RETURN(const Accelerator accelerator, MakeAccelerator(options));
-  std::optional<CompleteCheckpoint> checkpoint;
-  if (options.resume) {
-    PENSTOCK_ASSIGN_OR_RETURN(checkpoint, FindNewestCheckpoint(options.checkpoint_dir));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerAgent> agent,
-                            RegisterAgent(options, checkpoint.has_value() ? checkpoint->next_iteration : 0));
-  const Registration& self = agent->registration();
-  LogInfo("registered", {{"job", options.job_id}, {"rank", self.rank}, {"epoch", self.epoch}});
-  shutdown.AddHandler([&agent](const absl::Status& why) { agent->Stop(why); });
-  agent->SetFailureListener([&shutdown](const absl::Status& why) { shutdown.Request(why); });
-
-  absl::Status status;
-  absl::StatusOr<Joined> joined = Join(options, *agent, *accelerator.device, shutdown);
-  status = joined.status();
-  if (status.ok()) {
-    Trainer trainer({.registration = &self,
-                     .device = accelerator.device.get(),
-                     .communicator = joined->communicator.get(),
-                     .checkpoint_dir = options.checkpoint_dir,
-                     .checkpoint = checkpoint,
-                     .gradients_dir = options.gradients_dir});
-    status = Train(*agent, trainer);
-  }
-  // The planner hears of a failure before the peers see this rank's connections close, so that it knows what
-  // came first.
-  status = Conclude(status, *agent, shutdown);
+  PENSTOCK_ASSIGN_OR_RETURN(Accelerator accelerator, MakeAccelerator(options));
+  Worker worker(options, std::move(accelerator), shutdown);
+  const absl::Status status = TrainThroughFailures(
+      {.most = options.max_rejoins}, {.run_epoch = [&](bool again) { return worker.RunEpoch(again); },
+                                      .wait = [&](absl::Duration time) { return shutdown.WaitFor(time); }});
   shutdown.Disarm();
   return status;
 }

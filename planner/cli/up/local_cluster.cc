@@ -71,6 +71,7 @@ absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
                                           absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
     if (!options.dataset.empty()) arguments.push_back(absl::StrCat("--dataset=", options.dataset));
     if (options.resume) arguments.push_back("--resume");
+    arguments.push_back("--max-rejoins=0");
     arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
     PENSTOCK_ASSIGN_OR_RETURN(Member worker, Start(absl::StrCat("worker-", rank), arguments));
     workers_.push_back(std::move(worker));

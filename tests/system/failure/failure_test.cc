@@ -22,6 +22,9 @@ class FailureTest : public ::testing::Test {
   // More than are executed while a test looks.
   static constexpr uint64_t kManyIterations = 600;
 
+  // Workers that end at the first loss, for whoever supervises them to start all of them again.
+  static WorkerSettings EndAtOnce() { return {.arguments = {"--max-rejoins=0"}}; }
+
   // A job of 2 stages x 2 replicas that trains for longer than any test waits.
   static v1::JobSpec EndlessJob() {
     v1::JobSpec job = TinyJob();
@@ -47,7 +50,7 @@ class FailureTest : public ::testing::Test {
 };
 
 TEST_F(FailureTest, AKilledWorkerEndsAllOthersWhichNameIt) {
-  Start(EndlessJob(), kManyIterations);
+  Start(EndlessJob(), kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 3);
   cluster_.worker(2).Signal(SIGKILL);
   for (uint32_t rank : {0, 1, 3}) {
@@ -65,7 +68,7 @@ TEST_F(FailureTest, AKilledWorkerEndsAllOthersWhichNameIt) {
 TEST_F(FailureTest, AWorkerThatStopsAnsweringIsLostAndNamed) {
   v1::JobSpec job = EndlessJob();
   job.set_heartbeat_timeout_ms(1000);
-  Start(job, kManyIterations);
+  Start(job, kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 3);
   cluster_.worker(1).Signal(SIGSTOP);
   for (uint32_t rank : {0, 2, 3}) {
@@ -75,7 +78,7 @@ TEST_F(FailureTest, AWorkerThatStopsAnsweringIsLostAndNamed) {
 }
 
 TEST_F(FailureTest, AKilledPlannerEndsTheWorkersWhenItDoesNotComeBack) {
-  Start(EndlessJob(), kManyIterations);
+  Start(EndlessJob(), kManyIterations, {.arguments = {"--max-rejoins=0", "--planner-timeout=4"}});
   cluster_.WaitForIterations("tiny", 3);
   cluster_.planner().Stop(absl::ZeroDuration());
   for (uint32_t rank = 0; rank < 4; ++rank) {
@@ -88,7 +91,7 @@ TEST_F(FailureTest, AKilledPlannerEndsTheWorkersWhenItDoesNotComeBack) {
 }
 
 TEST_F(FailureTest, SigtermEndsEverythingWithinSeconds) {
-  Start(EndlessJob(), kManyIterations);
+  Start(EndlessJob(), kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 3);
   for (uint32_t rank = 0; rank < 4; ++rank) cluster_.worker(rank).Signal(SIGTERM);
   cluster_.planner().Signal(SIGTERM);
@@ -102,7 +105,7 @@ TEST_F(FailureTest, SigtermEndsEverythingWithinSeconds) {
 }
 
 TEST_F(FailureTest, SigtermToOneWorkerEndsTheOthersWhichNameIt) {
-  Start(EndlessJob(), kManyIterations);
+  Start(EndlessJob(), kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 3);
   cluster_.worker(3).Signal(SIGTERM);
   EXPECT_EQ(cluster_.ExpectEnd(3, absl::Seconds(10)).code, 1);
@@ -114,7 +117,7 @@ TEST_F(FailureTest, SigtermToOneWorkerEndsTheOthersWhichNameIt) {
 }
 
 TEST_F(FailureTest, AnOldIncarnationIsAborted) {
-  Start(EndlessJob(), kManyIterations);
+  Start(EndlessJob(), kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 1);
   v1::HeartbeatRequest ghost;
   ghost.set_job_id("tiny");
@@ -134,10 +137,11 @@ TEST_F(FailureTest, AnOldIncarnationIsAborted) {
 
 TEST_F(FailureTest, AWorkerOfATakenRankIsRefused) {
   const v1::JobSpec job = EndlessJob();
-  Start(job, kManyIterations);
+  Start(job, kManyIterations, EndAtOnce());
   cluster_.WaitForIterations("tiny", 1);
   const std::string log = cluster_.folder().Path("intruder.log");
-  auto intruder = cluster_.StartWorker(job, 0, {.dataset = dataset_}, log);
+  auto intruder =
+      cluster_.StartWorker(job, 0, {.dataset = dataset_, .arguments = {"--planner-timeout=2"}}, log);
   ASSERT_NE(intruder, nullptr);
   const std::optional<ExitStatus> ended = intruder->WaitFor(absl::Seconds(20));
   ASSERT_TRUE(ended.has_value());

@@ -34,8 +34,12 @@ class ResumeTest : public ::testing::Test {
     cluster_.StartPlanner();
   }
 
+  // Of workers that end at the first loss.
   WorkerSettings Settings(const std::string& checkpoints, bool resume) const {
-    return {.dataset = dataset_, .checkpoint_dir = cluster_.folder().Path(checkpoints), .resume = resume};
+    return {.dataset = dataset_,
+            .checkpoint_dir = cluster_.folder().Path(checkpoints),
+            .resume = resume,
+            .arguments = {"--max-rejoins=0"}};
   }
 
   // What the iterations of a run came to; equal only where every bit is.

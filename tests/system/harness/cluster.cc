@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -109,6 +110,11 @@ void Cluster::StartWorkers(const v1::JobSpec& job, const WorkerSettings& setting
   }
 }
 
+void Cluster::RestartWorker(const v1::JobSpec& job, uint32_t rank, const WorkerSettings& settings) {
+  workers_[rank] = StartWorker(job, rank, settings, WorkerLogPath(rank));
+  ASSERT_NE(workers_[rank], nullptr);
+}
+
 v1::JobStatus Cluster::StatusOf(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
@@ -125,13 +131,27 @@ void Cluster::WaitUntilRunning(const std::string& job_id) {
   }
 }
 
-void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations) {
+void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations, Epochs epochs) {
   const absl::Time deadline = absl::Now() + kDeadline;
   for (;;) {
     const v1::JobStatus status = StatusOf(job_id);
     if (status.completed_iteration() >= iterations) return;
     ASSERT_LT(absl::Now(), deadline) << status.DebugString() << WorkerLog(0);
-    ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure() << AllWorkerLogs();
+    if (epochs == Epochs::kOne) {
+      ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure() << AllWorkerLogs();
+    }
+    planner_->WaitFor(kTick);
+  }
+}
+
+void Cluster::WaitForIterationAfterEpoch(const std::string& job_id, uint64_t epoch) {
+  const absl::Time deadline = absl::Now() + kDeadline;
+  for (;;) {
+    const v1::JobStatus status = StatusOf(job_id);
+    const auto reported = [](const v1::WorkerStatus& worker) { return worker.last_iteration() >= 0; };
+    if (status.epoch() > epoch && std::ranges::all_of(status.workers(), reported)) return;
+    if (status.state() == v1::JOB_STATE_FINISHED) return;
+    ASSERT_LT(absl::Now(), deadline) << status.DebugString() << AllWorkerLogs();
     planner_->WaitFor(kTick);
   }
 }

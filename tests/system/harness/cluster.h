@@ -69,12 +69,19 @@ class Cluster {
   std::unique_ptr<ChildProcess> StartWorker(const v1::JobSpec& job, uint32_t rank,
                                             const WorkerSettings& settings, const std::string& log_path);
   ChildProcess& worker(uint32_t rank) { return *workers_[rank]; }
+  // In place of one that has ended.
+  void RestartWorker(const v1::JobSpec& job, uint32_t rank, const WorkerSettings& settings);
   size_t size() const { return workers_.size(); }
 
   // Blocks until all workers of the job are there.
   void WaitUntilRunning(const std::string& job_id);
-  // Blocks until the job has completed `iterations` iterations.
-  void WaitForIterations(const std::string& job_id, uint64_t iterations);
+  // Blocks until the job has completed `iterations` iterations. A failed epoch is a failure of the test,
+  // unless the workers join a new one.
+  enum class Epochs : uint8_t { kOne, kMany };
+  void WaitForIterations(const std::string& job_id, uint64_t iterations, Epochs epochs = Epochs::kOne);
+  // Blocks until an epoch later than `epoch` has completed an iteration.
+  void WaitForIterationAfterEpoch(const std::string& job_id, uint64_t epoch);
+  uint64_t Epoch(const std::string& job_id) { return StatusOf(job_id).epoch(); }
   // Iterations that all ranks have reported.
   uint64_t Completed(const std::string& job_id) { return StatusOf(job_id).completed_iteration(); }
   // Blocks until all workers have ended, and expects status 0.

@@ -37,6 +37,11 @@ void FakePlanner::SetRegistration(const grpc::Status& status, const v1::Register
   register_response_ = response;
 }
 
+void FakePlanner::FailEpochWhenToldOfAFailure() {
+  MutexLock lock(&mutex_);
+  fail_when_told_ = true;
+}
+
 void FakePlanner::SetHeartbeat(const grpc::Status& status, const v1::HeartbeatResponse& response) {
   MutexLock lock(&mutex_);
   heartbeat_status_ = status;
@@ -113,6 +118,10 @@ grpc::Status FakePlanner::Heartbeat(grpc::ServerContext*, const v1::HeartbeatReq
   MutexLock lock(&mutex_);
   heartbeats_.push_back(*request);
   changed_.SignalAll();
+  if (fail_when_told_ && !request->failure().empty()) {
+    heartbeat_response_.set_state(v1::EPOCH_STATE_FAILED);
+    heartbeat_response_.set_failure("rank 1 reported: " + request->failure());
+  }
   *response = heartbeat_response_;
   return heartbeat_status_;
 }

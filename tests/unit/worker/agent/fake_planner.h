@@ -29,6 +29,8 @@ class FakePlanner final : public v1::PlannerService::Service {
   void SetRegistration(const grpc::Status& status, const v1::RegisterWorkerResponse& response = {});
   // What heartbeats answer from now on.
   void SetHeartbeat(const grpc::Status& status, const v1::HeartbeatResponse& response = {});
+  // As the planner does: once a worker has reported a failure, the epoch has failed.
+  void FailEpochWhenToldOfAFailure();
   // What reports answer from now on.
   void SetReport(const grpc::Status& status);
   // Sends a program to whoever streams from its iteration.
@@ -65,6 +67,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   v1::RegisterWorkerResponse register_response_;
   grpc::Status heartbeat_status_;
   v1::HeartbeatResponse heartbeat_response_;
+  bool fail_when_told_ = false;
   grpc::Status report_status_;
   std::deque<v1::StreamProgramsResponse> programs_;
   bool programs_ended_ = false;

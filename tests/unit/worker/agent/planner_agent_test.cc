@@ -94,7 +94,8 @@ class PlannerAgentTest : public ::testing::Test {
             .rank = 1,
             .incarnation = 99,
             .first_iteration = 6,
-            .reconnect_window = absl::Milliseconds(300)};
+            .planner_timeout = absl::Milliseconds(300),
+            .taken_timeout = absl::Milliseconds(200)};
   }
 
   std::unique_ptr<PlannerAgent> Register() {
@@ -119,12 +120,33 @@ TEST_F(PlannerAgentTest, RegistersWithWhatItIs) {
 }
 
 TEST_F(PlannerAgentTest, RegistrationPassesOnARefusal) {
-  planner_->SetRegistration({grpc::StatusCode::ALREADY_EXISTS, "rank 1 is taken"});
+  planner_->SetRegistration({grpc::StatusCode::INVALID_ARGUMENT, "rank 1 of 1"});
   const absl::Status status = PlannerAgent::Register(Options()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("rank 1 is taken"), HasSubstr(planner_->address())));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1 of 1"), HasSubstr(planner_->address())));
   EXPECT_EQ(planner_->registrations().size(), 1u);
+}
+
+TEST_F(PlannerAgentTest, RegistrationWaitsForARankWhoseHolderMayBeGone) {
+  planner_->SetRegistration({grpc::StatusCode::ALREADY_EXISTS, "rank 1 is taken"});
+  EXPECT_EQ(PlannerAgent::Register(Options()).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_GT(planner_->registrations().size(), 1u);
+
+  AgentOptions options = Options();
+  options.taken_timeout = absl::Seconds(60);
+  options.wait = [&](absl::Duration) {
+    planner_->SetRegistration(grpc::Status::OK, ValidRegistration());
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(PlannerAgent::Register(options).ok());
+}
+
+TEST_F(PlannerAgentTest, RegistrationEndsWhenTheWorkerIsToldToEnd) {
+  planner_->SetRegistration({grpc::StatusCode::UNAVAILABLE, "starting"});
+  AgentOptions options = Options();
+  options.planner_timeout = absl::Minutes(10);
+  options.wait = [](absl::Duration) { return absl::CancelledError("stopped by SIGTERM"); };
+  EXPECT_EQ(PlannerAgent::Register(options).status(), absl::CancelledError("stopped by SIGTERM"));
 }
 
 TEST_F(PlannerAgentTest, RegistrationWaitsForTheJobForAWhile) {
@@ -201,6 +223,18 @@ TEST_F(PlannerAgentTest, TellsThePlannerOfAProgramThatItCannotRun) {
   EXPECT_THAT(reported, HasSubstr("OP_RESHARD"));
 }
 
+TEST_F(PlannerAgentTest, AProgramThatItCannotRunIsItsOwnErrorWhateverThePlannerAnswers) {
+  v1::StreamProgramsResponse program = ProgramOf(6);
+  program.mutable_program()->add_instructions()->set_op(v1::OP_RESHARD);
+  const auto agent = Register();
+  planner_->FailEpochWhenToldOfAFailure();
+  planner_->AddProgram(program);
+  agent->StartPrograms(6);
+  const absl::Status status = agent->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the epoch has failed"));
+}
+
 TEST_F(PlannerAgentTest, DoesNotReportWhatFollowsFromAFailureThatThePlannerKnows) {
   v1::HeartbeatResponse failed = InState(v1::EPOCH_STATE_FAILED);
   failed.set_failure("rank 0 was lost");
@@ -258,14 +292,14 @@ TEST_F(PlannerAgentTest, APlannerThatIsGoneIsGivenUpAfterTheWindow) {
   const std::string address = planner_->address();
   planner_ = nullptr;
   const absl::Status status = agent->Next().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(address), HasSubstr("has not answered")));
   EXPECT_EQ(probe.Wait(), status);
 }
 
 TEST_F(PlannerAgentTest, APlannerThatComesBackInTimeIsUsedAgain) {
   AgentOptions options = Options();
-  options.reconnect_window = absl::Seconds(30);
+  options.planner_timeout = absl::Seconds(30);
   const auto agent = PlannerAgent::Register(options);
   ASSERT_TRUE(agent.ok());
   (*agent)->StartPrograms(6);
@@ -307,8 +341,27 @@ TEST_F(PlannerAgentTest, ReportingAFailureReturnsThePlannersVerdict) {
   v1::HeartbeatResponse failed = InState(v1::EPOCH_STATE_FAILED);
   failed.set_failure("rank 1 reported: rank 0 is gone");
   planner_->SetHeartbeat(grpc::Status::OK, failed);
-  const absl::Status verdict = agent->ReportFailure(absl::UnavailableError("rank 0 is gone"));
+  const absl::Status verdict =
+      agent->ReportFailure(absl::UnavailableError("rank 0 is gone"), absl::Seconds(20));
   EXPECT_THAT(std::string(verdict.message()), HasSubstr("rank 1 reported: rank 0 is gone"));
+}
+
+TEST_F(PlannerAgentTest, AFailureIsReportedUntilAPlannerThatComesBackHasHeardIt) {
+  AgentOptions options = Options();
+  options.planner_timeout = absl::Seconds(60);
+  const auto agent = PlannerAgent::Register(options);
+  ASSERT_TRUE(agent.ok());
+  const int port = planner_->port();
+  planner_ = nullptr;
+  std::thread restarter([&] {
+    planner_ = std::make_unique<FakePlanner>(port);
+    planner_->FailEpochWhenToldOfAFailure();
+  });
+  const absl::Status verdict =
+      (*agent)->ReportFailure(absl::UnavailableError("rank 0 is gone"), absl::Seconds(60));
+  restarter.join();
+  EXPECT_EQ(verdict.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(verdict.message()), HasSubstr("the epoch has failed"));
 }
 
 TEST_F(PlannerAgentTest, LeavingIsTold) {

@@ -75,6 +75,15 @@ TEST_F(CheckpointStoreTest, RemovesWhatWasLeftHalfWritten) {
   EXPECT_THAT(Names(), UnorderedElementsAre("iteration-2"));
 }
 
+TEST_F(CheckpointStoreTest, AJobGoesOnFromItsOwnCheckpointsAndNotFromThoseOfOthers) {
+  const CompleteCheckpoint start = {.path = "elsewhere", .next_iteration = 3};
+  EXPECT_FALSE((*FindCheckpointOfJob(folder_, "other", std::nullopt)).has_value());
+  Write(2);
+  Write(4);
+  EXPECT_EQ((*FindCheckpointOfJob(folder_, "job", start))->next_iteration, 4u);
+  EXPECT_EQ((*FindCheckpointOfJob(folder_, "other", start))->next_iteration, 3u);
+}
+
 TEST_F(CheckpointStoreTest, NamesABrokenManifest) {
   Write(2);
   std::ofstream(folder_ + "/iteration-2/manifest.json") << "{";

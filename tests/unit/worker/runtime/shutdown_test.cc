@@ -6,12 +6,17 @@
 #include <unistd.h>
 
 #include <future>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/process/stop_signals.h"
+#include "worker/runtime/epoch_stop.h"
 
 namespace penstock::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLongGrace = absl::Seconds(60);
@@ -70,6 +75,55 @@ TEST(Shutdown, NoHandlerRunsAfterDisarm) {
   shutdown.Request(absl::UnavailableError("gone"));
   shutdown.Disarm();
   EXPECT_FALSE(called);
+}
+
+TEST(Shutdown, AHandlerThatWasRemovedDoesNotRun) {
+  bool called = false;
+  Probe probe;
+  Shutdown shutdown(kLongGrace);
+  shutdown.RemoveHandler(shutdown.AddHandler([&](const absl::Status&) { called = true; }));
+  shutdown.AddHandler(probe.handler());
+  shutdown.Request(absl::UnavailableError("gone"));
+  EXPECT_FALSE(probe.Wait().ok());
+  EXPECT_FALSE(called);
+}
+
+TEST(Shutdown, ARequestEndsAWait) {
+  Shutdown shutdown(kLongGrace);
+  EXPECT_TRUE(shutdown.WaitFor(absl::ZeroDuration()).ok());
+  std::thread requester([&] { shutdown.Request(absl::CancelledError("stopped by SIGTERM")); });
+  EXPECT_EQ(shutdown.WaitFor(absl::Minutes(10)), absl::CancelledError("stopped by SIGTERM"));
+  requester.join();
+}
+
+TEST(EpochStop, AbortsWhatIsUnderWayOrComesLater) {
+  Shutdown shutdown(kLongGrace);
+  std::vector<std::string> aborted;
+  const auto abort = [&](const absl::Status& why) { aborted.emplace_back(why.message()); };
+  EpochStop early(shutdown, kLongGrace);
+  early.SetAbort(abort);
+  EXPECT_TRUE(aborted.empty());
+  early.Request(absl::UnavailableError("rank 2 was lost"));
+  early.Request(absl::UnavailableError("rank 1 is gone"));
+  EpochStop late(shutdown, kLongGrace);
+  late.Request(absl::UnavailableError("rank 3 was lost"));
+  late.SetAbort(abort);
+  EXPECT_THAT(aborted, ElementsAre("rank 2 was lost", "rank 3 was lost"));
+  EXPECT_TRUE(shutdown.reason().ok());
+}
+
+TEST(EpochStopDeathTest, AWorkerThatIsStuckInAFailedEpochIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Shutdown shutdown(kLongGrace);
+        // This one was over in time.
+        EpochStop(shutdown, absl::ZeroDuration()).SetAbort([](const absl::Status&) {});
+        EpochStop stop(shutdown, absl::Milliseconds(20));
+        stop.Request(absl::UnavailableError("rank 2 was lost"));
+        for (;;) pause();
+      },
+      ::testing::ExitedWithCode(1), "rank 2 was lost");
 }
 
 TEST(ShutdownDeathTest, AWorkerThatDoesNotEndInTimeIsStopped) {

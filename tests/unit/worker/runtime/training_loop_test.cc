@@ -32,10 +32,10 @@ class FakeControlPlane : public ControlPlane {
     return report_status;
   }
   absl::Status FlushReports(absl::Duration) override {
-    flushed = true;
-    return absl::OkStatus();
+    flushed = reports.size();
+    return flush_status;
   }
-  absl::Status ReportFailure(const absl::Status& failure) override { return failure; }
+  absl::Status ReportFailure(const absl::Status& failure, absl::Duration) override { return failure; }
   void Leave() override {}
 
   void Add(uint64_t iteration) {
@@ -49,7 +49,9 @@ class FakeControlPlane : public ControlPlane {
   std::deque<NextProgram> programs;
   std::vector<IterationReport> reports;
   absl::Status report_status;
-  bool flushed = false;
+  absl::Status flush_status;
+  // Reports that were there when the last flush came.
+  size_t flushed = 0;
 
  private:
   Registration registration_;
@@ -58,37 +60,61 @@ class FakeControlPlane : public ControlPlane {
 class TrainingLoopTest : public ::testing::Test {
  protected:
   absl::Status Run() {
-    return RunTrainingLoop(control_,
-                           {.run = [this](const Program& program) -> absl::StatusOr<IterationResult> {
-                              events_.push_back(absl::StrCat("run ", program.iteration));
-                              if (program.iteration == failing_)
-                                return absl::UnavailableError("rank 1 is gone");
-                              return IterationResult{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
-                            },
-                            .after_iteration =
-                                [this](uint64_t iteration) {
-                                  events_.push_back(absl::StrCat("after ", iteration));
-                                  return absl::OkStatus();
-                                }});
+    return RunTrainingLoop(
+        control_,
+        {.run = [this](const Program& program) -> absl::StatusOr<IterationResult> {
+           events_.push_back(absl::StrCat("run ", program.iteration));
+           if (program.iteration == failing_) return absl::UnavailableError("rank 1 is gone");
+           return IterationResult{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
+         },
+         .write_checkpoint =
+             [this](uint64_t iteration) {
+               if (iteration == checkpoint_) events_.push_back(absl::StrCat("write ", iteration));
+               return iteration == checkpoint_;
+             },
+         .complete_checkpoint =
+             [this](uint64_t iteration) {
+               events_.push_back(absl::StrCat("complete ", iteration, ", ", control_.flushed, " reports"));
+               return absl::OkStatus();
+             },
+         .finished =
+             [this](uint64_t iteration) { events_.push_back(absl::StrCat("finished ", iteration)); }});
   }
 
   FakeControlPlane control_;
   uint64_t failing_ = 99;
+  uint64_t checkpoint_ = 99;
   std::vector<std::string> events_;
 };
 
-TEST_F(TrainingLoopTest, RunsReportsAndChecksPointsUntilTheJobIsFinished) {
+TEST_F(TrainingLoopTest, RunsAndReportsUntilTheJobIsFinished) {
   control_.Add(4);
   control_.Add(5);
   control_.AddEnd();
   EXPECT_TRUE(Run().ok());
-  EXPECT_THAT(events_, ElementsAre("run 4", "after 4", "run 5", "after 5"));
+  EXPECT_THAT(events_, ElementsAre("run 4", "finished 4", "run 5", "finished 5"));
   ASSERT_EQ(control_.reports.size(), 2u);
   EXPECT_EQ(control_.reports[1].iteration, 5u);
   EXPECT_EQ(control_.reports[1].waited_for_program_ns, 75);
   EXPECT_EQ(control_.reports[1].loss, 0.5);
   EXPECT_EQ(control_.reports[1].peak_memory_bytes, 77);
-  EXPECT_TRUE(control_.flushed);
+  EXPECT_EQ(control_.flushed, 2u);
+}
+
+TEST_F(TrainingLoopTest, ACheckpointIsCompleteOnlyOnceThePlannerHasTheReportsBeforeIt) {
+  control_.Add(4);
+  control_.Add(5);
+  control_.AddEnd();
+  checkpoint_ = 5;
+  EXPECT_TRUE(Run().ok());
+  EXPECT_THAT(events_,
+              ElementsAre("run 4", "finished 4", "run 5", "write 5", "complete 5, 2 reports", "finished 5"));
+
+  control_.Add(6);
+  checkpoint_ = 6;
+  control_.flush_status = absl::DeadlineExceededError("1 report has not reached the planner");
+  EXPECT_EQ(Run(), control_.flush_status);
+  EXPECT_EQ(events_.back(), "write 6");
 }
 
 TEST_F(TrainingLoopTest, EndsWithTheErrorOfAnIterationAndDoesNotReportIt) {
