@@ -5,39 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "common/parallel/task_pool.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/core/golden_jobs.h"
 #include "tests/unit/core/job_builder.h"
+#include "tests/unit/core/stopped_plan.h"
 
 namespace penstock::core {
 namespace {
-
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-// Numbers below `end`: 0, 1, 3, 9, ..., and as far from the end, so that the first looks are among
-// them, the last ones, and many in between.
-std::vector<int64_t> GrowingUpTo(int64_t end) {
-  std::vector<int64_t> numbers;
-  for (int64_t number = 0; number < end; number = std::max(number + 1, 3 * number)) {
-    numbers.push_back(number);
-    numbers.push_back(end - 1 - number);
-  }
-  return numbers;
-}
-
-// Stages and plan of a job, with a flag that sets itself after so many looks.
-absl::StatusOr<v1::Plan> PlanWith(const StopFlag& flag, const RandomPlanningCase& given,
-                                  const RunTasks& run_tasks = RunSerially) {
-  const auto planner = Planner::Create(given.job, Planner::Explain::kChanges, run_tasks, StopToken(&flag));
-  if (!planner.ok()) return planner.status();
-  return (*planner)->MakePlan(given.batch, run_tasks, StopToken(&flag));
-}
 
 TEST(StopTest, ATokenWithoutAFlagNeverStops) {
   EXPECT_FALSE(StopToken().stopped());
@@ -82,26 +60,6 @@ TEST(StopTest, StagesThatAreChosenAreStoppedToo) {
   for (const int64_t after : GrowingUpTo(looks)) {
     const StopFlag flag(after);
     EXPECT_EQ(PlanWith(flag, given).status().code(), absl::StatusCode::kCancelled) << after;
-  }
-}
-
-// The threads of a pool see the flag at different times.
-TEST(StopTest, APlanOfSeveralThreadsIsCancelledOrWhole) {
-  TaskPool pool(4);
-  const std::vector<GoldenJob> jobs = GoldenJobs();
-  for (size_t i = 0; i < jobs.size(); i += 5) {
-    const StopFlag counted(kNever);
-    const auto whole = PlanWith(counted, jobs[i].given);
-    ASSERT_TRUE(whole.ok());
-    for (const int64_t after : GrowingUpTo(kNever - counted.asks_left())) {
-      const StopFlag flag(after);
-      const auto plan = PlanWith(flag, jobs[i].given, pool.AsFunction());
-      if (!plan.ok()) {
-        EXPECT_EQ(plan.status().code(), absl::StatusCode::kCancelled) << plan.status();
-      } else {
-        EXPECT_EQ(plan->content_hash(), whole->content_hash());
-      }
-    }
   }
 }
 

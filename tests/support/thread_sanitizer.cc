@@ -1,0 +1,9 @@
+// What thread sanitizer must not judge, in every test that is built with it.
+
+// The reference count of absl::Status is changed in the packaged library, which is not instrumented: a status
+// whose copies end on different threads looks like a race of its last owner. Races for the status itself are
+// still seen: these are in its assignment or its copy, not in Unref.
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:^Unref$\nrace:Status::UnrefNonInlined\n";
+}
