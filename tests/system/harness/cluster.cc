@@ -32,16 +32,18 @@ const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
 
 }  // namespace
 
-std::string Cluster::PlannerAddress() const {
-  return absl::StrCat(planner_place_.address, ":", planner_port_);
+std::string Cluster::planner_address() const {
+  return absl::StrCat(options_.planner.address, ":", planner_port_);
 }
 
 void Cluster::StartPlanner() {
   const std::string port_file = folder_.Path(absl::StrCat("planner-", ++generation_, ".json"));
+  const std::string store =
+      options_.store.empty() ? absl::StrCat("sqlite:", folder_.Path("planner.db")) : options_.store;
   absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(
-      {.arguments = OnPlace(planner_place_, {Binary("penstock-planner"), "--listen", PlannerAddress(),
-                                             absl::StrCat("--port-file=", port_file),
-                                             absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))}),
+      {.arguments = OnPlace(options_.planner,
+                            {Binary("penstock-planner"), "--listen", planner_address(),
+                             absl::StrCat("--port-file=", port_file), absl::StrCat("--store=", store)}),
        .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();
   planner_ = *std::move(started);
@@ -52,7 +54,7 @@ void Cluster::StartPlanner() {
   const absl::StatusOr<std::string> ports = ReadFile(port_file);
   ASSERT_TRUE(ports.ok()) << ports.status();
   planner_port_ = nlohmann::json::parse(*ports)["planner_port"].get<int>();
-  client_ = std::make_unique<PlannerClient>(PlannerAddress());
+  client_ = std::make_unique<PlannerClient>(planner_address());
 }
 
 void Cluster::Register(const v1::JobSpec& job) {
@@ -84,8 +86,8 @@ std::unique_ptr<ChildProcess> Cluster::StartWorker(const v1::JobSpec& job, uint3
                                                    const std::string& log_path) {
   const Place place = rank < settings.places.size() ? settings.places[rank] : Place();
   std::vector<std::string> arguments = {
-      Binary("penstock-worker"), "--planner", PlannerAddress(), "--job",  job.job_id(), "--rank",
-      absl::StrCat(rank),        "--dataset", settings.dataset, "--host", place.address};
+      Binary("penstock-worker"), "--planner", planner_address(), "--job",  job.job_id(), "--rank",
+      absl::StrCat(rank),        "--dataset", settings.dataset,  "--host", place.address};
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
@@ -162,8 +164,8 @@ ExitStatus Cluster::ExpectEnd(uint32_t rank, absl::Duration timeout) {
   return ended.value_or(ExitStatus());
 }
 
-void Cluster::ExpectAllFinish() {
-  const absl::Time deadline = absl::Now() + kDeadline;
+void Cluster::ExpectAllFinish(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     const ExitStatus ended = ExpectEnd(rank, std::max(deadline - absl::Now(), absl::Seconds(1)));
     EXPECT_TRUE(ended.ok()) << "rank " << rank << " " << ended.ToString() << "\n" << WorkerLog(rank);

@@ -46,16 +46,23 @@ struct WorkerSettings {
   std::vector<std::string> arguments = {};
 };
 
+struct ClusterOptions {
+  Place planner = {};
+  // As the planner's flag; empty: SQLite in the cluster's folder.
+  std::string store = {};
+};
+
 class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(60);
 
-  Cluster() : Cluster(Place()) {}
-  explicit Cluster(Place planner) : planner_place_(std::move(planner)) {}
+  Cluster() : Cluster(ClusterOptions()) {}
+  explicit Cluster(ClusterOptions options) : options_(std::move(options)) {}
 
-  // With a store in the cluster's folder. Again: at the same address and with the same store, after the one
-  // before it has ended.
+  // Again: at the same address and with the same store, after the one before it has ended.
   void StartPlanner();
+  // "host:port".
+  std::string planner_address() const;
   PlannerClient& client() { return *client_; }
   ChildProcess& planner() { return *planner_; }
 
@@ -85,7 +92,7 @@ class Cluster {
   // Iterations that all ranks have reported.
   uint64_t Completed(const std::string& job_id) { return StatusOf(job_id).completed_iteration(); }
   // Blocks until all workers have ended, and expects status 0.
-  void ExpectAllFinish();
+  void ExpectAllFinish(absl::Duration timeout = kDeadline);
   // The end of a worker within the time; a failure when it still runs.
   ExitStatus ExpectEnd(uint32_t rank, absl::Duration timeout);
 
@@ -101,14 +108,13 @@ class Cluster {
 
  private:
   v1::JobStatus StatusOf(const std::string& job_id);
-  std::string PlannerAddress() const;
   std::string WorkerLogPath(uint32_t rank) const;
 
   // First, so that it is removed after the processes have ended.
   TemporaryFolder folder_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
-  const Place planner_place_;
+  const ClusterOptions options_;
   // 0: a free one.
   int planner_port_ = 0;
   std::vector<std::unique_ptr<ChildProcess>> workers_;

@@ -31,7 +31,7 @@ class HostsTest : public ::testing::Test {
     auto network = HostNetwork::Create(kWorkers + 1);
     if (!network.ok()) GTEST_SKIP() << network.status();
     network_ = *std::move(network);
-    cluster_.emplace(network_->PlaceOf(kPlanner));
+    cluster_.emplace(ClusterOptions{.planner = network_->PlaceOf(kPlanner)});
     dataset_ = cluster_->folder().Path("data");
     WriteTinyDataset(dataset_, samples_);
     cluster_->StartPlanner();
@@ -68,11 +68,14 @@ class HostsTest : public ::testing::Test {
     return losses;
   }
 
-  // Those of a run on this host alone.
-  std::vector<double> UndisturbedLosses() {
-    Start("undisturbed", /*on_hosts=*/false);
-    cluster_->ExpectAllFinish();
-    return LossesOf("undisturbed");
+  // Those of a run on this host alone, which the first test that asks for them makes.
+  const std::vector<double>& UndisturbedLosses() {
+    static const std::vector<double> losses = [this] {
+      Start("undisturbed", /*on_hosts=*/false);
+      cluster_->ExpectAllFinish();
+      return LossesOf("undisturbed");
+    }();
+    return losses;
   }
 
   const std::vector<TinySample> samples_ = TinySamples(36);
@@ -87,6 +90,44 @@ TEST_F(HostsTest, FourHostsTrainOverLimitedLinks) {
   cluster_->ExpectAllFinish();
   EXPECT_EQ(LossesOf("limited"), UndisturbedLosses());
 }
+
+TEST_F(HostsTest, AShortPartitionOfThePlannerStopsNobody) {
+  Start("planner-away", /*on_hosts=*/true);
+  cluster_->WaitForIterations("planner-away", 3);
+  ASSERT_THAT(network_->Pull(kPlanner), IsOk());
+  // Less than the planner takes to miss its workers.
+  cluster_->planner().WaitFor(absl::Milliseconds(kHeartbeatTimeoutMs / 2));
+  ASSERT_THAT(network_->Plug(kPlanner), IsOk());
+  cluster_->ExpectAllFinish();
+  EXPECT_EQ(cluster_->Epoch("planner-away"), 1);
+  EXPECT_EQ(LossesOf("planner-away"), UndisturbedLosses());
+}
+
+// What is cut off, and for how long the test must wait until it is noticed.
+struct Partition {
+  const char* name;
+  std::vector<int> hosts;
+};
+
+class PartitionTest : public HostsTest, public ::testing::WithParamInterface<Partition> {};
+
+TEST_P(PartitionTest, TrainingGoesOnFromTheCheckpointWhenTheCableIsPluggedAgain) {
+  Start("cut", /*on_hosts=*/true);
+  cluster_->WaitForIterations("cut", 15);
+  for (const int host : GetParam().hosts) ASSERT_THAT(network_->Pull(host), IsOk());
+  cluster_->planner().WaitFor(absl::Milliseconds(2 * kHeartbeatTimeoutMs));
+  for (const int host : GetParam().hosts) ASSERT_THAT(network_->Plug(host), IsOk());
+  const absl::Time plugged = absl::Now();
+  cluster_->WaitForIterationAfterEpoch("cut", 1);
+  RecordProperty("again_after_ms", static_cast<int>(absl::ToInt64Milliseconds(absl::Now() - plugged)));
+  cluster_->ExpectAllFinish();
+  EXPECT_EQ(LossesOf("cut"), UndisturbedLosses());
+}
+
+INSTANTIATE_TEST_SUITE_P(Cut, PartitionTest,
+                         ::testing::Values(Partition{"OneWorker", {2}}, Partition{"HalfTheWorkers", {0, 1}},
+                                           Partition{"ThePlanner", {kPlanner}}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace penstock::testing
