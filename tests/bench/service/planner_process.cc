@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
@@ -23,11 +25,16 @@ constexpr absl::Duration kTick = absl::Milliseconds(1);
 absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(const std::string& store,
                                                                       std::vector<std::string> flags) {
   auto planner = std::unique_ptr<PlannerProcess>(new PlannerProcess(store, std::move(flags)));
+  if (store == "postgres") {
+    PENSTOCK_ASSIGN_OR_RETURN(planner->server_, PostgresServer::Start(/*flushes=*/true));
+    planner->database_ = planner->server_->NewDatabase();
+  }
   PENSTOCK_RETURN_IF_ERROR(planner->Restart());
   return planner;
 }
 
 std::string PlannerProcess::StoreUrl() const {
+  if (server_ != nullptr) return server_->Url(database_);
   return store_ == "sqlite" ? absl::StrCat("sqlite:", folder_.Path("planner.db")) : store_;
 }
 
@@ -67,6 +74,10 @@ int64_t PlannerProcess::ResidentBytes() const {
 
 int64_t PlannerProcess::StoreBytes() const {
   int64_t bytes = 0;
+  if (server_ != nullptr) {
+    const std::string text = server_->Sql(database_, "SELECT pg_database_size(current_database())");
+    return absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &bytes) ? bytes : 0;
+  }
   for (const char* name : {"planner.db", "planner.db-wal"}) {
     std::error_code missing;
     const uintmax_t size = std::filesystem::file_size(folder_.Path(name), missing);

@@ -11,14 +11,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/process/child_process.h"
+#include "tests/support/postgres_server.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::bench {
 
 class PlannerProcess {
  public:
-  // `store`: memory, sqlite, or a URL. `flags` are added to the planner's. Serves when this returns.
-  // Possible errors: those of ChildProcess::Start; DEADLINE_EXCEEDED; FAILED_PRECONDITION (it has ended).
+  // `store`: memory, sqlite or postgres, which is a new file or a new server. `flags` are added to the
+  // planner's. Serves when this returns. Possible errors: those of ChildProcess::Start and
+  // PostgresServer::Start; DEADLINE_EXCEEDED; FAILED_PRECONDITION (it has ended).
   static absl::StatusOr<std::unique_ptr<PlannerProcess>> Start(const std::string& store,
                                                                std::vector<std::string> flags = {});
 
@@ -26,7 +28,7 @@ class PlannerProcess {
   const std::string& address() const { return address_; }
   // Resident memory, bytes; 0 when it has ended.
   int64_t ResidentBytes() const;
-  // What SQLite's files take now, bytes; 0 for another store.
+  // What the store takes on the disk now, bytes.
   int64_t StoreBytes() const;
   bool IsRunning() { return !process_->Poll().has_value(); }
 
@@ -40,6 +42,9 @@ class PlannerProcess {
       : store_(std::move(store)), flags_(std::move(flags)) {}
   std::string StoreUrl() const;
 
+  // Where the store is one.
+  std::unique_ptr<PostgresServer> server_;
+  std::string database_;
   const std::string store_;
   const std::vector<std::string> flags_;
   const TemporaryFolder folder_;

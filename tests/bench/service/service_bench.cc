@@ -39,7 +39,7 @@ int Main(int argc, char** argv) {
   double minutes = absl::ToDoubleMinutes(load.time);
   double iteration = absl::ToDoubleSeconds(load.iteration);
   CLI::App* loaded = app.add_subcommand("load", "workers of several jobs for a while");
-  loaded->add_option("--store", load.store, "memory, sqlite or a URL")->capture_default_str();
+  loaded->add_option("--store", load.store, "memory, sqlite or postgres")->capture_default_str();
   loaded->add_option("--jobs", load.jobs)->capture_default_str();
   loaded->add_option("--pp", load.pipeline)->capture_default_str();
   loaded->add_option("--dp", load.data)->capture_default_str();
@@ -51,14 +51,14 @@ int Main(int argc, char** argv) {
 
   SubmissionOptions submissions;
   CLI::App* submit = app.add_subcommand("submissions", "what SubmitBatches takes");
-  submit->add_option("--store", submissions.store, "memory, sqlite or a URL")->capture_default_str();
+  submit->add_option("--store", submissions.store, "memory, sqlite or postgres")->capture_default_str();
   submit->add_option("--samples", submissions.samples, "of a batch")->capture_default_str();
   submit->add_option("--batches", submissions.batches, "of each client")->capture_default_str();
   submit->add_option("--clients", submissions.clients)->capture_default_str();
 
   RecoveryOptions recovery;
   CLI::App* recover = app.add_subcommand("recovery", "from a kill to having a long job again");
-  recover->add_option("--store", recovery.store, "sqlite or a URL")->capture_default_str();
+  recover->add_option("--store", recovery.store, "sqlite or postgres")->capture_default_str();
   recover->add_option("--iterations", recovery.iterations)->capture_default_str();
 
   ScaleOptions scale;
