@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "planner/service/state/check_log.h"
 #include "planner/service/state/summary.h"
 
 namespace penstock {
@@ -203,6 +205,8 @@ absl::StatusOr<JobState> ReplayJob(const std::optional<std::string>& snapshot,
   if (snapshot.has_value()) {
     store::v1::JobSnapshot saved;
     if (!saved.ParseFromString(*snapshot)) return absl::DataLossError("its snapshot cannot be read");
+    if (absl::Status status = CheckSnapshot(saved); !status.ok())
+      return AnnotateError(status, "its snapshot");
     state.emplace(saved);
   }
   for (size_t i = 0; i < events.size(); ++i) {
@@ -211,12 +215,15 @@ absl::StatusOr<JobState> ReplayJob(const std::optional<std::string>& snapshot,
       return absl::DataLossError(absl::StrCat("its event ", i + 1, " of ", events.size(),
                                               " cannot be read, or is of a newer version"));
     }
-    if (state.has_value()) {
-      state->Apply(event);
-    } else if (event.has_job_registered()) {
+    const bool first = !state.has_value();
+    if (first && !event.has_job_registered())
+      return absl::DataLossError("its first event is not its registration");
+    const absl::Status status = first ? CheckRegistered(event.job_registered()) : CheckEvent(*state, event);
+    if (!status.ok()) return AnnotateError(status, absl::StrCat("its event ", i + 1, " of ", events.size()));
+    if (first) {
       state.emplace(event.job_registered().spec(), event.unix_ns());
     } else {
-      return absl::DataLossError("its first event is not its registration");
+      state->Apply(event);
     }
   }
   if (!state.has_value()) return absl::DataLossError("it has no events");

@@ -112,5 +112,43 @@ TEST_F(JobStateTest, ALogThatIsNoneIsRefused) {
   EXPECT_THAT(ReplayJob("\xff\xff", {}), Fails(absl::StatusCode::kDataLoss, "snapshot"));
 }
 
+// A store keeps checksums; what passes them and makes no sense is an error all the same, never a crash.
+TEST_F(JobStateTest, EventsThatNoEngineWritesAreRefused) {
+  store::v1::Event registered;
+  *registered.mutable_job_registered()->mutable_spec() = MakeJob("job");
+  const auto replay = [&](const store::v1::Event& event) {
+    return ReplayJob(std::nullopt, {registered.SerializeAsString(), event.SerializeAsString()});
+  };
+  store::v1::Event event;
+  event.mutable_worker_registered()->set_rank(2);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "event 2 of 2: worker_registered.rank is 2"));
+  event.mutable_worker_failed()->set_rank(7);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "worker_failed.rank is 7"));
+  event.mutable_worker_left()->set_rank(UINT32_MAX);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "worker_left.rank"));
+  event.mutable_iteration_reported()->set_rank(2);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "iteration_reported.rank is 2"));
+  event.mutable_iteration_planned()->set_iteration(UINT64_MAX);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "iteration_planned.iteration"));
+  registered.mutable_job_registered()->mutable_spec()->mutable_mesh()->set_pipeline(UINT32_MAX);
+  EXPECT_THAT(replay(event), Fails(absl::StatusCode::kDataLoss, "event 1 of 2: job.mesh is 4294967295"));
+}
+
+TEST_F(JobStateTest, SnapshotsThatNoEngineWritesAreRefused) {
+  const store::v1::JobSnapshot valid = JobState(MakeJob("job")).Save();
+  ASSERT_TRUE(ReplayJob(valid.SerializeAsString(), {}).ok());
+  store::v1::JobSnapshot snapshot = valid;
+  snapshot.add_reported();
+  EXPECT_THAT(ReplayJob(snapshot.SerializeAsString(), {}),
+              Fails(absl::StatusCode::kDataLoss, "its snapshot: reported is 3"));
+  snapshot = valid;
+  snapshot.mutable_epoch()->add_members()->set_rank(2);
+  EXPECT_THAT(ReplayJob(snapshot.SerializeAsString(), {}),
+              Fails(absl::StatusCode::kDataLoss, "epoch.members.rank is 2"));
+  snapshot = valid;
+  snapshot.clear_spec();
+  EXPECT_THAT(ReplayJob(snapshot.SerializeAsString(), {}), Fails(absl::StatusCode::kDataLoss, "job.mesh"));
+}
+
 }  // namespace
 }  // namespace penstock

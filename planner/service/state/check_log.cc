@@ -1,0 +1,104 @@
+#include "planner/service/state/check_log.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+
+namespace penstock {
+namespace {
+
+absl::Status Wrong(absl::string_view field, uint64_t value, absl::string_view allowed) {
+  return absl::DataLossError(absl::StrCat(field, " is ", value, ": ", allowed));
+}
+
+
+absl::Status CheckRank(absl::string_view field, uint32_t rank, uint32_t ranks) {
+  if (rank < ranks) return absl::OkStatus();
+  return Wrong(absl::StrCat(field, ".rank"), rank, absl::StrCat("the job has ", ranks, " ranks"));
+}
+
+absl::Status CheckIteration(absl::string_view field, uint64_t iteration) {
+  if (iteration <= core::kMostIterations) return absl::OkStatus();
+  return Wrong(field, iteration, absl::StrCat("at most ", core::kMostIterations));
+}
+
+// What the state is made from. The rest of a specification was taken by the planner that wrote it, whose limits
+// may have been others.
+absl::Status CheckSpec(const v1::JobSpec& spec) {
+  const uint64_t ranks = uint64_t{spec.mesh().pipeline()} * spec.mesh().data();
+  if (ranks == 0 || ranks > core::kMostRanks)
+    return Wrong("job.mesh", ranks, absl::StrCat("ranks are 1 to ", core::kMostRanks));
+  return CheckIteration("job.first_iteration", spec.first_iteration());
+}
+
+absl::Status CheckDone(absl::string_view field, const store::v1::IterationsDone& done) {
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration(absl::StrCat(field, ".next"), done.next()));
+  for (const uint64_t iteration : done.beyond())
+    PENSTOCK_RETURN_IF_ERROR(CheckIteration(absl::StrCat(field, ".beyond"), iteration));
+  return absl::OkStatus();
+}
+
+absl::Status CheckEpoch(const store::v1::Epoch& epoch, uint32_t ranks) {
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration("epoch.first_iteration", epoch.first_iteration()));
+  for (const store::v1::WorkerRegistered& member : epoch.members())
+    PENSTOCK_RETURN_IF_ERROR(CheckRank("epoch.members", member.rank(), ranks));
+  for (const store::v1::WorkerFailed& failure : epoch.failures())
+    PENSTOCK_RETURN_IF_ERROR(CheckRank("epoch.failures", failure.rank(), ranks));
+  return absl::OkStatus();
+}
+
+absl::Status CheckReported(const store::v1::IterationReported& report, uint32_t ranks) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRank("iteration_reported", report.rank(), ranks));
+  return CheckIteration("iteration_reported.iteration", report.iteration());
+}
+
+}  // namespace
+
+absl::Status CheckRegistered(const store::v1::JobRegistered& registered) {
+  return CheckSpec(registered.spec());
+}
+
+absl::Status CheckSnapshot(const store::v1::JobSnapshot& snapshot) {
+  PENSTOCK_RETURN_IF_ERROR(CheckSpec(snapshot.spec()));
+  const uint32_t ranks = snapshot.spec().mesh().pipeline() * snapshot.spec().mesh().data();
+  if (static_cast<uint32_t>(snapshot.reported_size()) != ranks ||
+      static_cast<uint32_t>(snapshot.last_reported_size()) != ranks)
+    return Wrong("reported", snapshot.reported_size(), absl::StrCat("the job has ", ranks, " ranks"));
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration("first_held", snapshot.first_held()));
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration("next_iteration", snapshot.next_iteration()));
+  if (static_cast<uint64_t>(snapshot.batch_hashes_size()) > snapshot.next_iteration())
+    return Wrong("batch_hashes", snapshot.batch_hashes_size(), "more than next_iteration");
+  PENSTOCK_RETURN_IF_ERROR(CheckDone("planned", snapshot.planned()));
+  for (const store::v1::IterationsDone& done : snapshot.reported())
+    PENSTOCK_RETURN_IF_ERROR(CheckDone("reported", done));
+  for (const store::v1::IterationPlanned& plan : snapshot.plans())
+    PENSTOCK_RETURN_IF_ERROR(CheckIteration("plans.iteration", plan.iteration()));
+  for (const store::v1::IterationReported& report : snapshot.reports())
+    PENSTOCK_RETURN_IF_ERROR(CheckReported(report, ranks));
+  return CheckEpoch(snapshot.epoch(), ranks);
+}
+
+absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
+  switch (event.what_case()) {
+    case store::v1::Event::kBatchesAccepted:
+      return CheckIteration("batches_accepted",
+                            state.admission().next_iteration() + event.batches_accepted().hashes_size());
+    case store::v1::Event::kIterationPlanned:
+      return CheckIteration("iteration_planned.iteration", event.iteration_planned().iteration());
+    case store::v1::Event::kWorkerRegistered:
+      PENSTOCK_RETURN_IF_ERROR(CheckRank("worker_registered", event.worker_registered().rank(), state.ranks()));
+      return CheckIteration("worker_registered.first_iteration", event.worker_registered().first_iteration());
+    case store::v1::Event::kWorkerFailed:
+      return CheckRank("worker_failed", event.worker_failed().rank(), state.ranks());
+    case store::v1::Event::kWorkerLeft:
+      return CheckRank("worker_left", event.worker_left().rank(), state.ranks());
+    case store::v1::Event::kIterationReported:
+      return CheckReported(event.iteration_reported(), state.ranks());
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace penstock
