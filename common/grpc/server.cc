@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/grpc/limits.h"
+#include "common/grpc/malformed_requests.h"
 
 namespace penstock {
 namespace {
@@ -60,6 +61,7 @@ absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
   RunningServer running;
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &running.port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
+  NameMalformedRequests(&builder);
   running.server = builder.BuildAndStart();
   if (running.server == nullptr || running.port == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot listen on '", options.listen,

@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/content_hash.h"
 #include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/feasibility/misfit.h"
@@ -94,6 +95,24 @@ ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipe
   return job.schedule == ScheduleFamily::kOneForwardOneBackward ? job.schedule : ScheduleFamily::kReadyFirst;
 }
 
+// A plan that takes longer is none that anybody wants, and its times could not be added up.
+absl::Status CheckTime(absl::string_view what, int64_t time_ns) {
+  if (time_ns <= kMostPlanNs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " takes ", time_ns,
+                                                 " ns or more, which is above the limit of ", kMostPlanNs,
+                                                 " ns (nearly ten hours): are the times of job.profile in "
+                                                 "nanoseconds, and its tables in milliseconds?"));
+}
+
+// Forward and backward pass of all stages, one after the other.
+int64_t PassesNs(const CostModel& costs, const LayerCosts& layers) {
+  int64_t time = 0;
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    time += costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, StageRecompute());
+  }
+  return time;
+}
+
 }  // namespace
 
 Planner::Planner(v1::JobSpec spec, Job job, Profile profile, Explain explain)
@@ -176,6 +195,8 @@ absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
       return absl::InvalidArgumentError(
           absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(sums)));
     }
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckTime(absl::StrCat("batch.samples[", sample, "]: it alone"), PassesNs(costs_, layers)));
     for (int rank = 0; rank < costs_.ranks(); ++rank) {
       if (space.FitsAlone(rank, sums)) continue;
       return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
@@ -207,6 +228,7 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks
                             PlanInMemory(costs_, job_, batch.samples, run_tasks, stop));
   Simulator simulator;
   PENSTOCK_RETURN_IF_ERROR(simulator.Run(fitted.programs, stop));
+  PENSTOCK_RETURN_IF_ERROR(CheckTime("batch.samples: the plan", simulator.makespan_ns()));
   const Assignment assignment = MakeAssignment(fitted.candidate, fitted.pipelines, costs_.stages());
   v1::Plan plan = PlanToProto({spec_, job_, batch, costs_, assignment, fitted.programs, simulator,
                                lower_bound_(batch.samples, stop), FamilyOf(job_, fitted.pipelines), stop});

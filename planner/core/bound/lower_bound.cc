@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "planner/core/cost/rounding.h"
+
 namespace penstock::core {
 namespace {
 
@@ -273,7 +275,7 @@ int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples, StopToken
     bound = std::max(bound, RankNs(rank, batch, samples, ramp));
   }
   bound -= kRounding * static_cast<double>(pipeline_.stages.size());
-  return static_cast<int64_t>(std::max(0.0, bound) + pipeline_.optimizer_ns);
+  return static_cast<int64_t>(std::min(std::max(0.0, bound) + pipeline_.optimizer_ns, kMostRounded));
 }
 
 }  // namespace penstock::core

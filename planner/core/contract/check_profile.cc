@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
 
 namespace penstock::core {
 namespace {
@@ -30,8 +31,12 @@ constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
 constexpr Limit kBandwidth = {1e22, "bytes a second"};
 constexpr Limit kLatencyNs = {1e12, "nanoseconds"};
-constexpr Limit kMemoryBytes = {1e17, "bytes"};
+constexpr Limit kMemoryBytes = {static_cast<double>(kMostMemoryBytes), "bytes"};
 constexpr uint32_t kMostGpus = 1 << 20;
+// Below this a link moves nothing. Bytes a second.
+constexpr double kLeastBandwidth = 1;
+// Of an axis of the grid: the product of three is far from overflowing.
+constexpr int kMostAxisPoints = 4096;
 
 absl::Status Wrong(absl::string_view field, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("profile.", field, ": ", what));
@@ -120,11 +125,19 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
   return CheckRatios(field, layer);
 }
 
+// Rows, or tokens of a row.
 absl::Status CheckAxis(const std::string& field, const google::protobuf::RepeatedField<uint32_t>& axis) {
+  if (axis.size() > kMostAxisPoints) {
+    return Wrong(field, absl::StrCat(axis.size(), " points; use at most ", kMostAxisPoints));
+  }
   for (int i = 0; i < axis.size(); ++i) {
     if (axis[i] == 0 || (i > 0 && axis[i] <= axis[i - 1])) {
       return Wrong(absl::StrCat(field, "[", i, "]"),
                    absl::StrCat(axis[i], "; an axis must be ascending and above 0"));
+    }
+    if (axis[i] > kMostSequenceLength) {
+      return Wrong(absl::StrCat(field, "[", i, "]"),
+                   absl::StrCat(axis[i], "; use at most ", kMostSequenceLength));
     }
   }
   return absl::OkStatus();
@@ -140,11 +153,17 @@ size_t GridPoints(const v1::Grid& grid, const std::string& layer) {
   return points;
 }
 
+absl::Status CheckBandwidth(const std::string& field, double value) {
+  PENSTOCK_RETURN_IF_ERROR(Check(field, value, kBandwidth));
+  if (value >= kLeastBandwidth) return absl::OkStatus();
+  return Wrong(field, absl::StrCat(value, "; use at least ", kLeastBandwidth, " byte a second"));
+}
+
 absl::Status CheckCluster(const v1::Cluster& cluster) {
   const auto intra = cluster.intra_node_bytes_per_second(), inter = cluster.inter_node_bytes_per_second();
-  if (intra == 0) return Wrong("cluster.intra_node_bytes_per_second", "must be above 0");
-  PENSTOCK_RETURN_IF_ERROR(Check("cluster.intra_node_bytes_per_second", intra, kBandwidth));
-  PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_bytes_per_second", inter, kBandwidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckBandwidth("cluster.intra_node_bytes_per_second", intra));
+  // 0: there is one node.
+  if (inter != 0) PENSTOCK_RETURN_IF_ERROR(CheckBandwidth("cluster.inter_node_bytes_per_second", inter));
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.intra_node_latency_ns",
                                  static_cast<double>(cluster.intra_node_latency_ns()), kLatencyNs));
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_latency_ns",

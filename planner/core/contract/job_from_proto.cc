@@ -282,9 +282,6 @@ absl::Status ReadChoices(const v1::PlanningOptions& options, Job* job) {
 }
 
 absl::Status ReadMemory(const v1::JobSpec& spec, Job* job) {
-  if (spec.planning().memory_limit_bytes() < 0) {
-    return Wrong("job.planning.memory_limit_bytes", "must be at least 0 (0: that of the profile's cluster)");
-  }
   job->memory_limit_bytes = spec.planning().memory_limit_bytes();
   if (job->memory_limit_bytes == 0) job->memory_limit_bytes = spec.profile().cluster().memory_bytes();
   if (job->memory_limit_bytes <= 0) {

@@ -61,6 +61,13 @@ absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
       CheckAtMost("job.planning.typical_samples", planning.typical_samples_size(), kMostTypicalSamples));
   PENSTOCK_RETURN_IF_ERROR(
       CheckAtMost("job.planning.typical_batch_size", planning.typical_batch_size(), kMostSamples));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.token_cap", planning.token_cap(), kMostTokenCap));
+  const int64_t memory = planning.memory_limit_bytes();
+  if (memory < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("job.planning.memory_limit_bytes: ", memory,
+                                                   "; use at least 0 (0: that of the profile's cluster)"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.planning.memory_limit_bytes", memory, kMostMemoryBytes));
   return CheckAtMost("job.planning.micro_batch_size", planning.micro_batch_size(), kMostSamples);
 }
 

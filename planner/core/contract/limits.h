@@ -23,6 +23,12 @@ inline constexpr uint32_t kMostWidth = 1 << 20;
 inline constexpr uint32_t kMostFeedForwardWidth = 1 << 22;
 inline constexpr uint32_t kMostVocab = 1 << 24;
 inline constexpr uint32_t kMostSequenceLength = 1 << 24;
+// Of a micro-batch or a row.
+inline constexpr uint32_t kMostTokenCap = 1 << 30;
+// Of one rank: a petabyte.
+inline constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
+// Of an iteration, nanoseconds: nearly ten hours. The checker's limit of all times (verify/timeline.h).
+inline constexpr int64_t kMostPlanNs = int64_t{1} << 45;
 inline constexpr uint32_t kMostRelativePositionBuckets = 1 << 16;
 // Of a job, and of everything that counts them.
 inline constexpr uint64_t kMostIterations = uint64_t{1} << 48;

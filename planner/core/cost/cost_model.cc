@@ -179,7 +179,8 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
 int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
   double tokens = sums.source;
   if (!this->stage(stage).encoder_boundary) tokens += sums.target;
-  return static_cast<int64_t>(tokens) * hidden_;
+  // Whole tokens, also of shapes between samples.
+  return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
 }
 
 int64_t CostModel::BoundaryBytes(int stage, const TokenSums& sums) const {
@@ -252,7 +253,7 @@ int64_t CostModel::AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) c
   int64_t step = TransferNs(chunk, ranks.back(), ranks.front());
   // The slowest link of the ring sets the pace of every step.
   for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(chunk, ranks[i - 1], ranks[i]));
-  return 2 * (count - 1) * step;
+  return RoundToInteger(2.0 * static_cast<double>(count - 1) * static_cast<double>(step));
 }
 
 int64_t CostModel::StepBytes() const {

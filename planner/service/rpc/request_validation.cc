@@ -1,13 +1,16 @@
 #include "planner/service/rpc/request_validation.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_limits.h"
+#include "planner/core/contract/limits.h"
 
 namespace penstock {
 namespace {
@@ -16,6 +19,8 @@ constexpr size_t kMaxJobIdBytes = 128;
 constexpr size_t kMaxAddressBytes = 255;
 constexpr uint32_t kMaxWindow = 4096;
 constexpr uint32_t kMinHeartbeatTimeoutMs = 100;
+// A day: whoever is silent for longer is lost.
+constexpr uint32_t kMaxHeartbeatTimeoutMs = 24 * 3600 * 1000;
 // Longer than any sequence; a negative number written into an unsigned field ends up above it.
 constexpr uint32_t kMaxTokens = std::numeric_limits<int32_t>::max();
 
@@ -48,6 +53,10 @@ absl::Status ValidateJob(const v1::JobSpec& job) {
     return Invalid("job.heartbeat_timeout_ms is ", job.heartbeat_timeout_ms(), ": at least ",
                    kMinHeartbeatTimeoutMs, ", or 0 for the default");
   }
+  if (job.heartbeat_timeout_ms() > kMaxHeartbeatTimeoutMs) {
+    return Invalid("job.heartbeat_timeout_ms is ", job.heartbeat_timeout_ms(), ": at most ",
+                   kMaxHeartbeatTimeoutMs, ", a day");
+  }
   const uint64_t iterations = job.training().iterations();
   if (iterations != 0 && job.first_iteration() > iterations) {
     return Invalid("job.first_iteration is ", job.first_iteration(), ", after training.iterations ",
@@ -70,6 +79,9 @@ absl::Status ValidateSample(absl::string_view field, const v1::Sample& sample) {
 }
 
 absl::Status ValidateBatch(const std::string& field, const v1::Batch& batch) {
+  if (batch.iteration() > core::kMostIterations) {
+    return Invalid(field, ".iteration is ", batch.iteration(), ": at most ", core::kMostIterations);
+  }
   if (batch.samples().empty()) return Invalid(field, ".samples is empty: a batch has at least one sample");
   for (int j = 0; j < batch.samples_size(); ++j) {
     PENSTOCK_RETURN_IF_ERROR(ValidateSample(absl::StrCat(field, ".samples[", j, "]"), batch.samples(j)));
@@ -77,10 +89,31 @@ absl::Status ValidateBatch(const std::string& field, const v1::Batch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateAddress(absl::string_view field, const std::string& address) {
-  if (address.size() > kMaxAddressBytes)
-    return Invalid(field, " has ", address.size(), " bytes, at most 255");
+// A name, or an address in digits: others connect to it and logs show it.
+absl::Status ValidateHost(absl::string_view field, absl::string_view host) {
+  if (host.size() > kMaxAddressBytes) return Invalid(field, " has ", host.size(), " bytes, at most 255");
+  for (const char c : host) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c)))
+      return Invalid(field, ": a host is letters, digits and signs, without spaces");
+  }
   return absl::OkStatus();
+}
+
+absl::Status ValidateHostAndPort(absl::string_view field, const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(ValidateHost(field, address));
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == 0 || colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port < 1 || port > std::numeric_limits<uint16_t>::max()) {
+    return Invalid(field, " is '", address, "': must be host:port, with a port of 1 to 65535");
+  }
+  return absl::OkStatus();
+}
+
+// NaN and infinity are what a run that diverges has.
+absl::Status ValidateMeasured(absl::string_view field, double value) {
+  return value < 0 ? Invalid(field, " is ", value, ": at least 0") : absl::OkStatus();
 }
 
 }  // namespace
@@ -127,7 +160,14 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
   if (request.duration_ns() < 0) return Invalid("duration_ns is negative");
   if (request.waited_for_program_ns() < 0) return Invalid("waited_for_program_ns is negative");
+  if (request.started_unix_ns() < 0) return Invalid("started_unix_ns is negative");
+  if (request.peak_memory_bytes() < 0) return Invalid("peak_memory_bytes is negative");
+  PENSTOCK_RETURN_IF_ERROR(ValidateMeasured("gradient_norm", request.gradient_norm()));
+  if (!std::isfinite(request.learning_rate()) || request.learning_rate() < 0) {
+    return Invalid("learning_rate is ", request.learning_rate(), ": a number of at least 0");
+  }
   for (int i = 0; i < request.instructions_size(); ++i) {
+    if (request.instructions(i).start_ns() < 0) return Invalid("instructions[", i, "].start_ns is negative");
     if (request.instructions(i).duration_ns() < 0)
       return Invalid("instructions[", i, "].duration_ns is negative");
   }
@@ -137,12 +177,12 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
 absl::Status Validate(const v1::RegisterWorkerRequest& request) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
   if (request.host().empty()) return Invalid("host is empty: other workers need it to reach this one");
-  return ValidateAddress("host", request.host());
+  return ValidateHost("host", request.host());
 }
 
 absl::Status Validate(const v1::HeartbeatRequest& request) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
-  return ValidateAddress("rendezvous_address", request.rendezvous_address());
+  return ValidateHostAndPort("rendezvous_address", request.rendezvous_address());
 }
 
 absl::Status Validate(const v1::GetJobRequest& request) { return ValidateJobId("job_id", request.job_id()); }

@@ -1,16 +1,14 @@
 // Every error of planner_service.proto, over gRPC and with the real planner core, by its exact code.
 #include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/generic/generic_stub.h>
 
 #include <limits>
 
-#include "absl/time/clock.h"
 #include "common/grpc/channel.h"
-#include "common/grpc/status_conversion.h"
 #include "common/status/retry_iteration.h"
 #include "planner/service/main/core_backend.h"
 #include "tests/integration/service/fake_worker.h"
 #include "tests/integration/service/planner_fixture.h"
+#include "tests/support/raw_call.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock {
@@ -70,23 +68,8 @@ class ContractTest : public PlannerFixture {
     return client_->StreamPrograms(request, absl::Seconds(20))->Next().status();
   }
 
-  // Calls a method with bytes that no generated class would write.
-  absl::Status CallRaw(const std::string& method, const std::string& request) {
-    grpc::GenericStub stub(CreateClientChannel(address()));
-    grpc::CompletionQueue queue;
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
-    const grpc::Slice slice(request);
-    const auto call = stub.PrepareUnaryCall(&context, "/penstock.v1.PlannerService/" + method,
-                                            grpc::ByteBuffer(&slice, 1), &queue);
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    void* tag = nullptr;
-    bool ok = false;
-    call->StartCall();
-    call->Finish(&response, &status, &tag);
-    queue.Next(&tag, &ok);
-    return FromGrpcStatus(status);
+  absl::Status CallWithBytes(const std::string& method, const std::string& request) {
+    return CallRaw(CreateClientChannel(address()), method, request);
   }
 
   // Fails the job's epoch through a worker that reports an error.
@@ -142,13 +125,13 @@ TEST_F(ContractTest, SubmitBatchesRefusesMalformedBatches) {
 
 TEST_F(ContractTest, SubmitBatchesRefusesNegativeLengthsOnTheWire) {
   for (const int64_t length : {int64_t{-1}, int64_t{-7}, int64_t{std::numeric_limits<int32_t>::min()}}) {
-    EXPECT_THAT(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, length)),
+    EXPECT_THAT(CallWithBytes("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, length)),
                 Fails(StatusCode::kInvalidArgument, "batches[0].samples[0].target_tokens"));
-    EXPECT_THAT(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kInputTokensFieldNumber, length)),
+    EXPECT_THAT(CallWithBytes("SubmitBatches", SubmissionOf(v1::Sample::kInputTokensFieldNumber, length)),
                 Fails(StatusCode::kInvalidArgument, "batches[0].samples[0].input_tokens"));
   }
   // The same bytes with a length are taken.
-  EXPECT_TRUE(CallRaw("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, 7)).ok());
+  EXPECT_TRUE(CallWithBytes("SubmitBatches", SubmissionOf(v1::Sample::kTargetTokensFieldNumber, 7)).ok());
 }
 
 TEST_F(ContractTest, SubmitBatchesRefusesASampleThatDoesNotFitInMemory) {

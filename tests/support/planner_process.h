@@ -1,0 +1,46 @@
+// The real penstock-planner as a process of its own, so that its end and its memory are its alone.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(const auto planner, PlannerProcess::Start(PENSTOCK_PLANNER));
+//   PlannerClient client(planner->address());
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/process/child_process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock {
+
+class PlannerProcess {
+ public:
+  // Of the program `binary`, on loopback, with its jobs in memory; `flags` are added. Serves when this
+  // returns. Possible errors: those of ChildProcess::Start; DEADLINE_EXCEEDED; FAILED_PRECONDITION (it has
+  // ended: with its log).
+  static absl::StatusOr<std::unique_ptr<PlannerProcess>> Start(const std::string& binary,
+                                                               const std::vector<std::string>& flags = {});
+
+  // "127.0.0.1:41234".
+  const std::string& address() const { return address_; }
+  // What it has logged.
+  std::string Log() const { return folder_.Read("planner.log"); }
+  // Resident memory, bytes; 0 when it has ended.
+  int64_t ResidentBytes() const;
+  bool IsRunning() { return !process_->Poll().has_value(); }
+  // SIGTERM; whether it ended with status 0 within `grace`.
+  bool Stop(absl::Duration grace) { return process_->Stop(grace).ok(); }
+
+ private:
+  PlannerProcess() = default;
+  absl::Status WaitForPort();
+
+  const TemporaryFolder folder_;
+  std::string address_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+}  // namespace penstock
