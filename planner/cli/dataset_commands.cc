@@ -36,6 +36,12 @@ struct ShowFlags {
 };
 
 absl::Status RunImport(const ImportFlags& flags) {
+  const TextSectionOptions& sections = flags.options.sections;
+  if (sections.min_bytes > sections.max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--min-section ", sections.min_bytes,
+                                                   ": --max-section is ", sections.max_bytes,
+                                                   ", give one that is not above it"));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const ImportSummary summary,
                             ImportDataset(flags.paths, flags.out, flags.options));
   if (flags.json) {

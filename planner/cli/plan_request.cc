@@ -77,7 +77,10 @@ absl::StatusOr<std::vector<v1::Batch>> PlanRequestFlags::ReadBatches(uint64_t co
                                                                      v1::Architecture architecture) const {
   PENSTOCK_ASSIGN_OR_RETURN(const RowRange first, ParseRows(rows));
   const uint64_t size = first.size();
-  if (count > (UINT64_MAX - first.last) / size) return absl::InvalidArgumentError("--batches is too large");
+  if (count > (UINT64_MAX - first.last) / size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rows ", rows, " of ", count, " batches: there are no files of so many rows"));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all,
                             ReadLengths(lengths, {first.first, first.first + count * size}));
   std::vector<v1::Batch> batches;

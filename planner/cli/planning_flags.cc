@@ -161,7 +161,9 @@ std::string StageSplitName(v1::StageSplit split) { return NameOf(StageSplitNames
 absl::Status NameFlags(const absl::Status& status) {
   if (status.ok()) return status;
   std::string text = absl::StrReplaceAll(status.message(),
-                                         {{"job.mesh:", "--pp and --dp:"},
+                                         {{"job.job_id", "--job-id"},
+                                          {"job.look_ahead_window", "--look-ahead"},
+                                          {"job.mesh:", "--pp and --dp:"},
                                           {"job.mesh.pipeline", "--pp"},
                                           {"job.mesh.data", "--dp"},
                                           {"job.planning.policy", "--policy"},

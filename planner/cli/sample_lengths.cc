@@ -17,7 +17,7 @@ namespace penstock::cli {
 namespace {
 
 // Fields of a line; commas inside double quotes belong to the field.
-std::vector<std::string> SplitFields(std::string_view line) {
+absl::StatusOr<std::vector<std::string>> SplitFields(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
   for (char c : line) {
@@ -28,6 +28,7 @@ std::vector<std::string> SplitFields(std::string_view line) {
     else if (c != '\r')
       fields.back() += c;
   }
+  if (quoted) return absl::InvalidArgumentError("a quote is not closed");
   return fields;
 }
 
@@ -35,7 +36,11 @@ std::vector<std::string> SplitFields(std::string_view line) {
 class Columns {
  public:
   static absl::StatusOr<Columns> FromHeader(const std::string& line) {
-    const std::vector<std::string> names = SplitFields(line);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> names, SplitFields(line));
+    for (const char* name : {"input_tokens", "target_tokens", "tokens"}) {
+      if (std::count(names.begin(), names.end(), name) > 1)
+        return absl::InvalidArgumentError(absl::StrCat("column '", name, "' appears twice"));
+    }
     const auto find = [&](const char* name) -> std::optional<size_t> {
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end()) return std::nullopt;
@@ -53,7 +58,7 @@ class Columns {
   }
 
   absl::StatusOr<SampleLength> Parse(const std::string& line) const {
-    const std::vector<std::string> fields = SplitFields(line);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> fields, SplitFields(line));
     SampleLength length;
     if (input_.has_value()) PENSTOCK_RETURN_IF_ERROR(ParseField(fields, *input_, &length.input));
     PENSTOCK_RETURN_IF_ERROR(ParseField(fields, *target_, &length.target));

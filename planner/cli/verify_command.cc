@@ -47,20 +47,22 @@ absl::Status CheckFlags(const VerifyFlags& flags) {
 // names.
 absl::StatusOr<std::vector<core::ListedSample>> ListSamples(const VerifyFlags& flags,
                                                             const v1::PlannedBatch& planned) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all, ReadAllLengths(flags.lengths));
+  const auto missing = [&](uint64_t row) {
+    return absl::OutOfRangeError(
+        absl::StrCat("row ", row, " is needed, but '", flags.lengths, "' has ", all.size()));
+  };
   std::vector<uint64_t> ids;
-  RowRange rows;
   if (!flags.rows.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(rows, ParseRows(flags.rows));
+    PENSTOCK_ASSIGN_OR_RETURN(const RowRange rows, ParseRows(flags.rows));
+    if (rows.last > all.size()) return missing(rows.last - 1);
     for (uint64_t row = rows.first; row < rows.last; ++row) ids.push_back(row);
   } else {
     for (const v1::Sample& sample : planned.batch().samples()) ids.push_back(sample.sample_id());
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<SampleLength> all, ReadAllLengths(flags.lengths));
   std::vector<core::ListedSample> samples;
   for (const uint64_t id : ids) {
-    if (id >= all.size())
-      return absl::OutOfRangeError(
-          absl::StrCat("row ", id, " is needed, but '", flags.lengths, "' has ", all.size()));
+    if (id >= all.size()) return missing(id);
     const SampleLength cut = CutToLimits(all[id], planned.plan().model().architecture(), flags.limits);
     samples.push_back({id, cut.input, cut.target});
   }

@@ -2,12 +2,20 @@
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "common/simulation/simulation_flags.h"
 
 namespace penstock::worker {
 namespace {
 
 constexpr int kWrongUsage = 2;
+
+// "cuda:0".
+bool IsCudaDevice(const std::string& name) {
+  uint32_t number = 0;
+  return absl::StartsWith(name, "cuda:") && absl::SimpleAtoi(name.substr(5), &number);
+}
 
 void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--planner", run.planner,
@@ -26,7 +34,7 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--device", run.device,
                  "cpu, cuda:N, or simulated: takes the times of the plan and computes nothing")
       ->check([](const std::string& value) {
-        const bool known = value == "cpu" || value == kSimulatedDevice || value.rfind("cuda:", 0) == 0;
+        const bool known = value == "cpu" || value == kSimulatedDevice || IsCudaDevice(value);
         return known ? std::string() : "'" + value + "': use cpu, cuda:N or simulated";
       })
       ->capture_default_str();

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
 #include "planner/service/store/open/open_event_store.h"
 
@@ -32,6 +34,28 @@ CLI::IsMember OneOf(const std::map<std::string, Value>& names) {
   return CLI::IsMember(allowed);
 }
 
+// CLI::Range lets NaN pass, which is neither below nor above.
+CLI::Validator Between(double least, double most) {
+  const std::string range = absl::StrCat(least, " to ", most);
+  return {[=](std::string& text) {
+            double value = 0;
+            const bool inside = absl::SimpleAtod(text, &value) && value >= least && value <= most;
+            return inside ? std::string() : absl::StrCat("'", text, "': use ", range);
+          },
+          range};
+}
+
+// "512MB" in bytes.
+void AddSize(CLI::App* app, const std::string& flag, size_t* bytes, const std::string& help,
+             const std::string& otherwise) {
+  constexpr uint64_t kLeast = uint64_t{1} << 20;
+  constexpr uint64_t kMost = uint64_t{1} << 50;
+  app->add_option(flag, *bytes, help)
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(kLeast, kMost))
+      ->default_str(otherwise);
+}
+
 void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
   app->add_option("--listen", options->listen, "host:port of the gRPC service; port 0 picks a free one")
       ->capture_default_str();
@@ -52,21 +76,18 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
       ->capture_default_str();
   app->add_option("--planning-limit-seconds", texts->planning_limit_seconds,
                   "how long one batch may be planned, or one job prepared, before it is given up")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check(Between(0.1, 86400))
       ->capture_default_str();
   app->add_option("--max-jobs", options->max_jobs,
                   "jobs held at a time; those that are over make room, oldest first")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  app->add_option("--job-memory", options->job_memory_bytes,
-                  "batches, plans and reports of one job in memory, e.g. 512MB; what is dropped is made "
-                  "again when it is "
-                  "asked for")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->default_str("1GB");
-  app->add_option("--memory", options->memory_bytes, "the same of all jobs together")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->default_str("4GB");
+  AddSize(
+      app, "--job-memory", &options->job_memory_bytes,
+      "batches, plans and reports of one job in memory, e.g. 512MB; what is dropped is made again when it is "
+      "asked for",
+      "1GB");
+  AddSize(app, "--memory", &options->memory_bytes, "the same of all jobs together", "4GB");
 }
 
 std::string CheckStore(const std::string& url) {
@@ -82,14 +103,14 @@ void AddLeaderFlags(CLI::App* app, PlannerServerOptions* options, Texts* texts) 
          "--lease-seconds", texts->lease_seconds,
          "where several planners share a store: how long the leader may be silent until another leads; "
          "the same for all of them")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(Between(1, 3600))
       ->capture_default_str();
 }
 
 void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
   app->add_option("--drain-seconds", texts->drain_seconds,
                   "after SIGTERM, how long accepted batches are still planned")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(Between(0, 3600))
       ->capture_default_str();
   app->add_option("--store", flags->store,
                   "where jobs are kept: sqlite:PATH, one file, from which a planner that was killed goes on; "
