@@ -13,7 +13,6 @@ absl::Status Wrong(absl::string_view field, uint64_t value, absl::string_view al
   return absl::DataLossError(absl::StrCat(field, " is ", value, ": ", allowed));
 }
 
-
 absl::Status CheckRank(absl::string_view field, uint32_t rank, uint32_t ranks) {
   if (rank < ranks) return absl::OkStatus();
   return Wrong(absl::StrCat(field, ".rank"), rank, absl::StrCat("the job has ", ranks, " ranks"));
@@ -24,8 +23,8 @@ absl::Status CheckIteration(absl::string_view field, uint64_t iteration) {
   return Wrong(field, iteration, absl::StrCat("at most ", core::kMostIterations));
 }
 
-// What the state is made from. The rest of a specification was taken by the planner that wrote it, whose limits
-// may have been others.
+// What the state is made from. The rest of a specification was taken by the planner that wrote it, whose
+// limits may have been others.
 absl::Status CheckSpec(const v1::JobSpec& spec) {
   const uint64_t ranks = uint64_t{spec.mesh().pipeline()} * spec.mesh().data();
   if (ranks == 0 || ranks > core::kMostRanks)
@@ -88,7 +87,8 @@ absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
     case store::v1::Event::kIterationPlanned:
       return CheckIteration("iteration_planned.iteration", event.iteration_planned().iteration());
     case store::v1::Event::kWorkerRegistered:
-      PENSTOCK_RETURN_IF_ERROR(CheckRank("worker_registered", event.worker_registered().rank(), state.ranks()));
+      PENSTOCK_RETURN_IF_ERROR(
+          CheckRank("worker_registered", event.worker_registered().rank(), state.ranks()));
       return CheckIteration("worker_registered.first_iteration", event.worker_registered().first_iteration());
     case store::v1::Event::kWorkerFailed:
       return CheckRank("worker_failed", event.worker_failed().rank(), state.ranks());
