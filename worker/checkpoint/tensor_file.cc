@@ -2,9 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,8 +14,6 @@
 
 namespace penstock::worker {
 namespace {
-
-constexpr size_t kLengthBytes = 8;
 
 // Names of types in the format; empty for those that are not written.
 std::string TypeName(at::ScalarType type) {
@@ -51,38 +47,6 @@ absl::Status Append(const NamedTensor& tensor, nlohmann::ordered_json& header, s
   });
 }
 
-// What the header says of one tensor.
-struct Located {
-  std::string type;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> offsets;
-};
-
-std::optional<std::vector<int64_t>> Counts(const nlohmann::json& entry, const char* key) {
-  const auto found = entry.find(key);
-  if (found == entry.end() || !found->is_array()) return std::nullopt;
-  std::vector<int64_t> counts;
-  for (const nlohmann::json& count : *found) {
-    if (!count.is_number_unsigned()) return std::nullopt;
-    counts.push_back(count.get<int64_t>());
-  }
-  return counts;
-}
-
-// Nothing where a field is missing or of a wrong kind, or the data is not within `data_size` bytes.
-std::optional<Located> Locate(const nlohmann::json& entry, size_t data_size) {
-  if (!entry.is_object()) return std::nullopt;
-  const auto type = entry.find("dtype");
-  auto shape = Counts(entry, "shape");
-  auto offsets = Counts(entry, "data_offsets");
-  if (type == entry.end() || !type->is_string() || !shape || !offsets || offsets->size() != 2)
-    return std::nullopt;
-  const int64_t begin = (*offsets)[0];
-  const int64_t end = (*offsets)[1];
-  if (begin < 0 || begin > end || end > static_cast<int64_t>(data_size)) return std::nullopt;
-  return Located{type->get<std::string>(), *std::move(shape), *std::move(offsets)};
-}
-
 }  // namespace
 
 absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors) {
@@ -90,9 +54,10 @@ absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTen
   std::string data;
   for (const NamedTensor& tensor : tensors) PENSTOCK_RETURN_IF_ERROR(Append(tensor, header, data));
   std::string text = header.dump();
-  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');  // aligns the data
+  text.append((kTensorHeaderLengthBytes - text.size() % kTensorHeaderLengthBytes) % kTensorHeaderLengthBytes,
+              ' ');  // aligns the data
   const uint64_t length = text.size();
-  std::string contents(reinterpret_cast<const char*>(&length), kLengthBytes);
+  std::string contents(reinterpret_cast<const char*>(&length), kTensorHeaderLengthBytes);
   return WriteFileAtomically(path, contents + text + data);
 }
 
@@ -100,36 +65,17 @@ absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
   TensorFile file;
   file.path_ = path;
   PENSTOCK_ASSIGN_OR_RETURN(file.contents_, ReadFile(path));
-  uint64_t length = 0;
-  if (file.contents_.size() >= kLengthBytes) std::memcpy(&length, file.contents_.data(), kLengthBytes);
-  if (length == 0 || length > file.contents_.size() - kLengthBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' is no safetensors file, or it is truncated"));
-  }
-  file.data_begin_ = kLengthBytes + length;
-  const auto header = nlohmann::json::parse(file.contents_.substr(kLengthBytes, length), nullptr, false);
-  if (!header.is_object())
-    return absl::InvalidArgumentError(absl::StrCat("'", path, "': the header is broken"));
-  const size_t data_size = file.contents_.size() - file.data_begin_;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;  // free text, of other writers
-    std::optional<Located> located = Locate(entry, data_size);
-    if (!located) {
-      return absl::InvalidArgumentError(absl::StrCat("'", path, "': the entry of tensor '", name,
-                                                     "' is broken or points beyond the file's end"));
-    }
-    file.entries_[name] = {std::move(located->type), std::move(located->shape),
-                           static_cast<size_t>(located->offsets[0]),
-                           static_cast<size_t>(located->offsets[1])};
-  }
+  absl::StatusOr<TensorHeader> header = ParseTensorHeader(file.contents_);
+  if (!header.ok()) return AnnotateError(header.status(), absl::StrCat("'", path, "'"));
+  file.header_ = *std::move(header);
   return file;
 }
 
 absl::Status TensorFile::Read(const std::string& name, const at::Tensor& destination) const {
-  const auto found = entries_.find(name);
-  if (found == entries_.end())
+  const auto found = header_.entries.find(name);
+  if (found == header_.entries.end())
     return absl::NotFoundError(absl::StrCat("'", path_, "' has no tensor '", name, "'"));
-  const Entry& entry = found->second;
+  const TensorEntry& entry = found->second;
   if (entry.type != TypeName(destination.scalar_type()) ||
       at::IntArrayRef(entry.shape) != destination.sizes() ||
       entry.end - entry.begin != destination.nbytes()) {
@@ -138,7 +84,7 @@ absl::Status TensorFile::Read(const std::string& name, const at::Tensor& destina
                                                    "], which is not that of the model"));
   }
   return RunTorch(absl::StrCat("reading '", name, "'"), [&] {
-    char* data = const_cast<char*>(contents_.data() + data_begin_ + entry.begin);
+    char* data = const_cast<char*>(contents_.data() + header_.data_begin + entry.begin);
     const at::NoGradGuard no_gradients;
     destination.copy_(at::from_blob(data, destination.sizes(), destination.scalar_type()));
   });

@@ -8,13 +8,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/tensor_header.h"
 
 namespace penstock::worker {
 
@@ -33,23 +32,15 @@ class TensorFile {
   // cause).
   static absl::StatusOr<TensorFile> Open(const std::string& path);
 
-  bool Contains(const std::string& name) const { return entries_.contains(name); }
+  bool Contains(const std::string& name) const { return header_.entries.contains(name); }
   // Copies the tensor `name` into `destination`, which has its type and shape.
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
   absl::Status Read(const std::string& name, const at::Tensor& destination) const;
 
  private:
-  struct Entry {
-    std::string type;
-    std::vector<int64_t> shape;
-    size_t begin = 0;
-    size_t end = 0;
-  };
-
   std::string path_;
   std::string contents_;
-  size_t data_begin_ = 0;
-  std::map<std::string, Entry> entries_;
+  TensorHeader header_;
 };
 
 }  // namespace penstock::worker

@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "iteration-";
 constexpr std::string_view kPartial = ".partial";
 constexpr const char* kManifest = "manifest.json";
+// Of a job (docs/operations.md).
+constexpr uint64_t kMostRanks = 1 << 16;
 
 std::string FinalPath(const std::string& directory, uint64_t next_iteration) {
   return (fs::path(directory) / absl::StrCat("iteration-", next_iteration)).string();
@@ -49,13 +51,22 @@ std::vector<uint64_t> CompleteIterations(const std::string& directory) {
   return iterations;
 }
 
-absl::StatusOr<nlohmann::json> ReadManifest(const std::string& path) {
+// Of a checkpoint that continues with `next_iteration`.
+absl::StatusOr<nlohmann::json> ReadManifest(const std::string& path, uint64_t next_iteration) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!manifest.is_object() || !manifest.contains("ranks") || !manifest["ranks"].is_number_unsigned()) {
+  nlohmann::json manifest = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto wrong = [&](const std::string& expected) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", path, "' is no manifest of a checkpoint: expected an object with \"ranks\""));
-  }
+        absl::StrCat("'", path, "' is no manifest of a checkpoint: expected ", expected));
+  };
+  const auto is_count = [&](const char* key) {
+    return manifest.contains(key) && manifest[key].is_number_unsigned();
+  };
+  if (!manifest.is_object() || !is_count("ranks")) return wrong("an object with \"ranks\"");
+  const auto ranks = manifest["ranks"].get<uint64_t>();
+  if (ranks == 0 || ranks > kMostRanks) return wrong(absl::StrCat("\"ranks\" of 1 to ", kMostRanks));
+  if (!is_count("next_iteration") || manifest["next_iteration"].get<uint64_t>() != next_iteration)
+    return wrong(absl::StrCat("\"next_iteration\" ", next_iteration, ", as its folder is named"));
   return manifest;
 }
 
@@ -64,7 +75,7 @@ absl::StatusOr<CompleteCheckpoint> OpenCheckpoint(const std::string& directory, 
   CompleteCheckpoint checkpoint = {.path = FinalPath(directory, next_iteration),
                                    .next_iteration = next_iteration};
   PENSTOCK_ASSIGN_OR_RETURN(const nlohmann::json manifest,
-                            ReadManifest((fs::path(checkpoint.path) / kManifest).string()));
+                            ReadManifest((fs::path(checkpoint.path) / kManifest).string(), next_iteration));
   checkpoint.ranks = manifest["ranks"].get<uint32_t>();
   if (manifest.contains("job") && manifest["job"].is_string()) checkpoint.job_id = manifest["job"];
   return checkpoint;

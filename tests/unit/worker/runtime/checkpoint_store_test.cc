@@ -92,5 +92,17 @@ TEST_F(CheckpointStoreTest, NamesABrokenManifest) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("iteration-2/manifest.json"));
 }
 
+TEST_F(CheckpointStoreTest, AManifestThatMakesNoSenseIsRefused) {
+  Write(2);
+  for (const char* manifest : {"", "[]", "{}", R"({"ranks": "4"})", R"({"ranks": 0, "next_iteration": 2})",
+                               R"({"ranks": -4})", R"({"ranks": 4294967300, "next_iteration": 2})",
+                               R"({"ranks": 4})", R"({"ranks": 4, "next_iteration": 3})"}) {
+    std::ofstream(folder_ + "/iteration-2/manifest.json") << manifest;
+    const absl::Status status = FindNewestCheckpoint(folder_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << manifest;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("iteration-2/manifest.json")) << manifest;
+  }
+}
+
 }  // namespace
 }  // namespace penstock::worker
