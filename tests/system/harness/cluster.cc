@@ -33,6 +33,7 @@ const std::vector<std::pair<std::string, std::string>> kWorkerEnvironment = {
 }  // namespace
 
 std::string Cluster::planner_address() const {
+  if (!planners_.empty()) return planners_;
   return absl::StrCat(options_.planner.address, ":", planner_port_);
 }
 
@@ -57,6 +58,19 @@ void Cluster::StartPlanner() {
   client_ = std::make_unique<PlannerClient>(planner_address());
 }
 
+void Cluster::UsePlanners(const std::string& addresses) {
+  planners_ = addresses;
+  client_ = std::make_unique<PlannerClient>(addresses);
+}
+
+void Cluster::Tick() {
+  if (planner_ != nullptr) {
+    planner_->WaitFor(kTick);
+  } else {
+    absl::SleepFor(kTick);
+  }
+}
+
 void Cluster::Register(const v1::JobSpec& job) {
   v1::RegisterJobRequest request;
   *request.mutable_job() = job;
@@ -77,7 +91,7 @@ void Cluster::Submit(const std::string& job_id, const std::vector<v1::Batch>& ba
     }
     ASSERT_TRUE(absl::IsResourceExhausted(status) && absl::Now() < deadline) << status << "\n"
                                                                              << PlannerLog();
-    planner_->WaitFor(kTick);
+    Tick();
   }
 }
 
@@ -129,7 +143,7 @@ void Cluster::WaitUntilRunning(const std::string& job_id) {
   const absl::Time deadline = absl::Now() + kDeadline;
   while (StatusOf(job_id).state() != v1::JOB_STATE_RUNNING) {
     ASSERT_LT(absl::Now(), deadline) << PlannerLog();
-    planner_->WaitFor(kTick);
+    Tick();
   }
 }
 
@@ -142,7 +156,7 @@ void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations, 
     if (epochs == Epochs::kOne) {
       ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure() << AllWorkerLogs();
     }
-    planner_->WaitFor(kTick);
+    Tick();
   }
 }
 
@@ -154,7 +168,7 @@ void Cluster::WaitForIterationAfterEpoch(const std::string& job_id, uint64_t epo
     if (status.epoch() > epoch && std::ranges::all_of(status.workers(), reported)) return;
     if (status.state() == v1::JOB_STATE_FINISHED) return;
     ASSERT_LT(absl::Now(), deadline) << status.DebugString() << AllWorkerLogs();
-    planner_->WaitFor(kTick);
+    Tick();
   }
 }
 

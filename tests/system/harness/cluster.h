@@ -61,7 +61,9 @@ class Cluster {
 
   // Again: at the same address and with the same store, after the one before it has ended.
   void StartPlanner();
-  // "host:port".
+  // Instead: those at these addresses, which the caller runs.
+  void UsePlanners(const std::string& addresses);
+  // "host:port", or those of UsePlanners.
   std::string planner_address() const;
   PlannerClient& client() { return *client_; }
   ChildProcess& planner() { return *planner_; }
@@ -108,10 +110,14 @@ class Cluster {
 
  private:
   v1::JobStatus StatusOf(const std::string& job_id);
+  // Lets a moment pass before a condition is looked at again.
+  void Tick();
   std::string WorkerLogPath(uint32_t rank) const;
 
   // First, so that it is removed after the processes have ended.
   TemporaryFolder folder_;
+  // Addresses of planners that somebody else runs; empty: planner_.
+  std::string planners_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
   const ClusterOptions options_;

@@ -1,0 +1,124 @@
+// Two planners on one PostgreSQL while four workers train: the leader is killed again and again, the other
+// takes over, and the result is that of a run that was left alone, bit for bit.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+#include "tests/support/planner_pair.h"
+#include "tests/support/postgres_server.h"
+#include "tests/system/harness/cluster.h"
+#include "tests/system/harness/tiny_job.h"
+
+namespace penstock::testing {
+namespace {
+
+// PENSTOCK_KILLS: for measurements.
+int Kills() {
+  const char* given = std::getenv("PENSTOCK_KILLS");
+  int kills = 0;
+  return given != nullptr && absl::SimpleAtoi(given, &kills) ? kills : 2;
+}
+
+// What an iteration came to; equal only where every bit is.
+struct Figures {
+  uint64_t iteration = 0;
+  double loss = 0;
+  double norm = 0;
+  bool operator==(const Figures&) const = default;
+};
+
+class LeaderChangeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
+    PostgresServer* server = PostgresServer::Shared();
+    ASSERT_NE(server, nullptr);
+    planners_ = std::make_unique<PlannerPair>(PENSTOCK_BINARY_DIR "/penstock-planner",
+                                              server->Url(server->NewDatabase()));
+    planners_->Start();
+    if (HasFatalFailure()) return;
+    cluster_.UsePlanners(planners_->addresses());
+    WriteTinyDataset(dataset_, samples_);
+  }
+
+  void Train(const std::string& id) {
+    v1::JobSpec job = TinyJob();
+    job.set_job_id(id);
+    job.mutable_mesh()->set_pipeline(2);
+    job.mutable_mesh()->set_data(2);
+    job.mutable_training()->set_iterations(iterations_);
+    job.set_look_ahead_window(4096);
+    cluster_.Register(job);
+    cluster_.Submit(id, TinyBatches(samples_, 12, iterations_));
+    cluster_.StartWorkers(job, {.dataset = dataset_});
+  }
+
+  std::vector<Figures> FiguresOf(const std::string& job_id) {
+    std::vector<Figures> figures;
+    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) {
+      figures.push_back({summary.iteration(), summary.loss(), summary.gradient_norm()});
+    }
+    return figures;
+  }
+
+  // Kills the leader, and starts it again as a standby once the other has taken over.
+  void KillLeader(const std::string& job_id) {
+    const int leader = planners_->AwaitLeader();
+    const absl::Time killed = absl::Now();
+    planners_->process(leader).Signal(SIGKILL);
+    const uint64_t completed = cluster_.Completed(job_id);
+    answered_ms_.push_back(absl::ToInt64Milliseconds(absl::Now() - killed));
+    cluster_.WaitForIterations(job_id, completed + 1);
+    trained_ms_.push_back(absl::ToInt64Milliseconds(absl::Now() - killed));
+    EXPECT_TRUE(planners_->Leads(1 - leader));
+    planners_->Start(leader);
+  }
+
+  static int64_t Median(std::vector<int64_t> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  }
+
+  const int kills_ = Kills();
+  const uint64_t iterations_ = 30 * (kills_ + 1);
+  const std::vector<TinySample> samples_ = TinySamples(36);
+  std::unique_ptr<PlannerPair> planners_;
+  Cluster cluster_;
+  const std::string dataset_ = cluster_.folder().Path("data");
+  // From each kill to the first answer about the job, and to one more iteration.
+  std::vector<int64_t> answered_ms_;
+  std::vector<int64_t> trained_ms_;
+};
+
+TEST_F(LeaderChangeTest, KillsOfTheLeaderChangeNothing) {
+  Train("left-alone");
+  cluster_.ExpectAllFinish();
+  const std::vector<Figures> expected = FiguresOf("left-alone");
+  ASSERT_EQ(expected.size(), iterations_);
+
+  Train("killed");
+  for (int kill = 0; kill < kills_; ++kill) {
+    cluster_.WaitForIterations("killed", 30 * kill + 10);
+    KillLeader("killed");
+    if (HasFatalFailure()) return;
+  }
+  cluster_.ExpectAllFinish();
+
+  EXPECT_EQ(FiguresOf("killed"), expected) << planners_->Logs();
+  RecordProperty("median_answered_ms", static_cast<int>(Median(answered_ms_)));
+  RecordProperty("median_trained_ms", static_cast<int>(Median(trained_ms_)));
+  RecordProperty("longest_trained_ms",
+                 static_cast<int>(*std::max_element(trained_ms_.begin(), trained_ms_.end())));
+  EXPECT_LT(Median(trained_ms_), 10'000);
+}
+
+}  // namespace
+}  // namespace penstock::testing
