@@ -89,6 +89,10 @@ TEST_F(ServingTest, AStreamResumesFromAnyIteration) {
 }
 
 TEST_F(ServingTest, ASlowReaderLosesItsPlaceInsteadOfGrowingThePlanner) {
+  Serve({});
+  v1::JobSpec job = MakeJob("job", 1);
+  job.mutable_training()->set_checkpoint_interval(32);  // two of them are held
+  Register(job);
   // A connection of its own that buffers 64 KiB and no more.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
