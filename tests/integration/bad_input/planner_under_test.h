@@ -15,6 +15,17 @@
 
 namespace penstock {
 
+// Whether resident memory says anything: address sanitizer keeps what is freed for a while.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool kMemoryIsJudged = false;
+#else
+inline constexpr bool kMemoryIsJudged = true;
+#endif
+#else
+inline constexpr bool kMemoryIsJudged = true;
+#endif
+
 class PlannerUnderTest {
  public:
   // `flags` are added to the planner's.
