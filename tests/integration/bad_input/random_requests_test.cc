@@ -148,7 +148,9 @@ TEST_F(RandomRequests, LeaveThePlannerServing) {
   for (const auto& [code, count] : answers_) std::cout << " " << code << " " << count;
   std::cout << "; resident " << warm / kMegabyte << " MB after " << kRound << ", " << resident / kMegabyte
             << " MB at the end\n";
-  if (kMemoryIsJudged) EXPECT_LT(resident, warm + 32 * kMegabyte);
+  if (kMemoryIsJudged) {
+    EXPECT_LT(resident, warm + 32 * kMegabyte);
+  }
   (*planner)->ExpectServing();
 }
 

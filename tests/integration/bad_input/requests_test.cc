@@ -57,7 +57,9 @@ TEST(BadRequests, EndWithTheirStatusAndNameTheirField) {
   const int64_t resident_after = (*planner)->process().ResidentBytes();
   (*planner)->ExpectServing();
   constexpr int64_t kMoreBytes = 256 << 20;  // batches of a million samples were refused
-  if (kMemoryIsJudged) EXPECT_LT(resident_after, resident_before + kMoreBytes);
+  if (kMemoryIsJudged) {
+    EXPECT_LT(resident_after, resident_before + kMoreBytes);
+  }
 }
 
 }  // namespace
