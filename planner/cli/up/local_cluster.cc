@@ -1,7 +1,10 @@
 #include "planner/cli/up/local_cluster.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,6 +19,8 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr size_t kShownLogLines = 8;
+// Of penstock-worker, when another start would end the same; and of any command whose flags are wrong.
+constexpr int kNotWorthRestarting = 2;
 
 absl::Status EndedError(const std::string& name, const std::string& log, const std::string& how) {
   return absl::UnavailableError(
@@ -26,25 +31,28 @@ absl::Status EndedError(const std::string& name, const std::string& log, const s
 
 absl::StatusOr<LocalCluster::Member> LocalCluster::Start(const std::string& name,
                                                          const std::vector<std::string>& arguments) {
-  Member member{.name = name, .log = absl::StrCat(options_.log_dir, "/", name, ".log"), .process = nullptr};
+  Member member{.name = name,
+                .log = absl::StrCat(options_.log_dir, "/", name, ".log"),
+                .arguments = arguments,
+                .process = nullptr};
   PENSTOCK_ASSIGN_OR_RETURN(member.process,
                             ChildProcess::Start({.arguments = arguments, .log_path = member.log}));
   return member;
 }
 
-absl::StatusOr<std::string> LocalCluster::StartPlanner(const std::string& metrics_listen,
-                                                       absl::Duration deadline) {
+absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions& options) {
   const std::string port_file = absl::StrCat(options_.log_dir, "/planner.ports.json");
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
   std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
                                         "--listen=127.0.0.1:0", absl::StrCat("--port-file=", port_file),
-                                        // It ends with the run.
-                                        "--store=memory"};
-  if (!metrics_listen.empty()) arguments.push_back(absl::StrCat("--metrics-listen=", metrics_listen));
+                                        absl::StrCat("--store=", options.store)};
+  if (!options.metrics_listen.empty()) {
+    arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(planner_, Start("planner", arguments));
 
-  for (absl::Duration waited; waited < deadline; waited += kPollInterval) {
+  for (absl::Duration waited; waited < options.deadline; waited += kPollInterval) {
     if (const std::optional<ExitStatus> ended = planner_->process->WaitFor(kPollInterval);
         ended.has_value()) {
       return EndedError(planner_->name, planner_->log, ended->ToString());
@@ -55,10 +63,12 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const std::string& metric
     if (!ports.is_object() || !ports.contains("planner_port")) {
       return absl::InternalError(absl::StrCat("'", port_file, "' names no port: ", json));
     }
-    return absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
+    const std::string address = absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
+    planner_->arguments[1] = absl::StrCat("--listen=", address);
+    return address;
   }
   return EndedError(planner_->name, planner_->log,
-                    absl::StrCat("did not serve within ", absl::FormatDuration(deadline)));
+                    absl::StrCat("did not serve within ", absl::FormatDuration(options.deadline)));
 }
 
 absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
@@ -70,13 +80,59 @@ absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
                                           absl::StrCat("--threads=", options.threads),
                                           absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
     if (!options.dataset.empty()) arguments.push_back(absl::StrCat("--dataset=", options.dataset));
-    if (options.resume) arguments.push_back("--resume");
-    arguments.push_back("--max-rejoins=0");
     arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-    PENSTOCK_ASSIGN_OR_RETURN(Member worker, Start(absl::StrCat("worker-", rank), arguments));
+    std::vector<std::string> resuming = arguments;
+    resuming.emplace_back("--resume");
+    PENSTOCK_ASSIGN_OR_RETURN(Member worker,
+                              Start(absl::StrCat("worker-", rank), options.resume ? resuming : arguments));
+    worker.arguments = std::move(resuming);
     workers_.push_back(std::move(worker));
   }
   return absl::OkStatus();
+}
+
+std::vector<LocalCluster::Member*> LocalCluster::Members() {
+  std::vector<Member*> members;
+  if (planner_.has_value()) members.push_back(&*planner_);
+  for (Member& worker : workers_) members.push_back(&worker);
+  return members;
+}
+
+std::vector<EndedProcess> LocalCluster::Ended() {
+  std::vector<EndedProcess> all;
+  for (const Member* member : Members()) {
+    const std::optional<ExitStatus> ended = member->process->Poll();
+    if (!ended.has_value() || ended->ok()) continue;
+    EndedProcess& process = all.emplace_back();
+    process.name = member->name;
+    if (!planner_.has_value() || member != &*planner_) {
+      process.rank = static_cast<uint32_t>(std::distance<const Member*>(workers_.data(), member));
+    }
+    process.how = ended->ToString();
+    process.worth_restarting = ended->code != kNotWorthRestarting;
+  }
+  return all;
+}
+
+absl::Status LocalCluster::Restart(const std::string& name) {
+  for (Member* member : Members()) {
+    if (member->name != name) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(member->process,
+                              ChildProcess::Start({.arguments = member->arguments, .log_path = member->log}));
+  }
+  return absl::OkStatus();
+}
+
+bool LocalCluster::KillPlanner() {
+  if (!planner_.has_value() || planner_->process->Poll().has_value()) return false;
+  planner_->process->Signal(SIGKILL);
+  return true;
+}
+
+bool LocalCluster::KillWorker(uint32_t rank) {
+  if (!IsRunning(rank)) return false;
+  workers_[rank].process->Signal(SIGKILL);
+  return true;
 }
 
 absl::Status LocalCluster::Check() {
@@ -91,8 +147,7 @@ absl::Status LocalCluster::Check() {
       how = ended->ToString();
     }
   };
-  if (planner_.has_value()) look(*planner_);
-  for (const Member& worker : workers_) look(worker);
+  for (const Member* member : Members()) look(*member);
   if (failed == nullptr) return absl::OkStatus();
   return EndedError(failed->name, failed->log, how);
 }

@@ -1,7 +1,7 @@
 // The processes of a local run: a planner (unless one runs elsewhere) and one worker for each rank.
 //
 //   auto cluster = LocalCluster({.bin_dir = ..., .log_dir = ...});
-//   PENSTOCK_ASSIGN_OR_RETURN(std::string address, cluster.StartPlanner(metrics, absl::Seconds(10)));
+//   PENSTOCK_ASSIGN_OR_RETURN(std::string address, cluster.StartPlanner({.store = "sqlite:..."}));
 //   PENSTOCK_RETURN_IF_ERROR(cluster.StartWorkers(worker_options));
 //   ... until cluster.WorkersEnded() ...
 //   cluster.Stop();
@@ -29,6 +29,15 @@ struct LocalClusterOptions {
   std::string log_dir;
 };
 
+struct LocalPlannerOptions {
+  // Of penstock-planner's --store.
+  std::string store = "memory";
+  // "host:port"; empty: none.
+  std::string metrics_listen = {};
+  // How long it may take to serve.
+  absl::Duration deadline = absl::Seconds(10);
+};
+
 struct LocalWorkerOptions {
   std::string planner_address;
   std::string job_id;
@@ -41,6 +50,18 @@ struct LocalWorkerOptions {
   std::vector<std::string> arguments = {};
 };
 
+// A process that ended with an error.
+struct EndedProcess {
+  // "planner", "worker-2".
+  std::string name;
+  // Of a worker.
+  std::optional<uint32_t> rank;
+  // "killed by signal 9 (Killed)".
+  std::string how;
+  // False where it said that it would end the same (exit status 2).
+  bool worth_restarting = true;
+};
+
 class LocalCluster {
  public:
   // Ending an iteration takes a worker a moment; what hangs is not worth more.
@@ -48,10 +69,9 @@ class LocalCluster {
 
   explicit LocalCluster(LocalClusterOptions options) : options_(std::move(options)) {}
 
-  // Starts a planner on a free port and returns its "host:port" once it serves. `metrics_listen` may be
-  // empty. Possible errors: UNAVAILABLE (it ended, or did not serve in time; names its log), those of
-  // ChildProcess::Start.
-  absl::StatusOr<std::string> StartPlanner(const std::string& metrics_listen, absl::Duration deadline);
+  // Starts a planner on a free port and returns its "host:port" once it serves. Possible errors: UNAVAILABLE
+  // (it ended, or did not serve in time; names its log), those of ChildProcess::Start.
+  absl::StatusOr<std::string> StartPlanner(const LocalPlannerOptions& options);
 
   // Possible errors: those of ChildProcess::Start.
   absl::Status StartWorkers(const LocalWorkerOptions& options);
@@ -59,6 +79,15 @@ class LocalCluster {
   // The first process that ended badly, by name, with its end and the last lines of its log. OK while all is
   // well.
   absl::Status Check();
+  // All processes that ended badly and were not started again.
+  std::vector<EndedProcess> Ended();
+  // Starts a process of that name anew after its end: a planner at the same address, a worker with --resume.
+  // Does not wait until it serves. Possible errors: those of ChildProcess::Start.
+  absl::Status Restart(const std::string& name);
+  // SIGKILL; false when it does not run.
+  bool KillPlanner();
+  bool KillWorker(uint32_t rank);
+  size_t workers() const { return workers_.size(); }
   // True when every worker has ended.
   bool WorkersEnded();
   bool IsRunning(uint32_t rank);
@@ -73,10 +102,15 @@ class LocalCluster {
   struct Member {
     std::string name;
     std::string log;
+    // To start it again with.
+    std::vector<std::string> arguments;
     std::unique_ptr<ChildProcess> process;
   };
 
   absl::StatusOr<Member> Start(const std::string& name, const std::vector<std::string>& arguments);
+
+  // Members in the order of blame: the planner, then the workers.
+  std::vector<Member*> Members();
 
   LocalClusterOptions options_;
   std::optional<Member> planner_;

@@ -20,6 +20,8 @@
 namespace penstock::cli {
 namespace {
 
+constexpr const char* kPlannerStore = "planner.db";
+
 std::string RunFile(const std::string& path) { return absl::StrCat(path, "/run.json"); }
 
 absl::Status WriteRunFile(const std::string& path, v1::JobSpec job) {
@@ -92,6 +94,7 @@ absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, cons
   RunFolder folder{.path = options.path,
                    .logs = absl::StrCat(options.path, "/logs"),
                    .checkpoints = absl::StrCat(options.path, "/checkpoints"),
+                   .planner_store = absl::StrCat(options.path, "/", kPlannerStore),
                    .first_iteration = 0,
                    .lock = std::move(lock)};
   const std::optional<CheckpointFolder> newest = NewestCheckpoint(folder.checkpoints);
@@ -109,6 +112,8 @@ absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, cons
     RemoveOld(folder.checkpoints, "iteration-", "");
   }
   RemoveOld(folder.logs, "", ".log");
+  // Of a run that is over: what counts of it is in its checkpoints.
+  RemoveOld(options.path, kPlannerStore, "");
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.logs));
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.checkpoints));
   PENSTOCK_RETURN_IF_ERROR(WriteRunFile(options.path, job));

@@ -3,6 +3,7 @@
 //   RUN_DIR/run.json                what was trained (job.json without its cost profile)
 //   RUN_DIR/logs/*.log              one file for each process
 //   RUN_DIR/checkpoints/iteration-N
+//   RUN_DIR/planner.db              the planner's jobs, for as long as the run lives
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct RunFolder {
   std::string path;
   std::string logs;
   std::string checkpoints;
+  std::string planner_store;
   // Where training goes on: 0, or that of the newest checkpoint.
   uint64_t first_iteration = 0;
   // Held as long as the run lives: nobody else runs in this folder.

@@ -31,6 +31,7 @@
 #include "planner/cli/up/run_folder.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/client/planner_client.h"
@@ -38,19 +39,25 @@
 namespace penstock::cli {
 namespace {
 
-constexpr absl::Duration kPlannerStart = absl::Seconds(10);
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
 constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
 // For a worker that has told the planner that it leaves, or is not heard of any more, to end.
-constexpr absl::Duration kLeaving = absl::Seconds(2);
+constexpr absl::Duration kLeaving = absl::Seconds(4);
 constexpr absl::Duration kWatchDeadline = absl::Seconds(1);
 // Of simulated workers, and what each of them on a core adds: starting one keeps a core busy for about a
 // second.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
 constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 constexpr absl::Duration kCrowding = absl::Seconds(2);
+// For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
+// they are taken to hang.
+constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
+// Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
+// may disagree on where to begin.
+constexpr uint32_t kSpareRejoins = 10;
 // Of the memory that is available, what the ranks may plan with.
 constexpr double kMemoryShare = 0.8;
 
@@ -71,11 +78,13 @@ class UpRun {
   absl::Status StartProcesses();
   // What many workers on few cores need longer for whatever they wait for of each other.
   absl::Duration Crowding() const;
-  // Flags of the workers that say what they run on.
-  std::vector<std::string> DeviceArguments() const;
+  // Flags of the workers that say what they run on, and how often they join a new epoch.
+  std::vector<std::string> WorkerArguments() const;
   absl::Status Train();
   // Waits until the workers have said what happened, so that the cause and not its echo is shown.
   absl::Status Explain(const absl::Status& failure);
+  // Starts again what died.
+  absl::Status Supervise(const TrainingRun& run);
   absl::Status CheckLoss() const;
   absl::Status WaitForWorkers();
   // How waiting for the workers' end has ended.
@@ -86,15 +95,20 @@ class UpRun {
   // Whether a worker that still runs has been heard of; true where the planner cannot say.
   bool WorkersAreAlive();
   absl::Duration HeartbeatTimeout() const;
+  // A checkpoint is written after the last iteration, and is not there.
+  bool MissesLastCheckpoint() const;
   absl::Status Finish();
 
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
   bool simulated() const { return options_.device == UpDevice::kSimulated; }
+  bool supervised() const { return options_.max_restarts > 0; }
   std::unique_ptr<BatchSource> Batches() const {
     return data_->MakeBatches(options_, job_.model().architecture());
   }
   std::FILE* TextOutput() const { return options_.json ? stderr : stdout; }
   void Say(const std::string& text) const;
+  // The same while there may be a progress line.
+  void SayNews(const std::string& text) const;
   // One line that is written over on a terminal; a line of its own elsewhere.
   void SayProgress(const std::string& line);
   void ShowIteration(const v1::IterationSummary& iteration);
@@ -109,7 +123,11 @@ class UpRun {
   RunFolder folder_;
   std::unique_ptr<LocalCluster> cluster_;
   std::unique_ptr<PlannerClient> client_;
+  std::unique_ptr<Supervisor> supervisor_;
+  // As the run has it in the end: an iteration that was done again is there once.
   std::vector<v1::IterationSummary> iterations_;
+  // The first iteration that was never shown.
+  uint64_t furthest_ = 0;
   TraceRecorder trace_;
 };
 
@@ -117,6 +135,10 @@ class UpRun {
 void UpRun::Say(const std::string& text) const {
   std::fputs(absl::StrCat(text, "\n").c_str(), TextOutput());
   std::fflush(TextOutput());
+}
+
+void UpRun::SayNews(const std::string& text) const {
+  Say(isatty(fileno(TextOutput())) == 0 ? text : absl::StrCat("\r\x1b[K", text));
 }
 
 void UpRun::SayProgress(const std::string& line) {
@@ -211,9 +233,12 @@ absl::Duration UpRun::Crowding() const {
   return kCrowding * WorkerCount(options_) / std::max(1U, std::thread::hardware_concurrency());
 }
 
-std::vector<std::string> UpRun::DeviceArguments() const {
-  if (!simulated()) return {};
-  std::vector<std::string> arguments = SimulationArguments(options_.simulation);
+std::vector<std::string> UpRun::WorkerArguments() const {
+  const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
+  std::vector<std::string> arguments = {absl::StrCat("--max-rejoins=", rejoins)};
+  if (!simulated()) return arguments;
+  for (std::string& argument : SimulationArguments(options_.simulation))
+    arguments.push_back(std::move(argument));
   arguments.push_back("--device=simulated");
   arguments.push_back(absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding())));
   return arguments;
@@ -224,7 +249,9 @@ absl::Status UpRun::StartProcesses() {
       std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = folder_.logs});
   std::string address = options_.planner_address;
   if (address.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(address, cluster_->StartPlanner(options_.metrics_listen, kPlannerStart));
+    PENSTOCK_ASSIGN_OR_RETURN(address,
+                              cluster_->StartPlanner({.store = absl::StrCat("sqlite:", folder_.planner_store),
+                                                      .metrics_listen = options_.metrics_listen}));
   }
   client_ = std::make_unique<PlannerClient>(address);
   v1::RegisterJobRequest request;
@@ -241,11 +268,18 @@ absl::Status UpRun::StartProcesses() {
                                  .dataset = simulated() ? "" : options_.dataset,
                                  .checkpoint_dir = folder_.checkpoints,
                                  .resume = options_.resume,
-                                 .arguments = DeviceArguments()});
+                                 .arguments = WorkerArguments()});
 }
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
+  // What follows it was done before it was done again.
+  const auto same =
+      std::ranges::lower_bound(iterations_, iteration.iteration(), {},
+                               [](const v1::IterationSummary& other) { return other.iteration(); });
+  iterations_.erase(same, iterations_.end());
   iterations_.push_back(iteration);
+  if (iteration.iteration() < furthest_) return;
+  furthest_ = iteration.iteration() + 1;
   SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
   if (options_.trace.empty()) return;
   v1::GetIterationRequest request;
@@ -258,17 +292,34 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 
 absl::Status UpRun::Train() {
   const std::unique_ptr<BatchSource> batches = Batches();
-  TrainingRun run(*client_, job_, *batches);
+  TrainingRun run(*client_, job_, *batches, TrainingRun::kPatience,
+                  supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   while (!run.finished()) {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
     PENSTOCK_RETURN_IF_ERROR(CheckLoss());
     if (run.finished()) break;
-    if (const absl::Status processes = cluster_->Check(); !processes.ok()) return Explain(processes);
+    if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
   }
   return WaitForWorkers();
+}
+
+absl::Status UpRun::Supervise(const TrainingRun& run) {
+  if (!supervised()) return cluster_->Check();
+  if (supervisor_ == nullptr) {
+    supervisor_ = std::make_unique<Supervisor>(
+        *cluster_, *client_,
+        SupervisorOptions{.job_id = job_.job_id(),
+                          .max_restarts = options_.max_restarts,
+                          .heartbeat_timeout = HeartbeatTimeout(),
+                          .join_timeout = kJoinTimeout + Crowding(),
+                          .planner_timeout = kPlannerTimeout,
+                          .say = [this](const std::string& text) { SayNews(text); }});
+  }
+  return supervisor_->Step({.job = run.status(), .silence = run.silence(), .furthest = furthest_},
+                           absl::Now());
 }
 
 // A model that is lost stays lost.
@@ -310,12 +361,15 @@ UpRun::Wait UpRun::AwaitWorkers(absl::Duration most) {
 }
 
 absl::Status UpRun::Explain(const absl::Status& failure) {
-  AwaitWorkers(kFailureGrace);
+  // Workers that are supervised wait for the one that is missing.
+  if (!supervised()) AwaitWorkers(kFailureGrace);
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
   const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, absl::Seconds(2));
   std::string message(failure.message());
-  if (job.ok() && !job->status().failure().empty()) message = job->status().failure();
+  if (job.ok() && !job->status().failure().empty()) {
+    message = supervised() ? absl::StrCat(job->status().failure(), "\n", message) : job->status().failure();
+  }
   const absl::Status process = cluster_->Check();
   if (!process.ok()) absl::StrAppend(&message, "\n", process.message());
   return absl::Status(failure.code(), message);
@@ -324,7 +378,8 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
 absl::Status UpRun::WaitForWorkers() {
   switch (AwaitWorkers(kWorkersEnd + Crowding())) {
     case Wait::kEnded:
-      return cluster_->Check();
+      // One that died once all was done, or came too late to do anything, takes nothing away.
+      return supervised() && !MissesLastCheckpoint() ? absl::OkStatus() : cluster_->Check();
     case Wait::kSignal:
       return absl::CancelledError("stopped by a signal");
     case Wait::kHung:
@@ -333,6 +388,12 @@ absl::Status UpRun::WaitForWorkers() {
   }
   return absl::DeadlineExceededError(
       absl::StrCat("the job is finished, but ", cluster_->NamesOfRunningWorkers(), " did not end"));
+}
+
+bool UpRun::MissesLastCheckpoint() const {
+  if (options_.checkpoint_every == 0 || options_.iterations % options_.checkpoint_every != 0) return false;
+  const auto newest = NewestCheckpoint(folder_.checkpoints);
+  return !newest.has_value() || newest->next_iteration != options_.iterations;
 }
 
 absl::Status UpRun::Finish() {

@@ -25,11 +25,12 @@ bool IsTransient(const absl::Status& status) {
 }  // namespace
 
 TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source,
-                         absl::Duration patience)
+                         absl::Duration patience, Epochs epochs)
     : client_(client),
       job_(job),
       source_(source),
       patience_(patience),
+      epochs_(epochs),
       window_(job.look_ahead_window() > 0 ? job.look_ahead_window() : kDefaultWindow),
       next_batch_(job.first_iteration()),
       next_summary_(job.first_iteration()),
@@ -59,7 +60,7 @@ absl::Status TrainingRun::Feed() {
       Refused();
       return absl::OkStatus();
     }
-    PENSTOCK_RETURN_IF_ERROR(submitted);
+    if (!submitted.ok()) return ExplainRefusal(submitted);
     made_.reset();
     ++next_batch_;
     pause_ = absl::ZeroDuration();
@@ -68,25 +69,47 @@ absl::Status TrainingRun::Feed() {
   return absl::OkStatus();
 }
 
-absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
+absl::Status TrainingRun::ExplainRefusal(const absl::Status& refusal) {
+  if (epochs_ == Epochs::kOne || !absl::IsFailedPrecondition(refusal)) return refusal;
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse job, GetJob(job_.training().iterations()));
+  return job.status().state() == v1::JOB_STATE_FAILED ? absl::OkStatus() : refusal;
+}
+
+absl::StatusOr<v1::GetJobResponse> TrainingRun::GetJob(uint64_t from_iteration) {
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
-  request.set_from_iteration(next_summary_);
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse response, client_.GetJob(request, kWatchDeadline));
+  request.set_from_iteration(from_iteration);
+  return client_.GetJob(request, kWatchDeadline);
+}
+
+absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::GetJobResponse response, GetJob(next_summary_));
+  if (status_.epoch() > 0 && response.status().epoch() > status_.epoch()) {
+    // Where the new epoch began is not known: what it has done again may be before next_summary_.
+    PENSTOCK_ASSIGN_OR_RETURN(response, GetJob(job_.first_iteration()));
+    next_summary_ = std::min(next_summary_, response.status().completed_iteration());
+  }
   for (const v1::IterationSummary& iteration : response.iterations()) {
     on_iteration(iteration);
     next_summary_ = iteration.iteration() + 1;
   }
-  state_ = response.status().state();
-  completed_ = response.status().completed_iteration();
-  if (state_ == v1::JOB_STATE_FAILED) return absl::FailedPreconditionError(response.status().failure());
+  status_ = response.status();
+  completed_ = status_.completed_iteration();
+  if (status_.state() == v1::JOB_STATE_FAILED && epochs_ == Epochs::kOne) {
+    return absl::FailedPreconditionError(status_.failure());
+  }
   return absl::OkStatus();
+}
+
+absl::Duration TrainingRun::silence() const {
+  return answered_ ? absl::ZeroDuration() : absl::Now() - last_answer_;
 }
 
 absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
   absl::Status status = Watch(on_iteration);
-  if (status.ok() && !finished()) status = Feed();
-  if (!IsTransient(status)) {
+  if (status.ok() && !finished() && status_.state() != v1::JOB_STATE_FAILED) status = Feed();
+  answered_ = !IsTransient(status);
+  if (answered_) {
     last_answer_ = absl::Now();
     return status;
   }

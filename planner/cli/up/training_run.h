@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/up/batch_source.h"
@@ -22,23 +23,33 @@ namespace penstock::cli {
 class TrainingRun {
  public:
   // How long a planner may fail to answer: longer than workers wait for one.
-  static constexpr absl::Duration kPatience = absl::Seconds(30);
+  static constexpr absl::Duration kPatience = absl::Seconds(70);
+  // What a failed epoch is: the end of the run, or something that passes, because its workers join another.
+  enum class Epochs : uint8_t { kOne, kMany };
 
   // `client` and `source` are not owned.
   TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSource& source,
-              absl::Duration patience = kPatience);
+              absl::Duration patience = kPatience, Epochs epochs = Epochs::kOne);
 
   // Submits what the planner's window takes and calls `on_iteration` for each iteration that has completed
-  // since the last step, ascending. A planner that does not answer (UNAVAILABLE, DEADLINE_EXCEEDED) is asked
-  // again in the next step. Possible errors: FAILED_PRECONDITION (the job failed; the message names the
-  // rank), those of SubmitBatches and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.
+  // since the last step, ascending. When a new epoch has gone back, iterations come again from at least the
+  // first that is done again: what came before of them, and after them, is no longer true. A planner that
+  // does not answer (UNAVAILABLE, DEADLINE_EXCEEDED) is asked again in the next step. Possible errors:
+  // FAILED_PRECONDITION (with one epoch: the job failed; the message names the rank), those of SubmitBatches
+  // and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.
   absl::Status Step(const std::function<void(const v1::IterationSummary&)>& on_iteration);
 
-  bool finished() const { return state_ == v1::JOB_STATE_FINISHED; }
+  bool finished() const { return status_.state() == v1::JOB_STATE_FINISHED; }
+  // The planner's last answer, and for how long it has not answered since.
+  const v1::JobStatus& status() const { return status_; }
+  absl::Duration silence() const;
 
  private:
   absl::Status Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration);
   absl::Status Feed();
+  absl::StatusOr<v1::GetJobResponse> GetJob(uint64_t from_iteration);
+  // A refused batch: OK where the epoch has failed meanwhile, and that passes.
+  absl::Status ExplainRefusal(const absl::Status& refusal);
   // Whether the window has room for the next batch, and the planner has not just refused it.
   bool MayFeed() const;
   void Refused();
@@ -47,12 +58,14 @@ class TrainingRun {
   const v1::JobSpec job_;
   BatchSource& source_;
   const absl::Duration patience_;
+  const Epochs epochs_;
   const uint64_t window_;
   uint64_t next_batch_;
   uint64_t next_summary_;
   // The first iteration that not every rank has reported.
   uint64_t completed_;
   absl::Time last_answer_;
+  bool answered_ = true;
   // A batch that is made and not taken yet.
   std::optional<v1::Batch> made_;
   // The planner refused a batch although the window has room: not before this time, or until more is
@@ -60,7 +73,7 @@ class TrainingRun {
   absl::Duration pause_;
   absl::Time retry_at_ = absl::InfinitePast();
   uint64_t completed_when_refused_ = 0;
-  v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
+  v1::JobStatus status_;
 };
 
 }  // namespace penstock::cli

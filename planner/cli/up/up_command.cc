@@ -26,6 +26,11 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--job-id", up.job_id, "Name of the job (default: the dataset's name and the time)");
   command.add_flag("--resume", up.resume, "Go on from the newest checkpoint in --run-dir");
   command.add_flag("--fresh", up.fresh, "Begin anew although --run-dir has checkpoints: they are removed");
+  command
+      .add_option("--max-restarts", up.max_restarts,
+                  "How often processes that died are started again; healthy ones go on from the newest "
+                  "checkpoint. 0: the run ends with the first")
+      ->capture_default_str();
   command.add_option("--planner", up.planner_address,
                      "host:port of a running planner, or of all that share a store: a:7070,b:7070 "
                      "(default: start one)");

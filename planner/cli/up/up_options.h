@@ -28,6 +28,8 @@ struct UpOptions {
   bool resume = false;
   // Begin anew although the run folder has checkpoints; they are removed.
   bool fresh = false;
+  // Processes that died are started again so often in all; 0: the first death ends the run.
+  uint32_t max_restarts = 10;
   // "host:port" of a running planner; empty: a planner of our own.
   std::string planner_address;
   // "host:port" for the metrics of our own planner; empty: none.

@@ -165,7 +165,8 @@ void Cluster::WaitForIterationAfterEpoch(const std::string& job_id, uint64_t epo
   for (;;) {
     const v1::JobStatus status = StatusOf(job_id);
     const auto reported = [](const v1::WorkerStatus& worker) { return worker.last_iteration() >= 0; };
-    if (status.epoch() > epoch && std::ranges::all_of(status.workers(), reported)) return;
+    if (status.epoch() > epoch && std::all_of(status.workers().begin(), status.workers().end(), reported))
+      return;
     if (status.state() == v1::JOB_STATE_FINISHED) return;
     ASSERT_LT(absl::Now(), deadline) << status.DebugString() << AllWorkerLogs();
     Tick();

@@ -106,17 +106,28 @@ class UpTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// The pids of the worker processes of a run, by the run's folder on their command line.
-std::vector<pid_t> WorkersOf(const std::string& run_dir) {
+// The pids of the processes of a run whose command line holds the text, by the run's folder, which it holds,
+// too.
+std::vector<pid_t> ProcessesOf(const std::string& run_dir, const std::string& text) {
   std::vector<pid_t> pids;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     int pid = 0;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
     const std::string command = ReadFile(entry.path().string() + "/cmdline").value_or("");
-    if (absl::StrContains(command, "penstock-worker") && absl::StrContains(command, run_dir))
+    if (absl::StrContains(command, "/penstock-") && absl::StrContains(command, run_dir) &&
+        absl::StrContains(command, text)) {
       pids.push_back(pid);
+    }
   }
   return pids;
+}
+
+std::vector<pid_t> WorkersOf(const std::string& run_dir) { return ProcessesOf(run_dir, "penstock-worker"); }
+
+void KillOne(const std::string& run_dir, const std::string& text) {
+  const std::vector<pid_t> pids = ProcessesOf(run_dir, text);
+  ASSERT_EQ(pids.size(), 1) << text;
+  kill(pids.front(), SIGKILL);
 }
 
 TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
@@ -184,6 +195,64 @@ TEST_F(UpTest, ResumesWithTheBitsOfAnUninterruptedRun) {
   EXPECT_TRUE(FilesOf(resumed["checkpoint"].get<std::string>()) == files);
 }
 
+// "iteration 12/59  loss 4.213", of each line of progress.
+std::vector<std::string> ProgressOf(const std::string& errors) {
+  std::vector<std::string> progress;
+  for (const absl::string_view line : absl::StrSplit(errors, '\n')) {
+    const size_t loss = line.find("  loss ");
+    if (absl::StartsWith(line, "iteration ") && loss != absl::string_view::npos) {
+      progress.emplace_back(line.substr(0, line.find("  ", loss + 2)));
+    }
+  }
+  return progress;
+}
+
+TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
+  const auto arguments = [&](const std::string& run_dir) {
+    return UpArguments({"--iterations", "90", "--checkpoint-every", "10", "--json", "--run-dir", run_dir});
+  };
+  PenstockRun undisturbed(folder_, "undisturbed", arguments(folder_.Path("undisturbed")));
+  ASSERT_EQ(undisturbed.Wait(), 0) << undisturbed.errors();
+
+  PenstockRun up(folder_, "up", arguments(RunDir()));
+  up.WaitForText("iteration 12/");
+  const std::vector<pid_t> healthy = ProcessesOf(RunDir(), "--rank=0");
+  KillOne(RunDir(), "--rank=2");
+  up.WaitForText("iteration 28/");
+  KillOne(RunDir(), "penstock-planner");
+  up.WaitForText("iteration 46/");
+  KillOne(RunDir(), "penstock-planner");
+  KillOne(RunDir(), "--rank=3");
+  up.WaitForText("iteration 62/");
+  EXPECT_EQ(ProcessesOf(RunDir(), "--rank=0"), healthy);
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+
+  EXPECT_THAT(up.errors(), HasSubstr("worker-2 killed by signal 9 (Killed): starting it again (1 of 10"));
+  EXPECT_THAT(up.errors(), HasSubstr("planner killed by signal 9 (Killed): starting it again (2 of 10"));
+  // Every iteration once, with the loss that it has when nothing happens.
+  EXPECT_EQ(ProgressOf(up.errors()), ProgressOf(undisturbed.errors()));
+  const auto expected = nlohmann::json::parse(undisturbed.output());
+  const auto killed = nlohmann::json::parse(up.output());
+  EXPECT_EQ(killed["iterations"], 90);
+  EXPECT_EQ(killed["last_loss"].get<double>(), expected["last_loss"].get<double>());
+  EXPECT_TRUE(FilesOf(killed["checkpoint"].get<std::string>()) ==
+              FilesOf(expected["checkpoint"].get<std::string>()));
+  EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
+}
+
+TEST_F(UpTest, AWorkerThatAlwaysDiesEndsTheRunWithItsReason) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--checkpoint-every", "100000"}));
+  up.WaitForText("iteration 3/");
+  const absl::Time first = absl::Now();
+  while (!up.process().WaitFor(kPoll).has_value() && absl::Now() - first < kRunDeadline) {
+    for (const pid_t pid : ProcessesOf(RunDir(), "--rank=1")) kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(up.Wait(), 1);
+  EXPECT_THAT(up.errors(), HasSubstr("worker-1 is not started again: it died 3 times"));
+  EXPECT_THAT(up.errors(), HasSubstr("worker-1 killed by signal 9"));
+  EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
+}
+
 TEST_F(UpTest, TrainsAnEncoderDecoderAsItIsPlannedBest) {
   PenstockRun up(folder_, "up", {"up",         "--architecture",
                                  "t5",         "--encoder-layers",
@@ -209,8 +278,8 @@ TEST_F(UpTest, TrainsAnEncoderDecoderAsItIsPlannedBest) {
   EXPECT_LT(summary["last_loss"].get<double>(), summary["first_loss"].get<double>()) << up.errors();
 }
 
-TEST_F(UpTest, AKilledWorkerEndsTheRunAndIsNamed) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
+TEST_F(UpTest, AKilledWorkerEndsARunWithoutRestartsAndIsNamed) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--max-restarts", "0"}));
   up.WaitForText("iteration 3/");
   const std::vector<pid_t> workers = WorkersOf(RunDir());
   ASSERT_EQ(workers.size(), 4);
@@ -223,8 +292,8 @@ TEST_F(UpTest, AKilledWorkerEndsTheRunAndIsNamed) {
   EXPECT_TRUE(WorkersOf(RunDir()).empty());
 }
 
-TEST_F(UpTest, AHungWorkerIsNamedAndDoesNotKeepTheRun) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000"}));
+TEST_F(UpTest, AHungWorkerIsNamedAndDoesNotKeepARunWithoutRestarts) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--max-restarts", "0"}));
   up.WaitForText("iteration 3/");
   const std::vector<pid_t> workers = WorkersOf(RunDir());
   ASSERT_EQ(workers.size(), 4);
@@ -361,8 +430,9 @@ TEST_F(SimulatedUpTest, GoesOnFromACheckpointOnASlowerMachine) {
             1.2 * second["planned_iteration_ms"].get<double>());
 }
 
-TEST_F(SimulatedUpTest, AKilledWorkerEndsTheRunAndIsNamed) {
-  PenstockRun up(folder_, "up", Arguments("up", {"--iterations", "100000", "--time-scale", "0.01"}));
+TEST_F(SimulatedUpTest, AKilledWorkerEndsARunWithoutRestartsAndIsNamed) {
+  PenstockRun up(folder_, "up",
+                 Arguments("up", {"--iterations", "100000", "--time-scale", "0.01", "--max-restarts", "0"}));
   up.WaitForText("iteration 3/");
   const std::vector<pid_t> workers = WorkersOf(folder_.Path("run"));
   ASSERT_EQ(workers.size(), 4);
