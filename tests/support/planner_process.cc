@@ -1,11 +1,14 @@
 #include "tests/support/planner_process.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
@@ -18,18 +21,28 @@ constexpr absl::Duration kTick = absl::Milliseconds(2);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(const std::string& binary,
-                                                                      const std::vector<std::string>& flags) {
-  std::unique_ptr<PlannerProcess> planner(new PlannerProcess());
-  std::vector<std::string> arguments = {
-      binary,    "--listen", "127.0.0.1:0", "--port-file", planner->folder_.Path("ports.json"),
-      "--store", "memory"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  PENSTOCK_ASSIGN_OR_RETURN(
-      planner->process_,
-      ChildProcess::Start({.arguments = arguments, .log_path = planner->folder_.Path("planner.log")}));
-  PENSTOCK_RETURN_IF_ERROR(planner->WaitForPort());
+absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(std::string binary,
+                                                                      std::vector<std::string> flags) {
+  std::unique_ptr<PlannerProcess> planner(new PlannerProcess(std::move(binary), std::move(flags)));
+  PENSTOCK_RETURN_IF_ERROR(planner->Restart());
   return planner;
+}
+
+absl::Status PlannerProcess::Restart() {
+  std::filesystem::remove(folder_.Path("ports.json"));
+  std::vector<std::string> arguments = {binary_, "--listen", address_, "--port-file",
+                                        folder_.Path("ports.json")};
+  const auto names_store = [](const std::string& flag) { return absl::StartsWith(flag, "--store"); };
+  if (std::ranges::none_of(flags_, names_store)) arguments.push_back("--store=memory");
+  arguments.insert(arguments.end(), flags_.begin(), flags_.end());
+  PENSTOCK_ASSIGN_OR_RETURN(
+      process_, ChildProcess::Start({.arguments = arguments, .log_path = folder_.Path("planner.log")}));
+  return WaitForPort();
+}
+
+void PlannerProcess::Kill() {
+  process_->Signal(SIGKILL);
+  process_->WaitFor(absl::Seconds(10));
 }
 
 absl::Status PlannerProcess::WaitForPort() {

@@ -11,8 +11,8 @@
 #include "common/status/status_macros.h"
 #include "tests/bench/bench_job.h"
 #include "tests/bench/service/figures.h"
-#include "tests/bench/service/planner_process.h"
 #include "tests/bench/service/scenarios.h"
+#include "tests/bench/service/stored_planner.h"
 #include "tests/bench/service/training_job.h"
 
 namespace penstock::bench {
@@ -149,7 +149,7 @@ Json AllOf(const std::vector<std::unique_ptr<TrainingJob>>& jobs,
 }  // namespace
 
 absl::StatusOr<Json> RunLoad(const LoadOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, PlannerProcess::Start(options.store));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, StoredPlanner::Start(options.store));
   std::vector<std::unique_ptr<TrainingJob>> jobs;
   for (uint32_t i = 0; i < options.jobs; ++i) {
     jobs.push_back(std::make_unique<TrainingJob>(planner->address(), JobOfLoad(options, i)));
@@ -161,9 +161,9 @@ absl::StatusOr<Json> RunLoad(const LoadOptions& options) {
   MemoryTrend memory;
   HandOverProbe probe(planner->address(), options);
   const absl::Time start = absl::Now();
-  while (absl::Now() - start < options.time && planner->IsRunning()) {
+  while (absl::Now() - start < options.time && planner->process().IsRunning()) {
     absl::SleepFor(kSample);
-    memory.Add(absl::ToDoubleSeconds(absl::Now() - start), planner->ResidentBytes());
+    memory.Add(absl::ToDoubleSeconds(absl::Now() - start), planner->process().ResidentBytes());
   }
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   uint64_t iterations = 0;

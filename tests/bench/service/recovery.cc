@@ -5,8 +5,8 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "tests/bench/bench_job.h"
-#include "tests/bench/service/planner_process.h"
 #include "tests/bench/service/scenarios.h"
+#include "tests/bench/service/stored_planner.h"
 #include "tests/bench/service/training_job.h"
 
 namespace penstock::bench {
@@ -38,7 +38,7 @@ absl::StatusOr<v1::JobStatus> StatusOf(PlannerClient& client) {
 }  // namespace
 
 absl::StatusOr<Json> RunRecovery(const RecoveryOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, PlannerProcess::Start(options.store));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, StoredPlanner::Start(options.store));
   TrainingJob job(planner->address(), LongJob());
   PENSTOCK_RETURN_IF_ERROR(job.Start());
   const absl::Time begun = absl::Now();
@@ -46,10 +46,10 @@ absl::StatusOr<Json> RunRecovery(const RecoveryOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(job.Stop(), kJob));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::JobStatus before, StatusOf(job.client()));
   const int64_t store_bytes = planner->StoreBytes();
-  planner->Kill();
+  planner->process().Kill();
 
   const absl::Time start = absl::Now();
-  PENSTOCK_RETURN_IF_ERROR(planner->Restart());
+  PENSTOCK_RETURN_IF_ERROR(planner->process().Restart());
   const absl::Duration serves = absl::Now() - start;
   PlannerClient client(planner->address());
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobStatus after, StatusOf(client));

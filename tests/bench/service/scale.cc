@@ -6,8 +6,8 @@
 #include "common/status/status_macros.h"
 #include "planner/client/planner_client.h"
 #include "tests/bench/bench_job.h"
-#include "tests/bench/service/planner_process.h"
 #include "tests/bench/service/scenarios.h"
+#include "tests/bench/service/stored_planner.h"
 
 namespace penstock::bench {
 namespace {
@@ -49,7 +49,7 @@ absl::StatusOr<v1::StreamProgramsResponse> ProgramOf(PlannerClient& client, uint
 
 absl::StatusOr<Json> RunScale(const ScaleOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto planner,
-                            PlannerProcess::Start("sqlite", {"--job-memory=8GB", "--memory=16GB"}));
+                            StoredPlanner::Start("sqlite", {"--job-memory=8GB", "--memory=16GB"}));
   PlannerClient client(planner->address());
   v1::RegisterJobRequest registration;
   *registration.mutable_job() = LargeJob(options);
@@ -61,7 +61,7 @@ absl::StatusOr<Json> RunScale(const ScaleOptions& options) {
   const absl::Time submitted = absl::Now();
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(ProgramOf(client, 0).status(), "StreamPrograms"));
   const absl::Time planned = absl::Now();
-  const int64_t resident = planner->ResidentBytes();
+  const int64_t resident = planner->process().ResidentBytes();
 
   const uint32_t ranks = options.pipeline * options.data;
   size_t bytes = 0;

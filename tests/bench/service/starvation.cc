@@ -7,8 +7,8 @@
 #include "common/status/status_macros.h"
 #include "tests/bench/bench_job.h"
 #include "tests/bench/service/figures.h"
-#include "tests/bench/service/planner_process.h"
 #include "tests/bench/service/scenarios.h"
+#include "tests/bench/service/stored_planner.h"
 #include "tests/bench/service/training_job.h"
 
 namespace penstock::bench {
@@ -81,7 +81,7 @@ absl::Status Watch(const std::string& address, absl::Duration time, Watched* wat
 }  // namespace
 
 absl::StatusOr<Json> RunStarvation(const StarvationOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, PlannerProcess::Start("sqlite"));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto planner, StoredPlanner::Start("sqlite"));
   TrainingJob victim(planner->address(), Victim());
   PENSTOCK_RETURN_IF_ERROR(victim.Start());
   Watched alone;

@@ -8,8 +8,8 @@
 #include "planner/client/planner_client.h"
 #include "tests/bench/bench_job.h"
 #include "tests/bench/service/figures.h"
-#include "tests/bench/service/planner_process.h"
 #include "tests/bench/service/scenarios.h"
+#include "tests/bench/service/stored_planner.h"
 
 namespace penstock::bench {
 namespace {
@@ -47,7 +47,7 @@ absl::Status SubmitAll(PlannerClient& client, const std::string& job_id, const S
 absl::StatusOr<Json> Measure(const SubmissionOptions& options, uint32_t clients) {
   // One thread plans what was submitted meanwhile, as ever.
   PENSTOCK_ASSIGN_OR_RETURN(const auto planner,
-                            PlannerProcess::Start(options.store, {"--planning-threads=1"}));
+                            StoredPlanner::Start(options.store, {"--planning-threads=1"}));
   Latencies latencies;
   std::vector<absl::Status> ended(clients);
   std::vector<std::thread> threads;
