@@ -211,6 +211,10 @@ void PlannerEngine::Tick() {
   DeleteOldJobs();
 }
 
+void PlannerEngine::ExcuseSilence(absl::Duration gap) {
+  for (const std::shared_ptr<Job>& job : Jobs()) job->ExcuseSilence(gap);
+}
+
 void PlannerEngine::Shutdown(absl::Duration drain) {
   {
     MutexLock lock(&mutex_);

@@ -98,6 +98,10 @@ class PlannerEngine {
   // be called every 100 ms or so.
   void Tick();
 
+  // This process stood still for so long (SIGSTOP, a machine that was paused) and could hear no worker.
+  // Before the next Tick.
+  void ExcuseSilence(absl::Duration gap);
+
   // Ends all subscriptions with UNAVAILABLE, refuses work, plans what waits for at most `drain`, stops the
   // rest and writes what is not yet written. Blocks until that is done, two seconds more at most. Idempotent.
   void Shutdown(absl::Duration drain);

@@ -19,6 +19,10 @@ class Heartbeats {
   // The rank has a new worker.
   void Join(uint32_t rank, absl::Time now) { workers_[rank] = Worker{now}; }
   void Hear(uint32_t rank, absl::Time now) { workers_[rank].last = now; }
+  // The planner itself stood still for so long and heard nobody: nobody's silence.
+  void Excuse(absl::Duration gap, absl::Time now) {
+    for (Worker& worker : workers_) worker.last = std::min(worker.last + gap, now);
+  }
   // The worker knows that its epoch failed, so its silence, or that it leaves, explains nothing.
   void TellFailure(uint32_t rank) { workers_[rank].knows_failure = true; }
 

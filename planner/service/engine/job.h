@@ -87,6 +87,8 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Looks for lost workers and for batches that can be planned; to be called every 100 ms or so.
   void Tick();
+  // The planner stood still for so long: the workers' silence meanwhile does not count. Before Tick.
+  void ExcuseSilence(absl::Duration gap);
   // The planner ends: submissions are refused and streams end with UNAVAILABLE.
   void Stop();
 

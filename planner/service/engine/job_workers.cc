@@ -138,6 +138,11 @@ absl::StatusOr<v1::HeartbeatResponse> Job::Heartbeat(const v1::HeartbeatRequest&
   return response;
 }
 
+void Job::ExcuseSilence(absl::Duration gap) {
+  MutexLock lock(&mutex_);
+  heartbeats_.Excuse(gap, services_.clock->Now());
+}
+
 void Job::ExpireWorkersLocked() {
   if (state_.finished() || !state_.planning_failure().empty()) return;
   const absl::Time now = services_.clock->Now();

@@ -15,6 +15,8 @@ namespace penstock {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// Between two ticks: the process did not run.
+constexpr absl::Duration kStandstill = absl::Seconds(1);
 constexpr std::chrono::seconds kCallGrace{1};
 
 absl::Status StartOne(const char* flag, const ServerOptions& options, RunningServer* running) {
@@ -188,6 +190,11 @@ void PlannerServer::SweepRetired() {
   for (const EngineOnStorePtr& engine : unused) engine->engine.Shutdown(absl::ZeroDuration());
 }
 
+absl::Duration PlannerServer::SinceLastTick() {
+  const absl::Time now = clock_.Now();
+  return now - std::exchange(last_tick_, now);
+}
+
 void PlannerServer::Tick() {
   std::vector<EngineOnStorePtr> engines;
   {
@@ -200,7 +207,11 @@ void PlannerServer::Tick() {
   SweepRetired();
   // One whose lease is over decides nothing more: workers may have been heard by another.
   const absl::StatusOr<EnginePtr> engine = slot_.ForWhatIfs();
-  if (engine.ok() && !slot_.expired()) (*engine)->Tick();
+  const absl::Duration gap = SinceLastTick();
+  if (engine.ok() && !slot_.expired()) {
+    if (gap > kStandstill) (*engine)->ExcuseSilence(gap);
+    (*engine)->Tick();
+  }
   if (leadership_ != nullptr && engine.ok() && (*engine)->IsFenced()) {
     leadership_->Lose(absl::AbortedError("another planner writes the store"));
   }

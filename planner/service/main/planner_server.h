@@ -115,6 +115,8 @@ class PlannerServer : private Candidate {
   // Serves what-ifs from now on, and nothing else.
   void Stand(const absl::Status& why);
   void Tick();
+  // The ticker's thread alone.
+  absl::Duration SinceLastTick();
   void TellHealth();
   // Destroys engines that no call uses any more.
   void SweepRetired();
@@ -125,6 +127,7 @@ class PlannerServer : private Candidate {
   MetricsRegistry registry_;
   PlannerMetrics metrics_;
   MachineClock clock_;
+  absl::Time last_tick_ = clock_.Now();
   // Null functions: alone on its store.
   SharedStore shared_;
   EngineSlot slot_;

@@ -1,6 +1,7 @@
 // The real penstock-planner as a process: ports, signals, exit statuses, and clients that see it come and go.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "common/grpc/channel.h"
 #include "common/process/child_process.h"
 #include "planner/client/planner_client.h"
+#include "tests/integration/service/fake_worker.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
@@ -41,8 +43,10 @@ class BinaryTest : public testing::Test {
       ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value()) << folder_.Read("log");
     }
     ports_ = nlohmann::json::parse(*ReadFile(port_file));
-    client_ = std::make_unique<PlannerClient>(absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>()));
+    client_ = std::make_unique<PlannerClient>(address());
   }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>()); }
 
   static v1::RegisterJobRequest JobRequest() {
     v1::RegisterJobRequest request;
@@ -204,6 +208,38 @@ TEST_F(BinaryTest, LogsJsonLinesWhenAskedTo) {
   const auto line = nlohmann::json::parse(log.substr(0, log.find('\n')));
   EXPECT_EQ(line["message"], "planner serves");
   EXPECT_EQ(line["planner_port"], ports_["planner_port"]);
+}
+
+// Stopped, or on a machine that was paused: it heard nobody, which says nothing about them.
+TEST_F(BinaryTest, NoWorkerIsLostBecauseThePlannerStoodStill) {
+  Serve();
+  v1::RegisterJobRequest job = JobRequest();
+  job.mutable_job()->set_heartbeat_timeout_ms(1000);
+  ASSERT_TRUE(client_->RegisterJob(job).ok());
+  FakeWorker first(address(), "job", 101);
+  FakeWorker second(address(), "job", 102);
+  ASSERT_TRUE(first.Register().ok() && second.Register().ok());
+  first.StartHeartbeats();
+  second.StartHeartbeats();
+
+  planner_->Signal(SIGSTOP);
+  planner_->WaitFor(absl::Milliseconds(2500));
+  planner_->Signal(SIGCONT);
+
+  // Until both have been heard again.
+  v1::GetJobRequest ask;
+  ask.set_job_id("job");
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  const auto is_heard = [](const v1::WorkerStatus& worker) { return worker.heartbeat_age_ms() < 500; };
+  v1::JobStatus status;
+  do {
+    planner_->WaitFor(absl::Milliseconds(200));
+    const auto answer = client_->GetJob(ask);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    status = answer->status();
+  } while (!std::ranges::all_of(status.workers(), is_heard) && absl::Now() < deadline);
+  EXPECT_EQ(status.state(), v1::JOB_STATE_RUNNING) << status.failure();
+  EXPECT_EQ(status.epoch(), 1);
 }
 
 }  // namespace

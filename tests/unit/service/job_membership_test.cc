@@ -117,6 +117,18 @@ TEST_F(JobMembershipTest, IsFormingWhileTheRendezvousIsMissing) {
   EXPECT_EQ(Beat(1).state(), v1::EPOCH_STATE_FORMING);
 }
 
+TEST_F(JobMembershipTest, SilenceWhileThePlannerStoodStillIsNobodysFault) {
+  FormEpoch();
+  clock_.Advance(absl::Seconds(60));
+  job_->ExcuseSilence(absl::Seconds(60));
+  job_->Tick();
+  EXPECT_EQ(job_->State(), v1::JOB_STATE_RUNNING) << failure();
+  // From now on they are missed as ever.
+  clock_.Advance(absl::Seconds(6));
+  job_->Tick();
+  EXPECT_EQ(job_->State(), v1::JOB_STATE_FAILED);
+}
+
 TEST_F(JobMembershipTest, ASilentWorkerIsLostAfterTheTimeoutAndNotBefore) {
   FormEpoch();
   clock_.Advance(absl::Seconds(4));
