@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -67,7 +68,30 @@ std::string ToTarget(const std::vector<Endpoint>& endpoints) {
   return absl::StrCat(any_6 ? "ipv6:" : "ipv4:", absl::StrJoin(texts, ","));
 }
 
+// HOST:PORT, with brackets around an address of version 6.
+bool IsAddress(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == 0 || colon == absl::string_view::npos) return false;
+  const absl::string_view host = address.substr(0, colon);
+  const bool in_brackets = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  uint32_t port = 0;
+  constexpr uint32_t kLastPort = 65535;
+  return absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port <= kLastPort &&
+         (in_brackets || !absl::StrContains(host, ':')) && std::ranges::none_of(host, [](unsigned char c) {
+           return absl::ascii_isspace(c) || absl::ascii_iscntrl(c);
+         });
+}
+
 }  // namespace
+
+std::string WhatIsWrongWithAddresses(const std::string& addresses) {
+  if (absl::StrContains(addresses, ":///") || absl::StartsWith(addresses, "unix:")) return "";
+  for (absl::string_view part : absl::StrSplit(addresses, ',')) {
+    part = absl::StripAsciiWhitespace(part);
+    if (!IsAddress(part)) return absl::StrCat("'", part, "': use HOST:PORT, or several with commas between");
+  }
+  return "";
+}
 
 bool NamesSeveral(const std::string& addresses) {
   return absl::StrContains(addresses, ',') || absl::StartsWith(addresses, "dns:///");

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/grpc/targets.h"
 #include "common/status/annotate.h"
 #include "planner/cli/commands.h"
 #include "planner/client/planner_client.h"
@@ -45,6 +46,7 @@ std::shared_ptr<JobFlags> AddFlags(CLI::App* command) {
   command
       ->add_option("--planner", flags->planner,
                    "host:port of the planner; of all that share a store: a:7070,b:7070")
+      ->check(WhatIsWrongWithAddresses)
       ->required();
   command->add_option("--job", flags->job, "The job")->required();
   return flags;

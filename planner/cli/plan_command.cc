@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/files/files.h"
+#include "common/grpc/targets.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -226,8 +227,10 @@ void AddPlanCommand(CommandSet& commands) {
     from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);
   AddThreadsFlag(*command, flags->threads);
-  command->add_option("--planner", flags->planner,
-                      "Ask the planner at HOST:PORT, or one of several, instead of planning here");
+  command
+      ->add_option("--planner", flags->planner,
+                   "Ask the planner at HOST:PORT, or one of several, instead of planning here")
+      ->check(WhatIsWrongWithAddresses);
   command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");
   command->add_option("--trace", flags->trace,
                       "Write a timeline in Chrome's trace format (opens in ui.perfetto.dev)");

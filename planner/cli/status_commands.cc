@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/grpc/targets.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
@@ -144,6 +145,7 @@ void AddOne(CommandSet& commands, const CommandText& text, absl::Status (*run)(c
   command
       ->add_option("--planner", flags->planner,
                    "host:port of the planner; of all that share a store: a:7070,b:7070")
+      ->check(WhatIsWrongWithAddresses)
       ->required();
   command->add_option("--job", flags->job, "Only this job");
   command->add_flag("--json", flags->json, "Print JSON");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
 
 namespace penstock::worker {
@@ -19,7 +20,8 @@ bool IsCudaDevice(const std::string& name) {
 
 void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--planner", run.planner,
-                 "Address of the planner, HOST:PORT; of all that share a store: A:7070,B:7070");
+                 "Address of the planner, HOST:PORT; of all that share a store: A:7070,B:7070")
+      ->check(WhatIsWrongWithAddresses);
   app.add_option("--job", run.job_id, "Id of the job");
   app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace penstock {
 namespace {
 
@@ -22,6 +24,20 @@ TEST(TargetsTest, AListIsOneTarget) {
 TEST(TargetsTest, AListOfBothVersionsIsOneOfVersion6) {
   EXPECT_EQ(TargetOf("[fd00::5]:7070,[fd00::6]:7070"), "ipv6:%5Bfd00::5%5D:7070,%5Bfd00::6%5D:7070");
   EXPECT_EQ(TargetOf("10.0.0.5:7070,[fd00::6]:7070"), "ipv6:%5B::ffff:10.0.0.5%5D:7070,%5Bfd00::6%5D:7070");
+}
+
+TEST(TargetsTest, WhatIsNoAddressIsNamed) {
+  for (const char* good : {"planner:7070", "10.0.0.5:1", "[::1]:65535", "a:1, b:2", "dns:///planners:7070",
+                           "unix:/run/planner"}) {
+    EXPECT_EQ(WhatIsWrongWithAddresses(good), "") << good;
+  }
+  for (const char* bad :
+       {"planner", ":7070", "planner:", "planner:0", "planner:65536", "planner:x", "::1:7070", "a b:7070"}) {
+    EXPECT_EQ(WhatIsWrongWithAddresses(bad),
+              "'" + std::string(bad) + "': use HOST:PORT, or several with commas between");
+  }
+  EXPECT_NE(WhatIsWrongWithAddresses("a:1,b"), "");
+  EXPECT_NE(WhatIsWrongWithAddresses(""), "");
 }
 
 TEST(TargetsTest, WhatIsNoAddressIsLeftOut) {
