@@ -52,6 +52,8 @@ class MalformedRequest final : public grpc::experimental::Interceptor {
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
+    // What no service of this server has comes as a generic call of both directions, as none of ours is.
+    if (call->type() == ServerRpcInfo::Type::BIDI_STREAMING) return nullptr;
     const auto* method = MethodOf(*call);
     return method == nullptr ? nullptr : new MalformedRequest(method);
   }

@@ -192,6 +192,10 @@ TEST_F(ContractTest, ABatchThatNoPlanFitsInMemoryEndsItsCallOrItsJob) {
 }
 
 TEST_F(ContractTest, RegisterWorkerBeforeWhatIsHeld) {
+  Serve({});
+  v1::JobSpec job = Spec();
+  job.mutable_training()->set_checkpoint_interval(32);  // two of them are held
+  Register(job);
   const auto stream = Read("job", 0);
   for (uint64_t i = 0; i < 70; ++i) {
     ASSERT_TRUE(Submit(i, i + 1).ok());
