@@ -154,13 +154,15 @@ TEST_F(ServingTest, AFullQueueRefusesPlansAndKeepsBatchesForLater) {
   };
   Serve({.engine = {.queue_capacity = 1}});
   Register(MakeJob("job", 1));
-  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  // Both threads plan, and one more batch waits.
+  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
   ASSERT_TRUE(started.Await());
-  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 1, 4)).ok());
+  ASSERT_TRUE(started.Await());
+  ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 2, 5)).ok());
   EXPECT_THAT(PlanBatch(absl::Seconds(10)), Fails(StatusCode::kResourceExhausted, "queue is full"));
-  for (int i = 0; i < 4; ++i) go_on.Notify();
+  for (int i = 0; i < 5; ++i) go_on.Notify();
   const auto stream = Read("job", 0);
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(stream->Next().ok());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(stream->Next().ok());
 }
 
 TEST_F(ServingTest, OtherCallsAreAnsweredWhileThePoolIsBusy) {
