@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <utility>
@@ -90,7 +91,7 @@ absl::Status RunAdvise(const AdviseFlags& flags) {
   const v1::Architecture architecture = job.model().architecture();
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
   SetTypicalSamples(batches, &job);
-  job.mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(flags.memory_mb * 1e6));
+  job.mutable_planning()->set_memory_limit_bytes(std::llround(flags.memory_mb * 1e6));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(flags.gpus, job.model(), flags.global_batch, flags.policies));
   TournamentOptions options{.finalists = static_cast<int>(flags.top), .threads = flags.threads};
