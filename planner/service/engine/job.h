@@ -98,10 +98,11 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // job_events.cc
   using Committed = std::function<void(Job&)>;
+  using StoredBatches = decltype(JobChange::batches);
   // `event`: what happened. `batches`: those that it accepts. `committed` is called when it is durable.
-  void RecordLocked(store::v1::Event event, const std::vector<BatchPtr>& batches = {},
-                    Committed committed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  JobChange ChangeLocked(const store::v1::Event& event, const std::vector<BatchPtr>& batches)
+  void RecordLocked(store::v1::Event event, StoredBatches batches = {}, Committed committed = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  JobChange ChangeLocked(const store::v1::Event& event, StoredBatches batches)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyLocked(const store::v1::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Log what changed since the last look.
@@ -115,8 +116,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // job_batches.cc
   absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request, const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, const std::vector<std::string>& hashes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
+                           const std::vector<std::string>& hashes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_planning.cc
   struct PlannedBatch {

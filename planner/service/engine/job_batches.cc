@@ -50,8 +50,8 @@ absl::Status Job::CheckAcceptsLocked() const {
   }
 }
 
-// Takes the batches that are new.
-absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request,
+// Takes the batches that are new. `serialized`: those of the request.
+absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
                               const std::vector<std::string>& hashes) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
   const uint64_t completed = state_.progress().completed();
@@ -67,15 +67,16 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request,
             services_.memory->OfOneJob(), ": retry from iteration ", next, " when ranks have reported more")),
         next);
   }
-  std::vector<BatchPtr> batches;
+  StoredBatches stored;
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {
-    batches.push_back(std::make_shared<const v1::Batch>(request.batches(static_cast<int>(i))));
+    const v1::Batch& batch = request.batches(static_cast<int>(i));
+    stored.emplace_back(batch.iteration(), std::move(serialized[i]));
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
-    values_.PutBatch(batches.back());
+    values_.PutBatch(std::make_shared<const v1::Batch>(batch));
   }
-  const uint64_t end = next + batches.size();
-  RecordLocked(std::move(event), batches, [end](Job& job) {
+  const uint64_t end = next + stored.size();
+  RecordLocked(std::move(event), std::move(stored), [end](Job& job) {
     {
       MutexLock lock(&job.mutex_);
       job.durable_batches_ = std::max(job.durable_batches_, end);
@@ -88,11 +89,16 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request,
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
   PENSTOCK_RETURN_IF_ERROR(ValidateBatches(request, *planner));
+  // Once, for its hash and for the store, and before the lock is taken.
+  std::vector<std::string> serialized;
   std::vector<std::string> hashes;
-  for (const v1::Batch& batch : request.batches()) hashes.push_back(ContentHash(batch));
+  for (const v1::Batch& batch : request.batches()) {
+    serialized.push_back(batch.SerializeAsString());
+    hashes.push_back(ContentHash(serialized.back()));
+  }
   v1::SubmitBatchesResponse response;
   MutexLock lock(&mutex_);
-  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, hashes));
+  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(serialized), hashes));
   response.set_next_iteration(state_.admission().next_iteration());
   return response;
 }

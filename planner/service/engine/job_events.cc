@@ -12,12 +12,12 @@ constexpr uint64_t kEventsBetweenSnapshots = 16384;
 
 }  // namespace
 
-JobChange Job::ChangeLocked(const store::v1::Event& event, const std::vector<BatchPtr>& batches) {
-  JobChange change{.job = key_, .first_sequence = ++events_, .events = {event.SerializeAsString()}};
+JobChange Job::ChangeLocked(const store::v1::Event& event, StoredBatches batches) {
+  JobChange change{.job = key_,
+                   .first_sequence = ++events_,
+                   .events = {event.SerializeAsString()},
+                   .batches = std::move(batches)};
   if (events_ == 1) change.job_id = id_;
-  for (const BatchPtr& batch : batches) {
-    change.batches.emplace_back(batch->iteration(), batch->SerializeAsString());
-  }
   return change;
 }
 
@@ -30,9 +30,9 @@ void Job::ApplyLocked(const store::v1::Event& event) {
   }
 }
 
-void Job::RecordLocked(store::v1::Event event, const std::vector<BatchPtr>& batches, Committed committed) {
+void Job::RecordLocked(store::v1::Event event, StoredBatches batches, Committed committed) {
   event.set_unix_ns(absl::ToUnixNanos(services_.clock->TimeOfDay()));
-  JobChange change = ChangeLocked(event, batches);
+  JobChange change = ChangeLocked(event, std::move(batches));
   const uint64_t first_held = state_.first_held();
   ApplyLocked(event);
   if (state_.first_held() != first_held) {

@@ -10,10 +10,7 @@
 
 namespace penstock {
 
-std::string ContentHash(const v1::Batch& batch) {
-  // Batches hold no maps and no unknown fields that matter: their serialisation is canonical.
-  return Sha256(batch.SerializeAsString());
-}
+std::string ContentHash(const std::string& serialized) { return Sha256(serialized); }
 
 absl::Status Admission::CheckKnown(uint64_t iteration, const std::string& hash) const {
   const uint64_t oldest = next_ - hashes_.size();

@@ -16,8 +16,9 @@
 
 namespace penstock {
 
-// SHA-256 of what makes a batch: its iteration and samples.
-std::string ContentHash(const v1::Batch& batch);
+// SHA-256 of what makes a batch, its iteration and samples. `serialized`: the batch; it holds no maps and no
+// unknown fields that matter, so its serialisation is canonical.
+std::string ContentHash(const std::string& serialized);
 
 class Admission {
  public:

@@ -75,9 +75,9 @@ TEST(ContentHashTest, DependsOnTheIterationAndOnEverySample) {
   const v1::Batch batch = MakeBatch(3);
   v1::Batch other = batch;
   other.mutable_samples(2)->set_input_tokens(1);
-  EXPECT_EQ(ContentHash(batch), ContentHash(MakeBatch(3)));
-  EXPECT_NE(ContentHash(batch), ContentHash(other));
-  EXPECT_NE(ContentHash(batch), ContentHash(MakeBatch(4)));
+  EXPECT_EQ(ContentHash(batch.SerializeAsString()), ContentHash(MakeBatch(3).SerializeAsString()));
+  EXPECT_NE(ContentHash(batch.SerializeAsString()), ContentHash(other.SerializeAsString()));
+  EXPECT_NE(ContentHash(batch.SerializeAsString()), ContentHash(MakeBatch(4).SerializeAsString()));
 }
 
 }  // namespace
