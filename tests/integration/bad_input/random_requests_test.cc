@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -18,22 +17,16 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc/channel.h"
 #include "common/sync/sync.h"
 #include "tests/integration/bad_input/planner_under_test.h"
+#include "tests/support/environment.h"
 #include "tests/support/message_mutator.h"
 #include "tests/support/raw_call.h"
 
 namespace penstock {
 namespace {
-
-uint32_t Environment(const char* name, uint32_t otherwise) {
-  uint32_t value = 0;
-  const char* text = std::getenv(name);
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
-}
 
 struct RandomRequest {
   std::string method;
@@ -84,7 +77,7 @@ bool IsAnswer(absl::StatusCode code) {
   }
 }
 
-class RandomRequests : public testing::Test {
+class RandomRequests : public ::testing::Test {
  protected:
   // Sends the requests from `from` to before `to`, several at a time.
   void Send(uint32_t from, uint32_t to) {
@@ -117,8 +110,8 @@ class RandomRequests : public testing::Test {
   static constexpr absl::Duration kDeadline = absl::Seconds(20);
   static constexpr absl::Duration kStreamDeadline = absl::Milliseconds(100);
 
-  const uint32_t seed_ = Environment("PENSTOCK_SEED", 1);
-  const uint32_t requests_ = Environment("PENSTOCK_RANDOM_REQUESTS", 1000);
+  const uint32_t seed_ = testing::FromEnvironment("PENSTOCK_SEED", 1);
+  const uint32_t requests_ = testing::FromEnvironment("PENSTOCK_RANDOM_REQUESTS", 1000);
   std::shared_ptr<grpc::Channel> channel_;
   Mutex mutex_;
   std::map<std::string, int> answers_ ABSL_GUARDED_BY(mutex_);

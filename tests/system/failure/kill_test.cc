@@ -7,13 +7,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "tests/support/environment.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
 
@@ -24,30 +23,12 @@ constexpr uint64_t kIterations = 120;
 constexpr int kKills = 6;
 constexpr uint64_t kCheckpointInterval = 8;
 
-// What an iteration came to; equal only where every bit is.
-struct Figures {
-  uint64_t iteration = 0;
-  double loss = 0;
-  double norm = 0;
-  bool operator==(const Figures&) const = default;
-};
-
 class KillTest : public ::testing::Test {
  protected:
-  KillTest() : batches_(TinyBatches(samples_, 12, kIterations)) {
-    WriteTinyDataset(dataset_, samples_);
-    // PENSTOCK_SEED repeats a run.
-    const char* given = std::getenv("PENSTOCK_SEED");
-    if (given == nullptr || !absl::SimpleAtoi(given, &seed_)) seed_ = std::random_device()();
-    random_.seed(seed_);
-  }
+  KillTest() : batches_(TinyBatches(samples_, 12, kIterations)) { WriteTinyDataset(dataset_, samples_); }
 
   static v1::JobSpec Job(const std::string& id) {
-    v1::JobSpec job = TinyJob();
-    job.set_job_id(id);
-    job.mutable_mesh()->set_pipeline(2);
-    job.mutable_mesh()->set_data(2);
-    job.mutable_training()->set_iterations(kIterations);
+    v1::JobSpec job = TinyJobOnFourRanks(id, kIterations);
     job.mutable_training()->set_checkpoint_interval(kCheckpointInterval);
     job.set_look_ahead_window(4096);
     return job;
@@ -68,7 +49,7 @@ class KillTest : public ::testing::Test {
     cluster_.StartPlanner();
     Start(Job("left-alone"));
     cluster_.ExpectAllFinish();
-    std::vector<Figures> figures = FiguresOf("left-alone");
+    std::vector<Figures> figures = cluster_.FiguresOf("left-alone");
     EXPECT_EQ(figures.size(), kIterations);
     return figures;
   }
@@ -77,14 +58,6 @@ class KillTest : public ::testing::Test {
     std::vector<pid_t> pids;
     for (uint32_t rank = 0; rank < cluster_.size(); ++rank) pids.push_back(cluster_.worker(rank).pid());
     return pids;
-  }
-
-  std::vector<Figures> FiguresOf(const std::string& job_id) {
-    std::vector<Figures> figures;
-    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) {
-      figures.push_back({summary.iteration(), summary.loss(), summary.gradient_norm()});
-    }
-    return figures;
   }
 
   // A random moment of the part of the job that belongs to a kill.
@@ -125,8 +98,9 @@ class KillTest : public ::testing::Test {
     EXPECT_LT(pauses_ms[kKills / 2], 8000);
   }
 
-  uint32_t seed_ = 0;
-  std::mt19937 random_;
+  // PENSTOCK_SEED repeats a run.
+  const uint32_t seed_ = FromEnvironment<uint32_t>("PENSTOCK_SEED", std::random_device()());
+  std::mt19937 random_{seed_};
   const std::vector<TinySample> samples_ = TinySamples(36);
   const std::vector<v1::Batch> batches_;
   Cluster cluster_;
@@ -148,7 +122,7 @@ TEST_F(KillTest, KillsOfThePlannerAndOfWorkersChangeNothingAndEndNoHealthyWorker
   EXPECT_EQ(Pids(), started);
   cluster_.ExpectAllFinish();
   EXPECT_EQ(cluster_.Epoch("planner-killed"), 1);
-  EXPECT_EQ(FiguresOf("planner-killed"), expected);
+  EXPECT_EQ(cluster_.FiguresOf("planner-killed"), expected);
   RecordPauses("planner", planner_pauses_ms);
 
   Start(Job("workers-killed"));
@@ -168,7 +142,7 @@ TEST_F(KillTest, KillsOfThePlannerAndOfWorkersChangeNothingAndEndNoHealthyWorker
     }
   }
   cluster_.ExpectAllFinish();
-  EXPECT_EQ(FiguresOf("workers-killed"), expected);
+  EXPECT_EQ(cluster_.FiguresOf("workers-killed"), expected);
   RecordPauses("worker", worker_pauses_ms);
 }
 

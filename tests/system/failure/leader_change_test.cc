@@ -6,12 +6,11 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "tests/support/environment.h"
 #include "tests/support/planner_pair.h"
 #include "tests/support/postgres_server.h"
 #include "tests/system/harness/cluster.h"
@@ -19,21 +18,6 @@
 
 namespace penstock::testing {
 namespace {
-
-// PENSTOCK_KILLS: for measurements.
-int Kills() {
-  const char* given = std::getenv("PENSTOCK_KILLS");
-  int kills = 0;
-  return given != nullptr && absl::SimpleAtoi(given, &kills) ? kills : 1;
-}
-
-// What an iteration came to; equal only where every bit is.
-struct Figures {
-  uint64_t iteration = 0;
-  double loss = 0;
-  double norm = 0;
-  bool operator==(const Figures&) const = default;
-};
 
 class LeaderChangeTest : public ::testing::Test {
  protected:
@@ -50,23 +34,11 @@ class LeaderChangeTest : public ::testing::Test {
   }
 
   void Train(const std::string& id) {
-    v1::JobSpec job = TinyJob();
-    job.set_job_id(id);
-    job.mutable_mesh()->set_pipeline(2);
-    job.mutable_mesh()->set_data(2);
-    job.mutable_training()->set_iterations(iterations_);
+    v1::JobSpec job = TinyJobOnFourRanks(id, iterations_);
     job.set_look_ahead_window(4096);
     cluster_.Register(job);
     cluster_.Submit(id, TinyBatches(samples_, 12, iterations_));
     cluster_.StartWorkers(job, {.dataset = dataset_});
-  }
-
-  std::vector<Figures> FiguresOf(const std::string& job_id) {
-    std::vector<Figures> figures;
-    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) {
-      figures.push_back({summary.iteration(), summary.loss(), summary.gradient_norm()});
-    }
-    return figures;
   }
 
   // Kills the leader, and starts it again as a standby once the other has taken over.
@@ -87,7 +59,8 @@ class LeaderChangeTest : public ::testing::Test {
     return values[values.size() / 2];
   }
 
-  const int kills_ = Kills();
+  // PENSTOCK_KILLS: more, for measurements.
+  const int kills_ = FromEnvironment("PENSTOCK_KILLS", 1);
   const uint64_t iterations_ = 30 * (kills_ + 1);
   const std::vector<TinySample> samples_ = TinySamples(36);
   std::unique_ptr<PlannerPair> planners_;
@@ -101,7 +74,7 @@ class LeaderChangeTest : public ::testing::Test {
 TEST_F(LeaderChangeTest, KillsOfTheLeaderChangeNothing) {
   Train("left-alone");
   cluster_.ExpectAllFinish();
-  const std::vector<Figures> expected = FiguresOf("left-alone");
+  const std::vector<Figures> expected = cluster_.FiguresOf("left-alone");
   ASSERT_EQ(expected.size(), iterations_);
 
   Train("killed");
@@ -112,7 +85,7 @@ TEST_F(LeaderChangeTest, KillsOfTheLeaderChangeNothing) {
   }
   cluster_.ExpectAllFinish();
 
-  EXPECT_EQ(FiguresOf("killed"), expected) << planners_->Logs();
+  EXPECT_EQ(cluster_.FiguresOf("killed"), expected) << planners_->Logs();
   RecordProperty("median_answered_ms", static_cast<int>(Median(answered_ms_)));
   RecordProperty("median_trained_ms", static_cast<int>(Median(trained_ms_)));
   RecordProperty("longest_trained_ms",

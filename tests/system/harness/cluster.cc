@@ -220,4 +220,12 @@ std::vector<v1::IterationSummary> Cluster::Summaries(const std::string& job_id) 
   return {answer->iterations().begin(), answer->iterations().end()};
 }
 
+std::vector<Figures> Cluster::FiguresOf(const std::string& job_id) {
+  std::vector<Figures> figures;
+  for (const v1::IterationSummary& summary : Summaries(job_id)) {
+    figures.push_back({summary.iteration(), summary.loss(), summary.gradient_norm()});
+  }
+  return figures;
+}
+
 }  // namespace penstock::testing

@@ -52,6 +52,14 @@ struct ClusterOptions {
   std::string store = {};
 };
 
+// What an iteration came to; equal only where every bit is.
+struct Figures {
+  uint64_t iteration = 0;
+  double loss = 0;
+  double norm = 0;
+  bool operator==(const Figures&) const = default;
+};
+
 class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(60);
@@ -105,6 +113,7 @@ class Cluster {
   v1::GetIterationResponse Iteration(const std::string& job_id, uint64_t iteration);
   // Summaries of the completed iterations.
   std::vector<v1::IterationSummary> Summaries(const std::string& job_id);
+  std::vector<Figures> FiguresOf(const std::string& job_id);
 
   const TemporaryFolder& folder() const { return folder_; }
 

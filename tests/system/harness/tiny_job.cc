@@ -86,6 +86,15 @@ v1::JobSpec TinyJob() {
   return job;
 }
 
+v1::JobSpec TinyJobOnFourRanks(const std::string& job_id, uint64_t iterations) {
+  v1::JobSpec job = TinyJob();
+  job.set_job_id(job_id);
+  job.mutable_mesh()->set_pipeline(2);
+  job.mutable_mesh()->set_data(2);
+  job.mutable_training()->set_iterations(iterations);
+  return job;
+}
+
 std::vector<TinySample> TinySamples(size_t count) {
   constexpr uint32_t kLongest = 24;
   constexpr int32_t kVocab = 29;

@@ -15,6 +15,9 @@ namespace penstock::testing {
 // dynamic, float64.
 v1::JobSpec TinyJob();
 
+// The same for a pipeline of 2 stages and 2 replicas of it.
+v1::JobSpec TinyJobOnFourRanks(const std::string& job_id, uint64_t iterations);
+
 // A sample of the tiny dataset: tokens as a function of its index alone.
 struct TinySample {
   std::vector<int32_t> input;

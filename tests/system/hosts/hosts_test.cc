@@ -38,11 +38,7 @@ class HostsTest : public ::testing::Test {
   }
 
   static v1::JobSpec Job(const std::string& id) {
-    v1::JobSpec job = TinyJob();
-    job.set_job_id(id);
-    job.mutable_mesh()->set_pipeline(2);
-    job.mutable_mesh()->set_data(2);
-    job.mutable_training()->set_iterations(kIterations);
+    v1::JobSpec job = TinyJobOnFourRanks(id, kIterations);
     job.mutable_training()->set_checkpoint_interval(10);
     job.set_look_ahead_window(4096);
     job.set_heartbeat_timeout_ms(kHeartbeatTimeoutMs);
@@ -62,20 +58,14 @@ class HostsTest : public ::testing::Test {
     cluster_->StartWorkers(job, settings);
   }
 
-  std::vector<double> LossesOf(const std::string& id) {
-    std::vector<double> losses;
-    for (const v1::IterationSummary& summary : cluster_->Summaries(id)) losses.push_back(summary.loss());
-    return losses;
-  }
-
   // Those of a run on this host alone, which the first test that asks for them makes.
-  const std::vector<double>& UndisturbedLosses() {
-    static const std::vector<double> losses = [this] {
+  const std::vector<Figures>& Undisturbed() {
+    static const std::vector<Figures> figures = [this] {
       Start("undisturbed", /*on_hosts=*/false);
       cluster_->ExpectAllFinish();
-      return LossesOf("undisturbed");
+      return cluster_->FiguresOf("undisturbed");
     }();
-    return losses;
+    return figures;
   }
 
   const std::vector<TinySample> samples_ = TinySamples(36);
@@ -88,7 +78,7 @@ TEST_F(HostsTest, FourHostsTrainOverLimitedLinks) {
   for (int host = 0; host < kWorkers; ++host) ASSERT_THAT(network_->Limit(host, "20mbit"), IsOk());
   Start("limited", /*on_hosts=*/true);
   cluster_->ExpectAllFinish();
-  EXPECT_EQ(LossesOf("limited"), UndisturbedLosses());
+  EXPECT_EQ(cluster_->FiguresOf("limited"), Undisturbed());
 }
 
 TEST_F(HostsTest, AShortPartitionOfThePlannerStopsNobody) {
@@ -100,7 +90,7 @@ TEST_F(HostsTest, AShortPartitionOfThePlannerStopsNobody) {
   ASSERT_THAT(network_->Plug(kPlanner), IsOk());
   cluster_->ExpectAllFinish();
   EXPECT_EQ(cluster_->Epoch("planner-away"), 1);
-  EXPECT_EQ(LossesOf("planner-away"), UndisturbedLosses());
+  EXPECT_EQ(cluster_->FiguresOf("planner-away"), Undisturbed());
 }
 
 // What is cut off, and for how long the test must wait until it is noticed.
@@ -121,7 +111,7 @@ TEST_P(PartitionTest, TrainingGoesOnFromTheCheckpointWhenTheCableIsPluggedAgain)
   cluster_->WaitForIterationAfterEpoch("cut", 1);
   RecordProperty("again_after_ms", static_cast<int>(absl::ToInt64Milliseconds(absl::Now() - plugged)));
   cluster_->ExpectAllFinish();
-  EXPECT_EQ(LossesOf("cut"), UndisturbedLosses());
+  EXPECT_EQ(cluster_->FiguresOf("cut"), Undisturbed());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cut, PartitionTest,

@@ -9,7 +9,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "tests/support/environment.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/status_matchers.h"
 #include "tests/system/harness/cluster.h"
@@ -38,22 +37,7 @@ constexpr absl::Duration kLongestDeath = absl::Milliseconds(500);
 constexpr absl::Duration kLongestStop = absl::Milliseconds(2500);
 constexpr char kJob[] = "disturbed";
 
-template <typename Number>
-Number FromEnvironment(const char* name, Number otherwise) {
-  const char* given = std::getenv(name);
-  Number value = otherwise;
-  return given != nullptr && absl::SimpleAtoi(given, &value) ? value : otherwise;
-}
-
 enum class Victim { kPlanner, kWorker, kFeeder, kDatabase };
-
-// What an iteration came to; equal only where every bit is.
-struct Figures {
-  uint64_t iteration = 0;
-  double loss = 0;
-  double norm = 0;
-  bool operator==(const Figures&) const = default;
-};
 
 class RandomKillsTest : public ::testing::Test {
  protected:
@@ -69,11 +53,7 @@ class RandomKillsTest : public ::testing::Test {
   }
 
   v1::JobSpec Job(const std::string& id) const {
-    v1::JobSpec job = TinyJob();
-    job.set_job_id(id);
-    job.mutable_mesh()->set_pipeline(2);
-    job.mutable_mesh()->set_data(2);
-    job.mutable_training()->set_iterations(iterations_);
+    v1::JobSpec job = TinyJobOnFourRanks(id, iterations_);
     job.mutable_training()->set_checkpoint_interval(kCheckpointInterval);
     job.set_heartbeat_timeout_ms(1500);
     return job;
@@ -99,14 +79,6 @@ class RandomKillsTest : public ::testing::Test {
     cluster_->Register(Job(id));
     StartFeeder(id);
     cluster_->StartWorkers(Job(id), Settings(id));
-  }
-
-  std::vector<Figures> FiguresOf(const std::string& id) {
-    std::vector<Figures> figures;
-    for (const v1::IterationSummary& summary : cluster_->Summaries(id)) {
-      figures.push_back({summary.iteration(), summary.loss(), summary.gradient_norm()});
-    }
-    return figures;
   }
 
   // Far more than they take.
@@ -229,12 +201,12 @@ TEST_F(RandomKillsTest, LeaveTheHistoryOfARunThatWasLeftAlone) {
   cluster_->ExpectAllFinish();
   const std::optional<ExitStatus> fed = feeder_->WaitFor(absl::Seconds(10));
   EXPECT_TRUE(fed.has_value() && fed->ok()) << cluster_->folder().Read("feeder.log");
-  const std::vector<Figures> disturbed = FiguresOf(kJob);
+  const std::vector<Figures> disturbed = cluster_->FiguresOf(kJob);
 
   Start("left-alone");
   cluster_->ExpectAllFinish(AllIterations());
   ASSERT_EQ(disturbed.size(), iterations_) << "each iteration is in the history once";
-  EXPECT_EQ(disturbed, FiguresOf("left-alone"));
+  EXPECT_EQ(disturbed, cluster_->FiguresOf("left-alone"));
   EXPECT_TRUE(cluster_->planner().Stop(absl::Seconds(10)).ok());
 }
 

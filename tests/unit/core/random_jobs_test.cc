@@ -15,11 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
+#include "tests/support/environment.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/core/brute_force.h"
 #include "tests/unit/core/random_job.h"
 
@@ -31,25 +32,16 @@ constexpr int kNodes = 100000;
 constexpr int64_t kForever = int64_t{1} << 55;
 constexpr uint32_t kBruteForceSamples = 5;
 
-int Option(const char* name, int otherwise) {
-  int given = 0;
-  const char* option = std::getenv(name);
-  return option != nullptr && absl::SimpleAtoi(option, &given) ? given : otherwise;
-}
-
 // Fewer where every job takes many times as long.
 int JobCount(int count) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-  return count / 20;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if defined(NDEBUG)
+  return testing::kSanitized ? count / 20 : count;
+#else
   return count / 20;
 #endif
-#endif
-  return count;
 }
 
-int64_t Nodes() { return Option("PENSTOCK_BRUTE_FORCE_NODES", kNodes); }
+int64_t Nodes() { return testing::FromEnvironment("PENSTOCK_BRUTE_FORCE_NODES", kNodes); }
 
 std::string Percent(double share) { return absl::StrCat(std::to_string(100 * share).substr(0, 5), " %"); }
 
@@ -304,8 +296,8 @@ void RandomJobsTest::Run(int seed, const RandomJobLimits& limits) {
 }
 
 TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
-  const int only = Option("PENSTOCK_RANDOM_SEED", -1);
-  const int count = only >= 0 ? only + 1 : Option("PENSTOCK_RANDOM_JOBS", JobCount(2000));
+  const int only = testing::FromEnvironment("PENSTOCK_RANDOM_SEED", -1);
+  const int count = only >= 0 ? only + 1 : testing::FromEnvironment("PENSTOCK_RANDOM_JOBS", JobCount(2000));
   for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) {
     RandomJobLimits limits;
     // Every other one is small enough for brute force.
