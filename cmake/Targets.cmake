@@ -1,15 +1,27 @@
 # One library for each box of the design, so that a wrong arrow does not link.
 include(GoogleTest)
 
-# penstock_library(NAME sources... [DEPS libraries...])
+# penstock_library(NAME sources... [HEADERS precompiled|NONE] [DEPS libraries...])
 #
-# Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root.
+# Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root. HEADERS: a
+# target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
+# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too.
 function(penstock_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "HEADERS" "DEPS" ${ARGN})
   add_library(penstock_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(penstock::${name} ALIAS penstock_${name})
   target_include_directories(penstock_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(penstock_${name} PUBLIC ${ARG_DEPS})
+  if(NOT ARG_HEADERS)
+    set(ARG_HEADERS library_headers)
+    if(PENSTOCK_OPTIMISED)
+      target_compile_options(penstock_${name} PRIVATE -O1)
+      set(ARG_HEADERS optimised_library_headers)
+    endif()
+  endif()
+  if(NOT ARG_HEADERS STREQUAL "NONE")
+    target_precompile_headers(penstock_${name} REUSE_FROM ${ARG_HEADERS})
+  endif()
 endfunction()
 
 # penstock_headers(NAME [DEPS libraries...]): the same for a library of headers only.
@@ -21,37 +33,37 @@ function(penstock_headers name)
   target_link_libraries(penstock_${name} INTERFACE ${ARG_DEPS})
 endfunction()
 
-# penstock_precompile(TARGET headers... | REUSE_FROM other): a precompiled form of headers that many of its files include.
-#
-# With GNU's compiler only, whose precompiled headers ccache knows, and which is what builds what is run; clang, which only builds
-# with sanitizers, parses them each time.
-function(penstock_precompile target)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    if(ARGV1 STREQUAL "REUSE_FROM")
-      target_precompile_headers(${target} REUSE_FROM ${ARGV2})
-    else()
-      target_precompile_headers(${target} PRIVATE ${ARGN})
-    endif()
-  endif()
-endfunction()
-
-# penstock_test_headers(NAME source headers... [DEPS libraries...]): what tests share; see penstock_precompile.
-function(penstock_test_headers name source)
+# penstock_precompiled_headers(NAME headers... [DEPS libraries...]): a precompiled form of headers that many files include. Its
+# users are compiled with the same options.
+function(penstock_precompiled_headers name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-  add_library(${name} OBJECT ${source})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock)
-  penstock_compile_as_test(${name})
-  penstock_precompile(${name} ${ARG_UNPARSED_ARGUMENTS})
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/precompiled.cc)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  target_precompile_headers(${name} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
 endfunction()
 
-# What takes time in a test is in libraries; its own files are compiled once for each time that they run. Under sanitizers their
-# code generation is most of it, and -O0 halves that. -fPIC: a precompiled header fits only where all such options are the same,
-# and libraries have it.
+# What most libraries include.
+function(penstock_library_headers name)
+  penstock_precompiled_headers(${name} <algorithm> <cmath> <cstdint> <functional> <map> <memory> <optional> <string> <utility> <vector>
+    <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/strings/str_join.h>
+    <absl/synchronization/mutex.h> <absl/time/time.h> <absl/types/span.h> <penstock/v1/planner_service.pb.h>
+    DEPS penstock::proto absl::flat_hash_map absl::statusor absl::str_format absl::strings absl::synchronization absl::time absl::span)
+endfunction()
+
+# The same for tests.
+function(penstock_test_headers name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  penstock_precompiled_headers(${name} ${ARG_UNPARSED_ARGUMENTS} DEPS ${ARG_DEPS} GTest::gmock)
+  penstock_compile_as_test(${name})
+endfunction()
+
+# What takes time in a test is in libraries; its own files are compiled once for each time that they run. -fPIC: libraries of tests,
+# which share their precompiled headers, have it.
 function(penstock_compile_as_test target)
   if(PENSTOCK_SANITIZER)
-    target_compile_options(${target} PRIVATE -pthread -fPIC -O0)
+    target_compile_options(${target} PRIVATE -fPIC)
   else()
-    target_compile_options(${target} PRIVATE -pthread -fPIC $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)
   endif()
 endfunction()
 
@@ -75,7 +87,7 @@ function(penstock_test name)
     target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/thread_sanitizer.cc)
   endif()
   penstock_compile_as_test(${name})
-  penstock_precompile(${name} REUSE_FROM ${ARG_HEADERS})
+  target_precompile_headers(${name} REUSE_FROM ${ARG_HEADERS})
   if("core" IN_LIST ARG_LABELS)
     if(NOT TARGET core_tests)
       add_custom_target(core_tests)

@@ -1,5 +1,6 @@
 #include "common/simulation/simulation_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 

@@ -1,9 +1,11 @@
 // The flags of a simulated device, the same for `penstock-worker` and `penstock up`.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "common/simulation/simulation_options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock {
 

@@ -1,5 +1,6 @@
 #include "planner/cli/command_set.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -54,15 +55,18 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 CommandSet::CommandSet()
-    : app_("Plans and runs the training of large Transformers on samples of very different lengths.",
-           "penstock") {
-  app_.require_subcommand(1);
-  app_.set_version_flag("--version", "penstock " PENSTOCK_VERSION);
-  app_.footer("Exit status: 0 done, 1 the work failed, 2 the request is wrong.");
+    : app_(std::make_unique<CLI::App>(
+          "Plans and runs the training of large Transformers on samples of very different lengths.",
+          "penstock")) {
+  app_->require_subcommand(1);
+  app_->set_version_flag("--version", "penstock " PENSTOCK_VERSION);
+  app_->footer("Exit status: 0 done, 1 the work failed, 2 the request is wrong.");
 }
 
+CommandSet::~CommandSet() = default;
+
 CLI::App* CommandSet::Add(const CommandText& text, CLI::App* parent) {
-  CLI::App* command = (parent == nullptr ? &app_ : parent)->add_subcommand(text.name, text.purpose);
+  CLI::App* command = (parent == nullptr ? app_.get() : parent)->add_subcommand(text.name, text.purpose);
   if (!text.examples.empty())
     command->footer(absl::StrCat("Examples:\n  ", absl::StrReplaceAll(text.examples, {{"\n", "\n  "}})));
   return command;
@@ -78,12 +82,12 @@ void CommandSet::OnRun(CLI::App* command, std::function<absl::Status()> run) {
 // The one place that meets CLI11's exceptions.
 int CommandSet::Run(int argc, const char* const* argv) {
   try {
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::Success& help) {
-    app_.exit(help);
+    app_->exit(help);
     return kSuccess;
   } catch (const CLI::ParseError& error) {
-    return PrintError(*Deepest(app_), Explain(*Deepest(app_), error.what()), kWrongRequest);
+    return PrintError(*Deepest(*app_), Explain(*Deepest(*app_), error.what()), kWrongRequest);
   }
   const absl::Status status = run_();
   if (status.ok()) return kSuccess;

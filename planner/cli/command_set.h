@@ -11,11 +11,15 @@
 //   }
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::cli {
 
@@ -37,6 +41,7 @@ struct CommandText {
 class CommandSet {
  public:
   CommandSet();
+  ~CommandSet();
 
   // Adds a command; with a parent ("dataset") a command of that command.
   CLI::App* Add(const CommandText& text, CLI::App* parent = nullptr);
@@ -49,7 +54,7 @@ class CommandSet {
   int Run(int argc, const char* const* argv);
 
  private:
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   // The command that was named; its flags are read when Run calls this.
   const CLI::App* selected_ = nullptr;
   std::function<absl::Status()> run_;

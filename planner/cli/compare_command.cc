@@ -1,8 +1,10 @@
 // `penstock compare`: the same global batches under several policies.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"

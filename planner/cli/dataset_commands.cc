@@ -1,8 +1,10 @@
 // `penstock dataset`: makes and shows token datasets.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_cat.h"

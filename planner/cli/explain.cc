@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,7 @@
 #include "planner/cli/html_timeline.h"
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -156,5 +157,7 @@ std::string HtmlTimeline(const v1::PlannedBatch& planned, nlohmann::ordered_json
   const std::string data = absl::StrReplaceAll(json, {{"<", "\\u003c"}});
   return absl::StrReplaceAll(kTimelinePage, {{kDataMark, data}});
 }
+
+std::string HtmlTimeline(const v1::PlannedBatch& planned) { return HtmlTimeline(planned, nullptr); }
 
 }  // namespace penstock::cli

@@ -5,7 +5,7 @@
 // The page's template, style and script are in planner/cli/html; the build puts them into the program.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "penstock/v1/plan.pb.h"
@@ -19,6 +19,7 @@ nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned);
 
 // The whole page. Takes any plan, valid or not: text from the plan cannot become part of the page's code.
 // `explanation`: ToJson of an Explanation (explain.h), shown above the timeline; null for none.
-std::string HtmlTimeline(const v1::PlannedBatch& planned, nlohmann::ordered_json explanation = nullptr);
+std::string HtmlTimeline(const v1::PlannedBatch& planned, nlohmann::ordered_json explanation);
+std::string HtmlTimeline(const v1::PlannedBatch& planned);
 
 }  // namespace penstock::cli

@@ -1,4 +1,5 @@
 // `penstock drain` and `penstock delete`: how a job ends.
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <string>

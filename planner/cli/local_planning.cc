@@ -1,5 +1,6 @@
 #include "planner/cli/local_planning.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <utility>
 

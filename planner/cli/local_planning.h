@@ -1,12 +1,14 @@
 // Plans in this process, and proves every plan before anybody sees it.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "absl/status/statusor.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/planner.h"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::cli {
 

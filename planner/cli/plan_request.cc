@@ -1,5 +1,6 @@
 #include "planner/cli/plan_request.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // What `plan`, `compare` and `advise` are asked to plan: a profile, a mesh and batches of sample lengths.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +11,10 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/sample_lengths.h"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::cli {
 

@@ -1,6 +1,7 @@
 #include "planner/cli/plan_summary.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "planner/cli/planning_flags.h"
 

@@ -1,5 +1,6 @@
 #include "planner/cli/planning_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "absl/strings/ascii.h"

@@ -6,13 +6,16 @@
 //   *job.mutable_planning() = flags.ToOptions();
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "penstock/v1/job.pb.h"
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::cli {
 

@@ -1,4 +1,5 @@
 // `penstock status`, `penstock jobs` and `penstock workers`: what a planner is doing.
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>

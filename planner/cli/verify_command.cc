@@ -1,6 +1,8 @@
 // `penstock verify`: judges a plan from anywhere.
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>

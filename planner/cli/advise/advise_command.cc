@@ -1,10 +1,12 @@
 // `penstock advise`: which mesh, stages, policy and schedule train fastest on these lengths.
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,7 @@
 #include "planner/cli/advise/report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 

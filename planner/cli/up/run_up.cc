@@ -239,7 +239,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!simulated()) return arguments;
   for (std::string& argument : SimulationArguments(options_.simulation))
     arguments.push_back(std::move(argument));
-  arguments.push_back("--device=simulated");
+  arguments.emplace_back("--device=simulated");
   arguments.push_back(absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding())));
   return arguments;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "planner/core/planner.h"
 #include "tests/unit/core/job_builder.h"
