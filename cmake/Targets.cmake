@@ -70,9 +70,10 @@ endfunction()
 # penstock_test(NAME sources... LABELS labels... [WHOLE] [TIMEOUT seconds] [ENVIRONMENT NAME=value...]
 #               [HEADERS precompiled] [DEPS libraries...])
 #
-# LABELS: unit, integration or system; `core` where thread sanitizer can judge it; `torch` where LibTorch is linked;
-# `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each test case is one CTest test
-# with a time-out (default 60 s); with WHOLE all of them are one, where what they share takes long to start, a server.
+# LABELS: unit, integration or system; `threads` where several run and thread sanitizer can judge them (it cannot with gRPC);
+# `torch` where LibTorch is linked; `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each
+# test case is one CTest test with a time-out (default 60 s); with WHOLE all of them are one, where what they share takes long to
+# start, a server.
 function(penstock_test name)
   cmake_parse_arguments(ARG "WHOLE" "TIMEOUT;HEADERS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -88,11 +89,11 @@ function(penstock_test name)
   endif()
   penstock_compile_as_test(${name})
   target_precompile_headers(${name} REUSE_FROM ${ARG_HEADERS})
-  if("core" IN_LIST ARG_LABELS)
-    if(NOT TARGET core_tests)
-      add_custom_target(core_tests)
+  if("threads" IN_LIST ARG_LABELS)
+    if(NOT TARGET threads_tests)
+      add_custom_target(threads_tests)
     endif()
-    add_dependencies(core_tests ${name})
+    add_dependencies(threads_tests ${name})
   endif()
   if(ARG_WHOLE)
     add_test(NAME ${name} COMMAND ${name})
