@@ -9,16 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/dataset/system_error.h"
 
 namespace penstock {
-namespace {
-
-absl::Status SystemError(const char* action, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", action, " '", path, "'"));
-}
-
-}  // namespace
-
 absl::StatusOr<DataFile> DataFile::Open(const std::string& path) {
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return SystemError("open", path);

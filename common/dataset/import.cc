@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr size_t kBytesToJudge = 8192;
 // Text is read in pieces of so many bytes, and lines of so many are held.
 constexpr size_t kPiece = 1 << 20;
-constexpr size_t kLongestLine = 1 << 24;
+constexpr size_t kLongestHeldLine = 1 << 24;
 
 class Importer {
  public:
@@ -122,7 +122,7 @@ class Importer {
       sections.AddLine(rest.substr(0, end + 1));
       rest.remove_prefix(end + 1);
     }
-    if (!rest.empty() && (all || rest.size() > kLongestLine)) {
+    if (!rest.empty() && (all || rest.size() > kLongestHeldLine)) {
       sections.AddLine(rest);
       rest = {};
     }

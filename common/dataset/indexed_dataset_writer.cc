@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/dataset/index_format.h"
+#include "common/dataset/system_error.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
 
@@ -20,10 +21,6 @@ namespace {
 using index_format::TokenType;
 
 constexpr int32_t kLargestUint16 = std::numeric_limits<uint16_t>::max();
-
-absl::Status SystemError(const char* action, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", action, " '", path, "'"));
-}
 
 // A file under construction; removed with its scope unless it was put in place.
 class PartialFile {

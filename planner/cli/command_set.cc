@@ -24,7 +24,7 @@ const CLI::App* Deepest(const CLI::App& app) {
 }
 
 // CLI11 says only that a command is missing when the word given is none.
-std::string Explain(const CLI::App& command, const std::string& message) {
+std::string DescribeError(const CLI::App& command, const std::string& message) {
   const std::vector<std::string> unknown = command.remaining();
   const bool takes_commands = !command.get_subcommands(nullptr).empty();
   if (!takes_commands || unknown.empty()) return message;
@@ -87,7 +87,7 @@ int CommandSet::Run(int argc, const char* const* argv) {
     app_->exit(help);
     return kSuccess;
   } catch (const CLI::ParseError& error) {
-    return PrintError(*Deepest(*app_), Explain(*Deepest(*app_), error.what()), kWrongRequest);
+    return PrintError(*Deepest(*app_), DescribeError(*Deepest(*app_), error.what()), kWrongRequest);
   }
   const absl::Status status = run_();
   if (status.ok()) return kSuccess;

@@ -24,6 +24,7 @@
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/text_table.h"
 #include "planner/cli/trace.h"
+#include "planner/cli/units.h"
 #include "planner/client/planner_client.h"
 #include "planner/core/verify/check_plan.h"
 
@@ -98,12 +99,12 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   for (int rank = 0; rank < plan.predicted().ranks_size() && rank < plan.programs_size(); ++rank) {
     const v1::RankPrediction& predicted = plan.predicted().ranks(rank);
     const v1::Program& program = plan.programs(rank);
-    const double busy_ms = static_cast<double>(predicted.busy_ns()) / 1e6;
+    const double busy_ms = static_cast<double>(predicted.busy_ns()) / kNanosecondsPerMillisecond;
     table.AddRow({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
                   absl::StrCat(MicroBatchesOf(plan, program.replica())), Fixed(busy_ms, 1),
                   Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
-                  Fixed(static_cast<double>(predicted.peak_memory_bytes()) / 1e6, 0),
-                  Fixed(static_cast<double>(program.memory_limit_bytes()) / 1e6, 0)});
+                  Fixed(Megabytes(predicted.peak_memory_bytes()), 0),
+                  Fixed(Megabytes(program.memory_limit_bytes()), 0)});
   }
   std::cout << "\n" << table.ToString();
 }

@@ -4,12 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
-
-constexpr double kNanosecondsPerMillisecond = 1e6;
-constexpr double kBytesPerMegabyte = 1e6;
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 

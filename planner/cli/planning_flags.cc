@@ -1,7 +1,6 @@
 #include "planner/cli/planning_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "planner/cli/choice_flag.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
@@ -128,7 +128,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.mutable_layers_per_stage()->Add(layers_per_stage.begin(), layers_per_stage.end());
   options.set_stage_split(stage_split);
   options.mutable_rank_of_stage()->Add(rank_of_stage.begin(), rank_of_stage.end());
-  options.set_memory_limit_bytes(std::llround(memory_mb * 1e6));
+  options.set_memory_limit_bytes(BytesOfMegabytes(memory_mb));
   options.set_shard_optimizer_state(shard_optimizer_state);
   return options;
 }

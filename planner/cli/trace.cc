@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
@@ -17,8 +18,6 @@ constexpr double kNanosecondsPerMicrosecond = 1e3;
 
 // The format counts microseconds.
 double Microseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMicrosecond; }
-
-double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 std::string Dump(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -70,7 +69,8 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
     arguments["memory_acquired_bytes"] = instruction.memory_acquired_bytes();
   if (instruction.memory_released_bytes() > 0)
     arguments["memory_released_bytes"] = instruction.memory_released_bytes();
-  arguments["expected_ms"] = static_cast<double>(instruction.expected_duration_ns()) / 1e6;
+  arguments["expected_ms"] =
+      static_cast<double>(instruction.expected_duration_ns()) / kNanosecondsPerMillisecond;
   return arguments;
 }
 

@@ -8,16 +8,17 @@
 
 #include "common/status/status_macros.h"
 #include "planner/cli/local_planning.h"
+#include "planner/cli/units.h"
 #include "planner/core/planner.h"
 
 namespace penstock::cli {
 namespace {
 
-constexpr double kNanosecondsPerMillisecond = 1e6;
 // Beyond every accelerator, and far from the end of the integers.
 constexpr int64_t kUnlimitedBytes = int64_t{1} << 50;
 constexpr double kUnlimitedBytesPerSecond = 1e21;
-constexpr int kMostTypicalSamples = 1024;
+// Typical samples that stages are chosen by, of a batch that may have more.
+constexpr int kMostStageSamples = 1024;
 // Below this share of padding a plan without it is not worth a row.
 constexpr double kNoPadding = 0.9995;
 
@@ -67,7 +68,7 @@ void SplitStagesByCost(Request* request) {
   planning.clear_typical_samples();
   const v1::Batch& batch = request->batch;
   planning.set_typical_batch_size(static_cast<uint32_t>(batch.samples_size()));
-  for (int i = 0; i < batch.samples_size(); i += 1 + batch.samples_size() / kMostTypicalSamples) {
+  for (int i = 0; i < batch.samples_size(); i += 1 + batch.samples_size() / kMostStageSamples) {
     const v1::Sample& sample = batch.samples(i);
     v1::SampleLengths& lengths = *planning.add_typical_samples();
     lengths.set_input_tokens(sample.input_tokens());

@@ -6,14 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
+#include "worker/agent/call_times.h"
 
 namespace penstock::worker {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(2);
 constexpr absl::Duration kFormingInterval = absl::Milliseconds(100);
-constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
-constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 // Errors that a planner which comes back may cure.
 bool IsTransient(const absl::Status& status) {

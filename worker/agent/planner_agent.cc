@@ -11,6 +11,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
+#include "worker/agent/call_times.h"
 #include "worker/agent/heartbeat.h"
 #include "worker/agent/planner_link.h"
 #include "worker/agent/program_reader.h"
@@ -19,9 +20,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(2);
-constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
-constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 constexpr absl::Duration kDefaultHeartbeatInterval = absl::Seconds(1);
 
 class PlannerAgentImpl : public PlannerAgent {

@@ -7,14 +7,13 @@
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
+#include "worker/agent/call_times.h"
 
 namespace penstock::worker {
 namespace {
 
 // Programs that are held here; the rest waits at the planner.
 constexpr size_t kReadAhead = 4;
-constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
-constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 }  // namespace
 

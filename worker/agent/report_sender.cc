@@ -6,14 +6,12 @@
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
 #include "common/status/status_macros.h"
+#include "worker/agent/call_times.h"
 
 namespace penstock::worker {
 namespace {
 
 constexpr size_t kMostUnsent = 16;
-constexpr absl::Duration kCallTimeout = absl::Seconds(2);
-constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
-constexpr absl::Duration kLongestRetry = absl::Seconds(1);
 
 }  // namespace
 

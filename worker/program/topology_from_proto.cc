@@ -9,7 +9,7 @@ namespace penstock::worker {
 namespace {
 
 template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
+absl::Status InvalidTopology(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("topology", parts...));
 }
 
@@ -20,9 +20,9 @@ class RankOwners {
 
   absl::Status Add(int replica, uint32_t rank, const std::string& name) {
     if (rank >= owners_.size())
-      return Invalid(name, ".ranks names rank ", rank, ", but the job has ", owners_.size());
+      return InvalidTopology(name, ".ranks names rank ", rank, ", but the job has ", owners_.size());
     if (owners_[rank] >= 0 && owners_[rank] != replica) {
-      return Invalid(name, ".ranks names rank ", rank, ", which is in replica ", owners_[rank]);
+      return InvalidTopology(name, ".ranks names rank ", rank, ", which is in replica ", owners_[rank]);
     }
     owners_[rank] = replica;
     return absl::OkStatus();
@@ -30,7 +30,7 @@ class RankOwners {
 
   absl::Status CheckAllHoldStages() const {
     for (size_t rank = 0; rank < owners_.size(); ++rank) {
-      if (owners_[rank] < 0) return Invalid(": rank ", rank, " holds no stage");
+      if (owners_[rank] < 0) return InvalidTopology(": rank ", rank, " holds no stage");
     }
     return absl::OkStatus();
   }
@@ -44,19 +44,21 @@ class RankOwners {
 
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobConfig& job) {
   if (proto.replicas_size() != static_cast<int>(job.replicas)) {
-    return Invalid(".replicas has ", proto.replicas_size(), " replicas, but the job has ", job.replicas);
+    return InvalidTopology(".replicas has ", proto.replicas_size(), " replicas, but the job has ",
+                           job.replicas);
   }
   Topology topology;
   RankOwners owners(job.world_size());
   for (int replica = 0; replica < proto.replicas_size(); ++replica) {
     ReplicaTopology& made = topology.replicas.emplace_back();
     if (proto.replicas(replica).stages_size() != proto.replicas(0).stages_size()) {
-      return Invalid(".replicas[", replica, "].stages differs in number from that of the first replica");
+      return InvalidTopology(".replicas[", replica,
+                             "].stages differs in number from that of the first replica");
     }
     for (int stage = 0; stage < proto.replicas(replica).stages_size(); ++stage) {
       const v1::StageTopology& placed = proto.replicas(replica).stages(stage);
       const std::string name = absl::StrCat(".replicas[", replica, "].stages[", stage, "]");
-      if (placed.ranks().empty()) return Invalid(name, ".ranks is empty");
+      if (placed.ranks().empty()) return InvalidTopology(name, ".ranks is empty");
       if (placed.ranks_size() > 1) {
         return absl::UnimplementedError(
             absl::StrCat("topology", name, ".ranks has several ranks: this worker knows one a stage"));

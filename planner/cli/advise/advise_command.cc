@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
@@ -93,7 +93,7 @@ absl::Status RunAdvise(const AdviseFlags& flags) {
   const v1::Architecture architecture = job.model().architecture();
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
   SetTypicalSamples(batches, &job);
-  job.mutable_planning()->set_memory_limit_bytes(std::llround(flags.memory_mb * 1e6));
+  job.mutable_planning()->set_memory_limit_bytes(BytesOfMegabytes(flags.memory_mb));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(flags.gpus, job.model(), flags.global_batch, flags.policies));
   TournamentOptions options{.finalists = static_cast<int>(flags.top), .threads = flags.threads};

@@ -9,12 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/text_table.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
-
-constexpr double kNanosecondsPerMillisecond = 1e6;
-constexpr double kBytesPerMegabyte = 1e6;
 
 uint32_t Gpus(const Candidate& candidate) { return candidate.pipeline * candidate.data; }
 
@@ -48,7 +46,7 @@ std::string TableOf(const std::vector<Trial>& trials, size_t top) {
                   trial.candidate.shard_optimizer_state ? "yes" : "no", Percent(trial.recompute_share()),
                   Fixed(MakespanMs(trial), 1), Fixed(speed, 0), Fixed(speed / Gpus(trial.candidate), 0),
                   Percent(trial.gap()), Percent(trial.padding_efficiency()),
-                  Fixed(static_cast<double>(trial.peak_memory_bytes) / kBytesPerMegabyte, 0)});
+                  Fixed(Megabytes(trial.peak_memory_bytes), 0)});
   }
   return table.ToString();
 }
@@ -115,7 +113,7 @@ nlohmann::ordered_json ToJson(const Trial& trial) {
   json["tokens_per_second_per_gpu"] = speed / Gpus(trial.candidate);
   json["gap"] = trial.gap();
   json["padding_efficiency"] = trial.padding_efficiency();
-  json["peak_memory_mb"] = static_cast<double>(trial.peak_memory_bytes) / kBytesPerMegabyte;
+  json["peak_memory_mb"] = Megabytes(trial.peak_memory_bytes);
   json["flags"] = FlagsOf(trial.candidate);
   return json;
 }

@@ -17,14 +17,14 @@
 namespace penstock::cli {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
-constexpr size_t kShownLogLines = 8;
+constexpr absl::Duration kStartPollInterval = absl::Milliseconds(20);
+constexpr size_t kShownProcessLogLines = 8;
 // Of penstock-worker, when another start would end the same; and of any command whose flags are wrong.
 constexpr int kNotWorthRestarting = 2;
 
 absl::Status EndedError(const std::string& name, const std::string& log, const std::string& how) {
   return absl::UnavailableError(
-      absl::StrCat(name, " ", how, "; the end of ", log, ":\n", LogTail(log, kShownLogLines)));
+      absl::StrCat(name, " ", how, "; the end of ", log, ":\n", LogTail(log, kShownProcessLogLines)));
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   }
   PENSTOCK_ASSIGN_OR_RETURN(planner_, Start("planner", arguments));
 
-  for (absl::Duration waited; waited < options.deadline; waited += kPollInterval) {
-    if (const std::optional<ExitStatus> ended = planner_->process->WaitFor(kPollInterval);
+  for (absl::Duration waited; waited < options.deadline; waited += kStartPollInterval) {
+    if (const std::optional<ExitStatus> ended = planner_->process->WaitFor(kStartPollInterval);
         ended.has_value()) {
       return EndedError(planner_->name, planner_->log, ended->ToString());
     }

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
 
-constexpr double kNanosecondsPerMillisecond = 1e6;
 constexpr double kNanosecondsPerSecond = 1e9;
 
 double PaddingEfficiency(uint64_t real_tokens, uint64_t computed_tokens) {

@@ -45,7 +45,7 @@ constexpr absl::Duration kFailureGrace = absl::Seconds(12);
 constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
 // For a worker that has told the planner that it leaves, or is not heard of any more, to end.
 constexpr absl::Duration kLeaving = absl::Seconds(4);
-constexpr absl::Duration kWatchDeadline = absl::Seconds(1);
+constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
 // Of simulated workers, and what each of them on a core adds: starting one keeps a core busy for about a
 // second.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
@@ -338,7 +338,7 @@ bool UpRun::WorkersAreAlive() {
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
   request.set_from_iteration(job_.training().iterations());
-  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, kWatchDeadline);
+  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, kAliveDeadline);
   if (!job.ok()) return true;
   const auto& workers = job->status().workers();
   return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {

@@ -15,8 +15,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr size_t kMostListed = 32;
-
 bool IsPass(v1::Op op) {
   return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
          op == v1::OP_BACKWARD_WEIGHT;

@@ -11,6 +11,7 @@
 //   10  samples: ids and lengths are those of the list
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,11 +23,14 @@
 
 namespace penstock::core {
 
+// Violations that an answer holds at most.
+inline constexpr size_t kMostListed = 32;
 inline constexpr int kCostsRule = 9;
 inline constexpr int kSamplesRule = 10;
 
-// `plan` must have passed CheckPlan. At most 32 violations are listed. Takes time linear in the size of the
-// plan. Possible errors: INVALID_ARGUMENT (model, options and profile do not go together: names the field).
+// `plan` must have passed CheckPlan. At most kMostListed violations are listed. Takes time linear in the size
+// of the plan. Possible errors: INVALID_ARGUMENT (model, options and profile do not go together: names the
+// field).
 absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v1::Plan& plan,
                                                  const v1::CostProfile& profile);
 
@@ -37,7 +41,7 @@ struct ListedSample {
   uint32_t target_tokens = 0;
 };
 
-// Whether the batch has exactly these samples, in their order. At most 32 violations are listed.
+// Whether the batch has exactly these samples, in their order. At most kMostListed violations are listed.
 std::vector<Violation> AuditSamples(const v1::Batch& batch, absl::Span<const ListedSample> samples);
 
 }  // namespace penstock::core

@@ -6,8 +6,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr size_t kMostListed = 32;
-
 std::string Describe(uint64_t sample_id, uint32_t input_tokens, uint32_t target_tokens) {
   return absl::StrCat("sample_id ", sample_id, " of ", input_tokens, " and ", target_tokens, " tokens");
 }

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "planner/core/bound/infinity.h"
 #include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Weights of memory against work that SteadyStateNs tries: 1, 1/2, 1/4, ...
 constexpr int kWeights = 14;

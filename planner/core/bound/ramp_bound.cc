@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "planner/core/bound/infinity.h"
 
 namespace penstock::core {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Numbers of micro-batches of a replica that are looked at one by one.
 constexpr int kCounts = 256;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/wrong_in_profile.h"
 
 namespace penstock::core {
 namespace {
@@ -38,16 +39,13 @@ constexpr double kLeastBandwidth = 1;
 // Of an axis of the grid: the product of three is far from overflowing.
 constexpr int kMostAxisPoints = 4096;
 
-absl::Status Wrong(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("profile.", field, ": ", what));
-}
-
 absl::Status Check(const std::string& field, double value, const Limit& limit) {
   if (!std::isfinite(value) || value < 0) {
-    return Wrong(field, absl::StrCat(value, "; must be finite and at least 0"));
+    return WrongInProfile(field, absl::StrCat(value, "; must be finite and at least 0"));
   }
   if (value <= limit.most) return absl::OkStatus();
-  return Wrong(field, absl::StrCat(value, "; more than ", limit.most, ": is it in ", limit.unit, "?"));
+  return WrongInProfile(field,
+                        absl::StrCat(value, "; more than ", limit.most, ": is it in ", limit.unit, "?"));
 }
 
 absl::Status CheckTime(const std::string& field, const v1::LayerTime& time) {
@@ -68,7 +66,8 @@ absl::Status CheckBytes(const std::string& field, const v1::LayerBytes& bytes) {
 absl::Status CheckTable(const std::string& field, const v1::Table& table, size_t points) {
   if (table.values().empty()) return absl::OkStatus();
   if (static_cast<size_t>(table.values_size()) != points) {
-    return Wrong(field, absl::StrCat(table.values_size(), " values; the grid has ", points, " points"));
+    return WrongInProfile(field,
+                          absl::StrCat(table.values_size(), " values; the grid has ", points, " points"));
   }
   bool measured = false;
   for (int i = 0; i < table.values_size(); ++i) {
@@ -76,19 +75,19 @@ absl::Status CheckTable(const std::string& field, const v1::Table& table, size_t
     if (std::isnan(value)) continue;  // not profiled
     measured = true;
     if (value > kTableMs.most || !(value >= 0)) {
-      return Wrong(absl::StrCat(field, ".values[", i, "]"),
-                   absl::StrCat(value, "; must be at least 0 and at most ", kTableMs.most,
-                                " milliseconds, or NaN where nothing was measured"));
+      return WrongInProfile(absl::StrCat(field, ".values[", i, "]"),
+                            absl::StrCat(value, "; must be at least 0 and at most ", kTableMs.most,
+                                         " milliseconds, or NaN where nothing was measured"));
     }
   }
-  return measured ? absl::OkStatus() : Wrong(field, "has no measured point: every value is NaN");
+  return measured ? absl::OkStatus() : WrongInProfile(field, "has no measured point: every value is NaN");
 }
 
 // Recompute is added to the backward pass. 0: not given.
 absl::Status CheckRatios(const std::string& field, const v1::LayerCost& layer) {
   const auto check = [&](const char* name, double ratio) {
     if (ratio == 0 || ratio >= layer.backward_ratio_none()) return absl::OkStatus();
-    return Wrong(
+    return WrongInProfile(
         absl::StrCat(field, ".", name),
         absl::StrCat(ratio, "; must be at least backward_ratio_none, ", layer.backward_ratio_none()));
   };
@@ -116,11 +115,11 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
       CheckTable(field + ".backward_selective_ms", layer.backward_selective_ms(), points));
   PENSTOCK_RETURN_IF_ERROR(CheckTable(field + ".backward_full_ms", layer.backward_full_ms(), points));
   if (!layer.has_forward() && layer.forward_ms().values().empty()) {
-    return Wrong(field, "has neither a closed form (forward) nor a table (forward_ms)");
+    return WrongInProfile(field, "has neither a closed form (forward) nor a table (forward_ms)");
   }
   if (layer.backward_ratio_none() == 0) {
-    return Wrong(field + ".backward_ratio_none",
-                 "0; set it even beside a table: it serves where the table has no value");
+    return WrongInProfile(field + ".backward_ratio_none",
+                          "0; set it even beside a table: it serves where the table has no value");
   }
   return CheckRatios(field, layer);
 }
@@ -128,16 +127,16 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
 // Rows, or tokens of a row.
 absl::Status CheckAxis(const std::string& field, const google::protobuf::RepeatedField<uint32_t>& axis) {
   if (axis.size() > kMostAxisPoints) {
-    return Wrong(field, absl::StrCat(axis.size(), " points; use at most ", kMostAxisPoints));
+    return WrongInProfile(field, absl::StrCat(axis.size(), " points; use at most ", kMostAxisPoints));
   }
   for (int i = 0; i < axis.size(); ++i) {
     if (axis[i] == 0 || (i > 0 && axis[i] <= axis[i - 1])) {
-      return Wrong(absl::StrCat(field, "[", i, "]"),
-                   absl::StrCat(axis[i], "; an axis must be ascending and above 0"));
+      return WrongInProfile(absl::StrCat(field, "[", i, "]"),
+                            absl::StrCat(axis[i], "; an axis must be ascending and above 0"));
     }
     if (axis[i] > kMostSequenceLength) {
-      return Wrong(absl::StrCat(field, "[", i, "]"),
-                   absl::StrCat(axis[i], "; use at most ", kMostSequenceLength));
+      return WrongInProfile(absl::StrCat(field, "[", i, "]"),
+                            absl::StrCat(axis[i], "; use at most ", kMostSequenceLength));
     }
   }
   return absl::OkStatus();
@@ -156,7 +155,7 @@ size_t GridPoints(const v1::Grid& grid, const std::string& layer) {
 absl::Status CheckBandwidth(const std::string& field, double value) {
   PENSTOCK_RETURN_IF_ERROR(Check(field, value, kBandwidth));
   if (value >= kLeastBandwidth) return absl::OkStatus();
-  return Wrong(field, absl::StrCat(value, "; use at least ", kLeastBandwidth, " byte a second"));
+  return WrongInProfile(field, absl::StrCat(value, "; use at least ", kLeastBandwidth, " byte a second"));
 }
 
 absl::Status CheckCluster(const v1::Cluster& cluster) {
@@ -170,9 +169,10 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
                                  static_cast<double>(cluster.inter_node_latency_ns()), kLatencyNs));
   PENSTOCK_RETURN_IF_ERROR(
       Check("cluster.memory_bytes", static_cast<double>(cluster.memory_bytes()), kMemoryBytes));
-  if (cluster.gpus_per_node() == 0) return Wrong("cluster.gpus_per_node", "0; use at least 1");
+  if (cluster.gpus_per_node() == 0) return WrongInProfile("cluster.gpus_per_node", "0; use at least 1");
   if (cluster.gpus_per_node() > kMostGpus) {
-    return Wrong("cluster.gpus_per_node", absl::StrCat(cluster.gpus_per_node(), "; use at most ", kMostGpus));
+    return WrongInProfile("cluster.gpus_per_node",
+                          absl::StrCat(cluster.gpus_per_node(), "; use at most ", kMostGpus));
   }
   return absl::OkStatus();
 }
@@ -197,7 +197,8 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   PENSTOCK_RETURN_IF_ERROR(Check("state_bytes_per_parameter_byte", state, kStateRatio));
   PENSTOCK_RETURN_IF_ERROR(Check("sharded_state_bytes_per_parameter_byte", sharded, kStateRatio));
   if (sharded > state) {
-    return Wrong("sharded_state_bytes_per_parameter_byte", "is a part of state_bytes_per_parameter_byte");
+    return WrongInProfile("sharded_state_bytes_per_parameter_byte",
+                          "is a part of state_bytes_per_parameter_byte");
   }
   PENSTOCK_RETURN_IF_ERROR(
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));

@@ -28,7 +28,7 @@ absl::Status CheckLayers(const v1::ModelSpec& model) {
   return CheckAtMost("job.model.encoder_layers and decoder_layers", both, kMostLayers);
 }
 
-absl::Status CheckModel(const v1::ModelSpec& model) {
+absl::Status CheckModelLimits(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckLayers(model));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.hidden", model.hidden(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.heads", model.heads(), kMostWidth));
@@ -43,7 +43,7 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
                      kMostSequenceLength);
 }
 
-absl::Status CheckMesh(const v1::Mesh& mesh) {
+absl::Status CheckMeshLimits(const v1::Mesh& mesh) {
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.pipeline", mesh.pipeline(), kMostPipelineRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.data", mesh.data(), kMostRanks));
   const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
@@ -97,8 +97,8 @@ absl::Status CheckAtMost(absl::string_view field, uint64_t value, uint64_t most)
 }
 
 absl::Status CheckJobLimits(const v1::JobSpec& job) {
-  PENSTOCK_RETURN_IF_ERROR(CheckModel(job.model()));
-  PENSTOCK_RETURN_IF_ERROR(CheckMesh(job.mesh()));
+  PENSTOCK_RETURN_IF_ERROR(CheckModelLimits(job.model()));
+  PENSTOCK_RETURN_IF_ERROR(CheckMeshLimits(job.mesh()));
   PENSTOCK_RETURN_IF_ERROR(CheckPlanning(job.planning()));
   PENSTOCK_RETURN_IF_ERROR(CheckTraining(job.training()));
   return CheckAtMost("job.first_iteration", job.first_iteration(), kMostIterations);

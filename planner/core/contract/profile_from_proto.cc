@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/check_profile.h"
+#include "planner/core/contract/wrong_in_profile.h"
 
 namespace penstock::core {
 namespace {
@@ -16,10 +17,6 @@ namespace {
 constexpr double kNsPerMs = 1e6;
 // Another unit makes a factor of 1000 or more.
 constexpr double kMostDisagreement = 500;
-
-absl::Status Wrong(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("profile.", field, ": ", what));
-}
 
 std::vector<double> Nanoseconds(const v1::Table& table) {
   std::vector<double> values;
@@ -55,10 +52,10 @@ absl::Status CheckAgreement(const std::string& field, const LayerProfile& layer,
     }
   }
   if (table <= form * kMostDisagreement && form <= table * kMostDisagreement) return absl::OkStatus();
-  return Wrong(field,
-               absl::StrCat("its values are ", table / form,
-                            " times those of the closed form (forward) on the same shapes; the table is in "
-                            "milliseconds, the closed form in nanoseconds"));
+  return WrongInProfile(
+      field, absl::StrCat("its values are ", table / form,
+                          " times those of the closed form (forward) on the same shapes; the table is in "
+                          "milliseconds, the closed form in nanoseconds"));
 }
 
 absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::LayerCost& layer,
@@ -88,7 +85,8 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
   }
   PENSTOCK_RETURN_IF_ERROR(CheckAgreement(absl::StrCat(field, ".forward_ms"), result, grid));
   if (result.loss_tokens_only && (layer.name() != "head" || !result.forward_table_ns.empty())) {
-    return Wrong(absl::StrCat(field, ".loss_tokens_only"), "is for a head with a closed form and no tables");
+    return WrongInProfile(absl::StrCat(field, ".loss_tokens_only"),
+                          "is for a head with a closed form and no tables");
   }
   result.has_selective = layer.has_stored_selective() && (result.backward_ratio[kKeepSelective] > 0 ||
                                                           !result.backward_table_ns[kKeepSelective].empty());
@@ -123,17 +121,17 @@ absl::Status ReadLayers(const v1::CostProfile& proto, Architecture architecture,
     const std::string field = absl::StrCat("layers[", i, "]");
     const std::optional<LayerKind> kind = KindOf(layer.name(), architecture);
     if (!kind.has_value()) {
-      return Wrong(absl::StrCat(field, ".name"),
-                   absl::StrCat("'", layer.name(), "' is no layer of this architecture"));
+      return WrongInProfile(absl::StrCat(field, ".name"),
+                            absl::StrCat("'", layer.name(), "' is no layer of this architecture"));
     }
-    if (profile->layers[*kind].present) return Wrong(absl::StrCat(field, ".name"), "occurs twice");
+    if (profile->layers[*kind].present) return WrongInProfile(absl::StrCat(field, ".name"), "occurs twice");
     PENSTOCK_ASSIGN_OR_RETURN(profile->layers[*kind], LayerFromProto(field, layer, profile->grid));
   }
   const bool t5 = architecture == Architecture::kT5;
   if (!profile->layers[kDecoder].present)
-    return Wrong("layers", t5 ? "'decoder' is missing" : "'layer' is missing");
-  if (!profile->layers[kHead].present) return Wrong("layers", "'head' is missing");
-  if (t5 && !profile->layers[kEncoder].present) return Wrong("layers", "'encoder' is missing");
+    return WrongInProfile("layers", t5 ? "'decoder' is missing" : "'layer' is missing");
+  if (!profile->layers[kHead].present) return WrongInProfile("layers", "'head' is missing");
+  if (t5 && !profile->layers[kEncoder].present) return WrongInProfile("layers", "'encoder' is missing");
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "common/status/status_macros.h"
 #include "planner/core/cost/analytic_json.h"
 #include "planner/core/cost/analytic_tables.h"
+#include "planner/core/cost/analytic_units.h"
 #include "planner/core/cost/closed_form.h"
 
 namespace penstock::core {
@@ -21,9 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kNsPerMs = 1e6;
 constexpr double kNsPerSecond = 1e9;
-constexpr double kBytesPerMb = 1e6;
 constexpr double kMostClusterNumber = 1e11;
 // How far beyond the longest sequence of the grid the closed forms are trusted.
 constexpr uint32_t kBeyondTheGrid = 8;

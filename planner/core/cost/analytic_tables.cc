@@ -9,12 +9,11 @@
 #include "common/status/status_macros.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/analytic_json.h"
+#include "planner/core/cost/analytic_units.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
-constexpr double kBytesPerMb = 1e6;
 // The files round to five significant digits.
 constexpr double kTolerance = 1e-4;
 

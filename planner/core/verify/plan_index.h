@@ -25,6 +25,8 @@ enum TransferPart : uint32_t { kActivation, kGradient };
 // Position of (op, part) among the kinds of instruction that a plan may hold, or -1 if it may not hold it.
 int KindOf(v1::Op op, uint32_t part);
 
+inline bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
+
 // Both ends of the way from one stage to another: the instruction is null where the plan lacks it.
 struct TransferEnds {
   int send_rank = 0;

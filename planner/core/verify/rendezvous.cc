@@ -10,7 +10,6 @@
 namespace penstock::core::verify {
 namespace {
 
-bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
 bool IsCollective(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
 
 constexpr int kMostReported = 1000;

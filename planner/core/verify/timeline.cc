@@ -6,8 +6,6 @@
 namespace penstock::core::verify {
 namespace {
 
-bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
-
 // Far above the collectives of any group; what lies beyond has a wrong sequence anyway (rule 5).
 constexpr uint32_t kMostSequences = 4096;
 
