@@ -426,7 +426,7 @@ TEST(BruteForceTest, ExactOptimumIsBetweenTheOptimisticOneAndThePlan) {
     EXPECT_GE(exact.makespan_ns, optimistic.makespan_ns) << seed;
   }
   EXPECT_GT(plenty_jobs, testing::Cases(60));
-  EXPECT_GT(tight_jobs, testing::Cases(5));
+  EXPECT_GT(tight_jobs, testing::kSanitized ? 0 : 5);
 }
 
 }  // namespace
