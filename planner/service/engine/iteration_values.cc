@@ -69,6 +69,10 @@ void IterationValues::DropBefore(uint64_t iteration) {
   Drop(iterations_.begin(), iterations_.lower_bound(iteration));
 }
 
+void IterationValues::DropRange(uint64_t first, uint64_t last) {
+  if (first < last) Drop(iterations_.lower_bound(first), iterations_.lower_bound(last));
+}
+
 void IterationValues::Evict(uint64_t completed, size_t most_bytes) {
   while (bytes_ > most_bytes && !iterations_.empty() && iterations_.begin()->first < completed) {
     Drop(iterations_.begin(), std::next(iterations_.begin()));

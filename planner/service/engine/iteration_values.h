@@ -38,6 +38,8 @@ class IterationValues {
   // They will be run again.
   void DropReportsFrom(uint64_t iteration);
   void DropBefore(uint64_t iteration);
+  // Iterations first, ..., last - 1.
+  void DropRange(uint64_t first, uint64_t last);
   // Drops iterations before `completed`, oldest first, until all that is left fits.
   void Evict(uint64_t completed, size_t most_bytes);
 

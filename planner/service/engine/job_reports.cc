@@ -10,6 +10,12 @@
 namespace penstock {
 namespace {
 
+// Completed iterations whose plans and reports stay in memory: nobody runs them again but after a failure,
+// when their plans are made anew, and who looks at measurements looks at the newest.
+constexpr uint64_t kCompletedInMemory = 64;
+
+uint64_t FirstInMemory(uint64_t completed) { return completed - std::min(completed, kCompletedInMemory); }
+
 // Each at most once: reports are held in memory, and summed up.
 absl::Status CheckInstructions(const v1::ReportIterationRequest& report, const v1::Program& program) {
   std::vector<bool> seen(program.instructions_size());
@@ -80,7 +86,11 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
          it != state_.summaries().rend() && it->iteration() >= completed; ++it) {
       summaries.push_back(*it);
     }
-    values_.Evict(state_.progress().completed(), services_.memory->OfOneJob());
+    const uint64_t completed_now = state_.progress().completed();
+    // Each once, as it gets old: a plan that was made anew, because somebody asked, stays while there is
+    // room.
+    values_.DropRange(FirstInMemory(completed), FirstInMemory(completed_now));
+    values_.Evict(completed_now, services_.memory->OfOneJob());
   }
   std::reverse(summaries.begin(), summaries.end());
   for (const v1::IterationSummary& summary : summaries)

@@ -53,6 +53,15 @@ std::vector<GaugeSample> LookAhead(const PlannerEngine& engine) {
   return samples;
 }
 
+std::vector<GaugeSample> Epochs(const PlannerEngine& engine) {
+  std::vector<GaugeSample> samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    samples.push_back({{{"job", status.job_id()}}, static_cast<double>(status.epoch())});
+  }
+  return samples;
+}
+
 std::vector<GaugeSample> HeartbeatAges(const PlannerEngine& engine) {
   std::vector<GaugeSample> samples;
   for (const auto& job : engine.Jobs()) {
@@ -156,6 +165,8 @@ void PlannerMetrics::Watch(const EngineSlot* engines) {
   add("penstock_jobs", "Jobs that the planner holds, by state.", JobsByState);
   add("penstock_look_ahead_iterations", "Iterations planned beyond what the slowest rank has reported.",
       LookAhead);
+  add("penstock_job_epoch", "Epochs of a job so far: one more each time that its workers began again.",
+      Epochs);
   add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker.", HeartbeatAges);
   add("penstock_padding_efficiency_ratio", "Real tokens / computed tokens of the last iteration.",
       [](const PlannerEngine& engine) { return OfLastIteration(engine, {}, PaddingEfficiency); });

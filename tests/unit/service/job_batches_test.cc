@@ -126,6 +126,30 @@ TEST_F(JobBatchesTest, APlanThatWasForgottenIsMadeAgain) {
   EXPECT_EQ(made, 31);
 }
 
+TEST_F(JobBatchesTest, OldPlansLeaveTheMemoryAndThoseThatAreAskedForAgainStay) {
+  std::atomic<int> made = 0;
+  Start({}, [&](const v1::Batch&) { ++made; });
+  const auto job = Register(MakeJob("job", 1));
+  const auto train = [&](uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; ++i) {
+      ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", i, i + 1)).ok());
+      ASSERT_TRUE(Reader(job, StreamRequest(0, i)).Next().has_value());
+      ASSERT_TRUE(job->ReportIteration(MakeReport(0, i)).ok());
+    }
+  };
+  train(0, 100);
+  const size_t bytes = job->MemoryBytes();
+  train(100, 300);
+  EXPECT_LT(job->MemoryBytes(), bytes + bytes / 4);
+  EXPECT_TRUE(job->GetIteration(300 - 64).ok());
+  EXPECT_EQ(job->GetIteration(299)->reports_size(), 1);
+  EXPECT_EQ(job->GetIteration(10).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(Reader(job, StreamRequest(0, 10)).Next().has_value());
+  train(300, 400);
+  EXPECT_EQ(made, 401);
+  EXPECT_TRUE(job->GetIteration(10).ok());
+}
+
 TEST_F(JobBatchesTest, RefusesIterationsBeyondTheEndOfTheTraining) {
   v1::JobSpec spec = MakeJob("job");
   spec.mutable_training()->set_iterations(2);

@@ -46,5 +46,21 @@ TEST_F(PlannerMetricsTest, WorkersThatResumeAheadOfThePlansHaveNothingPlannedAhe
   EXPECT_THAT(registry.Text(), HasSubstr("penstock_look_ahead_iterations{job=\"job\"} 0\n"));
 }
 
+TEST_F(PlannerMetricsTest, AJobsEpochGrowsWhenItsWorkersBeginAgain) {
+  MetricsRegistry registry;
+  PlannerMetrics metrics(&registry);
+  EngineSlot slot;
+  slot.Lead(EnginePtr(engine_.get(), [](PlannerEngine*) {}));
+  metrics.Watch(&slot);
+  const auto job = Register(MakeJob("job"));
+  FormEpoch(*job, 101);
+  EXPECT_THAT(registry.Text(), HasSubstr("penstock_job_epoch{job=\"job\"} 1\n"));
+  clock_.Advance(absl::Seconds(10));
+  job->Tick();
+  FormEpoch(*job, 201);
+  EXPECT_THAT(registry.Text(), HasSubstr("penstock_job_epoch{job=\"job\"} 2\n"));
+  Open();
+}
+
 }  // namespace
 }  // namespace penstock
