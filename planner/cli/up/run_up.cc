@@ -1,34 +1,26 @@
 #include "planner/cli/up/run_up.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/plan_request.h"
-#include "planner/cli/profile_file.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
-#include "planner/cli/up/cost_profile_cache.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/machine.h"
-#include "planner/cli/up/run_data.h"
-#include "planner/cli/up/run_folder.h"
+#include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
@@ -46,11 +38,8 @@ constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
 // For a worker that has told the planner that it leaves, or is not heard of any more, to end.
 constexpr absl::Duration kLeaving = absl::Seconds(4);
 constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
-// Of simulated workers, and what each of them on a core adds: starting one keeps a core busy for about a
-// second.
-constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
+// Of simulated workers; those that share a core take longer.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
-constexpr absl::Duration kCrowding = absl::Seconds(2);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
@@ -58,26 +47,28 @@ constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
 // may disagree on where to begin.
 constexpr uint32_t kSpareRejoins = 10;
-// Of the memory that is available, what the ranks may plan with.
-constexpr double kMemoryShare = 0.8;
 
-// One run, from its flags to its summary.
+// The folder of this program, which must have the others, too.
+absl::StatusOr<std::string> FindBinaries() {
+  PENSTOCK_ASSIGN_OR_RETURN(std::string folder, BinaryFolder());
+  for (const char* name : {"penstock-planner", "penstock-worker"}) {
+    if (std::filesystem::exists(absl::StrCat(folder, "/", name))) continue;
+    return absl::UnavailableError(absl::StrCat(name, " is not in ", folder, ", beside penstock: build it"));
+  }
+  return folder;
+}
+
+// One run, from what it is made of to its summary.
 class UpRun {
  public:
-  explicit UpRun(UpOptions options) : options_(std::move(options)) {}
+  // Both must outlive this object.
+  UpRun(std::string bin_dir, RunSetup setup, const RunConsole& console, StopSignal& stop)
+      : bin_dir_(std::move(bin_dir)), setup_(std::move(setup)), console_(console), stop_(stop) {}
 
   absl::Status Run();
 
  private:
-  absl::Status FindBinaries();
-  // Of the flags, or of the profile.
-  absl::StatusOr<v1::ModelSpec> Model();
-  absl::Status MakeJob();
-  absl::Status CheckTracePath();
-  absl::Status AddProfile();
   absl::Status StartProcesses();
-  // What many workers on few cores need longer for whatever they wait for of each other.
-  absl::Duration Crowding() const;
   // Flags of the workers that say what they run on, and how often they join a new epoch.
   std::vector<std::string> WorkerArguments() const;
   absl::Status Train();
@@ -94,7 +85,6 @@ class UpRun {
   Wait AwaitWorkers(absl::Duration most);
   // Whether a worker that still runs has been heard of; true where the planner cannot say.
   bool WorkersAreAlive();
-  absl::Duration HeartbeatTimeout() const;
   // A checkpoint is written after the last iteration, and is not there.
   bool MissesLastCheckpoint() const;
   absl::Status Finish();
@@ -102,25 +92,14 @@ class UpRun {
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
   bool simulated() const { return options_.device == UpDevice::kSimulated; }
   bool supervised() const { return options_.max_restarts > 0; }
-  std::unique_ptr<BatchSource> Batches() const {
-    return data_->MakeBatches(options_, job_.model().architecture());
-  }
-  std::FILE* TextOutput() const { return options_.json ? stderr : stdout; }
-  void Say(const std::string& text) const;
-  // The same while there may be a progress line.
-  void SayNews(const std::string& text) const;
-  // One line that is written over on a terminal; a line of its own elsewhere.
-  void SayProgress(const std::string& line);
   void ShowIteration(const v1::IterationSummary& iteration);
 
-  UpOptions options_;
-  StopSignal stop_;
-  std::string bin_dir_;
-  std::optional<RunData> data_;
-  // Where the flags name one.
-  std::optional<v1::ProfileFile> profile_;
-  v1::JobSpec job_;
-  RunFolder folder_;
+  const std::string bin_dir_;
+  const RunSetup setup_;
+  const UpOptions& options_ = setup_.options;
+  const v1::JobSpec& job_ = setup_.job;
+  const RunConsole& console_;
+  StopSignal& stop_;
   std::unique_ptr<LocalCluster> cluster_;
   std::unique_ptr<PlannerClient> client_;
   std::unique_ptr<Supervisor> supervisor_;
@@ -131,108 +110,6 @@ class UpRun {
   TraceRecorder trace_;
 };
 
-// Text for people goes to stdout, or to stderr where stdout is for machines.
-void UpRun::Say(const std::string& text) const {
-  std::fputs(absl::StrCat(text, "\n").c_str(), TextOutput());
-  std::fflush(TextOutput());
-}
-
-void UpRun::SayNews(const std::string& text) const {
-  Say(isatty(fileno(TextOutput())) == 0 ? text : absl::StrCat("\r\x1b[K", text));
-}
-
-void UpRun::SayProgress(const std::string& line) {
-  if (isatty(fileno(TextOutput())) == 0) return Say(line);
-  std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), TextOutput());
-  std::fflush(TextOutput());
-}
-
-absl::Status UpRun::FindBinaries() {
-  PENSTOCK_ASSIGN_OR_RETURN(bin_dir_, BinaryFolder());
-  for (const char* name : {"penstock-planner", "penstock-worker"}) {
-    if (std::filesystem::exists(absl::StrCat(bin_dir_, "/", name))) continue;
-    return absl::UnavailableError(absl::StrCat(name, " is not in ", bin_dir_, ", beside penstock: build it"));
-  }
-  return absl::OkStatus();
-}
-
-std::string DefaultJobId(const std::string& dataset) {
-  std::string id = std::filesystem::path(dataset).filename().string();
-  for (char& c : id) {
-    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') c = '-';
-  }
-  return absl::StrCat(id.substr(0, 64), "-",
-                      absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
-}
-
-absl::StatusOr<v1::ModelSpec> UpRun::Model() {
-  if (simulated()) return profile_->model();
-  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t vocab, data_->Vocab(options_));
-  return ModelOfFlags(options_, vocab);
-}
-
-absl::Status UpRun::MakeJob() {
-  PENSTOCK_RETURN_IF_ERROR(CheckDevice(options_));
-  PENSTOCK_ASSIGN_OR_RETURN(data_, RunData::Open(options_));
-  if (!options_.profile.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(profile_, ReadProfileFile("--profile", options_.profile));
-  }
-  if (options_.job_id.empty()) {
-    options_.job_id = DefaultJobId(options_.dataset.empty() ? options_.lengths : options_.dataset);
-  }
-  if (options_.run_dir.empty()) options_.run_dir = absl::StrCat("penstock-runs/", options_.job_id);
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, Model());
-  PENSTOCK_ASSIGN_OR_RETURN(job_, MakeJobSpec(options_, model));
-  // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
-  SetTypicalSamples({Batches()->Make(0)}, &job_);
-  if (simulated()) job_.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding()));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      folder_,
-      PrepareRunFolder({.path = options_.run_dir, .resume = options_.resume, .fresh = options_.fresh}, job_));
-  job_.set_first_iteration(folder_.first_iteration);
-  if (job_.first_iteration() >= options_.iterations) {
-    return absl::InvalidArgumentError(absl::StrCat("--iterations ", options_.iterations,
-                                                   ": the checkpoint is already at ", job_.first_iteration(),
-                                                   "; ask for more"));
-  }
-  return absl::OkStatus();
-}
-
-// Better now than after the training.
-absl::Status UpRun::CheckTracePath() {
-  if (options_.trace.empty()) return absl::OkStatus();
-  return AnnotateError(CheckWritable(options_.trace), "--trace");
-}
-
-absl::Status UpRun::AddProfile() {
-  if (profile_.has_value()) {
-    *job_.mutable_profile() = profile_->profile();
-  } else {
-    const MeasureOptions measure = {
-        .worker_binary = absl::StrCat(bin_dir_, "/penstock-worker"),
-        .model = job_.model(),
-        .threads = ThreadsOfEachWorker(options_),
-        .copies = WorkerCount(options_),
-        .seconds = options_.profile_seconds,
-        .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
-        .on_start = [this] { Say("cost profile: measuring this model on this machine, once"); },
-        .stopped = [this](absl::Duration timeout) { return stop_.WaitFor(timeout); }};
-    PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureOrReadProfile(measure));
-    Say(absl::StrCat("cost profile: ", measured.path, " (remove it to measure anew)"));
-    *job_.mutable_profile() = measured.file.profile();
-  }
-  if (job_.planning().memory_limit_bytes() == 0 && !simulated()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const int64_t available, AvailableMemoryBytes());
-    job_.mutable_planning()->set_memory_limit_bytes(
-        static_cast<int64_t>(kMemoryShare * static_cast<double>(available)) / WorkerCount(options_));
-  }
-  return absl::OkStatus();
-}
-
-absl::Duration UpRun::Crowding() const {
-  return kCrowding * WorkerCount(options_) / std::max(1U, std::thread::hardware_concurrency());
-}
-
 std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
   std::vector<std::string> arguments = {absl::StrCat("--max-rejoins=", rejoins)};
@@ -240,18 +117,19 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   for (std::string& argument : SimulationArguments(options_.simulation))
     arguments.push_back(std::move(argument));
   arguments.emplace_back("--device=simulated");
-  arguments.push_back(absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding())));
+  arguments.push_back(
+      absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding(options_))));
   return arguments;
 }
 
 absl::Status UpRun::StartProcesses() {
   cluster_ =
-      std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = folder_.logs});
+      std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = setup_.folder.logs});
   std::string address = options_.planner_address;
   if (address.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(address,
-                              cluster_->StartPlanner({.store = absl::StrCat("sqlite:", folder_.planner_store),
-                                                      .metrics_listen = options_.metrics_listen}));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
+                                         .metrics_listen = options_.metrics_listen}));
   }
   client_ = std::make_unique<PlannerClient>(address);
   v1::RegisterJobRequest request;
@@ -259,14 +137,15 @@ absl::Status UpRun::StartProcesses() {
   PENSTOCK_RETURN_IF_ERROR(
       AnnotateError(client_->RegisterJob(request).status(), absl::StrCat("planner ", address)));
   const uint32_t workers = WorkerCount(options_);
-  Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
-                   options_.pipeline, " stages x ", options_.data, " replicas); logs in ", folder_.logs));
+  console_.Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
+                            options_.pipeline, " stages x ", options_.data, " replicas); logs in ",
+                            setup_.folder.logs));
   return cluster_->StartWorkers({.planner_address = address,
                                  .job_id = job_.job_id(),
                                  .workers = workers,
                                  .threads = ThreadsOfEachWorker(options_),
                                  .dataset = simulated() ? "" : options_.dataset,
-                                 .checkpoint_dir = folder_.checkpoints,
+                                 .checkpoint_dir = setup_.folder.checkpoints,
                                  .resume = options_.resume,
                                  .arguments = WorkerArguments()});
 }
@@ -280,7 +159,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   iterations_.push_back(iteration);
   if (iteration.iteration() < furthest_) return;
   furthest_ = iteration.iteration() + 1;
-  SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
+  console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
   if (options_.trace.empty()) return;
   v1::GetIterationRequest request;
   request.set_job_id(job_.job_id());
@@ -291,7 +170,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 }
 
 absl::Status UpRun::Train() {
-  const std::unique_ptr<BatchSource> batches = Batches();
+  const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
   TrainingRun run(*client_, job_, *batches, TrainingRun::kPatience,
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   while (!run.finished()) {
@@ -313,10 +192,10 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
         *cluster_, *client_,
         SupervisorOptions{.job_id = job_.job_id(),
                           .max_restarts = options_.max_restarts,
-                          .heartbeat_timeout = HeartbeatTimeout(),
-                          .join_timeout = kJoinTimeout + Crowding(),
+                          .heartbeat_timeout = HeartbeatTimeoutOf(job_),
+                          .join_timeout = kJoinTimeout + Crowding(options_),
                           .planner_timeout = kPlannerTimeout,
-                          .say = [this](const std::string& text) { SayNews(text); }});
+                          .say = [this](const std::string& text) { console_.SayNews(text); }});
   }
   return supervisor_->Step({.job = run.status(), .silence = run.silence(), .furthest = furthest_},
                            absl::Now());
@@ -329,11 +208,6 @@ absl::Status UpRun::CheckLoss() const {
                                          " is not a number: try a lower --lr or a longer --warmup"));
 }
 
-absl::Duration UpRun::HeartbeatTimeout() const {
-  return job_.heartbeat_timeout_ms() > 0 ? absl::Milliseconds(job_.heartbeat_timeout_ms())
-                                         : kHeartbeatTimeout;
-}
-
 bool UpRun::WorkersAreAlive() {
   v1::GetJobRequest request;
   request.set_job_id(job_.job_id());
@@ -343,7 +217,7 @@ bool UpRun::WorkersAreAlive() {
   const auto& workers = job->status().workers();
   return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
     return cluster_->IsRunning(worker.rank()) &&
-           absl::Milliseconds(worker.heartbeat_age_ms()) < HeartbeatTimeout();
+           absl::Milliseconds(worker.heartbeat_age_ms()) < HeartbeatTimeoutOf(job_);
   });
 }
 
@@ -376,7 +250,7 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
 }
 
 absl::Status UpRun::WaitForWorkers() {
-  switch (AwaitWorkers(kWorkersEnd + Crowding())) {
+  switch (AwaitWorkers(kWorkersEnd + Crowding(options_))) {
     case Wait::kEnded:
       // One that died once all was done, or came too late to do anything, takes nothing away.
       return supervised() && !MissesLastCheckpoint() ? absl::OkStatus() : cluster_->Check();
@@ -392,16 +266,16 @@ absl::Status UpRun::WaitForWorkers() {
 
 bool UpRun::MissesLastCheckpoint() const {
   if (options_.checkpoint_every == 0 || options_.iterations % options_.checkpoint_every != 0) return false;
-  const auto newest = NewestCheckpoint(folder_.checkpoints);
+  const auto newest = NewestCheckpoint(setup_.folder.checkpoints);
   return !newest.has_value() || newest->next_iteration != options_.iterations;
 }
 
 absl::Status UpRun::Finish() {
   RunArtifacts artifacts{.run_dir = options_.run_dir, .checkpoint = "", .trace = options_.trace};
-  if (const auto checkpoint = NewestCheckpoint(folder_.checkpoints); checkpoint.has_value()) {
+  if (const auto checkpoint = NewestCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;
   }
-  if (isatty(fileno(TextOutput())) != 0) Say("");  // below the progress line
+  console_.EndProgress();
   RunSummary summary = Summarize(iterations_);
   summary.kind = kind();
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
@@ -412,23 +286,30 @@ absl::Status UpRun::Finish() {
 }
 
 absl::Status UpRun::Run() {
-  PENSTOCK_RETURN_IF_ERROR(FindBinaries());
-  PENSTOCK_RETURN_IF_ERROR(MakeJob());
-  PENSTOCK_RETURN_IF_ERROR(CheckTracePath());
-  PENSTOCK_RETURN_IF_ERROR(AddProfile());
   absl::Status status = StartProcesses();
   if (status.ok()) status = Train();
   cluster_->Stop();
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !iterations_.empty()) status.Update(Finish());
-  if (status.ok() || !NewestCheckpoint(folder_.checkpoints).has_value()) return status;
+  if (status.ok() || !NewestCheckpoint(setup_.folder.checkpoints).has_value()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(), "\nThe same command with --resume and --run-dir ",
                                    options_.run_dir, " goes on from the last checkpoint."));
 }
 
+absl::Status SetUpAndRun(UpOptions options) {
+  StopSignal stop;
+  const RunConsole console(options.json);
+  PENSTOCK_ASSIGN_OR_RETURN(std::string bin_dir, FindBinaries());
+  const RunSetupTools tools = {.bin_dir = bin_dir,
+                               .say = [&](const std::string& text) { console.Say(text); },
+                               .stopped = [&](absl::Duration timeout) { return stop.WaitFor(timeout); }};
+  PENSTOCK_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(std::move(options), tools));
+  return UpRun(std::move(bin_dir), std::move(setup), console, stop).Run();
+}
+
 }  // namespace
 
-absl::Status RunUp(UpOptions options) { return NameFlags(UpRun(std::move(options)).Run()); }
+absl::Status RunUp(UpOptions options) { return NameFlags(SetUpAndRun(std::move(options))); }
 
 }  // namespace penstock::cli

@@ -1,0 +1,38 @@
+#include "planner/cli/up/run_console.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr const char* kToLineStart = "\r";
+constexpr const char* kClearRestOfLine = "\x1b[K";
+
+void Write(std::FILE* output, const std::string& text) {
+  std::fputs(text.c_str(), output);
+  std::fflush(output);
+}
+
+}  // namespace
+
+RunConsole::RunConsole(bool json_on_stdout)
+    : output_(json_on_stdout ? stderr : stdout), on_terminal_(isatty(fileno(output_)) != 0) {}
+
+void RunConsole::Say(const std::string& text) const { Write(output_, absl::StrCat(text, "\n")); }
+
+void RunConsole::SayNews(const std::string& text) const {
+  Say(on_terminal_ ? absl::StrCat(kToLineStart, kClearRestOfLine, text) : text);
+}
+
+void RunConsole::SayProgress(const std::string& line) const {
+  if (!on_terminal_) return Say(line);
+  Write(output_, absl::StrCat(kToLineStart, line, kClearRestOfLine));
+}
+
+void RunConsole::EndProgress() const {
+  if (on_terminal_) Say("");
+}
+
+}  // namespace penstock::cli
