@@ -79,4 +79,11 @@ inline v1::Batch BenchLengths(int64_t samples) {
   return batch;
 }
 
+// The batch as that of `iteration`, with samples that no other iteration has.
+inline void SetIteration(uint64_t iteration, v1::Batch* batch) {
+  batch->set_iteration(iteration);
+  uint64_t sample_id = iteration * static_cast<uint64_t>(batch->samples_size());
+  for (v1::Sample& sample : *batch->mutable_samples()) sample.set_sample_id(sample_id++);
+}
+
 }  // namespace penstock::core

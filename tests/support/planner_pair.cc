@@ -4,15 +4,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/files/files.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/service_names.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "tests/support/port_file.h"
 
 namespace penstock {
 
@@ -47,14 +46,9 @@ void PlannerPair::Start(int planner) {
        .log_path = folder_.Path(absl::StrCat("log-", planner))});
   ASSERT_TRUE(child.ok()) << child.status();
   planners_[planner].process = *std::move(child);
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
-    ASSERT_FALSE(process(planner).WaitFor(absl::Milliseconds(10)).has_value()) << Log(planner);
-  }
-  const absl::StatusOr<std::string> ports = ReadFile(port_file);
-  ASSERT_TRUE(ports.ok()) << ports.status();
-  planners_[planner].address =
-      absl::StrCat("127.0.0.1:", nlohmann::json::parse(*ports)["planner_port"].get<int>());
+  const absl::StatusOr<ServedPorts> ports = AwaitPorts(process(planner), port_file, kPatience);
+  ASSERT_TRUE(ports.ok()) << ports.status() << "\n" << Log(planner);
+  planners_[planner].address = absl::StrCat("127.0.0.1:", ports->planner);
 }
 
 HealthCheckResponse::ServingStatus PlannerPair::HealthOf(int planner, const std::string& service) const {

@@ -6,21 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/status/status_macros.h"
+#include "tests/support/port_file.h"
 
 namespace penstock {
-namespace {
-
-constexpr absl::Duration kStart = absl::Seconds(30);
-constexpr absl::Duration kTick = absl::Milliseconds(2);
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(std::string binary,
                                                                       std::vector<std::string> flags) {
   std::unique_ptr<PlannerProcess> planner(new PlannerProcess(std::move(binary), std::move(flags)));
@@ -37,24 +29,16 @@ absl::Status PlannerProcess::Restart() {
   arguments.insert(arguments.end(), flags_.begin(), flags_.end());
   PENSTOCK_ASSIGN_OR_RETURN(
       process_, ChildProcess::Start({.arguments = arguments, .log_path = folder_.Path("planner.log")}));
-  return WaitForPort();
+  const absl::StatusOr<ServedPorts> ports = AwaitPorts(*process_, folder_.Path("ports.json"));
+  if (!ports.ok())
+    return absl::Status(ports.status().code(), absl::StrCat(ports.status().message(), ":\n", Log()));
+  address_ = absl::StrCat("127.0.0.1:", ports->planner);
+  return absl::OkStatus();
 }
 
 void PlannerProcess::Kill() {
   process_->Signal(SIGKILL);
   process_->WaitFor(absl::Seconds(10));
-}
-
-absl::Status PlannerProcess::WaitForPort() {
-  const absl::Time deadline = absl::Now() + kStart;
-  while (!std::filesystem::exists(folder_.Path("ports.json"))) {
-    if (process_->WaitFor(kTick).has_value())
-      return absl::FailedPreconditionError(absl::StrCat("the planner has ended:\n", Log()));
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("the planner does not serve");
-  }
-  const auto ports = nlohmann::json::parse(folder_.Read("ports.json"), nullptr, /*allow_exceptions=*/false);
-  address_ = absl::StrCat("127.0.0.1:", ports.value("planner_port", 0));
-  return absl::OkStatus();
 }
 
 int64_t PlannerProcess::ResidentBytes() const {

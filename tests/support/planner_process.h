@@ -43,7 +43,6 @@ class PlannerProcess {
  private:
   PlannerProcess(std::string binary, std::vector<std::string> flags)
       : binary_(std::move(binary)), flags_(std::move(flags)) {}
-  absl::Status WaitForPort();
 
   const std::string binary_;
   const std::vector<std::string> flags_;

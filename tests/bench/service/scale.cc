@@ -27,11 +27,8 @@ v1::JobSpec LargeJob(const ScaleOptions& options) {
 absl::Status Submit(PlannerClient& client, const ScaleOptions& options) {
   v1::SubmitBatchesRequest request;
   request.set_job_id("large");
-  v1::Batch* batch = request.add_batches();
-  *batch = core::BenchLengths(options.samples);
-  for (int i = 0; i < batch->samples_size(); ++i) {
-    batch->mutable_samples(i)->set_sample_id(static_cast<uint64_t>(i));
-  }
+  *request.add_batches() = core::BenchLengths(options.samples);
+  core::SetIteration(0, request.mutable_batches(0));
   return client.SubmitBatches(request, kDeadline).status();
 }
 

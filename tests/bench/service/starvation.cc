@@ -44,9 +44,7 @@ v1::PlanBatchRequest WhatIf(uint32_t samples) {
   v1::PlanBatchRequest request;
   *request.mutable_job() = core::BenchJob(4, 1, v1::POLICY_DYNAMIC);
   *request.mutable_batch() = core::BenchLengths(samples);
-  for (int i = 0; i < request.batch().samples_size(); ++i) {
-    request.mutable_batch()->mutable_samples(i)->set_sample_id(static_cast<uint64_t>(i));
-  }
+  core::SetIteration(0, request.mutable_batch());
   return request;
 }
 

@@ -32,11 +32,7 @@ absl::Status SubmitAll(PlannerClient& client, const std::string& job_id, const S
   request.set_job_id(job_id);
   *request.add_batches() = core::BenchLengths(options.samples);
   for (uint64_t iteration = 0; iteration < options.batches; ++iteration) {
-    v1::Batch* batch = request.mutable_batches(0);
-    batch->set_iteration(iteration);
-    for (uint32_t i = 0; i < options.samples; ++i) {
-      batch->mutable_samples(static_cast<int>(i))->set_sample_id(iteration * options.samples + i);
-    }
+    core::SetIteration(iteration, request.mutable_batches(0));
     const absl::Time start = absl::Now();
     PENSTOCK_RETURN_IF_ERROR(client.SubmitBatches(request).status());
     latencies->Add(absl::Now() - start);

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "tests/bench/bench_job.h"
 
 namespace penstock::bench {
 namespace {
@@ -95,11 +96,7 @@ absl::Status TrainingJob::SubmitWhatFits(uint64_t* next) {
     request.set_job_id(job_id());
     v1::Batch* batch = request.add_batches();
     *batch = options_.batch;
-    batch->set_iteration(*next);
-    const auto samples = static_cast<uint64_t>(batch->samples_size());
-    for (uint64_t i = 0; i < samples; ++i) {
-      batch->mutable_samples(static_cast<int>(i))->set_sample_id(*next * samples + i);
-    }
+    core::SetIteration(*next, batch);
     PENSTOCK_RETURN_IF_ERROR(Timed(&submissions_, [&] { return client_.SubmitBatches(request); }).status());
   }
   return absl::OkStatus();

@@ -2,13 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "common/process/child_process.h"
 #include "planner/client/planner_client.h"
 #include "tests/integration/cli/penstock_process.h"
+#include "tests/support/planner_process.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock {
@@ -19,25 +18,16 @@ using Json = nlohmann::json;
 class RemotePlanning : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string port_file = penstock_.folder().Path("ports.json");
-    auto planner = ChildProcess::Start({.arguments = {PENSTOCK_PLANNER_BINARY, "--listen=127.0.0.1:0",
-                                                      "--port-file=" + port_file, "--store=memory"},
-                                        .log_path = penstock_.folder().Path("planner.log")});
+    auto planner = PlannerProcess::Start(PENSTOCK_PLANNER_BINARY);
     ASSERT_TRUE(planner.ok()) << planner.status();
     planner_ = *std::move(planner);
-    for (int polls = 0; polls < 1000 && !std::filesystem::exists(port_file); ++polls)
-      ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value())
-          << penstock_.folder().Read("planner.log");
-    const Json ports =
-        Json::parse(penstock_.folder().Read("ports.json"), nullptr, /*allow_exceptions=*/false);
-    ASSERT_TRUE(ports.contains("planner_port"));
-    address_ = "127.0.0.1:" + std::to_string(ports["planner_port"].get<int>());
+    address_ = planner_->address();
   }
 
   Ended Plan(std::vector<std::string> more) { return penstock_.Run(penstock_.PlanningCommand("plan", more)); }
 
   Penstock penstock_;
-  std::unique_ptr<ChildProcess> planner_;
+  std::unique_ptr<PlannerProcess> planner_;
   std::string address_;
 };
 

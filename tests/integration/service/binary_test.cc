@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "common/files/files.h"
 #include "common/grpc/channel.h"
 #include "common/process/child_process.h"
 #include "planner/client/planner_client.h"
 #include "tests/integration/service/fake_worker.h"
+#include "tests/support/port_file.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
@@ -38,15 +38,13 @@ class BinaryTest : public testing::Test {
     std::filesystem::remove(port_file);
     flags.insert(flags.end(), {"--port-file", port_file});
     planner_ = Run(flags);
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
-      ASSERT_FALSE(planner_->WaitFor(absl::Milliseconds(10)).has_value()) << folder_.Read("log");
-    }
-    ports_ = nlohmann::json::parse(*ReadFile(port_file));
+    const absl::StatusOr<ServedPorts> ports = AwaitPorts(*planner_, port_file);
+    ASSERT_TRUE(ports.ok()) << ports.status() << "\n" << folder_.Read("log");
+    ports_ = *ports;
     client_ = std::make_unique<PlannerClient>(address());
   }
 
-  std::string address() const { return absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>()); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", ports_.planner); }
 
   static v1::RegisterJobRequest JobRequest() {
     v1::RegisterJobRequest request;
@@ -72,7 +70,7 @@ class BinaryTest : public testing::Test {
   }
 
   const TemporaryFolder folder_;
-  nlohmann::json ports_;
+  ServedPorts ports_;
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
 };
@@ -108,9 +106,8 @@ TEST_F(BinaryTest, AKilledPlannerIsUnavailableToItsClients) {
 // A stopped process holds its connections: only a ping that is not answered tells.
 TEST_F(BinaryTest, AStreamThatWasIdleForLongNoticesAPlannerThatHangs) {
   Serve();
-  const std::string address = absl::StrCat("127.0.0.1:", ports_["planner_port"].get<int>());
-  client_ =
-      std::make_unique<PlannerClient>(CreateClientChannel(address, {.interval_ms = 1500, .timeout_ms = 500}));
+  client_ = std::make_unique<PlannerClient>(
+      CreateClientChannel(address(), {.interval_ms = 1500, .timeout_ms = 500}));
   const auto stream = OpenStream();
   absl::Status end;
   absl::Time ended;
@@ -161,7 +158,7 @@ TEST_F(BinaryTest, TwoPlannersDoNotShareAFile) {
 
 TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
   Serve();
-  const int port = ports_["planner_port"];
+  const int port = ports_.planner;
   ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
   absl::Status registered = absl::UnknownError("not called");
   std::thread caller([&, client = client_.get()] {
@@ -175,11 +172,12 @@ TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
 
 TEST_F(BinaryTest, WritesThePortsThatItServes) {
   Serve();
-  EXPECT_EQ(ports_.size(), 1);
+  EXPECT_EQ(ports_.metrics, 0);
+  EXPECT_EQ(ports_.health, 0);
   ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
   Serve({"--metrics-listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"});
-  EXPECT_GT(ports_["metrics_port"].get<int>(), 0);
-  EXPECT_GT(ports_["health_port"].get<int>(), 0);
+  EXPECT_GT(ports_.metrics, 0);
+  EXPECT_GT(ports_.health, 0);
 }
 
 TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
@@ -207,7 +205,7 @@ TEST_F(BinaryTest, LogsJsonLinesWhenAskedTo) {
   const std::string log = folder_.Read("log");
   const auto line = nlohmann::json::parse(log.substr(0, log.find('\n')));
   EXPECT_EQ(line["message"], "planner serves");
-  EXPECT_EQ(line["planner_port"], ports_["planner_port"]);
+  EXPECT_EQ(line["planner_port"], ports_.planner);
 }
 
 // Stopped, or on a machine that was paused: it heard nobody, which says nothing about them.

@@ -12,8 +12,8 @@
 #include "planner/service/main/planner_server.h"
 #include "tests/integration/service/fake_worker.h"
 #include "tests/support/planner_pair.h"
+#include "tests/support/postgres_fixture.h"
 #include "tests/support/postgres_proxy.h"
-#include "tests/support/postgres_server.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
 
@@ -29,13 +29,12 @@ constexpr absl::Duration kTakeOver = absl::Seconds(10);
 constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr int kRanks = 4;
 
-class TwoPlannersTest : public testing::Test {
+class TwoPlannersTest : public PostgresFixture {
  protected:
   void SetUp() override {
-    if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
-    server_ = PostgresServer::Shared();
-    ASSERT_NE(server_, nullptr);
-    planners_ = std::make_unique<PlannerPair>(PENSTOCK_PLANNER, server_->Url(server_->NewDatabase()));
+    PostgresFixture::SetUp();
+    if (server_ == nullptr) return;
+    planners_ = std::make_unique<PlannerPair>(PENSTOCK_PLANNER, url_);
     planners_->Start();
     if (HasFatalFailure()) return;
     client_ = std::make_unique<PlannerClient>(planners_->addresses());
@@ -141,7 +140,6 @@ class TwoPlannersTest : public testing::Test {
     }
   }
 
-  PostgresServer* server_ = nullptr;
   std::unique_ptr<PlannerPair> planners_;
   // At first.
   int leader_ = 0;

@@ -8,8 +8,8 @@
 #include "planner/service/store/postgres/postgres_event_store.h"
 #include "planner/service/store/postgres/postgres_lease.h"
 #include "tests/integration/store/changes.h"
+#include "tests/support/postgres_fixture.h"
 #include "tests/support/postgres_proxy.h"
-#include "tests/support/postgres_server.h"
 #include "tests/support/status_matchers.h"
 
 namespace penstock {
@@ -21,16 +21,8 @@ using testing::ElementsAre;
 constexpr absl::Duration kShort = absl::Milliseconds(300);
 constexpr absl::Duration kLong = absl::Minutes(10);
 
-class LeaseTest : public testing::Test {
+class LeaseTest : public PostgresFixture {
  protected:
-  void SetUp() override {
-    if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
-    server_ = PostgresServer::Shared();
-    ASSERT_NE(server_, nullptr);
-    database_ = server_->NewDatabase();
-    url_ = server_->Url(database_);
-  }
-
   std::unique_ptr<PostgresLease> MakeLease(absl::Duration time_to_live) const {
     auto lease = PostgresLease::Open(url_, {.time_to_live = time_to_live});
     EXPECT_THAT(lease, IsOk());
@@ -56,11 +48,7 @@ class LeaseTest : public testing::Test {
   }
 
   // Lets the time of the lease be over by the server's clock.
-  void Expire() const { server_->Sql(database_, "UPDATE penstock_lease SET expires_at = clock_timestamp()"); }
-
-  PostgresServer* server_ = nullptr;
-  std::string database_;
-  std::string url_;
+  void Expire() const { Sql("UPDATE penstock_lease SET expires_at = clock_timestamp()"); }
 };
 
 TEST_F(LeaseTest, OneOfTwoLeads) {
@@ -95,7 +83,7 @@ TEST_F(LeaseTest, ALeaseThatIsNotRenewedIsTakenOver) {
 TEST_F(LeaseTest, ALeaseThatIsRenewedStays) {
   const auto first = MakeLease(kLong), second = MakeLease(kLong);
   EXPECT_EQ(*first->Acquire("first"), 1);
-  server_->Sql(database_, "UPDATE penstock_lease SET expires_at = clock_timestamp() + interval '1 ms'");
+  Sql("UPDATE penstock_lease SET expires_at = clock_timestamp() + interval '1 ms'");
   EXPECT_THAT(first->Renew(), IsOk());
   EXPECT_THAT(second->Acquire("second"), Fails(StatusCode::kAlreadyExists, "'first' leads"));
 }

@@ -9,8 +9,8 @@
 #include "planner/service/store/postgres/postgres_event_store.h"
 #include "planner/service/store/postgres/postgres_schema.h"
 #include "tests/integration/store/changes.h"
+#include "tests/support/postgres_fixture.h"
 #include "tests/support/postgres_proxy.h"
-#include "tests/support/postgres_server.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -25,14 +25,11 @@ using testing::Not;
 // Of calls that are meant to end with it.
 constexpr absl::Duration kBrief = absl::Milliseconds(700);
 
-class PostgresStoreTest : public testing::Test {
+class PostgresStoreTest : public PostgresFixture {
  protected:
   void SetUp() override {
-    if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
-    server_ = PostgresServer::Shared();
-    ASSERT_NE(server_, nullptr);
-    database_ = server_->NewDatabase();
-    url_ = server_->Url(database_);
+    PostgresFixture::SetUp();
+    if (server_ == nullptr) return;
     proxy_ = std::make_unique<PostgresProxy>(server_->socket_path());
     store_ = Open(ProxyUrl());
   }
@@ -61,12 +58,7 @@ class PostgresStoreTest : public testing::Test {
   }
 
   std::string ProxyUrl() const { return proxy_->Url(database_); }
-  std::string Sql(const std::string& sql) const { return server_->Sql(database_, sql); }
 
-  PostgresServer* server_ = nullptr;
-  std::string database_;
-  // Without the proxy.
-  std::string url_;
   std::unique_ptr<PostgresProxy> proxy_;
   std::unique_ptr<PostgresEventStore> store_;
 };

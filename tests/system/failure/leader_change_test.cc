@@ -12,21 +12,19 @@
 #include "absl/time/clock.h"
 #include "tests/support/environment.h"
 #include "tests/support/planner_pair.h"
-#include "tests/support/postgres_server.h"
+#include "tests/support/postgres_fixture.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
 
 namespace penstock::testing {
 namespace {
 
-class LeaderChangeTest : public ::testing::Test {
+class LeaderChangeTest : public PostgresFixture {
  protected:
   void SetUp() override {
-    if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
-    PostgresServer* server = PostgresServer::Shared();
-    ASSERT_NE(server, nullptr);
-    planners_ = std::make_unique<PlannerPair>(PENSTOCK_BINARY_DIR "/penstock-planner",
-                                              server->Url(server->NewDatabase()));
+    PostgresFixture::SetUp();
+    if (server_ == nullptr) return;
+    planners_ = std::make_unique<PlannerPair>(PENSTOCK_BINARY_DIR "/penstock-planner", url_);
     planners_->Start();
     if (HasFatalFailure()) return;
     cluster_.UsePlanners(planners_->addresses());

@@ -3,14 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/files/files.h"
 #include "common/process/log_tail.h"
 #include "common/status/retry_iteration.h"
+#include "tests/support/port_file.h"
 
 namespace penstock::testing {
 namespace {
@@ -48,13 +46,9 @@ void Cluster::StartPlanner() {
        .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();
   planner_ = *std::move(started);
-  const absl::Time deadline = absl::Now() + kDeadline;
-  while (!std::filesystem::exists(port_file) && absl::Now() < deadline) {
-    ASSERT_FALSE(planner_->WaitFor(kTick).has_value()) << PlannerLog();
-  }
-  const absl::StatusOr<std::string> ports = ReadFile(port_file);
-  ASSERT_TRUE(ports.ok()) << ports.status();
-  planner_port_ = nlohmann::json::parse(*ports)["planner_port"].get<int>();
+  const absl::StatusOr<ServedPorts> ports = AwaitPorts(*planner_, port_file, kDeadline);
+  ASSERT_TRUE(ports.ok()) << ports.status() << "\n" << PlannerLog();
+  planner_port_ = ports->planner;
   client_ = std::make_unique<PlannerClient>(planner_address());
 }
 

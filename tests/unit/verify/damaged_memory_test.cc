@@ -1,4 +1,6 @@
 // Rule 6, memory: every kind of damage is found by the rule it breaks, with a message that names the place.
+#include "tests/unit/verify/plan_edits.h"
+#include "tests/unit/verify/plan_sealing.h"
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

@@ -1,5 +1,6 @@
 // Rules 7 and 8, tokens and predictions: every kind of damage is found by the rule it breaks, with a message
 // that names the place.
+#include "tests/unit/verify/plan_sealing.h"
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

@@ -1,5 +1,6 @@
 // Rules 4 and 5, lifecycle and collectives: every kind of damage is found by the rule it breaks, with a
 // message that names the place.
+#include "tests/unit/verify/plan_edits.h"
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

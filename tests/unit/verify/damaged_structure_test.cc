@@ -1,5 +1,6 @@
 // Rules 0 and 1, structure and coverage: every kind of damage is found by the rule it breaks, with a message
 // that names the place.
+#include "tests/unit/verify/plan_edits.h"
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

@@ -1,5 +1,6 @@
 // Rules 2 and 3, transfers and dependencies: every kind of damage is found by the rule it breaks, with a
 // message that names the place.
+#include "tests/unit/verify/plan_edits.h"
 #include "tests/unit/verify/planted_damage.h"
 
 namespace penstock::core {

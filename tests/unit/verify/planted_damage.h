@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/core/verify/check_plan.h"
+#include "tests/unit/verify/plan_edits.h"
 #include "tests/unit/verify/plan_fixture.h"
 
 namespace penstock::core {

@@ -7,6 +7,7 @@
 
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/verify/plan_fixture.h"
+#include "tests/unit/verify/plan_sealing.h"
 
 namespace penstock::core {
 namespace {
