@@ -240,6 +240,21 @@ TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
   EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
 }
 
+TEST_F(UpTest, HungProcessesAreEndedAndStartedAgain) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "60", "--checkpoint-every", "5"}));
+  up.WaitForText("iteration 6/");
+  for (const char* process : {"penstock-planner", "--rank=2"}) {
+    const std::vector<pid_t> pids = ProcessesOf(RunDir(), process);
+    ASSERT_EQ(pids.size(), 1) << process;
+    kill(pids.front(), SIGSTOP);
+  }
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  EXPECT_THAT(up.errors(), HasSubstr("planner has not answered for 20s: it is ended"));
+  EXPECT_THAT(up.errors(), HasSubstr("worker-2 gives no sign of life: it is ended"));
+  EXPECT_EQ(ProgressOf(up.errors()).size(), 60);
+  EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
+}
+
 TEST_F(UpTest, AWorkerThatAlwaysDiesEndsTheRunWithItsReason) {
   PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--checkpoint-every", "100000"}));
   up.WaitForText("iteration 3/");
