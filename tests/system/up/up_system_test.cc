@@ -241,7 +241,7 @@ TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
 }
 
 TEST_F(UpTest, HungProcessesAreEndedAndStartedAgain) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "60", "--checkpoint-every", "5"}));
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "60", "--checkpoint-every", "5", "--json"}));
   up.WaitForText("iteration 6/");
   for (const char* process : {"penstock-planner", "--rank=2"}) {
     const std::vector<pid_t> pids = ProcessesOf(RunDir(), process);
