@@ -99,7 +99,7 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   for (int rank = 0; rank < plan.predicted().ranks_size() && rank < plan.programs_size(); ++rank) {
     const v1::RankPrediction& predicted = plan.predicted().ranks(rank);
     const v1::Program& program = plan.programs(rank);
-    const double busy_ms = static_cast<double>(predicted.busy_ns()) / kNanosecondsPerMillisecond;
+    const double busy_ms = Milliseconds(predicted.busy_ns());
     table.AddRow({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
                   absl::StrCat(MicroBatchesOf(plan, program.replica())), Fixed(busy_ms, 1),
                   Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),

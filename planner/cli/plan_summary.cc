@@ -11,8 +11,6 @@ namespace {
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMillisecond; }
-
 // Each cause's sum over the ranks, divided by the time of all ranks.
 std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {
   v1::Bubble sum;

@@ -69,8 +69,7 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
     arguments["memory_acquired_bytes"] = instruction.memory_acquired_bytes();
   if (instruction.memory_released_bytes() > 0)
     arguments["memory_released_bytes"] = instruction.memory_released_bytes();
-  arguments["expected_ms"] =
-      static_cast<double>(instruction.expected_duration_ns()) / kNanosecondsPerMillisecond;
+  arguments["expected_ms"] = Milliseconds(instruction.expected_duration_ns());
   return arguments;
 }
 

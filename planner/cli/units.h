@@ -9,6 +9,7 @@ namespace penstock::cli {
 inline constexpr double kNanosecondsPerMillisecond = 1e6;
 inline constexpr double kBytesPerMegabyte = 1e6;
 
+inline double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNanosecondsPerMillisecond; }
 inline double Megabytes(int64_t bytes) { return static_cast<double>(bytes) / kBytesPerMegabyte; }
 
 // To the nearest byte: --memory-mb means the same to every command.

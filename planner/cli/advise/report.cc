@@ -16,9 +16,7 @@ namespace {
 
 uint32_t Gpus(const Candidate& candidate) { return candidate.pipeline * candidate.data; }
 
-double MakespanMs(const Trial& trial) {
-  return static_cast<double>(trial.makespan_ns) / kNanosecondsPerMillisecond / trial.batches;
-}
+double MakespanMs(const Trial& trial) { return Milliseconds(trial.makespan_ns) / trial.batches; }
 
 // "auto: split-backward" where auto was asked for.
 std::string ScheduleText(const Trial& trial) {

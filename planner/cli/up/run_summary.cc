@@ -23,10 +23,6 @@ double TokensPerSecond(uint64_t tokens, int64_t nanoseconds) {
              : static_cast<double>(tokens) * kNanosecondsPerSecond / static_cast<double>(nanoseconds);
 }
 
-double Milliseconds(int64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) / kNanosecondsPerMillisecond;
-}
-
 // 12345678 -> "12,345,678".
 std::string WithThousands(double value) {
   std::string digits = absl::StrFormat("%.0f", value);
@@ -95,7 +91,7 @@ RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
   summary.planned_iteration_ms = static_cast<double>(sums.predicted_ns) / count / kNanosecondsPerMillisecond;
   summary.measured_iteration_ms = static_cast<double>(sums.measured_ns) / count / kNanosecondsPerMillisecond;
   summary.prediction_error = sums.error / count;
-  summary.waited_for_plan_ms = static_cast<double>(sums.waited_ns) / kNanosecondsPerMillisecond;
+  summary.waited_for_plan_ms = Milliseconds(sums.waited_ns);
   return summary;
 }
 
