@@ -60,6 +60,8 @@ class LocalSearch {
   // A random replica, or the same one.
   int PartnerOf(int replica);
   int32_t RandomSlot(int replica, uint32_t* position = nullptr);
+  // Moves `count` random samples.
+  void TakeRandom(uint32_t count, std::vector<uint32_t>& from, std::vector<uint32_t>& to);
   // Each makes one change and returns false when there was none to make.
   bool Change();
   bool MoveSamples(int from_replica, int to_replica);

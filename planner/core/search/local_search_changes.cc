@@ -39,6 +39,15 @@ int32_t LocalSearch::RandomSlot(int replica, uint32_t* position) {
   return slots[at];
 }
 
+void LocalSearch::TakeRandom(uint32_t count, std::vector<uint32_t>& from, std::vector<uint32_t>& to) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
+    to.push_back(from[index]);
+    from[index] = from.back();
+    from.pop_back();
+  }
+}
+
 bool LocalSearch::MoveSamples(int from_replica, int to_replica) {
   const int32_t from_slot = RandomSlot(from_replica);
   const int32_t to_slot = RandomSlot(to_replica);
@@ -49,12 +58,7 @@ bool LocalSearch::MoveSamples(int from_replica, int to_replica) {
   SaveSlot(to_slot);
   const uint32_t most = std::min(kMostMoved, static_cast<uint32_t>(from.size()) - 1);
   const uint32_t count = 1 + random_.Below(1 + random_.Below(most));
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
-    to.push_back(from[index]);
-    from[index] = from.back();
-    from.pop_back();
-  }
+  TakeRandom(count, from, to);
   candidate_->table.Update(from_slot);
   candidate_->table.Update(to_slot);
   return true;
@@ -99,12 +103,7 @@ bool LocalSearch::SplitMicroBatch(int replica) {
   const absl::Span<const int32_t> levels = table.levels(slot);
   std::copy(levels.begin(), levels.end(), table.levels(taken_slot_).begin());
   const uint32_t count = 1 + random_.Below(static_cast<uint32_t>(from.size()) - 1);
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t index = random_.Below(static_cast<uint32_t>(from.size()));
-    to.push_back(from[index]);
-    from[index] = from.back();
-    from.pop_back();
-  }
+  TakeRandom(count, from, to);
   candidate_->replicas[replica].rules.backward_order.clear();
   std::vector<int32_t>& slots = candidate_->replicas[replica].slots;
   slots.insert(slots.begin() + position + random_.Below(2), taken_slot_);
