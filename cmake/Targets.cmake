@@ -60,11 +60,7 @@ endfunction()
 # What takes time in a test is in libraries; its own files are compiled once for each time that they run. -fPIC: libraries of tests,
 # which share their precompiled headers, have it.
 function(penstock_compile_as_test target)
-  if(PENSTOCK_SANITIZER)
-    target_compile_options(${target} PRIVATE -fPIC)
-  else()
-    target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)
-  endif()
+  target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # penstock_test(NAME sources... LABELS labels... [WHOLE] [TIMEOUT seconds] [ENVIRONMENT NAME=value...]
