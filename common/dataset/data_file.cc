@@ -12,6 +12,7 @@
 #include "common/dataset/system_error.h"
 
 namespace penstock {
+
 absl::StatusOr<DataFile> DataFile::Open(const std::string& path) {
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return SystemError("open", path);

@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 
-namespace penstock::testing {
+namespace penstock {
 
 // `otherwise` where the variable is not set or holds no number.
 template <typename Integer>
@@ -15,4 +15,4 @@ Integer FromEnvironment(const char* variable, Integer otherwise) {
   return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
 }
 
-}  // namespace penstock::testing
+}  // namespace penstock

@@ -13,6 +13,7 @@
 #include "tests/support/port_file.h"
 
 namespace penstock {
+
 absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(std::string binary,
                                                                       std::vector<std::string> flags) {
   std::unique_ptr<PlannerProcess> planner(new PlannerProcess(std::move(binary), std::move(flags)));

@@ -28,7 +28,9 @@ absl::StatusOr<ServedPorts> AwaitPorts(ChildProcess& planner, const std::string&
   }
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const auto ports = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!ports.is_object()) return absl::DataLossError(absl::StrCat("'", path, "' holds no JSON object"));
+  if (!ports.is_object() || !ports.contains("planner_port")) {
+    return absl::DataLossError(absl::StrCat("'", path, "' names no planner_port"));
+  }
   return ServedPorts{.planner = ports.value("planner_port", 0),
                      .metrics = ports.value("metrics_port", 0),
                      .health = ports.value("health_port", 0)};

@@ -17,7 +17,8 @@ struct ServedPorts {
 };
 
 // Waits until `planner`, which was started with `--port-file path` where no file was, serves.
-// Possible errors: FAILED_PRECONDITION (it has ended), DEADLINE_EXCEEDED.
+// Possible errors: FAILED_PRECONDITION (it has ended), DEADLINE_EXCEEDED, DATA_LOSS (the file names no
+// port of the planner).
 absl::StatusOr<ServedPorts> AwaitPorts(ChildProcess& planner, const std::string& path,
                                        absl::Duration patience = absl::Seconds(30));
 

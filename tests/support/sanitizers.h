@@ -1,7 +1,7 @@
 // Whether a sanitizer looks on, under which everything takes many times as long.
 #pragma once
 
-namespace penstock::testing {
+namespace penstock {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
@@ -19,4 +19,4 @@ inline constexpr bool kSanitized = false;
 // wrong memory and not for wrong plans.
 constexpr int Cases(int count) { return kSanitized ? count / 5 : count; }
 
-}  // namespace penstock::testing
+}  // namespace penstock

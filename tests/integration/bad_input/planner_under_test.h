@@ -12,19 +12,12 @@
 
 #include "absl/status/statusor.h"
 #include "tests/support/planner_process.h"
+#include "tests/support/sanitizers.h"
 
 namespace penstock {
 
 // Whether resident memory says anything: address sanitizer keeps what is freed for a while.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool kMemoryIsJudged = false;
-#else
-inline constexpr bool kMemoryIsJudged = true;
-#endif
-#else
-inline constexpr bool kMemoryIsJudged = true;
-#endif
+inline constexpr bool kMemoryIsJudged = !kSanitized;
 
 class PlannerUnderTest {
  public:

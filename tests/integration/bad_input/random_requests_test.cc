@@ -77,7 +77,7 @@ bool IsAnswer(absl::StatusCode code) {
   }
 }
 
-class RandomRequests : public ::testing::Test {
+class RandomRequests : public testing::Test {
  protected:
   // Sends the requests from `from` to before `to`, several at a time.
   void Send(uint32_t from, uint32_t to) {
@@ -110,8 +110,8 @@ class RandomRequests : public ::testing::Test {
   static constexpr absl::Duration kDeadline = absl::Seconds(20);
   static constexpr absl::Duration kStreamDeadline = absl::Milliseconds(100);
 
-  const uint32_t seed_ = testing::FromEnvironment("PENSTOCK_SEED", 1);
-  const uint32_t requests_ = testing::FromEnvironment("PENSTOCK_RANDOM_REQUESTS", 1000);
+  const uint32_t seed_ = FromEnvironment("PENSTOCK_SEED", 1);
+  const uint32_t requests_ = FromEnvironment("PENSTOCK_RANDOM_REQUESTS", 1000);
   std::shared_ptr<grpc::Channel> channel_;
   Mutex mutex_;
   std::map<std::string, int> answers_ ABSL_GUARDED_BY(mutex_);

@@ -42,21 +42,6 @@ class ResumeTest : public ::testing::Test {
             .arguments = {"--max-rejoins=0"}};
   }
 
-  // What the iterations of a run came to; equal only where every bit is.
-  struct Figures {
-    std::vector<double> losses;
-    std::vector<double> norms;
-  };
-
-  Figures FiguresOf(const std::string& job_id) {
-    Figures figures;
-    for (const v1::IterationSummary& summary : cluster_.Summaries(job_id)) {
-      figures.losses.push_back(summary.loss());
-      figures.norms.push_back(summary.gradient_norm());
-    }
-    return figures;
-  }
-
   // The tensors of every rank after the last iteration, as they are written.
   std::vector<std::string> LastCheckpoint(const std::string& checkpoints) {
     std::vector<std::string> files;
@@ -70,14 +55,14 @@ class ResumeTest : public ::testing::Test {
     return files;
   }
 
-  Figures UninterruptedRun() {
+  std::vector<Figures> UninterruptedRun() {
     v1::JobSpec job = job_;
     job.set_job_id("uninterrupted");
     cluster_.Register(job);
     cluster_.Submit(job.job_id(), batches_);
     cluster_.StartWorkers(job, Settings("other", false));
     cluster_.ExpectAllFinish();
-    return FiguresOf(job.job_id());
+    return cluster_.FiguresOf(job.job_id());
   }
 
   // Three iterations of job_, the last beyond the checkpoint; then rank 1 is killed.
@@ -104,11 +89,10 @@ TEST_F(ResumeTest, ContinuesWithTheSameBits) {
   cluster_.Submit(job_.job_id(), {batches_.begin() + 3, batches_.end()});
   cluster_.ExpectAllFinish();
   EXPECT_THAT(cluster_.WorkerLog(0), HasSubstr("next_iteration=2"));
-  const Figures resumed = FiguresOf(job_.job_id());
-  const Figures expected = UninterruptedRun();
-  EXPECT_EQ(resumed.losses.size(), kIterations);
-  EXPECT_EQ(resumed.losses, expected.losses);
-  EXPECT_EQ(resumed.norms, expected.norms);
+  const std::vector<Figures> resumed = cluster_.FiguresOf(job_.job_id());
+  const std::vector<Figures> expected = UninterruptedRun();
+  EXPECT_EQ(resumed.size(), kIterations);
+  EXPECT_EQ(resumed, expected);
   // Parameters and both moments of every rank.
   EXPECT_TRUE(LastCheckpoint("checkpoints") == LastCheckpoint("other"));
 }
@@ -124,12 +108,13 @@ TEST_F(ResumeTest, ContinuesOnAnotherSplitWithinRounding) {
   cluster_.Submit(job.job_id(), {batches_.begin() + 2, batches_.end()});
   cluster_.StartWorkers(job, Settings("checkpoints", true));
   cluster_.ExpectAllFinish();
-  const Figures resumed = FiguresOf(job.job_id());
-  const Figures expected = UninterruptedRun();
-  ASSERT_EQ(resumed.losses.size(), kIterations - 2);
-  for (size_t i = 0; i < resumed.losses.size(); ++i) {
-    EXPECT_NEAR(resumed.losses[i], expected.losses[i + 2], 1e-12);
-    EXPECT_NEAR(resumed.norms[i], expected.norms[i + 2], 1e-11);
+  const std::vector<Figures> resumed = cluster_.FiguresOf(job.job_id());
+  const std::vector<Figures> expected = UninterruptedRun();
+  ASSERT_EQ(resumed.size(), kIterations - 2);
+  ASSERT_EQ(expected.size(), kIterations);
+  for (size_t i = 0; i < resumed.size(); ++i) {
+    EXPECT_NEAR(resumed[i].loss, expected[i + 2].loss, 1e-12);
+    EXPECT_NEAR(resumed[i].norm, expected[i + 2].norm, 1e-11);
   }
 }
 

@@ -178,7 +178,7 @@ SmallPipeline RandomPipeline(uint64_t seed) {
 TEST(BruteForceTest, PruningLosesNoSchedule) {
   int possible = 0;
   int waited = 0;
-  for (uint64_t seed = 0; seed < static_cast<uint64_t>(testing::Cases(120)); ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(Cases(120)); ++seed) {
     const SmallPipeline pipeline = RandomPipeline(seed);
     const int64_t naive = Naive(pipeline).Best();
     int64_t nodes = 1000000;
@@ -193,8 +193,8 @@ TEST(BruteForceTest, PruningLosesNoSchedule) {
     EXPECT_TRUE(BestSchedule(pipeline, naive + 1, false, &nodes).found) << seed;
     if (pipeline.available_bytes[0] < 1000) ++waited;
   }
-  EXPECT_GT(possible, testing::Cases(60));
-  EXPECT_GT(waited, testing::Cases(20));
+  EXPECT_GT(possible, Cases(60));
+  EXPECT_GT(waited, Cases(20));
 }
 
 SmallPipeline TwoStages(int micro_batches, bool split) {
@@ -371,7 +371,7 @@ TEST(BruteForceTest, ExactSearchLosesNoOrder) {
   Random random(5);
   int found = 0;
   int bound_by_memory = 0;
-  for (int seed = 0; seed < testing::Cases(300); ++seed) {
+  for (int seed = 0; seed < Cases(300); ++seed) {
     Batch batch;
     v1::Batch proto;
     const auto planner = SmallPlanner(seed, /*plenty=*/true, &batch, &proto);
@@ -391,15 +391,15 @@ TEST(BruteForceTest, ExactSearchLosesNoOrder) {
     EXPECT_EQ(best.end_ns, *optimum) << seed << "\n" << best.text;
     if (naive.fitting() < naive.tried()) ++bound_by_memory;
   }
-  EXPECT_GT(found, testing::Cases(50));
-  EXPECT_GT(bound_by_memory, testing::Cases(25));
+  EXPECT_GT(found, Cases(50));
+  EXPECT_GT(bound_by_memory, Cases(25));
 }
 
 // Where memory is plenty both searches have the same schedules: these transfers never wait in another order.
 TEST(BruteForceTest, ExactOptimumIsBetweenTheOptimisticOneAndThePlan) {
   int plenty_jobs = 0;
   int tight_jobs = 0;
-  for (int seed = 0; seed < testing::Cases(600); ++seed) {
+  for (int seed = 0; seed < Cases(600); ++seed) {
     Batch batch;
     v1::Batch proto;
     const bool plenty = seed % 4 == 0;
@@ -425,8 +425,8 @@ TEST(BruteForceTest, ExactOptimumIsBetweenTheOptimisticOneAndThePlan) {
     }
     EXPECT_GE(exact.makespan_ns, optimistic.makespan_ns) << seed;
   }
-  EXPECT_GT(plenty_jobs, testing::Cases(60));
-  EXPECT_GT(tight_jobs, testing::kSanitized ? 0 : 5);
+  EXPECT_GT(plenty_jobs, Cases(60));
+  EXPECT_GT(tight_jobs, kSanitized ? 0 : 5);
 }
 
 }  // namespace

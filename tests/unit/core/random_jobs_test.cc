@@ -35,13 +35,13 @@ constexpr uint32_t kBruteForceSamples = 5;
 // Fewer where every job takes many times as long.
 int JobCount(int count) {
 #if defined(NDEBUG)
-  return testing::kSanitized ? count / 20 : count;
+  return kSanitized ? count / 20 : count;
 #else
   return count / 20;
 #endif
 }
 
-int64_t Nodes() { return testing::FromEnvironment("PENSTOCK_BRUTE_FORCE_NODES", kNodes); }
+int64_t Nodes() { return FromEnvironment("PENSTOCK_BRUTE_FORCE_NODES", kNodes); }
 
 std::string Percent(double share) { return absl::StrCat(std::to_string(100 * share).substr(0, 5), " %"); }
 
@@ -150,7 +150,7 @@ void ExpectClose(Distribution& distribution) {
   EXPECT_LE(distribution.At(1.0), 1.10);
 }
 
-class RandomJobsTest : public ::testing::Test {
+class RandomJobsTest : public testing::Test {
  protected:
   void Run(int seed, const RandomJobLimits& limits);
   void CheckRefusal(const Planner& planner, const Batch& batch, const absl::Status& status,
@@ -296,8 +296,8 @@ void RandomJobsTest::Run(int seed, const RandomJobLimits& limits) {
 }
 
 TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
-  const int only = testing::FromEnvironment("PENSTOCK_RANDOM_SEED", -1);
-  const int count = only >= 0 ? only + 1 : testing::FromEnvironment("PENSTOCK_RANDOM_JOBS", JobCount(2000));
+  const int only = FromEnvironment("PENSTOCK_RANDOM_SEED", -1);
+  const int count = only >= 0 ? only + 1 : FromEnvironment("PENSTOCK_RANDOM_JOBS", JobCount(2000));
   for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) {
     RandomJobLimits limits;
     // Every other one is small enough for brute force.
