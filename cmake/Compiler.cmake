@@ -15,6 +15,9 @@ endif()
 add_compile_options(-Wall -Wextra -Werror -ffp-contract=off -pthread)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety)
+elseif(CMAKE_UNITY_BUILD)
+  # A source's own types look like a header's to g++ where several sources are compiled at once.
+  add_compile_options(-Wno-subobject-linkage)
 endif()
 
 # Lines are what a report names; all of DWARF takes a quarter of the time of such a build, and optimising half of the rest: only

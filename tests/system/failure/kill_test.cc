@@ -19,12 +19,13 @@
 namespace penstock::testing {
 namespace {
 
-constexpr uint64_t kIterations = 120;
 constexpr int kKills = 6;
 constexpr uint64_t kCheckpointInterval = 8;
 
 class KillTest : public ::testing::Test {
  protected:
+  static constexpr uint64_t kIterations = 120;
+
   KillTest() : batches_(TinyBatches(samples_, 12, kIterations)) { WriteTinyDataset(dataset_, samples_); }
 
   static v1::JobSpec Job(const std::string& id) {

@@ -19,11 +19,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kIterations = 6;
 constexpr size_t kBatch = 12;
 
 class ResumeTest : public ::testing::Test {
  protected:
+  static constexpr uint64_t kIterations = 6;
+
   ResumeTest() : batches_(TinyBatches(samples_, kBatch, kIterations)) {
     job_.mutable_mesh()->set_pipeline(2);
     job_.mutable_mesh()->set_data(2);

@@ -8,7 +8,7 @@ namespace penstock::cli {
 namespace {
 
 // Two ranks of 100 ms: 60 and 80 ms busy.
-v1::Plan MakePlan() {
+v1::Plan SmallPlan() {
   v1::Plan plan;
   plan.set_lower_bound_ns(80'000'000);
   plan.set_schedule(v1::SCHEDULE_SPLIT_BACKWARD);
@@ -28,7 +28,7 @@ v1::Plan MakePlan() {
 }
 
 TEST(PlanSummary, DividesTheBubbleByCause) {
-  const PlanSummary summary = Summarize("dynamic", v1::Batch(), MakePlan());
+  const PlanSummary summary = Summarize("dynamic", v1::Batch(), SmallPlan());
   const nlohmann::ordered_json json = ToJson(summary);
   EXPECT_DOUBLE_EQ(json["bubble"], 0.3);
   EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["fill"], 0.1);
@@ -38,7 +38,7 @@ TEST(PlanSummary, DividesTheBubbleByCause) {
 }
 
 TEST(PlanSummary, NamesScheduleAndStages) {
-  const nlohmann::ordered_json json = ToJson(Summarize("dynamic", v1::Batch(), MakePlan()));
+  const nlohmann::ordered_json json = ToJson(Summarize("dynamic", v1::Batch(), SmallPlan()));
   EXPECT_EQ(json["schedule"], "split-backward");
   EXPECT_EQ(json["layers_per_stage"], nlohmann::ordered_json::array({3, 5}));
   EXPECT_DOUBLE_EQ(json["last_backward_ms"], 95);

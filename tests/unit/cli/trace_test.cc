@@ -19,7 +19,7 @@ Json EventsOf(const Trace& trace) {
   return json["traceEvents"];
 }
 
-v1::Plan MakePlan() {
+v1::Plan PlanWithTimes() {
   v1::Plan plan = core::MakeValidPlan({.pipeline = 2, .replicas = 2}).plan();
   for (v1::Program& program : *plan.mutable_programs())
     for (v1::Instruction& instruction : *program.mutable_instructions()) {
@@ -35,7 +35,7 @@ int Count(const Json& events, const std::string& phase) {
 }
 
 TEST(Trace, HasASliceForEveryInstruction) {
-  const v1::Plan plan = MakePlan();
+  const v1::Plan plan = PlanWithTimes();
   Trace trace;
   trace.AddPredicted(plan, 2'000'000);
   const Json events = EventsOf(trace);
@@ -53,7 +53,7 @@ TEST(Trace, HasASliceForEveryInstruction) {
 }
 
 TEST(Trace, NamesEachRankAndStreamOnce) {
-  const v1::Plan plan = MakePlan();
+  const v1::Plan plan = PlanWithTimes();
   Trace trace;
   trace.AddPredicted(plan);
   trace.AddPredicted(plan, 1'000'000);
@@ -66,7 +66,7 @@ TEST(Trace, NamesEachRankAndStreamOnce) {
 
 TEST(Trace, ArrowsLeadFromEachSendToItsRecv) {
   Trace trace;
-  trace.AddPredicted(MakePlan());
+  trace.AddPredicted(PlanWithTimes());
   std::set<std::string> begun, ended;
   for (const Json& event : EventsOf(trace)) {
     if (event["ph"] == "s" && !begun.insert(event["id"]).second)
@@ -79,7 +79,7 @@ TEST(Trace, ArrowsLeadFromEachSendToItsRecv) {
 
 TEST(Trace, MemoryBeginsAndEndsWithWhatIsAlwaysThere) {
   Trace trace;
-  trace.AddPredicted(MakePlan());
+  trace.AddPredicted(PlanWithTimes());
   std::map<int, double> last;
   for (const Json& event : EventsOf(trace))
     if (event["ph"] == "C") last[event["pid"]] = event["args"]["MB"];
@@ -89,7 +89,7 @@ TEST(Trace, MemoryBeginsAndEndsWithWhatIsAlwaysThere) {
 
 TEST(Trace, MemoryCountersStandBesideTheirLimit) {
   Trace trace;
-  trace.AddPredicted(MakePlan());
+  trace.AddPredicted(PlanWithTimes());
   int counters = 0;
   for (const Json& event : EventsOf(trace)) {
     if (event["ph"] != "C") continue;
@@ -123,7 +123,7 @@ TEST(Trace, NamesTheStageWhereARankHasSeveral) {
 
 TEST(Trace, TakesMeasuredTimesAndLeavesOutWhatThePlanLacks) {
   Trace trace;
-  trace.AddMeasured(MakePlan(), {{{0, 10'000, 20'000}, {100000, 0, 1}}});
+  trace.AddMeasured(PlanWithTimes(), {{{0, 10'000, 20'000}, {100000, 0, 1}}});
   const Json events = EventsOf(trace);
   ASSERT_EQ(Count(events, "X"), 1);
   for (const Json& event : events) {

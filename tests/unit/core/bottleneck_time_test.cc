@@ -8,18 +8,11 @@
 #include <random>
 #include <vector>
 
-#include "planner/core/contract/job_from_proto.h"
-#include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/schedule/recompute_ladder.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
 namespace {
-
-CostModel ModelOf(const v1::JobSpec& spec) {
-  const Job job = *JobFromProto(spec);
-  return CostModel(*ProfileFromProto(spec.profile(), job.architecture), job);
-}
 
 // By the stages of each rank.
 double SlowTime(const CostModel& costs, RecomputeMode mode, const TokenSums& sums) {

@@ -17,6 +17,9 @@
 
 namespace penstock::core {
 
+// Later than any plan ends.
+inline constexpr int64_t kForever = int64_t{1} << 55;
+
 struct BruteForceOptions {
   // Looks for plans that end at this time or before.
   int64_t at_most_ns = 0;

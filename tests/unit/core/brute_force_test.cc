@@ -27,8 +27,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr int64_t kForever = int64_t{1} << 55;
-
 // Tries every order of passes, one decision at a time, and prunes nothing.
 class Naive {
  public:

@@ -17,11 +17,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-CostModel ModelOf(const v1::JobSpec& spec) {
-  const Job job = *JobFromProto(spec);
-  return CostModel(*ProfileFromProto(spec.profile(), job.architecture), job);
-}
-
 TokenSums Packed(std::vector<SampleTokens> samples) {
   TokenSums sums;
   for (const SampleTokens& sample : samples) AddPacked(sample, &sums);

@@ -1,5 +1,8 @@
 #include "tests/unit/core/job_builder.h"
 
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
+
 namespace penstock::core {
 namespace {
 
@@ -96,6 +99,11 @@ v1::JobSpec T5Job(uint32_t pipeline, uint32_t data, v1::Policy policy) {
   decoder->mutable_stored_full()->set_source_token_bytes(5);
   AddHead(job.mutable_profile());
   return job;
+}
+
+CostModel ModelOf(const v1::JobSpec& spec) {
+  const Job job = JobFromProto(spec).value();
+  return CostModel(ProfileFromProto(spec.profile(), job.architecture).value(), job);
 }
 
 v1::Batch MakeBatch(const std::vector<std::pair<uint32_t, uint32_t>>& lengths) {

@@ -8,6 +8,7 @@
 
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/cost/cost_model.h"
 
 namespace penstock::core {
 
@@ -18,6 +19,9 @@ v1::JobSpec GptJob(uint32_t pipeline, uint32_t data, v1::Policy policy);
 
 // A T5 of 4 encoder and 4 decoder layers with times of the same size.
 v1::JobSpec T5Job(uint32_t pipeline, uint32_t data, v1::Policy policy);
+
+// The job and its profile must be valid.
+CostModel ModelOf(const v1::JobSpec& spec);
 
 // Lengths as (input, target).
 v1::Batch MakeBatch(const std::vector<std::pair<uint32_t, uint32_t>>& lengths);

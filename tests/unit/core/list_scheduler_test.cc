@@ -115,7 +115,7 @@ TEST(ListSchedulerTest, EndsWithTheReductionsOfARankOneAfterTheOther) {
 }
 
 // Random times, bytes, placements and rules.
-SmallReplica Random(std::mt19937* random) {
+SmallReplica RandomReplica(std::mt19937* random) {
   const auto below = [&](uint32_t limit) { return static_cast<int>((*random)() % limit); };
   const int ranks = 1 + below(4);
   std::vector<int32_t> placement;
@@ -148,7 +148,7 @@ TEST(PassReplayTest, TheOrderOfAScheduleTakesNoLongerThanTheSchedule) {
   int same = 0;
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
-    SmallReplica replica = Random(&random);
+    SmallReplica replica = RandomReplica(&random);
     const int64_t makespan = replica.Schedule();
     if (makespan == kInfeasibleNs) continue;
     ++feasible;

@@ -10,8 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/comm/build_programs.h"
-#include "planner/core/contract/job_from_proto.h"
-#include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 #include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
@@ -20,11 +18,6 @@
 
 namespace penstock::core {
 namespace {
-
-CostModel ModelOf(const v1::JobSpec& spec) {
-  const Job job = *JobFromProto(spec);
-  return CostModel(*ProfileFromProto(spec.profile(), job.architecture), job);
-}
 
 // All micro-batches and stages take the same.
 PipelineCosts UniformCosts(int stages, int micro_batches, int64_t forward, int64_t backward,

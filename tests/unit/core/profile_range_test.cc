@@ -102,13 +102,6 @@ v1::JobSpec ReferenceT5() {
   return job;
 }
 
-CostModel ModelOf(const v1::JobSpec& spec) {
-  const auto job = JobFromProto(spec);
-  const auto profile = ProfileFromProto(spec.profile(), job->architecture);
-  EXPECT_TRUE(profile.ok()) << profile.status();
-  return CostModel(*profile, *job);
-}
-
 // Forward and backward time of all stages.
 double TimeOf(const CostModel& costs, const TokenSums& sums) {
   LayerCosts layers;

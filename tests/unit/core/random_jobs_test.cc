@@ -29,7 +29,6 @@ namespace {
 
 // Enough for nearly all jobs that are tried.
 constexpr int kNodes = 100000;
-constexpr int64_t kForever = int64_t{1} << 55;
 constexpr uint32_t kBruteForceSamples = 5;
 
 // Fewer where every job takes many times as long.
