@@ -20,6 +20,8 @@ class FileDescriptor {
   }
 
   int get() const { return value_; }
+  // Somebody else closes it from now on.
+  int Release() { return std::exchange(value_, -1); }
   void Close() {
     if (value_ >= 0) close(std::exchange(value_, -1));
   }

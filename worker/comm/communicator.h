@@ -77,14 +77,15 @@ class Communicator {
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// The TCPStore of an epoch, served by rank 0 on a free port. Must live until all ranks have made their
-// communicators.
+// The TCPStore of an epoch, served by rank 0 on a free port of one of its addresses. Must live until all
+// ranks have made their communicators.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;
   virtual uint16_t port() const = 0;
-  // Possible errors: UNAVAILABLE (no port is free).
-  static absl::StatusOr<std::unique_ptr<StoreServer>> Start();
+  // `host`: a name or an address of this machine, reached by the other ranks.
+  // Possible errors: UNAVAILABLE (not this machine's, or no port is free).
+  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(const std::string& host);
 };
 
 // Both block until all ranks of the groups have joined. Gloo's has the process ignore SIGPIPE, unless it

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/listening_socket.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -45,13 +46,16 @@ absl::Status StoreError(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start() {
-  auto store = CallTorch("serving the rendezvous store", [] {
+absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const std::string& host) {
+  PENSTOCK_ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(host));
+  auto store = CallTorch("serving the rendezvous store", [&] {
     c10d::TCPStoreOptions options;
-    options.port = 0;
+    options.port = socket.port;
+    // By itself it would listen on every address of the machine.
+    options.masterListenFd = socket.descriptor.Release();
     options.isServer = true;
     options.waitWorkers = false;
-    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
   });
   if (!store.ok()) return StoreError(store.status());
   return std::make_unique<TcpStoreServer>(*std::move(store));

@@ -60,7 +60,7 @@ absl::StatusOr<MeasuredLink> MeasureAs(uint32_t rank, uint16_t port) {
 }  // namespace
 
 absl::StatusOr<MeasuredLink> MeasureLoopbackLink() {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start());
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start("127.0.0.1"));
   std::thread other([port = store->port()] { MeasureAs(1, port).status().IgnoreError(); });
   absl::StatusOr<MeasuredLink> link = MeasureAs(0, store->port());
   other.join();

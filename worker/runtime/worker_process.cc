@@ -71,7 +71,7 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
   const Registration& self = agent.registration();
   Joined joined;
   if (self.rank == 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(joined.store, StoreServer::Start());
+    PENSTOCK_ASSIGN_OR_RETURN(joined.store, StoreServer::Start(options.host));
     agent.AnnounceRendezvous(absl::StrCat(options.host, ":", joined.store->port()));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const Rendezvous rendezvous,

@@ -37,7 +37,7 @@ std::vector<RankRun> RunSimulatedRanks(const JobConfig& job,
                                        const std::vector<std::vector<Program>>& programs,
                                        const SimulationOptions& options) {
   std::vector<RankRun> runs(programs.size());
-  const absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start();
+  const absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start("127.0.0.1");
   if (!server.ok()) {
     for (RankRun& run : runs) run.status = server.status();
     return runs;

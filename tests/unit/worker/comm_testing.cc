@@ -19,7 +19,7 @@ std::vector<uint32_t> AllRanks(uint32_t world_size) {
 }  // namespace
 
 CommTestServer::CommTestServer() {
-  auto server = StoreServer::Start();
+  auto server = StoreServer::Start("127.0.0.1");
   EXPECT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
 }

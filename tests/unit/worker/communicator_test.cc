@@ -1,9 +1,13 @@
 #include "worker/comm/communicator.h"
 
 #include <ATen/ATen.h>
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include "common/process/file_descriptor.h"
 #include "tests/unit/worker/comm_testing.h"
 
 namespace penstock::worker {
@@ -136,6 +140,26 @@ TEST(Communicator, NamesTheGroupThatIsWrong) {
     EXPECT_THAT(std::string(communicator.status().message()), HasSubstr("groups[1]"));
     EXPECT_THAT(std::string(communicator.status().message()), HasSubstr(problem));
   }
+}
+
+// Whether somebody listens there.
+bool Answers(const std::string& address, uint16_t port) {
+  const FileDescriptor descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in there = {};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(port);
+  EXPECT_EQ(inet_pton(AF_INET, address.c_str(), &there.sin_addr), 1);
+  return connect(descriptor.get(), reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
+}
+
+TEST(StoreServer, ListensOnItsHostAlone) {
+  const auto server = StoreServer::Start("127.0.0.2");
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Answers("127.0.0.2", (*server)->port()));
+  EXPECT_FALSE(Answers("127.0.0.1", (*server)->port()));
+  const auto elsewhere = StoreServer::Start("203.0.113.1");
+  EXPECT_EQ(elsewhere.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(elsewhere.status().message()), HasSubstr("--host '203.0.113.1'"));
 }
 
 TEST(Communicator, RejectsAnAddressWithoutAPort) {

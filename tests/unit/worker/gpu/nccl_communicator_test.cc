@@ -19,7 +19,7 @@ struct Alone {
 
 Alone JoinAlone() {
   Alone alone;
-  auto store = StoreServer::Start();
+  auto store = StoreServer::Start("127.0.0.1");
   EXPECT_TRUE(store.ok()) << store.status();
   if (!store.ok()) return alone;
   alone.store = *std::move(store);
