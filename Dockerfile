@@ -27,7 +27,9 @@ USER penstock
 # gRPC, and Prometheus metrics.
 EXPOSE 7070 7071
 ENTRYPOINT ["penstock-planner"]
-CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071", "--store=sqlite:/var/lib/penstock/planner.db"]
+# Certificates as a Kubernetes secret of type tls has them; others, tokens or --allow-anyone: docs/security.md.
+CMD ["--listen=0.0.0.0:7070", "--metrics-listen=0.0.0.0:7071", "--store=sqlite:/var/lib/penstock/planner.db", \
+     "--tls-cert=/etc/penstock/tls/tls.crt", "--tls-key=/etc/penstock/tls/tls.key", "--tls-client-ca=/etc/penstock/tls/ca.crt"]
 
 # --- The worker, on CPU ---
 FROM build AS worker-build

@@ -30,7 +30,7 @@ std::string ServiceConfig(Among among) {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& addresses, const Keepalive& keepalive,
-                                                   Among among) {
+                                                   Among among, const ChannelSecurity& security) {
   const bool several = NamesSeveral(addresses);
   const int longest_interval = several ? kAmongSeveral.interval_ms : keepalive.interval_ms;
   const int longest_timeout = several ? kAmongSeveral.timeout_ms : keepalive.timeout_ms;
@@ -49,7 +49,10 @@ std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& addresses,
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
     arguments.SetServiceConfigJSON(ServiceConfig(among));
   }
-  return grpc::CreateCustomChannel(TargetOf(addresses), grpc::InsecureChannelCredentials(), arguments);
+  if (!security.server_name.empty()) arguments.SetSslTargetNameOverride(security.server_name);
+  return grpc::CreateCustomChannel(
+      TargetOf(addresses),
+      security.credentials != nullptr ? security.credentials : grpc::InsecureChannelCredentials(), arguments);
 }
 
 void PauseUntilConnected(grpc::Channel* channel, absl::Duration pause) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <memory>
 #include <string>
@@ -28,12 +29,21 @@ enum class Among {
   kAll,
 };
 
+// Of a connection: security/client_security.h makes it of files.
+struct ChannelSecurity {
+  // Null: not encrypted.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  // The name in the server's certificate; empty: the host of its address.
+  std::string server_name = {};
+};
+
 // `addresses` is "host:port", or names several servers (targets.h). Does not connect; a server that is not
 // there shows as UNAVAILABLE on the first call. Among several, one that does not answer is noticed within 5
 // s.
 std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& addresses,
                                                    const Keepalive& keepalive = {},
-                                                   Among among = Among::kLeader);
+                                                   Among among = Among::kLeader,
+                                                   const ChannelSecurity& security = {});
 
 // Lets time pass before the next attempt, at most `pause`: less when a connection comes about. A channel on
 // which nobody waits looks at its connections every 5 s at best.

@@ -59,7 +59,10 @@ absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
   SetLimits(&builder);
   if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   RunningServer running;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &running.port);
+  builder.AddListeningPort(
+      options.listen,
+      options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
+      &running.port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   NameMalformedRequests(&builder);
   running.server = builder.BuildAndStart();

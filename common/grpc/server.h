@@ -6,6 +6,7 @@
 //   running.server->Shutdown(deadline);
 #pragma once
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <memory>
@@ -23,6 +24,8 @@ struct ServerOptions {
   std::vector<grpc::Service*> services;
   // Serves grpc.reflection.v1alpha, so that grpcurl works without the .proto files.
   bool reflection = false;
+  // Null: neither encrypted nor guarded (security/server_security.h).
+  std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
 };
 
 struct RunningServer {

@@ -97,6 +97,17 @@ bool NamesSeveral(const std::string& addresses) {
   return absl::StrContains(addresses, ',') || absl::StartsWith(addresses, "dns:///");
 }
 
+bool IsLoopback(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) return true;
+  const absl::string_view host = absl::string_view(address).substr(0, address.rfind(':'));
+  in_addr version_4 = {};
+  if (inet_pton(AF_INET, std::string(host).c_str(), &version_4) == 1) {
+    constexpr uint32_t kLoopbackNetwork = 127;
+    return ntohl(version_4.s_addr) >> 24 == kLoopbackNetwork;
+  }
+  return host == "localhost" || host == "[::1]";
+}
+
 std::string TargetOf(const std::string& addresses) {
   if (!absl::StrContains(addresses, ',')) return addresses;
   std::vector<Endpoint> endpoints;

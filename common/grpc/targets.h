@@ -13,6 +13,9 @@ bool NamesSeveral(const std::string& addresses);
 // host need not be known yet. Names with a scheme are gRPC's to judge.
 std::string WhatIsWrongWithAddresses(const std::string& addresses);
 
+// Whether who listens on `address` ("host:port") is reached from this machine alone.
+bool IsLoopback(const std::string& address);
+
 // One target for all of them. Names in a list are looked up now (blocks), and not again: those that are not
 // found are left out with a warning. A name of gRPC's own stays as it is, and is looked up whenever
 // connections are lost.

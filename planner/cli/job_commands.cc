@@ -7,16 +7,16 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/grpc/targets.h"
 #include "common/status/annotate.h"
+#include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
-#include "planner/client/planner_client.h"
+#include "planner/cli/planner_flags.h"
 
 namespace penstock::cli {
 namespace {
 
 struct JobFlags {
-  std::string planner;
+  PlannerFlags planner;
   std::string job;
   bool force = false;
 };
@@ -24,7 +24,8 @@ struct JobFlags {
 absl::Status Drain(const JobFlags& flags) {
   v1::DrainJobRequest request;
   request.set_job_id(flags.job);
-  const auto response = PlannerClient(flags.planner).DrainJob(request);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  const auto response = client->DrainJob(request);
   if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--job ", flags.job));
   std::cout << flags.job << ": "
             << absl::AsciiStrToLower(absl::StripPrefix(v1::JobState_Name(response->state()), "JOB_STATE_"))
@@ -36,7 +37,8 @@ absl::Status Delete(const JobFlags& flags) {
   v1::DeleteJobRequest request;
   request.set_job_id(flags.job);
   request.set_force(flags.force);
-  const absl::Status status = PlannerClient(flags.planner).DeleteJob(request).status();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  const absl::Status status = client->DeleteJob(request).status();
   if (!status.ok()) return AnnotateError(status, absl::StrCat("--job ", flags.job));
   std::cout << flags.job << ": deleted\n";
   return absl::OkStatus();
@@ -44,11 +46,7 @@ absl::Status Delete(const JobFlags& flags) {
 
 std::shared_ptr<JobFlags> AddFlags(CLI::App* command) {
   auto flags = std::make_shared<JobFlags>();
-  command
-      ->add_option("--planner", flags->planner,
-                   "host:port of the planner; of all that share a store: a:7070,b:7070")
-      ->check(WhatIsWrongWithAddresses)
-      ->required();
+  flags->planner.AddTo(*command, kPlannerHelp)->required();
   command->add_option("--job", flags->job, "The job")->required();
   return flags;
 }

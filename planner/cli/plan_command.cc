@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/files/files.h"
-#include "common/grpc/targets.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -22,10 +21,10 @@
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/planner_flags.h"
 #include "planner/cli/text_table.h"
 #include "planner/cli/trace.h"
 #include "planner/cli/units.h"
-#include "planner/client/planner_client.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock::cli {
@@ -35,7 +34,7 @@ struct PlanFlags {
   PlanRequestFlags request;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   int threads = 1;
-  std::string planner;
+  PlannerFlags planner;
   // A plan to show instead of making one.
   std::string from;
   std::string out;
@@ -46,21 +45,21 @@ struct PlanFlags {
 };
 
 // Asks a running planner; its plan is checked here as well.
-absl::StatusOr<v1::Plan> PlanRemotely(const std::string& address, const v1::JobSpec& job,
+absl::StatusOr<v1::Plan> PlanRemotely(const PlannerFlags& planner, const v1::JobSpec& job,
                                       const v1::Batch& batch) {
   v1::PlanBatchRequest request;
   *request.mutable_job() = job;
   *request.mutable_batch() = batch;
-  PlannerClient client(address);
-  absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
-  if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--planner ", address));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, planner.Client());
+  absl::StatusOr<v1::PlanBatchResponse> response = client->PlanBatch(request);
+  if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--planner ", planner.address));
   PENSTOCK_RETURN_IF_ERROR(core::ViolationsToStatus(core::CheckPlan(batch, response->plan())));
   return std::move(*response->mutable_plan());
 }
 
 absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch,
                                   const core::RunTasks& run_tasks) {
-  if (!flags.planner.empty()) return PlanRemotely(flags.planner, job, batch);
+  if (!flags.planner.address.empty()) return PlanRemotely(flags.planner, job, batch);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
                             core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks));
   return PlanAndCheck(*planner, batch, run_tasks);
@@ -230,10 +229,7 @@ void AddPlanCommand(CommandSet& commands) {
     from->excludes(command->get_option(flag)->required(false));
   AddPolicyFlag(*command, flags->policy);
   AddThreadsFlag(*command, flags->threads);
-  command
-      ->add_option("--planner", flags->planner,
-                   "Ask the planner at HOST:PORT, or one of several, instead of planning here")
-      ->check(WhatIsWrongWithAddresses);
+  flags->planner.AddTo(*command, "Ask the planner at HOST:PORT, or one of several, instead of planning here");
   command->add_option("--out", flags->out, "Write batch and plan as JSON (`penstock verify` reads it)");
   command->add_option("--trace", flags->trace,
                       "Write a timeline in Chrome's trace format (opens in ui.perfetto.dev)");

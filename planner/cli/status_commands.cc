@@ -8,18 +8,17 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/grpc/targets.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/planner_flags.h"
 #include "planner/cli/text_table.h"
-#include "planner/client/planner_client.h"
 
 namespace penstock::cli {
 namespace {
 
 struct StatusFlags {
-  std::string planner;
+  PlannerFlags planner;
   std::string job;
   bool json = false;
 };
@@ -30,9 +29,9 @@ std::string StateName(v1::JobState state) {
 }
 
 absl::StatusOr<v1::ListJobsResponse> ListJobs(const StatusFlags& flags) {
-  PlannerClient client(flags.planner);
-  absl::StatusOr<v1::ListJobsResponse> jobs = client.ListJobs();
-  if (!jobs.ok()) return AnnotateError(jobs.status(), absl::StrCat("--planner ", flags.planner));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  absl::StatusOr<v1::ListJobsResponse> jobs = client->ListJobs();
+  if (!jobs.ok()) return AnnotateError(jobs.status(), absl::StrCat("--planner ", flags.planner.address));
   return jobs;
 }
 
@@ -127,10 +126,10 @@ absl::Status RunStatus(const StatusFlags& flags) {
       for (const v1::WorkerStatus& worker : job.workers()) row["workers"].push_back(WorkerJson(job, worker));
       rows.push_back(row);
     }
-    std::cout << nlohmann::ordered_json{{"planner", flags.planner}, {"jobs", rows}}.dump() << "\n";
+    std::cout << nlohmann::ordered_json{{"planner", flags.planner.address}, {"jobs", rows}}.dump() << "\n";
     return absl::OkStatus();
   }
-  std::cout << "planner " << flags.planner << " serves " << jobs.size()
+  std::cout << "planner " << flags.planner.address << " serves " << jobs.size()
             << (jobs.size() == 1 ? " job\n" : " jobs\n");
   if (jobs.empty()) return absl::OkStatus();
   std::cout << "\n" << JobTable(jobs) << "\n" << WorkerTable(jobs);
@@ -143,11 +142,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
 void AddOne(CommandSet& commands, const CommandText& text, absl::Status (*run)(const StatusFlags&)) {
   auto flags = std::make_shared<StatusFlags>();
   CLI::App* command = commands.Add(text);
-  command
-      ->add_option("--planner", flags->planner,
-                   "host:port of the planner; of all that share a store: a:7070,b:7070")
-      ->check(WhatIsWrongWithAddresses)
-      ->required();
+  flags->planner.AddTo(*command, kPlannerHelp)->required();
   command->add_option("--job", flags->job, "Only this job");
   command->add_flag("--json", flags->json, "Print JSON");
   commands.OnRun(command, [flags, run] { return run(*flags); });

@@ -9,7 +9,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
-#include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
 #include "common/status/retry_iteration.h"
@@ -67,9 +66,10 @@ absl::StatusOr<Response> CallUntil(grpc::Channel* channel, Stub* stub, Method<Re
 
 }  // namespace
 
-PlannerClient::PlannerClient(const std::string& addresses)
-    : PlannerClient(CreateClientChannel(addresses),
-                    NamesSeveral(addresses) ? CreateClientChannel(addresses, {}, Among::kAll) : nullptr) {}
+PlannerClient::PlannerClient(const std::string& addresses, const ChannelSecurity& security)
+    : PlannerClient(
+          CreateClientChannel(addresses, {}, Among::kLeader, security),
+          NamesSeveral(addresses) ? CreateClientChannel(addresses, {}, Among::kAll, security) : nullptr) {}
 
 PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel)
     : PlannerClient(std::move(channel), nullptr) {}

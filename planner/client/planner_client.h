@@ -31,6 +31,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/grpc/channel.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
 #include "planner/client/program_stream.h"
 
@@ -48,7 +49,7 @@ class PlannerClient {
   // `addresses` is "host:port", or those of several planners of which one leads: "a:7070,b:7070", or
   // "dns:///planners:7070" for a name that has the addresses of all. Calls go to the one that leads; a
   // PlanBatch that names no job goes to any. Does not connect yet, but looks up the names of a list.
-  explicit PlannerClient(const std::string& addresses);
+  explicit PlannerClient(const std::string& addresses, const ChannelSecurity& security = {});
   explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
 
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,

@@ -152,7 +152,8 @@ absl::Status Sleep(absl::Duration time) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const AgentOptions& options) {
-  std::unique_ptr<PlannerLink> link = PlannerLink::Connect(options.planner);
+  PENSTOCK_ASSIGN_OR_RETURN(const ChannelSecurity channel, SecurityOfChannels(options.security));
+  std::unique_ptr<PlannerLink> link = PlannerLink::Connect(options.planner, channel);
   const RegistrationRequest request = {.job_id = options.job_id,
                                        .incarnation = options.incarnation,
                                        .host = options.host,

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "common/grpc/security/client_security.h"
 #include "worker/agent/control_plane.h"
 
 namespace penstock::worker {
@@ -27,6 +28,7 @@ namespace penstock::worker {
 struct AgentOptions {
   // "host:port".
   std::string planner = {};
+  ClientSecurity security = {};
   std::string job_id = {};
   // Where other workers reach this one.
   std::string host = "127.0.0.1";

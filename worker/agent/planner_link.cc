@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -108,8 +107,8 @@ class GrpcProgramStream : public ProgramStream {
 
 class GrpcPlannerLink : public PlannerLink {
  public:
-  explicit GrpcPlannerLink(const std::string& planner)
-      : stub_(v1::PlannerService::NewStub(CreateClientChannel(planner))) {}
+  GrpcPlannerLink(const std::string& planner, const ChannelSecurity& security)
+      : stub_(v1::PlannerService::NewStub(CreateClientChannel(planner, {}, Among::kLeader, security))) {}
 
   absl::StatusOr<RegistrationAnswer> Register(const RegistrationRequest& request,
                                               absl::Duration timeout) override {
@@ -172,8 +171,9 @@ class GrpcPlannerLink : public PlannerLink {
 
 }  // namespace
 
-std::unique_ptr<PlannerLink> PlannerLink::Connect(const std::string& planner) {
-  return std::make_unique<GrpcPlannerLink>(planner);
+std::unique_ptr<PlannerLink> PlannerLink::Connect(const std::string& planner,
+                                                  const ChannelSecurity& security) {
+  return std::make_unique<GrpcPlannerLink>(planner, security);
 }
 
 }  // namespace penstock::worker

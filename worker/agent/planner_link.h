@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/grpc/channel.h"
 #include "worker/agent/control_plane.h"
 
 namespace penstock::worker {
@@ -66,7 +67,7 @@ class PlannerLink {
 
   // `planner` is "host:port", or those of several planners of which one leads (common/grpc/channel.h). Does
   // not connect yet.
-  static std::unique_ptr<PlannerLink> Connect(const std::string& planner);
+  static std::unique_ptr<PlannerLink> Connect(const std::string& planner, const ChannelSecurity& security);
 
   virtual absl::StatusOr<RegistrationAnswer> Register(const RegistrationRequest& request,
                                                       absl::Duration timeout) = 0;

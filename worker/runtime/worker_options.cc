@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
 
@@ -22,6 +23,7 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--planner", run.planner,
                  "Address of the planner, HOST:PORT; of all that share a store: A:7070,B:7070")
       ->check(WhatIsWrongWithAddresses);
+  AddClientSecurityFlags(app, run.security);
   app.add_option("--job", run.job_id, "Id of the job");
   app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "common/grpc/security/client_security.h"
 #include "common/simulation/simulation_options.h"
 
 namespace penstock::worker {
@@ -15,6 +16,7 @@ inline constexpr const char* kSimulatedDevice = "simulated";
 // `penstock-worker --planner ... --job ...`: run a rank.
 struct RunOptions {
   std::string planner;
+  ClientSecurity security;
   std::string job_id;
   std::optional<uint32_t> rank;
   std::string dataset;

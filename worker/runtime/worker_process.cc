@@ -118,6 +118,7 @@ class Worker {
   absl::StatusOr<std::unique_ptr<PlannerAgent>> Register() {
     return PlannerAgent::Register(
         {.planner = options_.planner,
+         .security = options_.security,
          .job_id = options_.job_id,
          .host = options_.host,
          .rank = options_.rank,

@@ -112,7 +112,8 @@ class UpRun {
 
 std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
-  std::vector<std::string> arguments = {absl::StrCat("--max-rejoins=", rejoins)};
+  std::vector<std::string> arguments = AsFlags(options_.planner.security);
+  arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
   if (!simulated()) return arguments;
   for (std::string& argument : SimulationArguments(options_.simulation))
     arguments.push_back(std::move(argument));
@@ -125,13 +126,13 @@ std::vector<std::string> UpRun::WorkerArguments() const {
 absl::Status UpRun::StartProcesses() {
   cluster_ =
       std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = setup_.folder.logs});
-  std::string address = options_.planner_address;
+  std::string address = options_.planner.address;
   if (address.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(
         address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
                                          .metrics_listen = options_.metrics_listen}));
   }
-  client_ = std::make_unique<PlannerClient>(address);
+  PENSTOCK_ASSIGN_OR_RETURN(client_, PlannerFlags({address, options_.planner.security}).Client());
   v1::RegisterJobRequest request;
   *request.mutable_job() = job_;
   PENSTOCK_RETURN_IF_ERROR(

@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/commands.h"
@@ -32,11 +31,10 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
                   "How often processes that died are started again; healthy ones go on from the newest "
                   "checkpoint. 0: the run ends with the first")
       ->capture_default_str();
-  command
-      .add_option("--planner", up.planner_address,
-                  "host:port of a running planner, or of all that share a store: a:7070,b:7070 "
-                  "(default: start one)")
-      ->check(WhatIsWrongWithAddresses);
+  up.planner.AddTo(
+      command,
+      "host:port of a running planner, or of all that share a store: a:7070,b:7070 (default: start "
+      "one)");
   command.add_option("--metrics-listen", up.metrics_listen,
                      "host:port for Prometheus metrics of the planner");
   command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/cli/planner_flags.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/up/batch_source.h"
@@ -30,8 +31,8 @@ struct UpOptions {
   bool fresh = false;
   // Processes that died are started again so often in all; 0: the first death ends the run.
   uint32_t max_restarts = 10;
-  // "host:port" of a running planner; empty: a planner of our own.
-  std::string planner_address;
+  // A running planner; without an address: a planner of our own.
+  PlannerFlags planner;
   // "host:port" for the metrics of our own planner; empty: none.
   std::string metrics_listen;
 

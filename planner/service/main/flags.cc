@@ -66,6 +66,25 @@ void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
   app->add_flag("--reflection", options->reflection, "serve gRPC reflection, for grpcurl");
 }
 
+void AddSecurityFlags(CLI::App* app, PlannerServerOptions* options) {
+  ServerSecurity& security = options->security;
+  app->add_option(
+      "--tls-cert", security.certificate,
+      "PEM file of this planner's certificate: calls are encrypted. These files are read again when "
+      "they change");
+  app->add_option("--tls-key", security.key, "PEM file of its private key");
+  app->add_option(
+      "--tls-client-ca", security.client_authority,
+      "PEM file of who signs callers' certificates; their URI spiffe://DOMAIN/penstock/ROLE/OWNER says "
+      "what they may do (docs/security.md)");
+  app->add_option("--tokens", security.tokens,
+                  "file of lines TOKEN ROLE [OWNER]: callers without a certificate are known by these");
+  app->add_flag(
+      "--allow-anyone", options->allow_anyone,
+      "listen for other machines without knowing who calls: whoever reaches the port may end, delete "
+      "and feed every job");
+}
+
 void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
   app->add_option("--planning-threads", options->planning_threads,
                   "threads that plan: so many batches at a time, and a batch that is alone uses them all")
@@ -137,6 +156,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   CLI::App app("Plans training iterations ahead of time and streams every rank its program.",
                "penstock-planner");
   AddServerFlags(&app, &parsed.flags.server);
+  AddSecurityFlags(&app, &parsed.flags.server);
   AddEngineFlags(&app, &parsed.flags.server.engine, &texts);
   AddProcessFlags(&app, &parsed.flags, &texts);
   AddLeaderFlags(&app, &parsed.flags.server, &texts);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc/service_names.h"
+#include "common/grpc/targets.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/leadership/planner_name.h"
@@ -26,6 +27,17 @@ absl::Status StartOne(const char* flag, const ServerOptions& options, RunningSer
   return absl::OkStatus();
 }
 
+// Of `listen`: who reaches it must be known, but on this machine.
+absl::StatusOr<SecuredServer> SecureListener(const PlannerServerOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(SecuredServer secured, Secure(options.security, MayCall));
+  if (secured.access != nullptr || options.allow_anyone || IsLoopback(options.listen)) return secured;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--listen: other machines reach '", options.listen,
+      "', and whoever does could end or delete every job: name who may call (--tls-client-ca or --tokens, "
+      "with "
+      "--tls-cert and --tls-key; deploy/certs makes some to try), or take the risk with --allow-anyone"));
+}
+
 void StopOne(RunningServer* running) {
   if (running->server == nullptr) return;
   running->server->Shutdown(std::chrono::system_clock::now() + kCallGrace);
@@ -38,13 +50,15 @@ PlannerServer::EngineOnStore::EngineOnStore(std::unique_ptr<EventStore> its_stor
                                             const EngineOptions& options, EngineDependencies dependencies)
     : store(std::move(its_store)), engine(options, (dependencies.store = store.get(), dependencies)) {}
 
-PlannerServer::PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                             const PlanChecker* checker)
+PlannerServer::PlannerServer(const PlannerServerOptions& options, SecuredServer secured,
+                             const BatchPlannerFactory* planners, const PlanChecker* checker)
     : options_(options),
+      credentials_(std::move(secured.credentials)),
       planners_(planners),
       checker_(checker),
       metrics_(&registry_),
-      service_(&slot_, [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
+      service_(&slot_, JobAccess(std::move(secured.access)),
+               [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
       health_({kReadyForJobs, kLeads}) {
   metrics_.Watch(&slot_);
 }
@@ -55,7 +69,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
                                                                     const BatchPlannerFactory* planners,
                                                                     const PlanChecker* checker,
                                                                     std::unique_ptr<EventStore> store) {
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker));
+  PENSTOCK_ASSIGN_OR_RETURN(SecuredServer secured, SecureListener(options));
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, std::move(secured), planners, checker));
   if (store == nullptr) store = std::make_unique<MemoryEventStore>();
   PENSTOCK_RETURN_IF_ERROR(server->LeadOn(std::move(store), /*term=*/1));
   PENSTOCK_RETURN_IF_ERROR(server->Listen());
@@ -66,7 +81,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
                                                                     const BatchPlannerFactory* planners,
                                                                     const PlanChecker* checker,
                                                                     SharedStore store) {
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, planners, checker));
+  PENSTOCK_ASSIGN_OR_RETURN(SecuredServer secured, SecureListener(options));
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, std::move(secured), planners, checker));
   server->shared_ = std::move(store);
   server->Stand(absl::UnavailableError("this planner starts as a standby; try again"));
   PENSTOCK_RETURN_IF_ERROR(server->Listen());
@@ -82,8 +98,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
 }
 
 absl::Status PlannerServer::Listen() {
-  PENSTOCK_RETURN_IF_ERROR(
-      StartOne("--listen", {options_.listen, {&service_, &health_}, options_.reflection}, &server_));
+  PENSTOCK_RETURN_IF_ERROR(StartOne(
+      "--listen", {options_.listen, {&service_, &health_}, options_.reflection, credentials_}, &server_));
   ports_.planner = server_.port;
   if (!options_.health_listen.empty()) {
     PENSTOCK_RETURN_IF_ERROR(

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/grpc/health_service.h"
+#include "common/grpc/security/server_security.h"
 #include "common/grpc/server.h"
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/engine.h"
@@ -40,6 +41,10 @@ struct PlannerServerOptions {
   // A second gRPC server with the health service alone, for probes; empty: none.
   std::string health_listen = {};
   bool reflection = false;
+  // Of `listen`.
+  ServerSecurity security = {};
+  // Serves other machines although it does not know who calls.
+  bool allow_anyone = false;
   EngineOptions engine = {};
   // How long Stop() goes on planning what was accepted.
   absl::Duration drain = absl::Seconds(2);
@@ -67,14 +72,15 @@ class PlannerServer : private Candidate {
  public:
   // Takes up the jobs of the store (null: an empty one in memory), and serves when it returns. `planners` and
   // `checker` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (an address cannot be bound; names the flag), those of
-  // PlannerEngine::Recover.
+  // Possible errors: INVALID_ARGUMENT (an address cannot be bound, or should not be; names the flag), those
+  // of Secure, those of PlannerEngine::Recover.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
                                                               const BatchPlannerFactory* planners,
                                                               const PlanChecker* checker,
                                                               std::unique_ptr<EventStore> store = nullptr);
   // Serves when it returns, as a standby at first. `planners` and `checker` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (an address cannot be bound; names the flag).
+  // Possible errors: INVALID_ARGUMENT (an address cannot be bound, or should not be; names the flag), those
+  // of Secure.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
                                                               const BatchPlannerFactory* planners,
                                                               const PlanChecker* checker, SharedStore store);
@@ -98,8 +104,8 @@ class PlannerServer : private Candidate {
   };
   using EngineOnStorePtr = std::shared_ptr<EngineOnStore>;
 
-  PlannerServer(const PlannerServerOptions& options, const BatchPlannerFactory* planners,
-                const PlanChecker* checker);
+  PlannerServer(const PlannerServerOptions& options, SecuredServer secured,
+                const BatchPlannerFactory* planners, const PlanChecker* checker);
   absl::Status Listen();
   EngineOnStorePtr MakeEngine(std::unique_ptr<EventStore> store);
   // Takes up the jobs of the store and serves.
@@ -122,6 +128,7 @@ class PlannerServer : private Candidate {
   void SweepRetired();
 
   const PlannerServerOptions options_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
   const BatchPlannerFactory* const planners_;
   const PlanChecker* const checker_;
   MetricsRegistry registry_;

@@ -32,8 +32,8 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(const EngineSlot* engines, RpcDone rpc_done)
-    : engines_(engines), rpc_done_(std::move(rpc_done)) {}
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, RpcDone rpc_done)
+    : engines_(engines), access_(std::move(access)), rpc_done_(std::move(rpc_done)) {}
 
 grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context, const char* method,
                                                     const absl::Status& status) {
@@ -59,10 +59,12 @@ grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackSer
 }
 
 template <typename Request>
-absl::StatusOr<PlannerRpcService::Found> PlannerRpcService::Find(const Request& request) const {
+absl::StatusOr<PlannerRpcService::Found> PlannerRpcService::Find(const grpc::CallbackServerContext& context,
+                                                                 const Request& request) const {
   PENSTOCK_RETURN_IF_ERROR(Validate(request));
   PENSTOCK_ASSIGN_OR_RETURN(EnginePtr engine, engines_->ForJobs());
   PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, engine->FindJob(request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(access_.Check(context, job->spec()));
   return Found{std::move(engine), std::move(job)};
 }
 
@@ -70,7 +72,7 @@ template <typename Request, typename Change>
 grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerContext* context,
                                                        const char* method, const Request& request,
                                                        Change change) {
-  const absl::StatusOr<Found> found = Find(request);
+  const absl::StatusOr<Found> found = Find(*context, request);
   if (!found.ok()) return Answer(context, method, found.status());
   return AnswerWhenDurable(context, method, found->engine, change(*found->job));
 }
@@ -79,20 +81,23 @@ grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerCon
                                                          const v1::RegisterJobRequest* request,
                                                          v1::RegisterJobResponse* response) {
   if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "RegisterJob", status);
+  absl::StatusOr<std::string> owner = access_.OwnerOf(*context, request->job().owner());
+  if (!owner.ok()) return Answer(context, "RegisterJob", owner.status());
   const absl::StatusOr<EnginePtr> serving = engines_->ForJobs();
   if (!serving.ok()) return Answer(context, "RegisterJob", serving.status());
+  v1::JobSpec job = request->job();
+  job.set_owner(*std::move(owner));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // Called by the engine, so it is there; that it keeps itself would be for ever.
   PlannerEngine* const engine = serving->get();
-  engine->RegisterJob(
-      request->job(), [this, engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
-        if (state.ok()) response->set_state(*state);
-        engine->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
-          const absl::Status& answer = status.ok() ? durable : status;
-          rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
-          reactor->Finish(ToGrpcStatus(answer));
-        });
-      });
+  engine->RegisterJob(job, [this, engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
+    if (state.ok()) response->set_state(*state);
+    engine->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
+      const absl::Status& answer = status.ok() ? durable : status;
+      rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
+      reactor->Finish(ToGrpcStatus(answer));
+    });
+  });
   return reactor;
 }
 
@@ -109,13 +114,24 @@ grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerConte
   if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "PlanBatch", status);
   absl::StatusOr<EnginePtr> engine = request->has_job() ? engines_->ForWhatIfs() : engines_->ForJobs();
   if (!engine.ok()) return Answer(context, "PlanBatch", engine.status());
+  if (absl::Status status = CheckPlanBatch(*context, **engine, *request); !status.ok())
+    return Answer(context, "PlanBatch", status);
   return PlanBatchReactor::Start(*std::move(engine), context->peer(), *request, response,
                                  [this](grpc::StatusCode code) { rpc_done_("PlanBatch", code); });
 }
 
+absl::Status PlannerRpcService::CheckPlanBatch(const grpc::CallbackServerContext& context,
+                                               const PlannerEngine& engine,
+                                               const v1::PlanBatchRequest& request) const {
+  if (request.has_job()) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, engine.FindJob(request.job_id()));
+  return access_.Check(context, job->spec());
+}
+
 absl::StatusOr<std::function<ProgramSubscription::Item()>> PlannerRpcService::Subscribe(
-    const v1::StreamProgramsRequest& request, WakeList::Wake wake) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Found found, Find(request));
+    const grpc::CallbackServerContext& context, const v1::StreamProgramsRequest& request,
+    WakeList::Wake wake) const {
+  PENSTOCK_ASSIGN_OR_RETURN(Found found, Find(context, request));
   // Shared only because std::function wants to be copyable.
   std::shared_ptr<ProgramSubscription> subscription = found.job->Subscribe(request, std::move(wake));
   return [engine = std::move(found.engine), subscription = std::move(subscription)] {
@@ -124,9 +140,9 @@ absl::StatusOr<std::function<ProgramSubscription::Item()>> PlannerRpcService::Su
 }
 
 grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamPrograms(
-    grpc::CallbackServerContext*, const v1::StreamProgramsRequest* request) {
+    grpc::CallbackServerContext* context, const v1::StreamProgramsRequest* request) {
   auto stream = ProgramStream::Create();
-  auto programs = Subscribe(*request, [weak = std::weak_ptr<ProgramStream>(stream)] {
+  auto programs = Subscribe(*context, *request, [weak = std::weak_ptr<ProgramStream>(stream)] {
     if (const auto stream = weak.lock()) stream->Wake();
   });
   ProgramStream::Source source;
@@ -157,7 +173,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerConte
                                                        const v1::HeartbeatRequest* request,
                                                        v1::HeartbeatResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     return Take(found.job->Heartbeat(*request), response);
   };
   return Answer(context, "Heartbeat", answer());
@@ -167,7 +183,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext*
                                                     const v1::GetJobRequest* request,
                                                     v1::GetJobResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     *response = found.job->Get(request->from_iteration());
     return absl::OkStatus();
   };
@@ -179,7 +195,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContex
                                                       v1::ListJobsResponse* response) {
   const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
   if (!engine.ok()) return Answer(context, "ListJobs", engine.status());
-  for (const std::shared_ptr<Job>& job : (*engine)->Jobs()) *response->add_jobs() = job->Status();
+  for (const std::shared_ptr<Job>& job : (*engine)->Jobs())
+    if (access_.Check(*context, job->spec()).ok()) *response->add_jobs() = job->Status();
   return Answer(context, "ListJobs", absl::OkStatus());
 }
 
@@ -187,7 +204,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
                                                           const v1::GetIterationRequest* request,
                                                           v1::GetIterationResponse* response) {
   const auto answer = [&]() -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*request));
+    PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     return Take(found.job->GetIteration(request->iteration()), response);
   };
   return Answer(context, "GetIteration", answer());
@@ -206,11 +223,10 @@ grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerContext* context,
                                                        const v1::DeleteJobRequest* request,
                                                        v1::DeleteJobResponse*) {
-  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "DeleteJob", status);
-  const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
-  if (!engine.ok()) return Answer(context, "DeleteJob", engine.status());
-  return AnswerWhenDurable(context, "DeleteJob", *engine,
-                           (*engine)->DeleteJob(request->job_id(), request->force()));
+  const absl::StatusOr<Found> found = Find(*context, *request);
+  if (!found.ok()) return Answer(context, "DeleteJob", found.status());
+  return AnswerWhenDurable(context, "DeleteJob", found->engine,
+                           found->engine->DeleteJob(request->job_id(), request->force()));
 }
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
 // penstock.v1.PlannerService over gRPC: validates requests, hands them to the engine, converts its answers.
 //
 //   EngineSlot slot;
-//   PlannerRpcService service(&slot, [](const char* method, grpc::StatusCode code) { ... });
-//   StartServer({.listen = "127.0.0.1:0", .services = {&service}});
+//   PlannerRpcService service(&slot, JobAccess(nullptr), [](const char* method, grpc::StatusCode code) { ...
+//   }); StartServer({.listen = "127.0.0.1:0", .services = {&service}});
 //
 // Handlers run on gRPC's threads and do not block; PlanBatch computes in the engine's pool. Program streams
 // write when the reader has room (common/grpc/pull_stream.h).
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
 #include "planner/service/rpc/engine_slot.h"
+#include "planner/service/rpc/job_access.h"
 
 namespace penstock {
 
@@ -22,7 +23,7 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   using RpcDone = std::function<void(const char* method, grpc::StatusCode code)>;
 
   // `engines`: who serves; not owned.
-  PlannerRpcService(const EngineSlot* engines, RpcDone rpc_done);
+  PlannerRpcService(const EngineSlot* engines, JobAccess access, RpcDone rpc_done);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
                                         const v1::RegisterJobRequest* request,
@@ -63,22 +64,28 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   // The same, once what the engine did is durable.
   grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const char* method,
                                               const EnginePtr& engine, const absl::Status& status);
-  // Of a request that is well-formed: the engine that serves jobs, and the job there.
+  // Of a request that is well-formed: the engine that serves jobs, and the job there, which the caller may
+  // touch.
   struct Found {
     EnginePtr engine;
     std::shared_ptr<Job> job;
   };
   template <typename Request>
-  absl::StatusOr<Found> Find(const Request& request) const;
+  absl::StatusOr<Found> Find(const grpc::CallbackServerContext& context, const Request& request) const;
   // Answers with what `change` does to the job, once that is durable.
   template <typename Request, typename Change>
   grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const char* method,
                                       const Request& request, Change change);
+  // Whether the caller may ask for plans of the job that the request names, if it does.
+  absl::Status CheckPlanBatch(const grpc::CallbackServerContext& context, const PlannerEngine& engine,
+                              const v1::PlanBatchRequest& request) const;
   // Where the programs of a stream come from. Keeps the engine until it is destroyed.
   absl::StatusOr<std::function<ProgramSubscription::Item()>> Subscribe(
-      const v1::StreamProgramsRequest& request, WakeList::Wake wake) const;
+      const grpc::CallbackServerContext& context, const v1::StreamProgramsRequest& request,
+      WakeList::Wake wake) const;
 
   const EngineSlot* const engines_;
+  const JobAccess access_;
   const RpcDone rpc_done_;
 };
 

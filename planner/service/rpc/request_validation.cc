@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc/security/caller.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
@@ -46,6 +47,8 @@ absl::Status ValidateJobId(absl::string_view field, const std::string& id) {
 // Whether model, mesh, planning and profile make sense is the planner's to check when the engine makes one.
 absl::Status ValidateJob(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job.job_id", job.job_id()));
+  if (!job.owner().empty() && !IsOwnerName(job.owner()))
+    return Invalid("job.owner must be 1 to 128 letters, digits, '-', '_', '.' and '@', or empty");
   if (job.look_ahead_window() > kMaxWindow) {
     return Invalid("job.look_ahead_window is ", job.look_ahead_window(), ": at most ", kMaxWindow);
   }

@@ -41,7 +41,7 @@ void Cluster::StartPlanner() {
       options_.store.empty() ? absl::StrCat("sqlite:", folder_.Path("planner.db")) : options_.store;
   absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(
       {.arguments = OnPlace(options_.planner,
-                            {Binary("penstock-planner"), "--listen", planner_address(),
+                            {Binary("penstock-planner"), "--listen", planner_address(), "--allow-anyone",
                              absl::StrCat("--port-file=", port_file), absl::StrCat("--store=", store)}),
        .log_path = folder_.Path("planner.log")});
   ASSERT_TRUE(started.ok()) << started.status();

@@ -19,7 +19,9 @@
 #include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/process/child_process.h"
+#include "tests/support/planner_process.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_certificates.h"
 
 namespace penstock {
 namespace {
@@ -443,6 +445,34 @@ TEST_F(SimulatedUpTest, GoesOnFromACheckpointOnASlowerMachine) {
   EXPECT_THAT(second["checkpoint"].get<std::string>(), HasSubstr("iteration-6"));
   EXPECT_GT(second["measured_iteration_ms"].get<double>(),
             1.2 * second["planned_iteration_ms"].get<double>());
+}
+
+// Client, workers and planner over TLS, each with the certificate of its role.
+TEST_F(SimulatedUpTest, RunsOnAPlannerThatKnowsItsCallers) {
+  TestCertificates certificates;
+  certificates.MakeCaller("client", "alice");
+  certificates.MakeCaller("viewer", "");
+  const ServerSecurity server = certificates.Server();
+  auto planner =
+      PlannerProcess::Start(PENSTOCK_PLANNER, {"--tls-cert", server.certificate, "--tls-key", server.key,
+                                               "--tls-client-ca", server.client_authority});
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  const auto run_as = [&](const std::string& caller) {
+    std::vector<std::string> flags = AsFlags(certificates.Client(caller));
+    for (const char* flag : {"--time-scale=0", "--iterations=3", "--planner"}) flags.emplace_back(flag);
+    flags.push_back((*planner)->address());
+    return Arguments("up", flags);
+  };
+  PenstockRun viewer(folder_, "viewer", run_as("viewer"));
+  EXPECT_NE(viewer.Wait(), 0);
+  EXPECT_THAT(viewer.errors(), HasSubstr("a viewer may not call it"));
+  PenstockRun alice(folder_, "alice", run_as("client-alice"));
+  EXPECT_EQ(alice.Wait(), 0) << alice.errors();
+  std::vector<std::string> jobs = {"jobs", "--json", "--planner", (*planner)->address()};
+  for (const std::string& flag : AsFlags(certificates.Client("viewer"))) jobs.push_back(flag);
+  PenstockRun shown(folder_, "jobs", jobs);
+  EXPECT_EQ(shown.Wait(), 0) << shown.errors();
+  EXPECT_THAT(shown.output(), HasSubstr("finished"));
 }
 
 TEST_F(SimulatedUpTest, AKilledWorkerEndsARunWithoutRestartsAndIsNamed) {

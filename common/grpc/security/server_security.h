@@ -1,0 +1,41 @@
+// How a server proves who it is and learns who calls.
+//
+//   ServerSecurity security({.certificate = "tls.crt", .key = "tls.key", .client_authority = "ca.crt"});
+//   PENSTOCK_ASSIGN_OR_RETURN(auto secured, Secure(security, may_call));
+//   StartServer({.listen = ..., .services = ..., .credentials = secured.credentials});
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/grpc/security/access_control.h"
+
+namespace penstock {
+
+// Paths of PEM files, and of tokens (token_table.h); empty: none. They are read again when they change.
+struct ServerSecurity {
+  std::string certificate;
+  std::string key;
+  // Who signs the certificates of callers.
+  std::string client_authority;
+  std::string tokens;
+
+  bool encrypts() const { return !certificate.empty(); }
+  bool knows_callers() const { return !client_authority.empty() || !tokens.empty(); }
+};
+
+struct SecuredServer {
+  // Null: neither encrypted nor guarded.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  // Null: everyone may do everything.
+  std::shared_ptr<const AccessControl> access;
+};
+
+// Possible errors: INVALID_ARGUMENT (files that do not go together, or are no PEM; names the flag), NOT_FOUND
+// and PERMISSION_DENIED (a file cannot be read; names flag and file).
+absl::StatusOr<SecuredServer> Secure(const ServerSecurity& security, AccessControl::MayCall may_call);
+
+}  // namespace penstock

@@ -1,0 +1,22 @@
+#include "planner/cli/planner_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "common/grpc/security/client_flags.h"
+#include "common/grpc/targets.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+
+CLI::Option* PlannerFlags::AddTo(CLI::App& command, const std::string& help) {
+  CLI::Option* planner = command.add_option("--planner", address, help)->check(WhatIsWrongWithAddresses);
+  AddClientSecurityFlags(command, security);
+  return planner;
+}
+
+absl::StatusOr<std::unique_ptr<PlannerClient>> PlannerFlags::Client() const {
+  PENSTOCK_ASSIGN_OR_RETURN(const ChannelSecurity channel, SecurityOfChannels(security));
+  return std::make_unique<PlannerClient>(address, channel);
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,33 @@
+// --planner, and how that planner is trusted: the same for every command that asks one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/grpc/security/client_security.h"
+#include "planner/client/planner_client.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace penstock::cli {
+
+struct PlannerFlags {
+  // "host:port", or those of several planners that share a store; empty: not given.
+  std::string address;
+  ClientSecurity security;
+
+  // Must outlive `command`. Returns --planner.
+  CLI::Option* AddTo(CLI::App& command, const std::string& help);
+
+  // Does not connect yet. Possible errors: those of SecurityOfChannels.
+  absl::StatusOr<std::unique_ptr<PlannerClient>> Client() const;
+};
+
+// What --planner is to a command that needs one.
+inline constexpr char kPlannerHelp[] = "host:port of the planner; of all that share a store: a:7070,b:7070";
+
+}  // namespace penstock::cli
