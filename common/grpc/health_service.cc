@@ -94,7 +94,7 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::Callba
     watches_[id] = stream;
   }
   stream->Start([this, service = request->service(), sent = -1]() mutable { return NextOf(service, &sent); },
-                [this, id](grpc::StatusCode) {
+                [this, id] {
                   MutexLock lock(&mutex_);
                   watches_.erase(id);
                 });

@@ -1,16 +1,7 @@
 #include "common/grpc/malformed_requests.h"
 
-#include <google/protobuf/descriptor.h>
-#include <grpcpp/support/server_interceptor.h>
-
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
+#include "common/grpc/served_method.h"
 
 namespace penstock {
 namespace {
@@ -18,12 +9,6 @@ namespace {
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
 using grpc::experimental::ServerRpcInfo;
-
-// "penstock.v1.PlannerService.GetJob" of "/penstock.v1.PlannerService/GetJob"; null where there is none.
-const google::protobuf::MethodDescriptor* MethodOf(const ServerRpcInfo& call) {
-  const std::string name = absl::StrReplaceAll(absl::StripPrefix(call.method(), "/"), {{"/", "."}});
-  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
-}
 
 // Of one call to a method that the server has: UNIMPLEMENTED without a word is gRPC's own.
 class MalformedRequest final : public grpc::experimental::Interceptor {
@@ -52,19 +37,15 @@ class MalformedRequest final : public grpc::experimental::Interceptor {
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
-    // What no service of this server has comes as a generic call of both directions, as none of ours is.
-    if (call->type() == ServerRpcInfo::Type::BIDI_STREAMING) return nullptr;
-    const auto* method = MethodOf(*call);
+    const auto* method = ServedMethod(*call);
     return method == nullptr ? nullptr : new MalformedRequest(method);
   }
 };
 
 }  // namespace
 
-void NameMalformedRequests(grpc::ServerBuilder* builder) {
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
-  factories.push_back(std::make_unique<Factory>());
-  builder->experimental().SetInterceptorCreators(std::move(factories));
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests() {
+  return std::make_unique<Factory>();
 }
 
 }  // namespace penstock

@@ -5,11 +5,13 @@
 // INVALID_ARGUMENT and names the message that was expected.
 #pragma once
 
-#include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <memory>
 
 namespace penstock {
 
 // Methods without a descriptor in the program, and those that no service has, are answered as before.
-void NameMalformedRequests(grpc::ServerBuilder* builder);
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests();
 
 }  // namespace penstock

@@ -4,7 +4,7 @@
 // costs one message of memory. Finish is called exactly once.
 //
 //   auto stream = PullStream<Response>::Create();
-//   stream->Start([...]() -> PullStream<Response>::Item { ... }, [](grpc::StatusCode code) { ... });
+//   stream->Start([...]() -> PullStream<Response>::Item { ... });
 //   return stream.get();           // from the handler of the callback service
 //   stream->Wake();                // from any thread: the source may have more now
 //
@@ -34,12 +34,12 @@ class PullStream final : public grpc::ServerWriteReactor<Response>,
   // The next message, nothing yet, or the end of the stream.
   using Item = std::variant<Pending, Response, absl::Status>;
   using Source = std::function<Item()>;
-  using Done = std::function<void(grpc::StatusCode)>;
+  using Done = std::function<void()>;
 
   static std::shared_ptr<PullStream> Create() { return std::shared_ptr<PullStream>(new PullStream()); }
 
   // Sends what there is. `done` is called once, after the last message; the source is destroyed by then.
-  void Start(Source source, Done done) {
+  void Start(Source source, Done done = nullptr) {
     self_ = this->shared_from_this();
     source_ = std::move(source);
     done_ = std::move(done);
@@ -78,7 +78,7 @@ class PullStream final : public grpc::ServerWriteReactor<Response>,
   void OnDone() override {
     auto self = std::move(self_);  // deletes the stream when the last waker lets go of it
     source_ = nullptr;
-    done_(code_);
+    if (done_) done_();
   }
 
  private:
@@ -112,10 +112,7 @@ class PullStream final : public grpc::ServerWriteReactor<Response>,
     return !busy_;
   }
 
-  void End(const absl::Status& status) {
-    code_ = static_cast<grpc::StatusCode>(status.code());
-    this->Finish(ToGrpcStatus(status));
-  }
+  void End(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
 
   Mutex mutex_;
   // True while a thread asks the source, a write is in flight, or the stream has ended.
@@ -127,7 +124,6 @@ class PullStream final : public grpc::ServerWriteReactor<Response>,
   Source source_;
   Done done_;
   Response response_;
-  grpc::StatusCode code_ = grpc::StatusCode::OK;
   std::shared_ptr<PullStream> self_;
 };
 

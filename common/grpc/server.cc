@@ -39,6 +39,15 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
 }
 
+std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> Interceptors(
+    const ServerOptions& options) {
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(NameMalformedRequests());
+  // Sees what those before it have made of a status.
+  if (options.observer) interceptors.push_back(ObserveCalls(options.observer));
+  return interceptors;
+}
+
 // gRPC takes a port modulo 65536.
 bool PortInRange(absl::string_view address) {
   int port = 0;
@@ -64,7 +73,7 @@ absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
       options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
       &running.port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  NameMalformedRequests(&builder);
+  builder.experimental().SetInterceptorCreators(Interceptors(options));
   running.server = builder.BuildAndStart();
   if (running.server == nullptr || running.port == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot listen on '", options.listen,

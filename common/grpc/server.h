@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/grpc/call_observer.h"
 
 namespace penstock {
 
@@ -26,6 +27,8 @@ struct ServerOptions {
   bool reflection = false;
   // Null: neither encrypted nor guarded (security/server_security.h).
   std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
+  // Told of each call that ended; may be empty.
+  CallObserver observer = nullptr;
 };
 
 struct RunningServer {

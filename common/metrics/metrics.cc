@@ -17,53 +17,55 @@
 namespace penstock {
 namespace {
 
-struct ComputedGauge {
+struct ComputedFamily {
   std::string name;
   std::string help;
-  std::function<std::vector<GaugeSample>()> sample;
+  prometheus::MetricType type = prometheus::MetricType::Gauge;
+  MetricsRegistry::Sample sample;
 };
 
-prometheus::ClientMetric ToClientMetric(const GaugeSample& sample) {
+prometheus::ClientMetric ToClientMetric(prometheus::MetricType type, const MetricSample& sample) {
   prometheus::ClientMetric metric;
   for (const auto& [name, value] : sample.labels) metric.label.push_back({name, value});
-  metric.gauge.value = sample.value;
+  (type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = sample.value;
   return metric;
 }
 
-class ComputedGauges final : public prometheus::Collectable {
+class ComputedFamilies final : public prometheus::Collectable {
  public:
-  void Add(ComputedGauge gauge) {
+  void Add(ComputedFamily family) {
     MutexLock lock(&mutex_);
-    gauges_.push_back(std::move(gauge));
+    families_.push_back(std::move(family));
   }
 
   std::vector<prometheus::MetricFamily> Collect() const override {
-    std::vector<ComputedGauge> gauges;
+    std::vector<ComputedFamily> computed;
     {
       MutexLock lock(&mutex_);
-      gauges = gauges_;
+      computed = families_;
     }
     std::vector<prometheus::MetricFamily> families;
-    for (const ComputedGauge& gauge : gauges) {
+    for (const ComputedFamily& one : computed) {
       prometheus::MetricFamily& family = families.emplace_back();
-      family.name = gauge.name;
-      family.help = gauge.help;
-      family.type = prometheus::MetricType::Gauge;
-      for (const GaugeSample& sample : gauge.sample()) family.metric.push_back(ToClientMetric(sample));
+      family.name = one.name;
+      family.help = one.help;
+      family.type = one.type;
+      for (const MetricSample& sample : one.sample())
+        family.metric.push_back(ToClientMetric(one.type, sample));
     }
     return families;
   }
 
  private:
   mutable Mutex mutex_;
-  std::vector<ComputedGauge> gauges_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ComputedFamily> families_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 struct MetricsRegistry::Impl {
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
-  std::shared_ptr<ComputedGauges> computed = std::make_shared<ComputedGauges>();
+  std::shared_ptr<ComputedFamilies> computed = std::make_shared<ComputedFamilies>();
 };
 
 struct MetricsServer::Impl {
@@ -98,9 +100,12 @@ HistogramFamily MetricsRegistry::AddHistogram(const std::string& name, const std
                          std::move(bounds));
 }
 
-void MetricsRegistry::AddComputedGauge(const std::string& name, const std::string& help,
-                                       std::function<std::vector<GaugeSample>()> sample) {
-  impl_->computed->Add({name, help, std::move(sample)});
+void MetricsRegistry::AddComputedGauge(const std::string& name, const std::string& help, Sample sample) {
+  impl_->computed->Add({name, help, prometheus::MetricType::Gauge, std::move(sample)});
+}
+
+void MetricsRegistry::AddComputedCounter(const std::string& name, const std::string& help, Sample sample) {
+  impl_->computed->Add({name, help, prometheus::MetricType::Counter, std::move(sample)});
 }
 
 std::string MetricsRegistry::Text() const {

@@ -8,8 +8,9 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(auto server, MetricsServer::Start("127.0.0.1:0", &registry));
 //   // curl http://127.0.0.1:<server->port()>/metrics
 //
-// Names begin with penstock_ and end with a base unit (_seconds, _bytes, _ratio) or _total. Labels take few
-// values. All classes are thread-safe; families stay valid as long as their registry.
+// Names begin with penstock_ (those of process_metrics.h are every exporter's) and end with a base unit
+// (_seconds, _bytes, _ratio) or _total. Labels take few values. All classes are thread-safe; families stay
+// valid as long as their registry.
 #pragma once
 
 #include <functional>
@@ -64,8 +65,8 @@ class HistogramFamily {
   std::vector<double> bounds_;
 };
 
-// A gauge that is computed when it is asked for.
-struct GaugeSample {
+// One value of a family that is computed when it is asked for.
+struct MetricSample {
   MetricLabels labels;
   double value = 0;
 };
@@ -81,9 +82,11 @@ class MetricsRegistry {
   GaugeFamily AddGauge(const std::string& name, const std::string& help);
   // `bounds`: upper edges of the buckets, ascending, with one at each objective.
   HistogramFamily AddHistogram(const std::string& name, const std::string& help, std::vector<double> bounds);
-  // `sample` is called at each scrape, by the thread that serves it.
-  void AddComputedGauge(const std::string& name, const std::string& help,
-                        std::function<std::vector<GaugeSample>()> sample);
+  // Called at each scrape, by the thread that serves it.
+  using Sample = std::function<std::vector<MetricSample>()>;
+  void AddComputedGauge(const std::string& name, const std::string& help, Sample sample);
+  // For counters whose labels come and go.
+  void AddComputedCounter(const std::string& name, const std::string& help, Sample sample);
 
   // All metrics in Prometheus' text format.
   std::string Text() const;

@@ -19,7 +19,7 @@ namespace {
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::string token(absl::StripAsciiWhitespace(text));
+  const absl::string_view token = absl::StripAsciiWhitespace(text);
   for (const unsigned char c : token) {
     if (!absl::ascii_isgraph(c))
       return absl::InvalidArgumentError(absl::StrCat("'", path, "' holds more than one token"));
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", path, "' holds no token of at least ", kShortestToken, " characters"));
   }
-  return token;
+  return std::string(token);
 }
 
 // Puts the token of a file into each call.

@@ -1,12 +1,11 @@
 #include "planner/service/main/planner_metrics.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/grpc/status_conversion.h"
+#include "planner/service/main/state_name.h"
 
 namespace penstock {
 namespace {
@@ -18,93 +17,24 @@ std::vector<double> PlanningEdges() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 }
 
+std::vector<double> CallEdges() {
+  return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60};
+}
+
 std::vector<double> IterationEdges() {
   return {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100};
 }
 
-// "RUNNING" for JOB_STATE_RUNNING.
-std::string StateName(v1::JobState state) {
-  constexpr size_t kPrefix = sizeof("JOB_STATE_") - 1;
-  return v1::JobState_Name(state).substr(kPrefix);
-}
-
-std::vector<GaugeSample> JobsByState(const PlannerEngine& engine) {
+std::vector<MetricSample> JobsByState(const PlannerEngine& engine) {
   std::map<std::string, int> counts;
   for (int state = v1::JOB_STATE_REGISTERED; state <= v1::JOB_STATE_PREPARING; ++state) {
     counts[StateName(static_cast<v1::JobState>(state))] = 0;
   }
   for (const auto& job : engine.Jobs()) ++counts[StateName(job->State())];
-  std::vector<GaugeSample> samples;
+  std::vector<MetricSample> samples;
   samples.reserve(counts.size());
   for (const auto& [state, count] : counts)
     samples.push_back({{{"state", state}}, static_cast<double>(count)});
-  return samples;
-}
-
-std::vector<GaugeSample> LookAhead(const PlannerEngine& engine) {
-  std::vector<GaugeSample> samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    // Workers may have resumed from a checkpoint that is ahead of what is planned.
-    const uint64_t planned = std::max(status.planned_iteration(), status.completed_iteration());
-    samples.push_back(
-        {{{"job", status.job_id()}}, static_cast<double>(planned - status.completed_iteration())});
-  }
-  return samples;
-}
-
-std::vector<GaugeSample> Epochs(const PlannerEngine& engine) {
-  std::vector<GaugeSample> samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    samples.push_back({{{"job", status.job_id()}}, static_cast<double>(status.epoch())});
-  }
-  return samples;
-}
-
-std::vector<GaugeSample> HeartbeatAges(const PlannerEngine& engine) {
-  std::vector<GaugeSample> samples;
-  for (const auto& job : engine.Jobs()) {
-    const v1::JobStatus status = job->Status();
-    for (const v1::WorkerStatus& worker : status.workers()) {
-      samples.push_back({{{"job", status.job_id()}, {"rank", absl::StrCat(worker.rank())}},
-                         static_cast<double>(worker.heartbeat_age_ms()) / 1e3});
-    }
-  }
-  return samples;
-}
-
-// A gauge of the last iteration of each job.
-template <typename Value>
-std::vector<GaugeSample> OfLastIteration(const PlannerEngine& engine, const MetricLabels& labels,
-                                         Value value) {
-  std::vector<GaugeSample> samples;
-  for (const auto& job : engine.Jobs()) {
-    const auto summary = job->LastSummary();
-    if (!summary.has_value()) continue;
-    MetricLabels all = labels;
-    all["job"] = job->spec().job_id();
-    samples.push_back({std::move(all), value(*summary)});
-  }
-  return samples;
-}
-
-double Ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
-
-double PaddingEfficiency(const v1::IterationSummary& summary) {
-  return Ratio(summary.real_tokens(), summary.computed_tokens());
-}
-
-double PredictionError(const v1::IterationSummary& summary) {
-  return Ratio(summary.measured_ns() - summary.predicted_ns(), summary.predicted_ns());
-}
-
-std::vector<GaugeSample> Bubbles(const PlannerEngine& engine) {
-  auto samples = OfLastIteration(engine, {{"kind", "measured"}}, [](const auto& s) { return s.bubble(); });
-  for (GaugeSample& sample :
-       OfLastIteration(engine, {{"kind", "predicted"}}, [](const auto& s) { return s.predicted_bubble(); })) {
-    samples.push_back(std::move(sample));
-  }
   return samples;
 }
 
@@ -123,6 +53,8 @@ PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
       program_wait_seconds_(registry->AddCounter("penstock_program_wait_seconds_total",
                                                  "Time that the slowest rank waited for its program.")),
       rpcs_(registry->AddCounter("penstock_rpcs_total", "Calls that ended, by method and code.")),
+      rpc_seconds_(registry->AddHistogram("penstock_rpc_seconds",
+                                          "Time of a call until its answer, streams left out.", CallEdges())),
       leader_changes_(registry->AddCounter("penstock_leader_changes_total",
                                            "Times that this planner began to lead, or ceased to.")) {}
 
@@ -131,7 +63,8 @@ void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) 
   planning_seconds_.Observe({}, absl::ToDoubleSeconds(took));
 }
 
-void PlannerMetrics::OnIterationCompleted(const std::string&, const v1::IterationSummary& summary) {
+void PlannerMetrics::OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) {
+  jobs_.OnIterationCompleted(job_id, summary);
   iteration_seconds_.Observe({}, static_cast<double>(summary.measured_ns()) / kNanosecondsPerSecond);
   tokens_.Increment({{"kind", "real"}}, static_cast<double>(summary.real_tokens()));
   tokens_.Increment({{"kind", "computed"}}, static_cast<double>(summary.computed_tokens()));
@@ -139,8 +72,10 @@ void PlannerMetrics::OnIterationCompleted(const std::string&, const v1::Iteratio
       {}, static_cast<double>(summary.waited_for_program_ns()) / kNanosecondsPerSecond);
 }
 
-void PlannerMetrics::OnRpc(const char* method, grpc::StatusCode code) {
-  rpcs_.Increment({{"method", method}, {"code", GrpcCodeName(code)}});
+void PlannerMetrics::OnCall(const EndedCall& call) {
+  const std::string method(call.method);
+  rpcs_.Increment({{"method", method}, {"code", GrpcCodeName(call.code)}});
+  if (!call.streams) rpc_seconds_.Observe({{"method", method}}, absl::ToDoubleSeconds(call.duration));
 }
 
 void PlannerMetrics::OnLeaderChange(bool leads) {
@@ -151,29 +86,19 @@ void PlannerMetrics::Watch(const EngineSlot* engines) {
   const auto add = [&](const char* name, const char* help, auto samples) {
     registry_->AddComputedGauge(name, help, [engines, samples] {
       const EnginePtr engine = engines->current();
-      return engine != nullptr ? samples(*engine) : std::vector<GaugeSample>();
+      return engine != nullptr ? samples(*engine) : std::vector<MetricSample>();
     });
   };
   registry_->AddComputedGauge("penstock_leader", "1: this planner serves jobs; 0: it is a standby.",
                               [engines] {
-                                return std::vector<GaugeSample>{{{}, engines->leads() ? 1.0 : 0.0}};
+                                return std::vector<MetricSample>{{{}, engines->leads() ? 1.0 : 0.0}};
                               });
   add("penstock_planning_queue_depth", "Batches that wait for a planning thread.",
       [](const PlannerEngine& engine) {
-        return std::vector<GaugeSample>{{{}, static_cast<double>(engine.queue_depth())}};
+        return std::vector<MetricSample>{{{}, static_cast<double>(engine.queue_depth())}};
       });
   add("penstock_jobs", "Jobs that the planner holds, by state.", JobsByState);
-  add("penstock_look_ahead_iterations", "Iterations planned beyond what the slowest rank has reported.",
-      LookAhead);
-  add("penstock_job_epoch", "Epochs of a job so far: one more each time that its workers began again.",
-      Epochs);
-  add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker.", HeartbeatAges);
-  add("penstock_padding_efficiency_ratio", "Real tokens / computed tokens of the last iteration.",
-      [](const PlannerEngine& engine) { return OfLastIteration(engine, {}, PaddingEfficiency); });
-  add("penstock_prediction_error_ratio", "(measured - predicted) / predicted time of the last iteration.",
-      [](const PlannerEngine& engine) { return OfLastIteration(engine, {}, PredictionError); });
-  add("penstock_bubble_ratio", "Share of the ranks' time without computation in the last iteration.",
-      Bubbles);
+  jobs_.Watch(registry_, engines);
 }
 
 }  // namespace penstock

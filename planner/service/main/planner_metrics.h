@@ -1,16 +1,16 @@
 // The planner's metrics. Counters and histograms are fed as things happen; gauges are read from the engine at
 // each scrape.
 //
-// Labels stay few: `job` only on gauges of jobs that the planner holds, `rank` within a job, `method`,
-// `code`, `state`.
+// Labels stay few: `training_job` only of jobs that the planner holds (job_metrics.h), `rank` within a job,
+// `method`, `code`, `state`.
 #pragma once
-
-#include <grpcpp/support/status.h>
 
 #include <string>
 
+#include "common/grpc/call_observer.h"
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/observer.h"
+#include "planner/service/main/job_metrics.h"
 #include "planner/service/rpc/engine_slot.h"
 
 namespace penstock {
@@ -22,7 +22,7 @@ class PlannerMetrics final : public EngineObserver {
 
   void OnPlanned(const absl::Status& status, absl::Duration took) override;
   void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override;
-  void OnRpc(const char* method, grpc::StatusCode code);
+  void OnCall(const EndedCall& call);
 
   // This planner began to lead, or ceased to.
   void OnLeaderChange(bool leads);
@@ -38,7 +38,9 @@ class PlannerMetrics final : public EngineObserver {
   const CounterFamily tokens_;
   const CounterFamily program_wait_seconds_;
   const CounterFamily rpcs_;
+  const HistogramFamily rpc_seconds_;
   const CounterFamily leader_changes_;
+  JobMetrics jobs_;
 };
 
 }  // namespace penstock

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc/service_names.h"
 #include "common/grpc/targets.h"
+#include "common/metrics/process_metrics.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/leadership/planner_name.h"
@@ -57,10 +58,10 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, SecuredServer 
       planners_(planners),
       checker_(checker),
       metrics_(&registry_),
-      service_(&slot_, JobAccess(std::move(secured.access)),
-               [this](const char* method, grpc::StatusCode code) { metrics_.OnRpc(method, code); }),
+      service_(&slot_, JobAccess(std::move(secured.access))),
       health_({kReadyForJobs, kLeads}) {
   metrics_.Watch(&slot_);
+  AddProcessMetrics(&registry_, "penstock-planner", PENSTOCK_VERSION);
 }
 
 PlannerServer::~PlannerServer() { Stop(); }
@@ -98,12 +99,16 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
 }
 
 absl::Status PlannerServer::Listen() {
-  PENSTOCK_RETURN_IF_ERROR(StartOne(
-      "--listen", {options_.listen, {&service_, &health_}, options_.reflection, credentials_}, &server_));
+  const ServerOptions served = {.listen = options_.listen,
+                                .services = {&service_, &health_},
+                                .reflection = options_.reflection,
+                                .credentials = credentials_,
+                                .observer = [this](const EndedCall& call) { metrics_.OnCall(call); }};
+  PENSTOCK_RETURN_IF_ERROR(StartOne("--listen", served, &server_));
   ports_.planner = server_.port;
   if (!options_.health_listen.empty()) {
-    PENSTOCK_RETURN_IF_ERROR(
-        StartOne("--health-listen", {options_.health_listen, {&health_}, false}, &health_server_));
+    PENSTOCK_RETURN_IF_ERROR(StartOne(
+        "--health-listen", {.listen = options_.health_listen, .services = {&health_}}, &health_server_));
     ports_.health = health_server_.port;
   }
   if (!options_.metrics_listen.empty()) {

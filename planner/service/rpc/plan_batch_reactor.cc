@@ -15,9 +15,8 @@ std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind('
 
 grpc::ServerUnaryReactor* PlanBatchReactor::Start(EnginePtr engine, const std::string& peer,
                                                   const v1::PlanBatchRequest& request,
-                                                  v1::PlanBatchResponse* response, Done done) {
-  auto reactor =
-      std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(std::move(engine), response, std::move(done)));
+                                                  v1::PlanBatchResponse* response) {
+  auto reactor = std::shared_ptr<PlanBatchReactor>(new PlanBatchReactor(std::move(engine), response));
   reactor->self_ = reactor;
   reactor->Keep(reactor->engine_->PlanBatch(
       request, HostOf(peer), [reactor](absl::StatusOr<v1::Plan> plan) { reactor->End(std::move(plan)); }));
@@ -43,7 +42,6 @@ void PlanBatchReactor::End(absl::StatusOr<v1::Plan> plan) {
   if (!TakeEnd()) return;
   const absl::Status status = plan.status();
   if (status.ok()) *response_->mutable_plan() = *std::move(plan);
-  code_ = static_cast<grpc::StatusCode>(status.code());
   Finish(ToGrpcStatus(status));
 }
 
@@ -57,9 +55,6 @@ void PlanBatchReactor::OnCancel() {
   if (ticket != nullptr) engine_->CancelPlanBatch(ticket);
 }
 
-void PlanBatchReactor::OnDone() {
-  const auto self = std::move(self_);
-  done_(code_);
-}
+void PlanBatchReactor::OnDone() { const auto self = std::move(self_); }
 
 }  // namespace penstock

@@ -4,7 +4,6 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,21 +18,18 @@ namespace penstock {
 class PlanBatchReactor final : public grpc::ServerUnaryReactor,
                                public std::enable_shared_from_this<PlanBatchReactor> {
  public:
-  using Done = std::function<void(grpc::StatusCode)>;
-
   // Lives until the call is done. `peer`: gRPC's name of the client; clients of one host share its turns.
-  // `done` is told how the call ended.
   static grpc::ServerUnaryReactor* Start(EnginePtr engine, const std::string& peer,
-                                         const v1::PlanBatchRequest& request, v1::PlanBatchResponse* response,
-                                         Done done);
+                                         const v1::PlanBatchRequest& request,
+                                         v1::PlanBatchResponse* response);
 
   // The client cancelled, or its deadline is over: the plan is computed no further.
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  PlanBatchReactor(EnginePtr engine, v1::PlanBatchResponse* response, Done done)
-      : engine_(std::move(engine)), response_(response), done_(std::move(done)) {}
+  PlanBatchReactor(EnginePtr engine, v1::PlanBatchResponse* response)
+      : engine_(std::move(engine)), response_(response) {}
 
   // True for the one caller that may write the response and finish.
   bool TakeEnd();
@@ -45,8 +41,6 @@ class PlanBatchReactor final : public grpc::ServerUnaryReactor,
 
   // gRPC's; valid until Finish.
   v1::PlanBatchResponse* const response_;
-  const Done done_;
-  grpc::StatusCode code_ = grpc::StatusCode::OK;
   std::shared_ptr<PlanBatchReactor> self_;
   Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -32,29 +32,25 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, RpcDone rpc_done)
-    : engines_(engines), access_(std::move(access)), rpc_done_(std::move(rpc_done)) {}
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access)
+    : engines_(engines), access_(std::move(access)) {}
 
-grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context, const char* method,
+grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context,
                                                     const absl::Status& status) {
   if (const auto iteration = RetryIteration(status); iteration.has_value()) {
     context->AddTrailingMetadata(kRetryIterationKey, absl::StrCat(*iteration));
   }
-  rpc_done_(method, static_cast<grpc::StatusCode>(status.code()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
-                                                               const char* method, const EnginePtr& engine,
+                                                               const EnginePtr& engine,
                                                                const absl::Status& status) {
-  if (!status.ok()) return Answer(context, method, status);
+  if (!status.ok()) return Answer(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  engine->WhenDurable([this, reactor, method](const absl::Status& durable) {
-    rpc_done_(method, static_cast<grpc::StatusCode>(durable.code()));
-    reactor->Finish(ToGrpcStatus(durable));
-  });
+  engine->WhenDurable([reactor](const absl::Status& durable) { reactor->Finish(ToGrpcStatus(durable)); });
   return reactor;
 }
 
@@ -70,31 +66,29 @@ absl::StatusOr<PlannerRpcService::Found> PlannerRpcService::Find(const grpc::Cal
 
 template <typename Request, typename Change>
 grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerContext* context,
-                                                       const char* method, const Request& request,
-                                                       Change change) {
+                                                       const Request& request, Change change) {
   const absl::StatusOr<Found> found = Find(*context, request);
-  if (!found.ok()) return Answer(context, method, found.status());
-  return AnswerWhenDurable(context, method, found->engine, change(*found->job));
+  if (!found.ok()) return Answer(context, found.status());
+  return AnswerWhenDurable(context, found->engine, change(*found->job));
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
                                                          const v1::RegisterJobRequest* request,
                                                          v1::RegisterJobResponse* response) {
-  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "RegisterJob", status);
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, status);
   absl::StatusOr<std::string> owner = access_.OwnerOf(*context, request->job().owner());
-  if (!owner.ok()) return Answer(context, "RegisterJob", owner.status());
+  if (!owner.ok()) return Answer(context, owner.status());
   const absl::StatusOr<EnginePtr> serving = engines_->ForJobs();
-  if (!serving.ok()) return Answer(context, "RegisterJob", serving.status());
+  if (!serving.ok()) return Answer(context, serving.status());
   v1::JobSpec job = request->job();
   job.set_owner(*std::move(owner));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   // Called by the engine, so it is there; that it keeps itself would be for ever.
   PlannerEngine* const engine = serving->get();
-  engine->RegisterJob(job, [this, engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
+  engine->RegisterJob(job, [engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
     if (state.ok()) response->set_state(*state);
-    engine->WhenDurable([this, reactor, status = state.status()](const absl::Status& durable) {
+    engine->WhenDurable([reactor, status = state.status()](const absl::Status& durable) {
       const absl::Status& answer = status.ok() ? durable : status;
-      rpc_done_("RegisterJob", static_cast<grpc::StatusCode>(answer.code()));
       reactor->Finish(ToGrpcStatus(answer));
     });
   });
@@ -104,20 +98,18 @@ grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
                                                            const v1::SubmitBatchesRequest* request,
                                                            v1::SubmitBatchesResponse* response) {
-  return ChangeJob(context, "SubmitBatches", *request,
-                   [&](Job& job) { return Take(job.SubmitBatches(*request), response); });
+  return ChangeJob(context, *request, [&](Job& job) { return Take(job.SubmitBatches(*request), response); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,
                                                        const v1::PlanBatchRequest* request,
                                                        v1::PlanBatchResponse* response) {
-  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, "PlanBatch", status);
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, status);
   absl::StatusOr<EnginePtr> engine = request->has_job() ? engines_->ForWhatIfs() : engines_->ForJobs();
-  if (!engine.ok()) return Answer(context, "PlanBatch", engine.status());
+  if (!engine.ok()) return Answer(context, engine.status());
   if (absl::Status status = CheckPlanBatch(*context, **engine, *request); !status.ok())
-    return Answer(context, "PlanBatch", status);
-  return PlanBatchReactor::Start(*std::move(engine), context->peer(), *request, response,
-                                 [this](grpc::StatusCode code) { rpc_done_("PlanBatch", code); });
+    return Answer(context, status);
+  return PlanBatchReactor::Start(*std::move(engine), context->peer(), *request, response);
 }
 
 absl::Status PlannerRpcService::CheckPlanBatch(const grpc::CallbackServerContext& context,
@@ -151,22 +143,20 @@ grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamP
   } else {
     source = [status = programs.status()] { return ProgramStream::Item(status); };
   }
-  stream->Start(std::move(source), [this](grpc::StatusCode code) { rpc_done_("StreamPrograms", code); });
+  stream->Start(std::move(source));
   return stream.get();
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::ReportIteration(grpc::CallbackServerContext* context,
                                                              const v1::ReportIterationRequest* request,
                                                              v1::ReportIterationResponse*) {
-  return ChangeJob(context, "ReportIteration", *request,
-                   [&](Job& job) { return job.ReportIteration(*request); });
+  return ChangeJob(context, *request, [&](Job& job) { return job.ReportIteration(*request); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterWorker(grpc::CallbackServerContext* context,
                                                             const v1::RegisterWorkerRequest* request,
                                                             v1::RegisterWorkerResponse* response) {
-  return ChangeJob(context, "RegisterWorker", *request,
-                   [&](Job& job) { return Take(job.RegisterWorker(*request), response); });
+  return ChangeJob(context, *request, [&](Job& job) { return Take(job.RegisterWorker(*request), response); });
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerContext* context,
@@ -176,7 +166,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerConte
     PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     return Take(found.job->Heartbeat(*request), response);
   };
-  return Answer(context, "Heartbeat", answer());
+  return Answer(context, answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext* context,
@@ -187,17 +177,17 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext*
     *response = found.job->Get(request->from_iteration());
     return absl::OkStatus();
   };
-  return Answer(context, "GetJob", answer());
+  return Answer(context, answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest*,
                                                       v1::ListJobsResponse* response) {
   const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
-  if (!engine.ok()) return Answer(context, "ListJobs", engine.status());
+  if (!engine.ok()) return Answer(context, engine.status());
   for (const std::shared_ptr<Job>& job : (*engine)->Jobs())
     if (access_.Check(*context, job->spec()).ok()) *response->add_jobs() = job->Status();
-  return Answer(context, "ListJobs", absl::OkStatus());
+  return Answer(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerContext* context,
@@ -207,13 +197,13 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
     PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     return Take(found.job->GetIteration(request->iteration()), response);
   };
-  return Answer(context, "GetIteration", answer());
+  return Answer(context, answer());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContext* context,
                                                       const v1::DrainJobRequest* request,
                                                       v1::DrainJobResponse* response) {
-  return ChangeJob(context, "DrainJob", *request, [&](Job& job) -> absl::Status {
+  return ChangeJob(context, *request, [&](Job& job) -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, job.Drain());
     response->set_state(state);
     return absl::OkStatus();
@@ -224,8 +214,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerConte
                                                        const v1::DeleteJobRequest* request,
                                                        v1::DeleteJobResponse*) {
   const absl::StatusOr<Found> found = Find(*context, *request);
-  if (!found.ok()) return Answer(context, "DeleteJob", found.status());
-  return AnswerWhenDurable(context, "DeleteJob", found->engine,
+  if (!found.ok()) return Answer(context, found.status());
+  return AnswerWhenDurable(context, found->engine,
                            found->engine->DeleteJob(request->job_id(), request->force()));
 }
 

@@ -1,8 +1,8 @@
 // penstock.v1.PlannerService over gRPC: validates requests, hands them to the engine, converts its answers.
 //
 //   EngineSlot slot;
-//   PlannerRpcService service(&slot, JobAccess(nullptr), [](const char* method, grpc::StatusCode code) { ...
-//   }); StartServer({.listen = "127.0.0.1:0", .services = {&service}});
+//   PlannerRpcService service(&slot, JobAccess(nullptr)); StartServer({.listen = "127.0.0.1:0", .services =
+//   {&service}});
 //
 // Handlers run on gRPC's threads and do not block; PlanBatch computes in the engine's pool. Program streams
 // write when the reader has room (common/grpc/pull_stream.h).
@@ -19,11 +19,8 @@ namespace penstock {
 
 class PlannerRpcService final : public v1::PlannerService::CallbackService {
  public:
-  // Told of each call that ended, by any thread.
-  using RpcDone = std::function<void(const char* method, grpc::StatusCode code)>;
-
   // `engines`: who serves; not owned.
-  PlannerRpcService(const EngineSlot* engines, JobAccess access, RpcDone rpc_done);
+  PlannerRpcService(const EngineSlot* engines, JobAccess access);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
                                         const v1::RegisterJobRequest* request,
@@ -59,11 +56,10 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
                                       v1::DeleteJobResponse* response) override;
 
  private:
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const char* method,
-                                   const absl::Status& status);
+  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status);
   // The same, once what the engine did is durable.
-  grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context, const char* method,
-                                              const EnginePtr& engine, const absl::Status& status);
+  static grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context,
+                                                     const EnginePtr& engine, const absl::Status& status);
   // Of a request that is well-formed: the engine that serves jobs, and the job there, which the caller may
   // touch.
   struct Found {
@@ -74,8 +70,8 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   absl::StatusOr<Found> Find(const grpc::CallbackServerContext& context, const Request& request) const;
   // Answers with what `change` does to the job, once that is durable.
   template <typename Request, typename Change>
-  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const char* method,
-                                      const Request& request, Change change);
+  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const Request& request,
+                                      Change change);
   // Whether the caller may ask for plans of the job that the request names, if it does.
   absl::Status CheckPlanBatch(const grpc::CallbackServerContext& context, const PlannerEngine& engine,
                               const v1::PlanBatchRequest& request) const;
@@ -86,7 +82,6 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
 
   const EngineSlot* const engines_;
   const JobAccess access_;
-  const RpcDone rpc_done_;
 };
 
 }  // namespace penstock

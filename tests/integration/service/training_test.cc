@@ -54,7 +54,15 @@ TEST_F(TrainingTest, AJobRunsFromRegistrationToItsEnd) {
   EXPECT_DOUBLE_EQ(end.iterations(0).loss(), 4 * 0.5);
   EXPECT_EQ(end.iterations(0).measured_ns(), 3'000'000);
   EXPECT_DOUBLE_EQ(end.iterations(0).predicted_bubble(), 0.5);
-  EXPECT_THAT(server_->metrics().Text(), HasSubstr("penstock_tokens_total{kind=\"real\"} 600"));
+  const std::string metrics = server_->metrics().Text();
+  EXPECT_THAT(metrics, HasSubstr("penstock_tokens_total{kind=\"real\"} 600"));
+  EXPECT_THAT(metrics, HasSubstr("penstock_job_iterations_total{training_job=\"job\"} 6\n"));
+  EXPECT_THAT(metrics, HasSubstr("penstock_rpcs_total{code=\"OK\",method=\"ReportIteration\"} 24\n"));
+  EXPECT_THAT(metrics, HasSubstr("penstock_rpc_seconds_count{method=\"ReportIteration\"} 24\n"));
+  EXPECT_THAT(metrics, HasSubstr("penstock_rpcs_total{code=\"OK\",method=\"StreamPrograms\"} 4\n"));
+  EXPECT_THAT(metrics, testing::ContainsRegex("process_resident_memory_bytes [1-9]"));
+  EXPECT_THAT(metrics, testing::ContainsRegex("process_cpu_seconds_total [0-9.e-]+\n"));
+  EXPECT_THAT(metrics, HasSubstr("penstock_build_info{program=\"penstock-planner\",version="));
 }
 
 TEST_F(TrainingTest, ALostWorkerFailsTheEpochAndANewOneGoesOnFromTheCheckpoint) {

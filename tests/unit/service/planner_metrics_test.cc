@@ -7,11 +7,17 @@ namespace penstock {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class PlannerMetricsTest : public EngineFixture {
  protected:
   // Also in tests that end early: the pool waits for its plans.
   ~PlannerMetricsTest() override { Open(); }
+
+  void Watch() {
+    slot_.Lead(EnginePtr(engine_.get(), [](PlannerEngine*) {}));
+    metrics_.Watch(&slot_);
+  }
 
   void Open() {
     MutexLock lock(&mutex_);
@@ -23,6 +29,10 @@ class PlannerMetricsTest : public EngineFixture {
     while (!open_) opened_.Wait(&mutex_);
   }
 
+  MetricsRegistry registry_;
+  PlannerMetrics metrics_{&registry_};
+  EngineSlot slot_;
+
  private:
   Mutex mutex_;
   CondVar opened_;
@@ -31,35 +41,80 @@ class PlannerMetricsTest : public EngineFixture {
 
 TEST_F(PlannerMetricsTest, WorkersThatResumeAheadOfThePlansHaveNothingPlannedAhead) {
   Start({}, [this](const v1::Batch&) { WaitUntilOpen(); });
-  MetricsRegistry registry;
-  PlannerMetrics metrics(&registry);
-  EngineSlot slot;
-  slot.Lead(EnginePtr(engine_.get(), [](PlannerEngine*) {}));
-  metrics.Watch(&slot);
+  Watch();
   const auto job = Register(MakeJob("job"));
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 10)).ok());
   // From the checkpoint of iteration 10, while the planner has yet to plan the first batch.
-  ASSERT_TRUE(job->RegisterWorker(MakeRegistration(101, -1, 10)).ok());
-  EXPECT_THAT(registry.Text(), HasSubstr("penstock_look_ahead_iterations{job=\"job\"} 0\n"));
+  FormEpoch(*job, 101, /*first_iteration=*/10);
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_look_ahead_iterations{training_job=\"job\"} 0\n"));
   Open();
   engine_->Shutdown(absl::Seconds(20));
-  EXPECT_THAT(registry.Text(), HasSubstr("penstock_look_ahead_iterations{job=\"job\"} 0\n"));
 }
 
 TEST_F(PlannerMetricsTest, AJobsEpochGrowsWhenItsWorkersBeginAgain) {
-  MetricsRegistry registry;
-  PlannerMetrics metrics(&registry);
-  EngineSlot slot;
-  slot.Lead(EnginePtr(engine_.get(), [](PlannerEngine*) {}));
-  metrics.Watch(&slot);
+  Watch();
   const auto job = Register(MakeJob("job"));
   FormEpoch(*job, 101);
-  EXPECT_THAT(registry.Text(), HasSubstr("penstock_job_epoch{job=\"job\"} 1\n"));
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_job_epoch{training_job=\"job\"} 1\n"));
   clock_.Advance(absl::Seconds(10));
   job->Tick();
   FormEpoch(*job, 201);
-  EXPECT_THAT(registry.Text(), HasSubstr("penstock_job_epoch{job=\"job\"} 2\n"));
-  Open();
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_job_epoch{training_job=\"job\"} 2\n"));
+}
+
+TEST_F(PlannerMetricsTest, AgesEndWithTheJob) {
+  Watch();
+  const auto job = Register(MakeJob("job"));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_worker_heartbeat_age_seconds{")));
+  FormEpoch(*job, 101);
+  EXPECT_THAT(registry_.Text(),
+              HasSubstr("penstock_worker_heartbeat_age_seconds{rank=\"1\",training_job=\"job\"}"));
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_job_state{state=\"RUNNING\",training_job=\"job\"} 1\n"));
+  clock_.Advance(absl::Seconds(10));
+  job->Tick();
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_job_state{state=\"FAILED\",training_job=\"job\"} 1\n"));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_worker_heartbeat_age_seconds{")));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_look_ahead_iterations{")));
+}
+
+TEST_F(PlannerMetricsTest, AJobsCountersAreGoneWithTheJob) {
+  Watch();
+  const auto job = Register(MakeJob("job"));
+  v1::IterationSummary summary;
+  summary.set_real_tokens(90);
+  summary.set_computed_tokens(100);
+  summary.set_measured_ns(1'500'000'000);
+  summary.set_predicted_ns(1'000'000'000);
+  for (int i = 0; i < 2; ++i) metrics_.OnIterationCompleted("job", summary);
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("# TYPE penstock_job_tokens_total counter\n"));
+  for (const char* line :
+       {"penstock_job_iterations_total{training_job=\"job\"} 2\n",
+        "penstock_job_tokens_total{kind=\"real\",training_job=\"job\"} 180\n",
+        "penstock_job_tokens_total{kind=\"computed\",training_job=\"job\"} 200\n",
+        "penstock_job_iteration_seconds_total{kind=\"measured\",training_job=\"job\"} 3\n",
+        "penstock_job_iteration_seconds_total{kind=\"predicted\",training_job=\"job\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  ASSERT_TRUE(engine_->DeleteJob("job", /*force=*/false).ok());
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("training_job=\"job\"")));
+  // Another of that name begins anew.
+  Register(MakeJob("job"));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_job_iterations_total{training_job")));
+}
+
+TEST_F(PlannerMetricsTest, StreamsHaveNoPartInTheTimesOfCalls) {
+  metrics_.OnCall({.method = "GetJob", .code = grpc::StatusCode::OK, .duration = absl::Milliseconds(3)});
+  metrics_.OnCall({.method = "StreamPrograms",
+                   .code = grpc::StatusCode::CANCELLED,
+                   .duration = absl::Hours(1),
+                   .streams = true});
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("penstock_rpcs_total{code=\"OK\",method=\"GetJob\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_rpcs_total{code=\"CANCELLED\",method=\"StreamPrograms\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_rpc_seconds_bucket{method=\"GetJob\",le=\"0.0025\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_rpc_seconds_bucket{method=\"GetJob\",le=\"0.005\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("penstock_rpc_seconds_bucket{method=\"StreamPrograms\"")));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(MetricsTest, AComputedGaugeIsAskedAtEachScrape) {
   MetricsRegistry registry;
   double age = 1;
   registry.AddComputedGauge("penstock_age_seconds", "Age.", [&] {
-    return std::vector<GaugeSample>{{{{"rank", "0"}}, age++}};
+    return std::vector<MetricSample>{{{{"rank", "0"}}, age++}};
   });
   EXPECT_THAT(registry.Text(), HasSubstr("penstock_age_seconds{rank=\"0\"} 1\n"));
   EXPECT_THAT(registry.Text(), HasSubstr("penstock_age_seconds{rank=\"0\"} 2\n"));
@@ -78,7 +78,9 @@ TEST(MetricsTest, AComputedGaugeIsAskedAtEachScrape) {
 TEST(MetricsTest, ServesAllMetricsOverHttp) {
   MetricsRegistry registry;
   registry.AddCounter("penstock_plans_total", "Plans made.").Increment();
-  registry.AddComputedGauge("penstock_age_seconds", "Age.", [] { return std::vector<GaugeSample>{{{}, 4}}; });
+  registry.AddComputedGauge("penstock_age_seconds", "Age.", [] {
+    return std::vector<MetricSample>{{{}, 4}};
+  });
   const auto server = MetricsServer::Start("127.0.0.1:0", &registry);
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string answer = HttpGet((*server)->port(), "/metrics");

@@ -1,0 +1,197 @@
+#include "planner/service/main/job_metrics.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/service/main/state_name.h"
+
+namespace penstock {
+namespace {
+
+constexpr char kJobLabel[] = "training_job";
+
+using Samples = std::vector<MetricSample>;
+
+double Seconds(int64_t nanoseconds) {
+  constexpr double kNanosecondsPerSecond = 1e9;
+  return static_cast<double>(nanoseconds) / kNanosecondsPerSecond;
+}
+
+bool Runs(const v1::JobStatus& status) {
+  return status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_DRAINING;
+}
+
+Samples States(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs())
+    samples.push_back({{{kJobLabel, job->id()}, {"state", StateName(job->State())}}, 1});
+  return samples;
+}
+
+Samples LookAhead(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    // Workers may have resumed from a checkpoint that is ahead of what is planned.
+    const uint64_t planned = std::max(status.planned_iteration(), status.completed_iteration());
+    samples.push_back(
+        {{{kJobLabel, status.job_id()}}, static_cast<double>(planned - status.completed_iteration())});
+  }
+  return samples;
+}
+
+Samples Epochs(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs())
+    samples.push_back({{{kJobLabel, job->id()}}, static_cast<double>(job->Status().epoch())});
+  return samples;
+}
+
+Samples HeartbeatAges(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    for (const v1::WorkerStatus& worker : status.workers()) {
+      constexpr double kMillisecondsPerSecond = 1e3;
+      samples.push_back({{{kJobLabel, status.job_id()}, {"rank", absl::StrCat(worker.rank())}},
+                         static_cast<double>(worker.heartbeat_age_ms()) / kMillisecondsPerSecond});
+    }
+  }
+  return samples;
+}
+
+using OfSummary = std::function<double(const v1::IterationSummary&)>;
+
+// Of the last iteration of each job.
+std::function<Samples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
+  return [value = std::move(value)](const PlannerEngine& engine) {
+    Samples samples;
+    for (const auto& job : engine.Jobs()) {
+      const auto summary = job->LastSummary();
+      if (summary.has_value()) samples.push_back({{{kJobLabel, job->id()}}, value(*summary)});
+    }
+    return samples;
+  };
+}
+
+double Ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
+
+double PaddingEfficiency(const v1::IterationSummary& summary) {
+  return Ratio(static_cast<double>(summary.real_tokens()), static_cast<double>(summary.computed_tokens()));
+}
+
+double PredictionError(const v1::IterationSummary& summary) {
+  return Ratio(static_cast<double>(summary.measured_ns() - summary.predicted_ns()),
+               static_cast<double>(summary.predicted_ns()));
+}
+
+Samples Bubbles(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const auto summary = job->LastSummary();
+    if (!summary.has_value()) continue;
+    samples.push_back({{{kJobLabel, job->id()}, {"kind", "measured"}}, summary->bubble()});
+    samples.push_back({{{kJobLabel, job->id()}, {"kind", "predicted"}}, summary->predicted_bubble()});
+  }
+  return samples;
+}
+
+// `samples` of the engine that serves; nothing where none does.
+MetricsRegistry::Sample Watched(const EngineSlot* engines,
+                                std::function<Samples(const PlannerEngine&)> samples) {
+  return [engines, samples = std::move(samples)] {
+    const EnginePtr engine = engines->current();
+    return engine != nullptr ? samples(*engine) : Samples();
+  };
+}
+
+}  // namespace
+
+void JobMetrics::OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) {
+  MutexLock lock(&mutex_);
+  Totals& totals = totals_[job_id];
+  ++totals.iterations;
+  totals.real_tokens += static_cast<double>(summary.real_tokens());
+  totals.computed_tokens += static_cast<double>(summary.computed_tokens());
+  totals.measured_seconds += Seconds(summary.measured_ns());
+  totals.predicted_seconds += Seconds(summary.predicted_ns());
+  totals.waited_for_program_seconds += Seconds(summary.waited_for_program_ns());
+  totals.planning_seconds += Seconds(summary.planning_time_ns());
+}
+
+std::vector<MetricSample> JobMetrics::SamplesOf(const PlannerEngine& engine, Counted counted,
+                                                const MetricLabels& labels) {
+  std::set<std::string> held;
+  for (const auto& job : engine.Jobs()) held.insert(job->id());
+  MutexLock lock(&mutex_);
+  std::erase_if(totals_, [&](const auto& entry) { return !held.contains(entry.first); });
+  Samples samples;
+  for (const auto& [job_id, totals] : totals_) {
+    MetricLabels all = labels;
+    all[kJobLabel] = job_id;
+    samples.push_back({std::move(all), totals.*counted});
+  }
+  return samples;
+}
+
+void JobMetrics::WatchTotals(MetricsRegistry* registry, const EngineSlot* engines) {
+  using Parts = std::vector<std::pair<MetricLabels, Counted>>;
+  const auto add = [&](const char* name, const char* help, Parts parts) {
+    registry->AddComputedCounter(
+        name, help, Watched(engines, [this, parts = std::move(parts)](const PlannerEngine& engine) {
+          Samples samples;
+          for (const auto& [labels, counted] : parts)
+            for (MetricSample& sample : SamplesOf(engine, counted, labels))
+              samples.push_back(std::move(sample));
+          return samples;
+        }));
+  };
+  add("penstock_job_iterations_total", "Iterations of a job that all its ranks have reported.",
+      {{{}, &Totals::iterations}});
+  add("penstock_job_tokens_total", "Tokens of a job: real, and computed with padding.",
+      {{{{"kind", "real"}}, &Totals::real_tokens}, {{{"kind", "computed"}}, &Totals::computed_tokens}});
+  add("penstock_job_iteration_seconds_total",
+      "Time of a job's iterations: measured, of the slowest rank, and predicted by their plans.",
+      {{{{"kind", "measured"}}, &Totals::measured_seconds},
+       {{{"kind", "predicted"}}, &Totals::predicted_seconds}});
+  add("penstock_job_program_wait_seconds_total",
+      "Time that the slowest rank of a job waited for its programs.",
+      {{{}, &Totals::waited_for_program_seconds}});
+  add("penstock_job_planning_seconds_total", "Time that the plans of a job's completed iterations took.",
+      {{{}, &Totals::planning_seconds}});
+}
+
+void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
+  const auto add = [&](const char* name, const char* help, auto samples) {
+    registry->AddComputedGauge(name, help, Watched(engines, std::move(samples)));
+  };
+  add("penstock_job_state", "1 at the state that a job is in.", States);
+  add("penstock_job_epoch", "Epochs of a job so far: one more each time that its workers began again.",
+      Epochs);
+  add("penstock_look_ahead_iterations",
+      "Iterations planned beyond what the slowest rank has reported, of jobs that run.", LookAhead);
+  add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker, of jobs that run.",
+      HeartbeatAges);
+  add("penstock_loss", "Loss of a job's last iteration.",
+      OfLastIteration([](const auto& summary) { return summary.loss(); }));
+  add("penstock_gradient_norm", "Norm of the gradient of a job's last iteration, before clipping.",
+      OfLastIteration([](const auto& summary) { return summary.gradient_norm(); }));
+  add("penstock_learning_rate", "Learning rate of a job's last iteration.",
+      OfLastIteration([](const auto& summary) { return summary.learning_rate(); }));
+  add("penstock_padding_efficiency_ratio", "Real tokens / computed tokens of the last iteration.",
+      OfLastIteration(PaddingEfficiency));
+  add("penstock_prediction_error_ratio", "(measured - predicted) / predicted time of the last iteration.",
+      OfLastIteration(PredictionError));
+  add("penstock_bubble_ratio", "Share of the ranks' time without computation in the last iteration.",
+      Bubbles);
+  WatchTotals(registry, engines);
+}
+
+}  // namespace penstock
