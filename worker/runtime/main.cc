@@ -37,6 +37,7 @@ int Run(int argc, char** argv) {
   KeepFreedMemory();
   if (command.profile.has_value()) return Profile(*command.profile);
   BlockStopSignals();
+  PrepareProcess();
   Shutdown shutdown(kShutdownGrace);
   const absl::Status status = RunWorker(command.run, shutdown);
   if (status.ok()) {

@@ -191,10 +191,13 @@ class Worker {
 
 }  // namespace
 
-absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
+void PrepareProcess() {
   CountCpuTensors();
-  at::set_num_threads(static_cast<int>(options.threads));
   at::set_num_interop_threads(1);
+}
+
+absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
+  at::set_num_threads(static_cast<int>(options.threads));
   PENSTOCK_ASSIGN_OR_RETURN(Accelerator accelerator, MakeAccelerator(options));
   Worker worker(options, std::move(accelerator), shutdown);
   const absl::Status status = TrainThroughFailures(
