@@ -1,16 +1,28 @@
 // The result never depends on the plan: whatever the model, the policy, the schedule, the split into stages,
-// the replicas and the recomputation, real processes over Gloo compute the losses and gradients of a plain
-// reference that knows nothing of plans.
+// the replicas and the recomputation, workers over Gloo compute the losses and gradients of a plain reference
+// that knows nothing of plans.
 //
-// What runs is a covering set of all pairs: some 34 cases. PENSTOCK_EQUIVALENCE=triples
-// build/release/bin/equivalence_test covers all triples (160 cases), PENSTOCK_EQUIVALENCE=all runs every
-// combination (19,968).
+// What runs is a covering set of all pairs: some 34 cases, whose ranks are real processes. With
+// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (160 cases), with
+// PENSTOCK_EQUIVALENCE=all every combination (19,968) in a seeded order; then the ranks are threads of this
+// process, because to start processes takes longer than what they do. A case waits more than it computes, so
+// let several processes run a part each, and write to memory:
+//
+//   export TMPDIR=/dev/shm PENSTOCK_EQUIVALENCE=all GTEST_TOTAL_SHARDS=4
+//   for part in 0 1 2 3; do
+//     GTEST_SHARD_INDEX=$part build/release/bin/equivalence_test --gtest_brief=1 > part-$part.log 2>&1 &
+//   done
+//
+// Smaller parts (GTEST_TOTAL_SHARDS=64) can be run at different times.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iostream>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +32,7 @@
 #include "tests/system/equivalence/gradient_file.h"
 #include "tests/system/equivalence/plan_case.h"
 #include "tests/system/equivalence/reference.h"
+#include "tests/system/equivalence/worker_threads.h"
 #include "tests/system/harness/cluster.h"
 #include "tests/system/harness/tiny_job.h"
 #include "worker/program/from_proto.h"
@@ -30,6 +43,10 @@ namespace {
 constexpr size_t kSamples = 36;
 constexpr size_t kBatch = 12;
 constexpr uint64_t kIterations = 3;
+// Of each wait of a worker that is a thread.
+constexpr uint32_t kWorkerTimeoutSeconds = 60;
+// Between two lines that say how far it is.
+constexpr int kCasesALine = 100;
 
 using Rows = std::vector<ReferenceRow>;
 
@@ -39,7 +56,7 @@ ReferenceSample SampleOf(const std::vector<TinySample>& samples, const v1::Sampl
 }
 
 // What sees each other: the samples of a concatenated row, which the plan puts together, else each sample by
-// itself.
+// itself. In an order that does not depend on the plan.
 Rows RowsOf(const v1::Batch& batch, const v1::Plan& plan, const std::vector<TinySample>& samples) {
   Rows rows;
   for (const v1::Replica& replica : plan.replicas()) {
@@ -53,6 +70,7 @@ Rows RowsOf(const v1::Batch& batch, const v1::Plan& plan, const std::vector<Tiny
       }
     }
   }
+  std::sort(rows.begin(), rows.end());
   return rows;
 }
 
@@ -79,8 +97,10 @@ bool Contains(const v1::Plan& plan, v1::Op op) {
 }
 
 // The plan is what its case is about, so that a pass means something.
-void ExpectPlanOf(const v1::PlanningOptions& options, const v1::Plan& plan) {
-  if (plan.layers_per_stage_size() > 1 && options.schedule() == v1::SCHEDULE_SPLIT_BACKWARD) {
+void ExpectPlanOf(const v1::JobSpec& job, const v1::Plan& plan) {
+  const v1::PlanningOptions& options = job.planning();
+  // One rank never waits for another, and waiting is what a split pass is for.
+  if (job.mesh().pipeline() > 1 && options.schedule() == v1::SCHEDULE_SPLIT_BACKWARD) {
     EXPECT_TRUE(Contains(plan, v1::OP_BACKWARD_WEIGHT)) << "no backward pass is split";
   }
   if (!options.rank_of_stage().empty()) {
@@ -114,14 +134,73 @@ std::vector<TinySample> Samples() {
   return samples;
 }
 
+bool RanksAreThreads() { return WantedCoverage() != Coverage::kPairs; }
+
+// What the cases of a process share.
+struct Shared {
+  const std::vector<TinySample> samples = Samples();
+  const std::vector<v1::Batch> batches = TinyBatches(samples, kBatch, kIterations);
+  // Its planner serves one case after the other.
+  Cluster cluster = Cluster({.store = "memory"});
+  bool planner_started = false;
+  // By PlanCase.reference and the rows of the iterations.
+  std::map<std::pair<std::string, std::vector<Rows>>, std::vector<ReferenceIteration>> references;
+  int finished_cases = 0;
+};
+
 class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
  protected:
-  // References of whole samples, by PlanCase.reference, where several cases run in one process.
-  static const std::vector<ReferenceIteration>& Reference(const PlanCase& test,
-                                                          const std::vector<Rows>& rows) {
-    static auto& known = *new std::map<std::string, std::vector<ReferenceIteration>>;
-    const bool concatenated = test.job.planning().policy() == v1::POLICY_CONCATENATED;
-    std::vector<ReferenceIteration>& reference = known[concatenated ? test.name : test.reference];
+  static void SetUpTestSuite() {
+    if (RanksAreThreads()) PrepareForWorkerThreads();
+    shared_ = new Shared;
+    WriteTinyDataset(Dataset(), shared_->samples);
+  }
+
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+
+  // Starts the planner for the first case, and for one after a case that has brought it down.
+  void SetUp() override {
+    const bool serves =
+        shared_->planner_started && !cluster().planner().WaitFor(absl::ZeroDuration()).has_value();
+    if (serves) return;
+    ASSERT_NO_FATAL_FAILURE(cluster().StartPlanner());
+    shared_->planner_started = true;
+  }
+
+  void TearDown() override {
+    if (shared_->planner_started) DeleteJob();
+    std::error_code ignored;
+    std::filesystem::remove_all(GradientsFolder(), ignored);
+    ShowProgress(++shared_->finished_cases);
+  }
+
+  static void DeleteJob() {
+    v1::DeleteJobRequest request;
+    request.set_job_id(job_id());
+    request.set_force(true);
+    const absl::Status status = cluster().client().DeleteJob(request).status();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  static void ShowProgress(int finished) {
+    const ::testing::UnitTest& tests = *::testing::UnitTest::GetInstance();
+    if (finished % kCasesALine != 0 && finished != tests.test_to_run_count()) return;
+    std::cout << finished << " of " << tests.test_to_run_count() << " cases, " << tests.failed_test_count()
+              << " failed" << std::endl;
+  }
+
+  static Cluster& cluster() { return shared_->cluster; }
+  static const std::vector<v1::Batch>& batches() { return shared_->batches; }
+  static std::string Dataset() { return cluster().folder().Path("data"); }
+  static std::string GradientsFolder() { return cluster().folder().Path("gradients"); }
+  static const std::string& job_id() { return GetParam().name; }
+
+  static const std::vector<ReferenceIteration>& Reference(const std::vector<Rows>& rows) {
+    const PlanCase& test = GetParam();
+    std::vector<ReferenceIteration>& reference = shared_->references[{test.reference, rows}];
     if (reference.empty()) reference = TrainReference(*worker::JobFromProto(test.job), test.model, rows);
     return reference;
   }
@@ -130,11 +209,11 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
   int64_t PeakOf(v1::JobSpec job, v1::Recompute recompute) {
     job.mutable_planning()->set_recompute(recompute);
     int64_t peak = 0;
-    for (const v1::Batch& batch : batches_) {
+    for (const v1::Batch& batch : batches()) {
       v1::PlanBatchRequest request;
       *request.mutable_job() = job;
       *request.mutable_batch() = batch;
-      const absl::StatusOr<v1::PlanBatchResponse> answer = cluster_.client().PlanBatch(request);
+      const absl::StatusOr<v1::PlanBatchResponse> answer = cluster().client().PlanBatch(request);
       EXPECT_TRUE(answer.ok()) << answer.status();
       if (!answer.ok()) return 0;
       for (const v1::RankPrediction& rank : answer->plan().predicted().ranks()) {
@@ -147,6 +226,7 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
   // The job of the case; where the planner decides what is recomputed, with so little memory that it must.
   v1::JobSpec JobToRun() {
     v1::JobSpec job = GetParam().job;
+    job.set_job_id(job_id());
     if (job.planning().recompute() != v1::RECOMPUTE_AUTO) return job;
     const int64_t most = PeakOf(job, v1::RECOMPUTE_NONE);
     const int64_t least = PeakOf(job, v1::RECOMPUTE_FULL);
@@ -154,21 +234,34 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     return job;
   }
 
-  void Run() {
-    const std::string dataset = cluster_.folder().Path("data");
-    WriteTinyDataset(dataset, samples_);
-    ASSERT_NO_FATAL_FAILURE(cluster_.StartPlanner());
-    const v1::JobSpec job = JobToRun();
-    ASSERT_NO_FATAL_FAILURE(cluster_.Register(job));
-    ASSERT_NO_FATAL_FAILURE(cluster_.Submit(job.job_id(), batches_));
-    ASSERT_NO_FATAL_FAILURE(cluster_.StartWorkers(
-        job, {.dataset = dataset, .gradients_dir = cluster_.folder().Path("gradients")}));
-    cluster_.ExpectAllFinish();
+  static void RunAsProcesses(const v1::JobSpec& job) {
+    ASSERT_NO_FATAL_FAILURE(
+        cluster().StartWorkers(job, {.dataset = Dataset(), .gradients_dir = GradientsFolder()}));
+    cluster().ExpectAllFinish();
   }
 
-  std::string GradientFile(uint64_t iteration, uint32_t rank) const {
-    return cluster_.folder().Path(
-        absl::StrCat("gradients/iteration-", iteration, "/rank-", rank, ".safetensors"));
+  static void RunAsThreads(const v1::JobSpec& job) {
+    worker::RunOptions options;
+    options.planner = cluster().planner_address();
+    options.job_id = job.job_id();
+    options.dataset = Dataset();
+    options.gradients_dir = GradientsFolder();
+    options.ready_timeout_s = options.connect_timeout_s = options.transfer_timeout_s = kWorkerTimeoutSeconds;
+    options.max_rejoins = 0;
+    for (const absl::Status& end : RunWorkerThreads(options, job.mesh().pipeline() * job.mesh().data())) {
+      EXPECT_TRUE(end.ok()) << end;
+    }
+  }
+
+  void Run() {
+    const v1::JobSpec job = JobToRun();
+    ASSERT_NO_FATAL_FAILURE(cluster().Register(job));
+    ASSERT_NO_FATAL_FAILURE(cluster().Submit(job.job_id(), batches()));
+    RanksAreThreads() ? RunAsThreads(job) : RunAsProcesses(job);
+  }
+
+  static std::string GradientFile(uint64_t iteration, uint32_t rank) {
+    return absl::StrCat(GradientsFolder(), "/iteration-", iteration, "/rank-", rank, ".safetensors");
   }
 
   // Every rank has its part of the reference's gradients, and the ranks of a replica have them all.
@@ -188,24 +281,22 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     }
   }
 
-  const std::vector<TinySample> samples_ = Samples();
-  const std::vector<v1::Batch> batches_ = TinyBatches(samples_, kBatch, kIterations);
-  Cluster cluster_;
+  static inline Shared* shared_ = nullptr;
 };
 
 TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
   const PlanCase& test = GetParam();
   ASSERT_NO_FATAL_FAILURE(Run());
-  const std::vector<v1::IterationSummary> summaries = cluster_.Summaries(test.job.job_id());
-  ASSERT_EQ(summaries.size(), kIterations) << cluster_.PlannerLog();
+  const std::vector<v1::IterationSummary> summaries = cluster().Summaries(job_id());
+  ASSERT_EQ(summaries.size(), kIterations) << cluster().PlannerLog();
   std::vector<v1::Plan> plans;
   std::vector<Rows> rows;
   for (uint64_t i = 0; i < kIterations; ++i) {
-    plans.push_back(cluster_.Iteration(test.job.job_id(), i).plan());
-    ExpectPlanOf(test.job.planning(), plans.back());
-    rows.push_back(RowsOf(batches_[i], plans.back(), samples_));
+    plans.push_back(cluster().Iteration(job_id(), i).plan());
+    ExpectPlanOf(test.job, plans.back());
+    rows.push_back(RowsOf(batches()[i], plans.back(), shared_->samples));
   }
-  const std::vector<ReferenceIteration>& reference = Reference(test, rows);
+  const std::vector<ReferenceIteration>& reference = Reference(rows);
   for (uint64_t i = 0; i < kIterations; ++i) {
     if (test.job.mesh().pipeline() > 1) {
       EXPECT_GT(summaries[i].micro_batches(), test.job.mesh().data());
@@ -217,7 +308,7 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryPlan, EquivalenceTest, ::testing::ValuesIn(PlanCases()),
+INSTANTIATE_TEST_SUITE_P(EveryPlan, EquivalenceTest, ::testing::ValuesIn(PlanCases(WantedCoverage())),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -240,11 +240,16 @@ std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed) {
   return MakeCases(choices);
 }
 
-std::vector<PlanCase> PlanCases() {
+Coverage WantedCoverage() {
   const char* variable = std::getenv("PENSTOCK_EQUIVALENCE");
   const absl::string_view wanted = variable != nullptr ? variable : "";
-  if (wanted == "all") return MakeCases(ShuffledProduct(kValues, SaysSomethingNew, kSeed));
-  return MakeCases(CoveringSet(kValues, SaysSomethingNew, kSeed, wanted == "triples" ? 3 : 2));
+  if (wanted == "all") return Coverage::kAll;
+  return wanted == "triples" ? Coverage::kTriples : Coverage::kPairs;
+}
+
+std::vector<PlanCase> PlanCases(Coverage coverage) {
+  if (coverage == Coverage::kAll) return MakeCases(ShuffledProduct(kValues, SaysSomethingNew, kSeed));
+  return MakeCases(CoveringSet(kValues, SaysSomethingNew, kSeed, coverage == Coverage::kTriples ? 3 : 2));
 }
 
 }  // namespace penstock::testing

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,20 @@ struct PlanCase {
   std::string name;
   v1::JobSpec job;
   ReferenceModel model;
-  // What the reference of whole samples depends on.
+  // What the reference depends on, beside the rows.
   std::string reference;
   double tolerance = 0;
 };
 
-// A seeded covering set (covering_set.h) of all pairs; of all triples with PENSTOCK_EQUIVALENCE=triples in
-// the environment; every combination, shuffled, with PENSTOCK_EQUIVALENCE=all.
-std::vector<PlanCase> PlanCases();
+// For failures.
+inline void PrintTo(const PlanCase& plan_case, std::ostream* out) { *out << plan_case.name; }
+
+// Which cases are run: a seeded covering set (covering_set.h) of all pairs; of all triples with
+// PENSTOCK_EQUIVALENCE=triples in the environment; every combination, shuffled, with
+// PENSTOCK_EQUIVALENCE=all.
+enum class Coverage : uint8_t { kPairs, kTriples, kAll };
+Coverage WantedCoverage();
+std::vector<PlanCase> PlanCases(Coverage coverage);
 
 // As many of all combinations, drawn by the seed.
 std::vector<PlanCase> RandomPlanCases(size_t count, uint64_t seed);

@@ -5,6 +5,7 @@
 // Plain values only, so that this header goes together with protobuf.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -36,6 +37,7 @@ struct ReferenceModel {
 struct ReferenceSample {
   std::vector<int32_t> input;
   std::vector<int32_t> target;
+  auto operator<=>(const ReferenceSample&) const = default;
 };
 
 // Samples whose tokens see each other: one, or those of a row of LAYOUT_CONCATENATED, end to end.
