@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/model/flat_parameters.h"
 #include "worker/model/token_batch.h"
 #include "worker/program/program.h"
 
@@ -51,20 +52,6 @@ struct SplitBackward {
   // As Stage::Backward returns it.
   at::Tensor input_gradient;
   PutAside put_aside;
-};
-
-struct NamedParameter {
-  // Independent of the pipeline split, such as "layers.3.attention.qkv.weight" (worker/model/parameters.h).
-  std::string name;
-  // Of the model's type.
-  at::Tensor value;
-  // Same shape; float32 for bfloat16, otherwise of the model's type. The same tensor for the stage's whole
-  // life.
-  at::Tensor gradient;
-  // Other stages of the pipeline may hold it too, with the same value in every bit; what counts is the sum of
-  // their gradients. `copy`: this is not the first of them.
-  bool shared = false;
-  bool copy = false;
 };
 
 // Not thread-safe. Micro-batches may be between their passes in any number and order.
@@ -94,7 +81,9 @@ class Stage {
 
   virtual void ZeroGradients() = 0;
 
-  virtual const std::vector<NamedParameter>& parameters() const = 0;
+  // The same buffers for the stage's whole life.
+  virtual const FlatParameters& flat_parameters() const = 0;
+  const std::vector<NamedParameter>& parameters() const { return flat_parameters().parameters; }
 };
 
 }  // namespace penstock::worker

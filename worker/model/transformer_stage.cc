@@ -68,7 +68,7 @@ class TransformerStage : public Stage {
                                               const at::Tensor& output_gradient) override;
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside) override;
   void ZeroGradients() override;
-  const std::vector<NamedParameter>& parameters() const override { return parameters_; }
+  const FlatParameters& flat_parameters() const override { return parameters_; }
 
  private:
   int64_t end_layer() const { return range_.first_layer + range_.layers; }
@@ -93,22 +93,14 @@ class TransformerStage : public Stage {
   const ModelConfig config_;
   const StageRange range_;
   const at::Device device_;
-  std::vector<NamedParameter> parameters_;
+  FlatParameters parameters_;
   StageParts parts_;
 };
 
 void TransformerStage::CreateParameters(uint64_t seed) {
-  const at::ScalarType type = ToScalarType(config_.dtype);
-  for (const ParameterSpec& spec : StageParameterSpecs(config_, range_)) {
-    NamedParameter parameter{
-        .name = spec.name,
-        .value = InitialValue(spec, seed, type, device_),
-        .gradient = at::zeros(spec.shape, at::TensorOptions(AccumulationType(type)).device(device_)),
-        .shared = spec.shared,
-        .copy = spec.copy};
-    parameters_.push_back(std::move(parameter));
-  }
-  parts_ = MakeStageParts(config_, range_, parameters_);
+  parameters_ =
+      MakeFlatParameters(StageParameterSpecs(config_, range_), seed, ToScalarType(config_.dtype), device_);
+  parts_ = MakeStageParts(config_, range_, parameters());
 }
 
 absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -162,7 +154,7 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   NormStatistics statistics;
   const at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
   const HeadLoss head =
-      ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parameters_.back().gradient);
+      ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parts_.head.gradient);
   state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
   return head.loss;
 }
@@ -300,9 +292,7 @@ absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside)
   });
 }
 
-void TransformerStage::ZeroGradients() {
-  for (NamedParameter& parameter : parameters_) parameter.gradient.zero_();
-}
+void TransformerStage::ZeroGradients() { parameters_.gradients.zero_(); }
 
 }  // namespace
 

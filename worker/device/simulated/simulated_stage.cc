@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,10 +22,12 @@ struct SimulatedState : StageState {
 class SimulatedStage : public Stage {
  public:
   SimulatedStage(const ModelConfig& model, const StageRange& range) : model_(model), range_(range) {
+    std::vector<ParameterSpec> specs;
     for (int64_t layer = 0; layer < range.layers; ++layer) {
-      const std::string name = absl::StrCat("layers.", range.first_layer + layer, ".simulated");
-      parameters_.push_back({name, at::zeros({1}), at::zeros({1})});
+      specs.push_back(
+          {.name = absl::StrCat("layers.", range.first_layer + layer, ".simulated"), .shape = {1}});
     }
+    parameters_ = MakeFlatParameters(specs, /*seed=*/0, at::kFloat, at::kCPU);
   }
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch&, const at::Tensor& input,
@@ -51,7 +52,7 @@ class SimulatedStage : public Stage {
 
   void ZeroGradients() override {}
 
-  const std::vector<NamedParameter>& parameters() const override { return parameters_; }
+  const FlatParameters& flat_parameters() const override { return parameters_; }
 
  private:
   at::Tensor Output(const MicroBatch& shape) const {
@@ -67,7 +68,7 @@ class SimulatedStage : public Stage {
 
   const ModelConfig model_;
   const StageRange range_;
-  std::vector<NamedParameter> parameters_;
+  FlatParameters parameters_;
 };
 
 }  // namespace

@@ -1,0 +1,60 @@
+// The parameters of a stage and their gradients, each as one flat buffer: a reduction is one message, the
+// optimizer one pass over memory, and any interval of them can be somebody's share.
+//
+//   FlatParameters flat = MakeFlatParameters(StageParameterSpecs(config, range), seed, at::kFloat, at::kCPU);
+//   flat.parameters[0].value                        // [out, in], a view of flat.values
+//   flat.values.narrow(0, flat.spans[0].begin, n)   // what many of them are, end to end
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/model/parameters.h"
+
+namespace penstock::worker {
+
+struct NamedParameter {
+  // Independent of the pipeline split, such as "layers.3.attention.qkv.weight" (worker/model/parameters.h).
+  std::string name;
+  // Of the model's type.
+  at::Tensor value;
+  // Same shape; float32 for bfloat16, otherwise of the model's type. The same tensor for the stage's whole
+  // life.
+  at::Tensor gradient;
+  // Other stages of the pipeline may hold it too, with the same value in every bit; what counts is the sum of
+  // their gradients. `copy`: this is not the first of them.
+  bool shared = false;
+  bool copy = false;
+  // Of its first element in the flat buffers.
+  int64_t offset = 0;
+};
+
+// Elements [begin, end) of a flat buffer.
+struct FlatSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+};
+
+struct FlatParameters {
+  // One dimension, of one length. Parameters begin at multiples of 64 bytes; what lies between them is 0 in
+  // both, and stays so.
+  at::Tensor values;
+  at::Tensor gradients;
+  // In the order of their specifications, as views.
+  std::vector<NamedParameter> parameters;
+  // What is divided between replicas one by one, ascending: all that this stage alone holds, then each shared
+  // parameter by itself, so that every stage divides it at the same places. The first is there, if empty,
+  // where all are shared.
+  std::vector<FlatSpan> spans;
+};
+
+// Initial values of the parameters, gradients of 0.
+FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
+                                  at::Device device);
+
+}  // namespace penstock::worker
