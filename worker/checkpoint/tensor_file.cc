@@ -71,20 +71,38 @@ absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
   return file;
 }
 
-absl::Status TensorFile::Read(const std::string& name, const at::Tensor& destination) const {
+absl::StatusOr<const TensorEntry*> TensorFile::Find(const std::string& name) const {
   const auto found = header_.entries.find(name);
-  if (found == header_.entries.end())
-    return absl::NotFoundError(absl::StrCat("'", path_, "' has no tensor '", name, "'"));
-  const TensorEntry& entry = found->second;
-  if (entry.type != TypeName(destination.scalar_type()) ||
-      at::IntArrayRef(entry.shape) != destination.sizes() ||
-      entry.end - entry.begin != destination.nbytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", path_, "': tensor '", name, "' is ", entry.type, " [",
-                                                   absl::StrJoin(entry.shape, ", "),
-                                                   "], which is not that of the model"));
+  if (found != header_.entries.end()) return &found->second;
+  return absl::NotFoundError(absl::StrCat("'", path_, "' has no tensor '", name, "'"));
+}
+
+absl::Status TensorFile::WrongTensor(const std::string& name, const TensorEntry& entry) const {
+  return absl::InvalidArgumentError(absl::StrCat("'", path_, "': tensor '", name, "' is ", entry.type, " [",
+                                                 absl::StrJoin(entry.shape, ", "),
+                                                 "], which is not that of the model"));
+}
+
+absl::Status TensorFile::CheckShape(const std::string& name, at::IntArrayRef shape) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const TensorEntry* const entry, Find(name));
+  return at::IntArrayRef(entry->shape) == shape ? absl::OkStatus() : WrongTensor(name, *entry);
+}
+
+absl::Status TensorFile::Read(const std::string& name, const at::Tensor& destination) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckShape(name, destination.sizes()));
+  return ReadElements(name, 0, destination);
+}
+
+absl::Status TensorFile::ReadElements(const std::string& name, int64_t first,
+                                      const at::Tensor& destination) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const TensorEntry* const entry, Find(name));
+  const size_t skipped = static_cast<size_t>(first) * destination.element_size();
+  if (entry->type != TypeName(destination.scalar_type()) ||
+      skipped + destination.nbytes() > entry->end - entry->begin) {
+    return WrongTensor(name, *entry);
   }
   return RunTorch(absl::StrCat("reading '", name, "'"), [&] {
-    char* data = const_cast<char*>(contents_.data() + header_.data_begin + entry.begin);
+    char* data = const_cast<char*>(contents_.data() + header_.data_begin + entry->begin + skipped);
     const at::NoGradGuard no_gradients;
     destination.copy_(at::from_blob(data, destination.sizes(), destination.scalar_type()));
   });

@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,7 +39,18 @@ class TensorFile {
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
   absl::Status Read(const std::string& name, const at::Tensor& destination) const;
 
+  // By name.
+  const std::map<std::string, TensorEntry>& entries() const { return header_.entries; }
+  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (the tensor `name` has another shape).
+  absl::Status CheckShape(const std::string& name, at::IntArrayRef shape) const;
+  // Copies elements of the tensor `name`, from `first` on, into `destination`, which has its type and one
+  // dimension. Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type, or fewer elements).
+  absl::Status ReadElements(const std::string& name, int64_t first, const at::Tensor& destination) const;
+
  private:
+  absl::StatusOr<const TensorEntry*> Find(const std::string& name) const;
+  absl::Status WrongTensor(const std::string& name, const TensorEntry& entry) const;
+
   std::string path_;
   std::string contents_;
   TensorHeader header_;
