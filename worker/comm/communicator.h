@@ -71,6 +71,14 @@ class Communicator {
   // small ones travel together. Possible errors: INVALID_ARGUMENT (an unknown group), UNAVAILABLE (names the
   // peer), CANCELLED.
   virtual absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
+  // The two halves of an all-reduce, for those who work on their part of the sum in between. The ranks of the
+  // group divide each tensor as ShardOf says (shard.h), by their places in the group. After the first, this
+  // rank's shard is the sum, with the bits that AllReduceSum of this tensor alone gives, and what the others
+  // hold there is undefined. The second has every rank send its shard to all. Tensors are contiguous and of
+  // one dimension. Otherwise as AllReduceSum.
+  virtual absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
+                                        const std::vector<uint32_t>& group) = 0;
+  virtual absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
 
   // Ends every pending and later call with CANCELLED and the reason. Any thread; idempotent. Peers notice
   // when the communicator is destroyed.

@@ -42,17 +42,32 @@ class GlooCommunicator : public GroupedCommunicator {
   }
 
   absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) override {
+    return RingAllReduceSum(flat, RingOf(group));
+  }
+
+  absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
+    return RingReduceScatterSum(flat, RingOf(group));
+  }
+
+  absl::Status Gather(const at::Tensor& flat, const RankGroup& group) override {
+    return RingAllGather(flat, RingOf(group));
+  }
+
+  // `group` must outlive it.
+  Ring RingOf(const RankGroup& group) {
     const int size = static_cast<int>(group.size());
     const int position = *PositionIn(group, rank());
     const uint32_t next = group[static_cast<size_t>((position + 1) % size)];
     const uint32_t previous = group[static_cast<size_t>((position + size - 1) % size)];
     const auto start = [&](Direction direction, uint32_t peer) {
-      return [this, &group, direction, peer](const at::Tensor& chunk) {
-        return Start(direction, group, peer, chunk, kRingTag);
+      return [this, &group, direction, peer](const at::Tensor& part) {
+        return Start(direction, group, peer, part, kRingTag);
       };
     };
-    return RingAllReduceSum(flat, position, size,
-                            {start(Direction::kSend, next), start(Direction::kReceive, previous)});
+    return {.position = position,
+            .size = size,
+            .send = start(Direction::kSend, next),
+            .receive = start(Direction::kReceive, previous)};
   }
 
   const std::chrono::milliseconds timeout_;

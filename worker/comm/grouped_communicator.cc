@@ -48,14 +48,46 @@ absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Exchange(D
       absl::StrCat(Describe(direction, peer), ": rank ", rank_, " shares no group with it"));
 }
 
-absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
+absl::Status GroupedCommunicator::CheckCollective(absl::string_view what, const RankGroup& group) const {
   PENSTOCK_RETURN_IF_ERROR(cancellation_->status());
   if (group.size() == 1 && group[0] == rank_) return absl::OkStatus();
-  if (std::find(groups_.begin(), groups_.end(), group) == groups_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("all-reduce over ranks ", Describe(group), ": not a group of the options"));
+  if (std::find(groups_.begin(), groups_.end(), group) != groups_.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " over ranks ", Describe(group), ": not a group of the options"));
+}
+
+absl::Status GroupedCommunicator::CheckFlat(absl::string_view what, const std::vector<at::Tensor>& tensors,
+                                            const RankGroup& group) const {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.dim() == 1 && tensor.is_contiguous()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(what, " over ranks ", Describe(group),
+                                                   ": tensors must be contiguous and of one dimension"));
   }
+  return CheckCollective(what, group);
+}
+
+absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  PENSTOCK_RETURN_IF_ERROR(CheckCollective("all-reduce", group));
+  if (group.size() == 1) return absl::OkStatus();
   return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) { return Reduce(flat, group); });
+}
+
+absl::Status GroupedCommunicator::ReduceScatterSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  PENSTOCK_RETURN_IF_ERROR(CheckFlat("reduce-scatter", tensors, group));
+  if (group.size() == 1) return absl::OkStatus();
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() > 0) PENSTOCK_RETURN_IF_ERROR(ReduceScatter(tensor, group));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupedCommunicator::AllGather(std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  PENSTOCK_RETURN_IF_ERROR(CheckFlat("all-gather", tensors, group));
+  if (group.size() == 1) return absl::OkStatus();
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() > 0) PENSTOCK_RETURN_IF_ERROR(Gather(tensor, group));
+  }
+  return absl::OkStatus();
 }
 
 void GroupedCommunicator::Abort(const std::string& reason) {

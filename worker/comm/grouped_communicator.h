@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/comm/cancellation.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/groups.h"
@@ -27,6 +28,8 @@ class GroupedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
                                                            uint32_t sequence) override;
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  absl::Status AllGather(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
   void Abort(const std::string& reason) override;
 
  protected:
@@ -36,13 +39,19 @@ class GroupedCommunicator : public Communicator {
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Exchange(Direction direction, const at::Tensor& tensor,
                                                             uint32_t peer, uint32_t sequence);
+  // That a collective, such as "all-reduce", over the group can begin.
+  absl::Status CheckCollective(absl::string_view what, const RankGroup& group) const;
+  absl::Status CheckFlat(absl::string_view what, const std::vector<at::Tensor>& tensors,
+                         const RankGroup& group) const;
 
   // `group` holds both this rank and `peer`; `tensor` is contiguous.
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
                                                                  uint32_t peer, const at::Tensor& tensor,
                                                                  uint32_t sequence) = 0;
-  // `flat`: one dimension, contiguous.
+  // `flat`: one dimension, contiguous, not empty.
   virtual absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) = 0;
+  virtual absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) = 0;
+  virtual absl::Status Gather(const at::Tensor& flat, const RankGroup& group) = 0;
   // Called once, after the cancellation, from any thread.
   virtual void AbortGroups() {}
 

@@ -6,11 +6,13 @@
 // transfer.
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/grouped_communicator.h"
@@ -55,10 +57,67 @@ class NcclCommunicator : public GroupedCommunicator {
 
   absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) override {
     std::vector<at::Tensor> tensors = {flat};
+    return Collective("all-reduce", flat, group,
+                      [&](c10d::ProcessGroupNCCL& backend) { return backend.allreduce(tensors); });
+  }
+
+  absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
+    const Division division(flat, group, rank());
+    if (division.even.numel() > 0) {
+      at::Tensor whole = division.even;
+      at::Tensor own = division.own;
+      PENSTOCK_RETURN_IF_ERROR(Collective("reduce-scatter", flat, group, [&](auto& backend) {
+        return backend._reduce_scatter_base(own, whole);
+      }));
+    }
+    if (division.rest.numel() == 0) return absl::OkStatus();
+    std::vector<at::Tensor> rest = {division.rest};
+    c10d::ReduceOptions options;
+    options.rootRank = division.last;
+    return Collective("reduce-scatter", flat, group,
+                      [&](auto& backend) { return backend.reduce(rest, options); });
+  }
+
+  absl::Status Gather(const at::Tensor& flat, const RankGroup& group) override {
+    const Division division(flat, group, rank());
+    if (division.even.numel() > 0) {
+      at::Tensor whole = division.even;
+      at::Tensor own = division.own;
+      PENSTOCK_RETURN_IF_ERROR(Collective(
+          "all-gather", flat, group, [&](auto& backend) { return backend._allgather_base(whole, own); }));
+    }
+    if (division.rest.numel() == 0) return absl::OkStatus();
+    std::vector<at::Tensor> rest = {division.rest};
+    c10d::BroadcastOptions options;
+    options.rootRank = division.last;
+    return Collective("all-gather", flat, group,
+                      [&](auto& backend) { return backend.broadcast(rest, options); });
+  }
+
+  // A flat tensor as ShardOf divides it: NCCL's collectives take equal parts, so what is left over for the
+  // last rank travels by itself. In place: `own` is this rank's part of `even`.
+  struct Division {
+    Division(const at::Tensor& flat, const RankGroup& group, uint32_t rank)
+        : last(static_cast<int>(group.size()) - 1) {
+      const int64_t each = flat.numel() / (last + 1);
+      even = flat.narrow(0, 0, each * (last + 1));
+      own = flat.narrow(0, each * *PositionIn(group, rank), each);
+      rest = flat.narrow(0, even.numel(), flat.numel() - even.numel());
+    }
+
+    int last;
+    at::Tensor even;
+    at::Tensor own;
+    at::Tensor rest;
+  };
+
+  // Starts an operation on `flat` and makes the current stream wait for it.
+  absl::Status Collective(absl::string_view what, const at::Tensor& flat, const RankGroup& group,
+                          const std::function<Cancellation::Work(c10d::ProcessGroupNCCL& backend)>& start) {
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::unique_ptr<PendingTransfer> transfer,
-        StartTransfer(absl::StrCat("all-reduce over ranks ", Describe(group)), flat, cancellation(),
-                      kNoTimeout, [&] { return joined_.at(group).reduce->allreduce(tensors); }));
+        StartTransfer(absl::StrCat(what, " over ranks ", Describe(group)), flat, cancellation(), kNoTimeout,
+                      [&] { return start(*joined_.at(group).reduce); }));
     return transfer->Wait();
   }
 

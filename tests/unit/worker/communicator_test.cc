@@ -9,6 +9,7 @@
 
 #include "common/process/file_descriptor.h"
 #include "tests/unit/worker/comm_testing.h"
+#include "worker/comm/shard.h"
 
 namespace penstock::worker {
 namespace {
@@ -89,6 +90,40 @@ TEST_P(AllReduce, GivesAllRanksTheSameBitsEachTime) {
   }
 }
 
+// As Gradients, flat: less than one element a rank, what is left over, and several segments of each shard.
+std::vector<at::Tensor> FlatGradients(uint32_t rank, at::ScalarType type) {
+  std::vector<at::Tensor> tensors;
+  for (const int64_t elements : {0, 2, 1000, 3'500'000}) {
+    tensors.push_back(((at::arange(elements, at::kDouble) % 1013 + 1) / (3 * rank + 3)).to(type));
+  }
+  return tensors;
+}
+
+TEST_P(AllReduce, IsAReduceScatterAndAnAllGather) {
+  constexpr int kRanks = 3;
+  RunRanks(kRanks, [&](uint32_t rank, Communicator& communicator) {
+    std::vector<at::Tensor> tensors = FlatGradients(rank, GetParam());
+    std::vector<at::Tensor> expected;
+    for (const at::Tensor& tensor : FlatGradients(rank, GetParam())) {
+      std::vector<at::Tensor> alone = {tensor};
+      ASSERT_TRUE(communicator.AllReduceSum(alone, {0, 1, 2}).ok());
+      expected.push_back(tensor);
+    }
+    ASSERT_TRUE(communicator.ReduceScatterSum(tensors, {0, 1, 2}).ok());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Shard own = ShardOf(tensors[i].numel(), static_cast<int>(rank), kRanks);
+      const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, own.begin, own.size()); };
+      EXPECT_TRUE(part(tensors[i]).equal(part(expected[i]))) << tensors[i].numel() << " elements";
+      // What others have must come from them.
+      const at::Tensor sum = part(tensors[i]).clone();
+      tensors[i].fill_(-1);
+      part(tensors[i]).copy_(sum);
+    }
+    ASSERT_TRUE(communicator.AllGather(tensors, {0, 1, 2}).ok());
+    for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(tensors[i].equal(expected[i]));
+  });
+}
+
 TEST(Communicator, ReducesOverEachGroupOfAMesh) {
   // Two pipelines of two stages, and the two groups that reduce gradients.
   RunRanks(4, {{0, 1}, {2, 3}, {0, 2}, {1, 3}}, [](uint32_t rank, Communicator& communicator) {
@@ -114,6 +149,8 @@ TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
   ASSERT_TRUE(communicator.ok()) << communicator.status();
   std::vector<at::Tensor> tensors = {at::ones({4})};
   EXPECT_TRUE((*communicator)->AllReduceSum(tensors, {0}).ok());
+  EXPECT_TRUE((*communicator)->ReduceScatterSum(tensors, {0}).ok());
+  EXPECT_TRUE((*communicator)->AllGather(tensors, {0}).ok());
   EXPECT_TRUE(tensors[0].equal(at::ones({4})));
 }
 
@@ -124,6 +161,11 @@ TEST(Communicator, RejectsPeersAndGroupsThatItDoesNotKnow) {
     EXPECT_THAT(std::string(transfer.status().message()), HasSubstr("rank 2"));
     std::vector<at::Tensor> tensors = {at::ones({1})};
     EXPECT_EQ(communicator.AllReduceSum(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.ReduceScatterSum(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.AllGather(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    std::vector<at::Tensor> matrix = {at::ones({2, 2})};
+    EXPECT_EQ(communicator.ReduceScatterSum(matrix, {0, 1}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.AllGather(matrix, {0, 1}).code(), absl::StatusCode::kInvalidArgument);
     const auto strided = communicator.Receive(at::ones({4, 4}).t(), 0, 0);
     EXPECT_EQ(strided.status().code(), absl::StatusCode::kInvalidArgument);
   });

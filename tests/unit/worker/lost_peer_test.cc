@@ -73,6 +73,22 @@ TEST_F(LostPeer, EndsAnAllReduce) {
   EXPECT_LT(absl::Now() - start, kPromptly);
 }
 
+TEST_F(LostPeer, EndsAReduceScatterOfManySegments) {
+  EndPeer();
+  const absl::Time start = absl::Now();
+  std::vector<at::Tensor> tensors = {at::ones({10'000'000})};
+  ExpectLost(communicator_->ReduceScatterSum(tensors, {0, 1}), "rank 1");
+  EXPECT_LT(absl::Now() - start, kPromptly);
+}
+
+TEST_F(LostPeer, EndsAnAllGatherOfManySegments) {
+  EndPeer();
+  const absl::Time start = absl::Now();
+  std::vector<at::Tensor> tensors = {at::ones({10'000'000})};
+  ExpectLost(communicator_->AllGather(tensors, {0, 1}), "rank 1");
+  EXPECT_LT(absl::Now() - start, kPromptly);
+}
+
 TEST(SilentPeer, IsUnavailableWhenTheTimeIsOver) {
   const CommTestServer server;
   std::thread silent;
@@ -152,7 +168,7 @@ TEST(Abort, EndsAnAllReduceThatWaits) {
   RunRanks(2, [&](uint32_t rank, Communicator& communicator) {
     if (rank == 0) {
       std::thread aborter([&] { communicator.Abort("no more"); });
-      std::vector<at::Tensor> tensors = {at::ones({1000})};
+      std::vector<at::Tensor> tensors = {at::ones({10'000'000})};
       EXPECT_EQ(communicator.AllReduceSum(tensors, {0, 1}).code(), absl::StatusCode::kCancelled);
       aborter.join();
     }

@@ -199,4 +199,20 @@ absl::Status SimulatedRank::AllReduceSum(std::vector<at::Tensor>& tensors,
   return absl::OkStatus();
 }
 
+// The sum of all shards is one of this rank's too.
+absl::Status SimulatedRank::ReduceScatterSum(std::vector<at::Tensor>& tensors,
+                                             const std::vector<uint32_t>& group) {
+  return AllReduceSum(tensors, group);
+}
+
+absl::Status SimulatedRank::AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+  if (current_ != nullptr) {
+    if (current_->stream != Stream::kCompute) {
+      return absl::InvalidArgumentError("an all-gather beside the compute stream");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(start_ns_, MeetGroup(start_ns_, {}, group));
+  }
+  return parts_.network->AllGather(tensors, group);
+}
+
 }  // namespace penstock::worker

@@ -63,6 +63,9 @@ class SimulatedRank : public Communicator {
   // The tensors are summed really. In an instruction of the collective stream this returns before they are:
   // what depends on the instruction waits for it. Between iterations no simulated time passes.
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
+                                const std::vector<uint32_t>& group) override;
+  absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
   void Abort(const std::string& reason) override;
 
  private:

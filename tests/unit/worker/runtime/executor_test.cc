@@ -88,6 +88,12 @@ class FakeCommunicator : public Communicator {
     groups.push_back(group);
     return absl::OkStatus();
   }
+  absl::Status ReduceScatterSum(std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
+    return absl::UnimplementedError("not in these programs");
+  }
+  absl::Status AllGather(std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
+    return absl::UnimplementedError("not in these programs");
+  }
   void Abort(const std::string&) override {}
 
   absl::Status receive_status;
