@@ -1,74 +1,182 @@
 #include "worker/optimizer/adamw.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/tensor_piece.h"
+#include "worker/optimizer/flat_squares.h"
 #include "worker/optimizer/learning_rate.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
+namespace {
+
+// Elements that a thread takes at least.
+constexpr int64_t kGrain = 1 << 14;
+// Elements whose masters are still in the cache when they are rounded.
+constexpr int64_t kBlock = 1 << 11;
+
+at::Tensor Part(const at::Tensor& flat, const FlatSpan& place) {
+  return flat.narrow(0, place.begin, place.size());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& config,
-                                                     const std::vector<NamedParameter>& parameters) {
-  std::unique_ptr<AdamW> optimizer(new AdamW(config));
+                                                     const std::vector<const FlatParameters*>& stages,
+                                                     const Sharding& sharding) {
+  std::unique_ptr<AdamW> optimizer(new AdamW(config, sharding));
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the optimizer's state", [&] {
-    for (const NamedParameter& parameter : parameters) {
-      optimizer->device_ = parameter.value.device();
-      const at::ScalarType own = parameter.value.scalar_type();
-      const at::ScalarType accumulation = AccumulationType(own);
-      const auto options = parameter.value.options().dtype(accumulation).requires_grad(false);
-      at::Tensor master;
-      if (own != accumulation) master = parameter.value.detach().to(accumulation);
-      const at::IntArrayRef sizes = parameter.value.sizes();
-      optimizer->slots_.push_back(
-          {parameter, at::zeros(sizes, options), at::zeros(sizes, options), std::move(master)});
-    }
+    for (const FlatParameters* stage : stages) optimizer->stages_.push_back(optimizer->MakeState(*stage));
   }));
   return optimizer;
 }
 
-absl::StatusOr<at::Tensor> AdamW::SumOfSquaredGradients() const {
-  return CallTorch("the gradient norm", [&] {
-    const at::NoGradGuard no_gradients;
-    at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
-    for (const Slot& slot : slots_) {
-      if (slot.parameter.shared) continue;
-      const at::Tensor norm =
-          at::linalg_vector_norm(slot.parameter.gradient, 2, std::nullopt, false, at::kDouble);
-      sum.add_(norm.square());
+AdamW::StageState AdamW::MakeState(const FlatParameters& parameters) const {
+  StageState stage = {.parameters = &parameters};
+  for (const FlatSpan& span : parameters.spans) {
+    const FlatSpan updated = UpdatedPart(span, sharding_);
+    for (const NamedParameter& parameter : parameters.parameters) {
+      const FlatSpan place = {std::max(updated.begin, parameter.offset),
+                              std::min(updated.end, parameter.offset + parameter.value.numel())};
+      if (place.size() <= 0) continue;
+      stage.pieces.push_back(
+          {.parameter = &parameter, .place = place, .state = stage.size + place.begin - updated.begin});
     }
-    return sum.reshape({1});
+    stage.size += updated.size();
+  }
+  std::ranges::sort(stage.pieces, {}, &Piece::state);
+  const at::ScalarType accumulation = AccumulationType(parameters.values.scalar_type());
+  const at::TensorOptions options = parameters.values.options().dtype(accumulation);
+  stage.first_moment = at::zeros({stage.size}, options);
+  stage.second_moment = at::zeros({stage.size}, options);
+  if (parameters.values.scalar_type() == accumulation) return stage;
+  stage.master = at::zeros({stage.size}, options);
+  for (const Piece& piece : stage.pieces) {
+    stage.master.narrow(0, piece.state, piece.place.size()).copy_(Part(parameters.values, piece.place));
+  }
+  return stage;
+}
+
+absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
+  return CallTorch("the gradient norm", [&] {
+    const auto count = static_cast<int64_t>(stages_.size());
+    const at::Device device = stages_.empty() ? at::kCPU : stages_[0].parameters->values.device();
+    at::Tensor sums = at::zeros({count, sharding_.count}, at::TensorOptions(at::kDouble).device(device));
+    for (int64_t i = 0; i < count; ++i) {
+      const FlatParameters& parameters = *stages_[static_cast<size_t>(i)].parameters;
+      for (int shard = 0; shard < sharding_.count; ++shard) {
+        if (!sharding_.Updates(shard)) continue;
+        const FlatSpan place = ShardOfSpan(parameters.spans.front(), shard, sharding_.count);
+        sums[i][shard].copy_(FlatSumOfSquares(Part(parameters.gradients, place)));
+      }
+    }
+    return sums;
   });
+}
+
+AdamWFactors AdamW::FactorsOf(uint64_t iteration, double gradient_scale) const {
+  const auto step = static_cast<double>(iteration + 1);
+  return {.beta1 = config_.beta1,
+          .beta2 = config_.beta2,
+          .epsilon = config_.epsilon,
+          .first_correction = 1 - std::pow(config_.beta1, step),
+          .second_correction = 1 - std::pow(config_.beta2, step),
+          .rate = learning_rate(iteration),
+          .weight_decay = config_.weight_decay,
+          .gradient_scale = gradient_scale};
 }
 
 absl::Status AdamW::Step(uint64_t iteration, double gradient_scale) {
   return RunTorch("the optimizer step", [&] {
     const at::NoGradGuard no_gradients;
-    for (Slot& slot : slots_) Update(slot, iteration, gradient_scale);
+    const AdamWFactors factors = FactorsOf(iteration, gradient_scale);
+    for (const StageState& stage : stages_) {
+      if (!stage.first_moment.is_cpu()) {
+        UpdateByLibTorch(stage, factors, config_, iteration);
+      } else if (stage.first_moment.scalar_type() == at::kDouble) {
+        UpdateInOnePass<double>(stage, factors);
+      } else {
+        UpdateInOnePass<float>(stage, factors);
+      }
+    }
   });
 }
 
-void AdamW::Update(Slot& slot, uint64_t iteration, double gradient_scale) const {
-  const auto step = static_cast<double>(iteration + 1);
-  const double rate = learning_rate(iteration);
-  const double first_correction = 1 - std::pow(config_.beta1, step);
-  const double second_correction = 1 - std::pow(config_.beta2, step);
-  at::Tensor weights = slot.master.defined() ? slot.master : slot.parameter.value;
+template <typename Float>
+void AdamW::UpdateInOnePass(const StageState& stage, const AdamWFactors& factors) {
+  AdamWFactors without_decay = factors;
+  without_decay.weight_decay = 0;
+  const FlatParameters& parameters = *stage.parameters;
+  const bool rounds = stage.master.defined();
+  auto* const first = stage.first_moment.mutable_data_ptr<Float>();
+  auto* const second = stage.second_moment.mutable_data_ptr<Float>();
+  const auto* const gradients = parameters.gradients.const_data_ptr<Float>();
+  auto* const master = rounds ? stage.master.mutable_data_ptr<Float>() : nullptr;
+  auto* const values = rounds ? nullptr : parameters.values.mutable_data_ptr<Float>();
+  auto* const rounded = rounds ? parameters.values.mutable_data_ptr<at::BFloat16>() : nullptr;
+  // Elements [begin, end) of the state, which lie in `piece`.
+  const auto update = [&](const Piece& piece, int64_t begin, int64_t end) {
+    const int64_t in_stage = piece.place.begin + begin - piece.state;
+    UpdateWeights(piece.decays() ? factors : without_decay,
+                  AdamWArrays<Float>{.weights = rounds ? master + begin : values + in_stage,
+                                     .first_moments = first + begin,
+                                     .second_moments = second + begin,
+                                     .gradients = gradients + in_stage},
+                  end - begin);
+    if (!rounds) return;
+    for (int64_t i = begin; i < end; ++i) {
+      rounded[in_stage + i - begin] = at::BFloat16(static_cast<float>(master[i]));
+    }
+  };
+  at::parallel_for(0, stage.size, kGrain, [&](int64_t begin, int64_t end) {
+    const auto after = std::ranges::upper_bound(stage.pieces, begin, {}, &Piece::state);
+    for (auto piece = after == stage.pieces.begin() ? after : after - 1;
+         piece != stage.pieces.end() && piece->state < end; ++piece) {
+      const int64_t piece_end = std::min(end, piece->state + piece->place.size());
+      for (int64_t i = std::max(begin, piece->state); i < piece_end; i += kBlock) {
+        update(*piece, i, std::min(piece_end, i + kBlock));
+      }
+    }
+  });
+}
 
-  // Scaled on the way, without a scaled copy.
-  const at::Tensor& gradient = slot.parameter.gradient;
-  slot.first_moment.mul_(config_.beta1).add_(gradient, (1 - config_.beta1) * gradient_scale);
-  slot.second_moment.mul_(config_.beta2)
-      .addcmul_(gradient, gradient, (1 - config_.beta2) * gradient_scale * gradient_scale);
-  if (weights.dim() > 1) weights.mul_(1 - rate * config_.weight_decay);
-  const at::Tensor deviation = (slot.second_moment / second_correction).sqrt_().add_(config_.epsilon);
-  weights.addcdiv_(slot.first_moment, deviation, -rate / first_correction);
-  if (slot.master.defined()) slot.parameter.value.copy_(slot.master);
+void AdamW::UpdateByLibTorch(const StageState& stage, const AdamWFactors& factors,
+                             const TrainingConfig& config, uint64_t iteration) {
+  const FlatParameters& parameters = *stage.parameters;
+  const at::Tensor step = at::full({}, static_cast<double>(iteration + 1),
+                                   at::TensorOptions(at::kFloat).device(stage.first_moment.device()));
+  // It divides by what it is given.
+  const at::Tensor divisor = at::full_like(step, 1 / factors.gradient_scale);
+  for (const bool decays : {true, false}) {
+    std::vector<at::Tensor> weights;
+    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> first;
+    std::vector<at::Tensor> second;
+    for (const Piece& piece : stage.pieces) {
+      if (piece.decays() != decays) continue;
+      const FlatSpan state = {piece.state, piece.state + piece.place.size()};
+      weights.push_back(stage.master.defined() ? Part(stage.master, state)
+                                               : Part(parameters.values, piece.place));
+      gradients.push_back(Part(parameters.gradients, piece.place));
+      first.push_back(Part(stage.first_moment, state));
+      second.push_back(Part(stage.second_moment, state));
+    }
+    const std::vector<at::Tensor> steps(weights.size(), step);
+    at::_fused_adamw_(weights, gradients, first, second, /*max_exp_avg_sqs=*/{}, steps, factors.rate,
+                      config.beta1, config.beta2, decays ? config.weight_decay : 0, config.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false, divisor);
+  }
+  if (!stage.master.defined()) return;
+  for (const Piece& piece : stage.pieces) {
+    Part(parameters.values, piece.place).copy_(stage.master.narrow(0, piece.state, piece.place.size()));
+  }
 }
 
 double AdamW::learning_rate(uint64_t iteration) const {
@@ -77,11 +185,19 @@ double AdamW::learning_rate(uint64_t iteration) const {
 
 std::vector<NamedTensor> AdamW::State(bool with_copies) const {
   std::vector<NamedTensor> tensors;
-  for (const Slot& slot : slots_) {
-    if (slot.parameter.copy && !with_copies) continue;
-    tensors.push_back({"optimizer.first_moment." + slot.parameter.name, slot.first_moment});
-    tensors.push_back({"optimizer.second_moment." + slot.parameter.name, slot.second_moment});
-    if (slot.master.defined()) tensors.push_back({"optimizer.master." + slot.parameter.name, slot.master});
+  for (const StageState& stage : stages_) {
+    for (const Piece& piece : stage.pieces) {
+      const NamedParameter& parameter = *piece.parameter;
+      if (parameter.copy && !with_copies) continue;
+      const auto add = [&](const char* kind, const at::Tensor& state) {
+        const at::Tensor part = state.narrow(0, piece.state, piece.place.size());
+        const int64_t begin = piece.place.begin - parameter.offset;
+        tensors.push_back(PieceOf(kind + parameter.name, parameter.value.sizes(), begin, part));
+      };
+      add("optimizer.first_moment.", stage.first_moment);
+      add("optimizer.second_moment.", stage.second_moment);
+      if (stage.master.defined()) add("optimizer.master.", stage.master);
+    }
   }
   return tensors;
 }

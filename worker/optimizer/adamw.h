@@ -1,10 +1,10 @@
 // AdamW over the parameters of a rank (Loshchilov and Hutter, "Decoupled Weight Decay Regularization",
-// algorithm 2).
+// algorithm 2), in one pass over memory.
 //
-//   AdamW optimizer(job.training, parameters);
-//   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, optimizer.SumOfSquaredGradients());
+//   PENSTOCK_ASSIGN_OR_RETURN(auto optimizer, AdamW::Create(job.training, {&stage->flat_parameters()}));
+//   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, optimizer->SumsOfSquares());
 //   ... sum over the ranks of the pipeline: the global norm; clip ...
-//   PENSTOCK_RETURN_IF_ERROR(optimizer.Step(iteration, /*gradient_scale=*/clip / norm));
+//   PENSTOCK_RETURN_IF_ERROR(optimizer->Step(iteration, /*gradient_scale=*/clip / norm));
 //
 // Weight decay applies to matrices alone, as is usual: not to biases and norms. bfloat16 parameters have
 // float32 masters, which are what is updated; the parameters are their rounding.
@@ -19,7 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/tensor_file.h"
-#include "worker/model/stage.h"
+#include "worker/model/flat_parameters.h"
+#include "worker/optimizer/adamw_kernel.h"
+#include "worker/optimizer/sharding.h"
 #include "worker/program/job.h"
 
 namespace penstock::worker {
@@ -27,16 +29,20 @@ namespace penstock::worker {
 // Not thread-safe.
 class AdamW {
  public:
-  // The tensors of `parameters` are shared with their stage.
+  // `stages` are those of the rank; they must outlive the optimizer. Its state is that of what it updates.
   // Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(const TrainingConfig& config,
-                                                       const std::vector<NamedParameter>& parameters);
+                                                       const std::vector<const FlatParameters*>& stages,
+                                                       const Sharding& sharding = {});
 
-  // Of the parameters that no other stage shares. [1], float64, on the device of the parameters. Possible
-  // errors: INTERNAL.
-  absl::StatusOr<at::Tensor> SumOfSquaredGradients() const;
+  const Sharding& sharding() const { return sharding_; }
 
-  // Updates the parameters with their gradients times `gradient_scale`; leaves the gradients alone.
+  // Of the gradients that no other stage shares: [stages, shards], float64, on the device of the parameters;
+  // 0 for shards that are updated elsewhere. The same bits whoever computes a shard, with any number of
+  // threads. Possible errors: INTERNAL.
+  absl::StatusOr<at::Tensor> SumsOfSquares() const;
+
+  // Updates the parameters with their gradients times `gradient_scale`; gradients are worth nothing after it.
   // Iterations count from 0 and name the step: moments are corrected as those of step iteration + 1. Possible
   // errors: INTERNAL.
   absl::Status Step(uint64_t iteration, double gradient_scale);
@@ -44,27 +50,49 @@ class AdamW {
   double learning_rate(uint64_t iteration) const;
 
   // What a checkpoint must hold beside the parameters; names begin with "optimizer.". Share their storage
-  // with the optimizer, so that they can be read into. `with_copies`: also of parameters that are copies of
-  // another stage's, whose state is the same.
+  // with the optimizer, so that they can be read into. What is updated here of a parameter in part only is
+  // named as a piece of it (worker/checkpoint/tensor_piece.h). `with_copies`: also of parameters that are
+  // copies of another stage's, whose state is the same.
   std::vector<NamedTensor> State(bool with_copies) const;
 
  private:
-  // One parameter and its state, in the accumulation type.
-  struct Slot {
-    NamedParameter parameter;
-    at::Tensor first_moment;
-    at::Tensor second_moment;
-    // Undefined where the parameter itself is of the accumulation type.
-    at::Tensor master;
+  // What is updated here of a parameter.
+  struct Piece {
+    const NamedParameter* parameter = nullptr;
+    // In the flat buffers of the stage.
+    FlatSpan place = {};
+    // Of its first element in the state.
+    int64_t state = 0;
+
+    bool decays() const { return parameter->value.dim() > 1; }
   };
 
-  explicit AdamW(const TrainingConfig& config) : config_(config) {}
+  // A stage and its state, flat and in the accumulation type: only of what is updated here, end to end.
+  struct StageState {
+    const FlatParameters* parameters = nullptr;
+    // Ascending in `place` and in `state`.
+    std::vector<Piece> pieces = {};
+    int64_t size = 0;
+    at::Tensor first_moment = {};
+    at::Tensor second_moment = {};
+    // Undefined where the parameters themselves are of the accumulation type.
+    at::Tensor master = {};
+  };
 
-  void Update(Slot& slot, uint64_t iteration, double gradient_scale) const;
+  AdamW(const TrainingConfig& config, const Sharding& sharding) : config_(config), sharding_(sharding) {}
+
+  StageState MakeState(const FlatParameters& parameters) const;
+  AdamWFactors FactorsOf(uint64_t iteration, double gradient_scale) const;
+  // On the CPU.
+  template <typename Float>
+  static void UpdateInOnePass(const StageState& stage, const AdamWFactors& factors);
+  // On other devices: with LibTorch's fused kernel.
+  static void UpdateByLibTorch(const StageState& stage, const AdamWFactors& factors,
+                               const TrainingConfig& config, uint64_t iteration);
 
   const TrainingConfig config_;
-  std::vector<Slot> slots_;
-  at::Device device_ = at::kCPU;
+  const Sharding sharding_;
+  std::vector<StageState> stages_;
 };
 
 }  // namespace penstock::worker

@@ -241,11 +241,12 @@ double ParameterBytes(const Stage& stage) {
 
 // For each byte of parameters.
 absl::StatusOr<double> MeasureOptimizer(StageRun& run) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer, AdamW::Create(TrainingConfig(), run.stage().parameters()));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer,
+                            AdamW::Create(TrainingConfig(), {&run.stage().flat_parameters()}));
   std::vector<double> times;
   for (uint64_t step = 0; step < 4; ++step) {
     const double start = run.clock()();
-    PENSTOCK_RETURN_IF_ERROR(optimizer->SumOfSquaredGradients().status());
+    PENSTOCK_RETURN_IF_ERROR(optimizer->SumsOfSquares().status());
     PENSTOCK_RETURN_IF_ERROR(optimizer->Step(step, 1));
     run.stage().ZeroGradients();
     times.push_back(run.clock()() - start);

@@ -43,6 +43,9 @@ struct JobConfig {
   // Which ranks these are, as the planner says.
   Topology topology = {};
   TrainingConfig training = {};
+  // Whether replicas divide the optimizer's state between them (job.proto,
+  // PlanningOptions.shard_optimizer_state).
+  bool shard_optimizer_state = false;
   // The first iteration of this run.
   uint64_t first_iteration = 0;
 

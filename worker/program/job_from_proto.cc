@@ -113,6 +113,7 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                    .pipeline = mesh.pipeline(),
                    .replicas = mesh.data(),
                    .training = TrainingFromProto(job.training()),
+                   .shard_optimizer_state = job.planning().shard_optimizer_state(),
                    .first_iteration = job.first_iteration()};
 }
 

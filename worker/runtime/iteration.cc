@@ -6,9 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/groups.h"
 #include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
-#include "worker/runtime/shared_gradients.h"
+#include "worker/runtime/gradient_norm.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -25,6 +26,23 @@ absl::Status CheckShape(const at::Tensor& tensor, const Transfer& transfer) {
   return absl::InternalError(absl::StrCat("the plan sends [", absl::StrJoin(transfer.shape, ", "),
                                           "], but the stage made [", absl::StrJoin(tensor.sizes(), ", "),
                                           "] of ", c10::toString(tensor.scalar_type())));
+}
+
+// Each span of a flat buffer.
+absl::StatusOr<std::vector<at::Tensor>> SpansOf(const at::Tensor& buffer, const FlatParameters& flat) {
+  return CallTorch("the parameters of a stage", [&] {
+    std::vector<at::Tensor> spans;
+    for (const FlatSpan& span : flat.spans) spans.push_back(buffer.narrow(0, span.begin, span.size()));
+    return spans;
+  });
+}
+
+// That the shards of a reduction over the group are those of the optimizer.
+absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, const Sharding& sharding) {
+  if (static_cast<int>(group.size()) == sharding.count && PositionIn(group, rank) == sharding.own)
+    return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("gradients are reduced over ranks ", Describe(group), ", but rank ",
+                                          rank, " updates shard ", sharding.own, " of ", sharding.count));
 }
 
 }  // namespace
@@ -177,31 +195,50 @@ absl::Status Iteration::Free(const Instruction& instruction) {
 }
 
 absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
-  std::vector<at::Tensor> gradients;
-  for (const NamedParameter& parameter : parts_.stages.at(instruction.stage)->parameters()) {
-    gradients.push_back(parameter.gradient);
-  }
-  return parts_.communicator->AllReduceSum(gradients, program_.groups[instruction.group]);
+  const std::vector<uint32_t>& group = program_.groups[instruction.group];
+  const Sharding& sharding = parts_.optimizer->sharding();
+  const FlatParameters& flat = parts_.stages.at(instruction.stage)->flat_parameters();
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
+  reduced_over_[instruction.stage] = instruction.group;
+  if (!sharding.divided) return parts_.communicator->AllReduceSum(gradients, group);
+  PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
+  return parts_.communicator->ReduceScatterSum(gradients, group);
 }
 
 absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
-  const ModelConfig& model = parts_.job->model;
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
-                            GatherSharedGradients(model, parts_.stages, parts_.device->place()));
-  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, parts_.optimizer->SumOfSquaredGradients());
-  sums.push_back(std::move(squares));
-  PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(sums, program_.groups[instruction.group]));
-  PENSTOCK_ASSIGN_OR_RETURN(const double own,
-                            CallTorch("the gradient norm", [&] { return sums.back().item<double>(); }));
-  sums.pop_back();
-  PENSTOCK_ASSIGN_OR_RETURN(const double shared, ScatterSharedGradients(model, parts_.stages, sums));
-  if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
-  gradient_norm_ = std::sqrt(own + shared);
+  NormGroups groups = {.pipeline = program_.groups[instruction.group]};
+  if (parts_.optimizer->sharding().divided) {
+    for (const auto& [number, _] : parts_.stages) {
+      if (reduced_over_.contains(number)) continue;
+      return absl::InternalError(absl::StrCat("the gradients of stage ", number,
+                                              " were not reduced, but the optimizer's state is divided"));
+    }
+    groups.replicas = program_.groups[reduced_over_.begin()->second];
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(
+      gradient_norm_,
+      ReduceGradientNorm(parts_, static_cast<uint32_t>(program_.layers_per_stage.size()), groups));
+  if (parts_.gradients_ready) {
+    PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::gradients));
+    PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
+  }
   const double clip = parts_.job->training.clip_norm;
   const double scale = clip > 0 && gradient_norm_ > clip ? clip / gradient_norm_ : 1.0;
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
   PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
+  PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
+  if (!parts_.optimizer->sharding().divided) return absl::OkStatus();
+  for (const auto& [number, stage] : parts_.stages) {
+    const FlatParameters& flat = stage->flat_parameters();
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat));
+    PENSTOCK_RETURN_IF_ERROR(
+        parts_.communicator->AllGather(spans, program_.groups[reduced_over_.at(number)]));
+  }
   return absl::OkStatus();
 }
 

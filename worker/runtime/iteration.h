@@ -47,6 +47,8 @@ class Iteration {
   absl::Status Free(const Instruction& instruction);
   absl::Status ReduceGradients(const Instruction& instruction);
   absl::Status StepOptimizer(const Instruction& instruction);
+  // Where replicas divide the optimizer's state: gives all replicas what each has of a buffer.
+  absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
 
   // Waits for the transfer that the instruction `id` started; nothing to do where it is none or has ended.
   absl::Status Await(uint32_t id);
@@ -79,6 +81,8 @@ class Iteration {
   // By id of the SEND or RECV; null once it has ended.
   std::vector<std::unique_ptr<PendingTransfer>> pending_;
   std::vector<at::Tensor> losses_;
+  // By stage: the group that has reduced its gradients.
+  std::map<uint32_t, uint32_t> reduced_over_;
   double gradient_norm_ = 0;
   double learning_rate_ = 0;
 };

@@ -3,21 +3,29 @@
 #include <ATen/ATen.h>
 
 #include "worker/model/parameters.h"
+#include "worker/optimizer/flat_squares.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
 
-// Calls `visit` with each copy's gradient and the sum that it belongs to.
+// What is updated here of a parameter of so many elements.
+FlatSpan Updated(int64_t elements, const Sharding& sharding) {
+  return UpdatedPart({.begin = 0, .end = elements}, sharding);
+}
+
+// Calls `visit` with what is updated here of each copy's gradient, and the sum that it belongs to.
 template <typename Visit>
 void ForEachCopy(const std::vector<ParameterSpec>& specs, const std::map<uint32_t, Stage*>& stages,
-                 const std::vector<at::Tensor>& sums, const Visit& visit) {
+                 const Sharding& sharding, const std::vector<at::Tensor>& sums, const Visit& visit) {
   for (const auto& [number, stage] : stages) {
     for (const NamedParameter& parameter : stage->parameters()) {
       if (!parameter.shared) continue;
+      const FlatSpan part = Updated(parameter.gradient.numel(), sharding);
       for (size_t i = 0; i < specs.size(); ++i) {
-        if (specs[i].name == parameter.name) visit(parameter.gradient, sums[i]);
+        if (specs[i].name != parameter.name) continue;
+        visit(parameter.gradient.view({-1}).narrow(0, part.begin, part.size()), sums[i]);
       }
     }
   }
@@ -27,26 +35,39 @@ void ForEachCopy(const std::vector<ParameterSpec>& specs, const std::map<uint32_
 
 absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig& model,
                                                               const std::map<uint32_t, Stage*>& stages,
-                                                              at::Device device) {
+                                                              const Sharding& sharding, at::Device device) {
   return CallTorch("the shared gradients", [&] {
     const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
     const auto options = at::TensorOptions(AccumulationType(ToScalarType(model.dtype))).device(device);
     std::vector<at::Tensor> sums;
-    for (const ParameterSpec& spec : specs) sums.push_back(at::zeros(spec.shape, options));
-    ForEachCopy(specs, stages, sums,
+    for (const ParameterSpec& spec : specs) {
+      sums.push_back(at::zeros({Updated(c10::multiply_integers(spec.shape), sharding).size()}, options));
+    }
+    ForEachCopy(specs, stages, sharding, sums,
                 [](const at::Tensor& gradient, const at::Tensor& sum) { sum.add_(gradient); });
     return sums;
   });
 }
 
-absl::StatusOr<double> ScatterSharedGradients(const ModelConfig& model,
-                                              const std::map<uint32_t, Stage*>& stages,
-                                              const std::vector<at::Tensor>& sums) {
+absl::StatusOr<std::vector<double>> ScatterSharedGradients(const ModelConfig& model,
+                                                           const std::map<uint32_t, Stage*>& stages,
+                                                           const Sharding& sharding,
+                                                           const std::vector<at::Tensor>& sums) {
   return CallTorch("the shared gradients", [&] {
-    ForEachCopy(SharedParameterSpecs(model), stages, sums,
+    const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
+    ForEachCopy(specs, stages, sharding, sums,
                 [](const at::Tensor& gradient, const at::Tensor& sum) { gradient.copy_(sum); });
-    double squares = 0;
-    for (const at::Tensor& sum : sums) squares += sum.to(at::kDouble).square().sum().item<double>();
+    std::vector<double> squares(static_cast<size_t>(sharding.count));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const int64_t elements = c10::multiply_integers(specs[i].shape);
+      const int64_t first = Updated(elements, sharding).begin;
+      for (int shard = 0; shard < sharding.count; ++shard) {
+        if (!sharding.Updates(shard)) continue;
+        const FlatSpan place = ShardOfSpan({.begin = 0, .end = elements}, shard, sharding.count);
+        const at::Tensor part = sums[i].narrow(0, place.begin - first, place.size());
+        squares[static_cast<size_t>(shard)] += FlatSumOfSquares(part).item<double>();
+      }
+    }
     return squares;
   });
 }

@@ -1,9 +1,14 @@
 // Gradients of the parameters that several stages of a pipeline hold (T5's relative position biases): what
 // counts is their sum, and every copy gets the same one, so that all copies stay equal in every bit.
 //
-//   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums, GatherSharedGradients(model, stages, device));
+//   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
+//                             GatherSharedGradients(model, stages, sharding, device));
 //   ... sum them over the ranks of the pipeline ...
-//   PENSTOCK_ASSIGN_OR_RETURN(double squares, ScatterSharedGradients(model, stages, sums));
+//   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> squares,
+//                             ScatterSharedGradients(model, stages, sharding, sums));
+//
+// Where replicas divide the optimizer's state, all this is about the part that this replica updates: of each
+// shared parameter the same one on every stage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,20 +19,23 @@
 
 #include "absl/status/statusor.h"
 #include "worker/model/stage.h"
+#include "worker/optimizer/sharding.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// The sums over the stages of this rank, in the order of SharedParameterSpecs; zeros where it holds none, so
-// that all ranks of a pipeline have the same tensors. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
+// The sums over the stages of this rank, flat, in the order of SharedParameterSpecs; zeros where it holds
+// none, so that all ranks of a pipeline have the same tensors. Possible errors: RESOURCE_EXHAUSTED (memory),
+// INTERNAL.
 absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig& model,
                                                               const std::map<uint32_t, Stage*>& stages,
-                                                              at::Device device);
+                                                              const Sharding& sharding, at::Device device);
 
-// Writes the sums over the pipeline into every copy of this rank, and returns the sum of their squares.
-// Possible errors: INTERNAL.
-absl::StatusOr<double> ScatterSharedGradients(const ModelConfig& model,
-                                              const std::map<uint32_t, Stage*>& stages,
-                                              const std::vector<at::Tensor>& sums);
+// Writes the sums over the pipeline into every copy of this rank, and returns the sums of their squares, one
+// for each shard; 0 for shards that are updated elsewhere. Possible errors: INTERNAL.
+absl::StatusOr<std::vector<double>> ScatterSharedGradients(const ModelConfig& model,
+                                                           const std::map<uint32_t, Stage*>& stages,
+                                                           const Sharding& sharding,
+                                                           const std::vector<at::Tensor>& sums);
 
 }  // namespace penstock::worker

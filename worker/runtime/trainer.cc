@@ -8,6 +8,7 @@
 #include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/tensor_piece.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -37,7 +38,12 @@ absl::Status Trainer::Build(const Program& program) {
     executor.stages[number] = stage.get();
     stages_[number] = std::move(stage);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, parameters_));
+  std::vector<const FlatParameters*> flat;
+  for (const auto& [number, stage] : stages_) flat.push_back(&stage->flat_parameters());
+  const Sharding sharding = {.count = static_cast<int>(job().replicas),
+                             .own = static_cast<int>(program.replica),
+                             .divided = job().shard_optimizer_state && job().replicas > 1};
+  PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, flat, sharding));
   executor.optimizer = optimizer_.get();
   if (!parts_.gradients_dir.empty()) {
     executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
@@ -98,19 +104,11 @@ absl::Status Trainer::Restore() {
   const CompleteCheckpoint& checkpoint = *parts_.checkpoint;
   // Tensors have the same names however the model is split, so any file may hold them; this rank's own comes
   // first.
-  std::vector<NamedTensor> missing = State(/*with_copies=*/true);
+  std::vector<MissingPiece> missing = PiecesToRead(State(/*with_copies=*/true));
   for (uint32_t i = 0; i < checkpoint.ranks && !missing.empty(); ++i) {
     const uint32_t rank = (parts_.registration->rank + i) % checkpoint.ranks;
     PENSTOCK_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(RankFile(checkpoint.path, rank)));
-    std::vector<NamedTensor> elsewhere;
-    for (const NamedTensor& tensor : missing) {
-      if (!file.Contains(tensor.name)) {
-        elsewhere.push_back(tensor);
-        continue;
-      }
-      PENSTOCK_RETURN_IF_ERROR(file.Read(tensor.name, tensor.value));
-    }
-    missing = std::move(elsewhere);
+    PENSTOCK_RETURN_IF_ERROR(ReadPieces(file, missing));
   }
   if (!missing.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the checkpoint '", checkpoint.path, "' has no '",

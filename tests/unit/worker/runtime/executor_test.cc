@@ -84,15 +84,22 @@ class FakeCommunicator : public Communicator {
     return Start(receive_status, absl::StrCat("receive from ", peer));
   }
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
-    reduced.push_back(tensors.size());
+    reduced.push_back(0);
+    for (const at::Tensor& tensor : tensors) reduced.back() += tensor.numel();
     groups.push_back(group);
     return absl::OkStatus();
   }
-  absl::Status ReduceScatterSum(std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
-    return absl::UnimplementedError("not in these programs");
+  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
+                                const std::vector<uint32_t>& group) override {
+    reduce_scattered.push_back(tensors.front().numel());
+    EXPECT_EQ(tensors.size(), 1U) << "one span: this model's stages share nothing";
+    groups.push_back(group);
+    return absl::OkStatus();
   }
-  absl::Status AllGather(std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
-    return absl::UnimplementedError("not in these programs");
+  absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
+    gathered.push_back(tensors.front().numel());
+    groups.push_back(group);
+    return absl::OkStatus();
   }
   void Abort(const std::string&) override {}
 
@@ -100,7 +107,10 @@ class FakeCommunicator : public Communicator {
   std::map<uint32_t, std::vector<int64_t>> sent;
   // Of all transfers, in the order in which they were started.
   std::vector<Watched> buffers;
-  std::vector<size_t> reduced;
+  // Elements of each call.
+  std::vector<int64_t> reduced;
+  std::vector<int64_t> reduce_scattered;
+  std::vector<int64_t> gathered;
   std::vector<std::vector<uint32_t>> groups;
 
  private:
@@ -144,6 +154,8 @@ class RecordingTimer : public InstructionTimer {
   Events* const events_;
 };
 
+int64_t Elements(const Stage& stage) { return stage.flat_parameters().gradients.numel(); }
+
 constexpr double kVocab = 17;
 
 JobConfig SmallJob() {
@@ -185,12 +197,12 @@ class ExecutorTest : public ::testing::Test {
   }
 
   void BuildExecutor(const std::map<uint32_t, Stage*>& on_rank, uint32_t stages) {
-    std::vector<NamedParameter> parameters;
+    std::vector<const FlatParameters*> parameters;
     for (const auto& [number, stage] : on_rank) {
-      parameters.insert(parameters.end(), stage->parameters().begin(), stage->parameters().end());
+      parameters.push_back(&stage->flat_parameters());
       program_.stages.push_back(number);
     }
-    optimizer_ = *AdamW::Create(job_.training, parameters);
+    optimizer_ = *AdamW::Create(job_.training, parameters, sharding_);
     if (timer_ == nullptr) timer_ = MakeHostTimer();
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
                                                          .device = device_.get(),
@@ -243,6 +255,8 @@ class ExecutorTest : public ::testing::Test {
   FakeCommunicator communicator_{&events_};
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<Stage> upper_stage_;
+  // Before Build.
+  Sharding sharding_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<Executor> executor_;
@@ -401,9 +415,48 @@ TEST_F(ExecutorTest, HandsOverBetweenStagesOfOneRank) {
     EXPECT_EQ(result->loss, whole->loss);
     EXPECT_NEAR(result->gradient_norm, whole->gradient_norm, 1e-6 * whole->gradient_norm);
     EXPECT_THAT(communicator_.reduced,
-                ElementsAre(stage_->parameters().size(), upper_stage_->parameters().size(), 1U));
+                ElementsAre(Elements(*stage_), Elements(*upper_stage_), /*squares of stages=*/2));
     EXPECT_TRUE(communicator_.sent.empty());
   }
+}
+
+TEST_F(ExecutorTest, UpdatesItsShardAndGathersTheRestWhereTheStateIsDivided) {
+  sharding_ = {.count = 2, .own = 0, .divided = true};
+  Build(0, 1);
+  AddMicroBatch();
+  for (Op op : {Op::kLoad, Op::kForward, Op::kBackward, Op::kReduceGradients}) Add(op);
+  Add(Op::kOptimizerStep).group = 1;
+  const at::Tensor& values = stage_->flat_parameters().values;
+  const at::Tensor before = values.clone();
+  const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const int64_t elements = Elements(*stage_);
+  EXPECT_THAT(communicator_.reduce_scattered, ElementsAre(elements));
+  EXPECT_THAT(communicator_.reduced, ElementsAre(/*squares, stages x shards=*/2, /*by shard=*/2));
+  EXPECT_THAT(communicator_.gathered, ElementsAre(elements));
+  EXPECT_THAT(communicator_.groups,
+              ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1), ElementsAre(0, 2), ElementsAre(0, 2)))
+      << "gradients over the replicas, the norm over the pipeline and then the replicas, parameters";
+  const int64_t half = elements / 2;
+  EXPECT_FALSE(values.narrow(0, 0, half).equal(before.narrow(0, 0, half)));
+  EXPECT_TRUE(values.narrow(0, half, elements - half).equal(before.narrow(0, half, elements - half)))
+      << "the other replica's, which nobody sent here";
+}
+
+TEST_F(ExecutorTest, NamesAReductionThatDoesNotFitTheShards) {
+  sharding_ = {.count = 3, .own = 0, .divided = true};
+  Build(0, 1);
+  Add(Op::kReduceGradients);
+  const absl::Status other_ranks = executor_->Run(program_).status();
+  EXPECT_EQ(other_ranks.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(other_ranks.message()), HasSubstr("shard 0 of 3"));
+
+  program_ = {};
+  Build(0, 1);
+  Add(Op::kOptimizerStep);
+  const absl::Status none = executor_->Run(program_).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(none.message()), HasSubstr("stage 0 were not reduced"));
 }
 
 TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
@@ -412,7 +465,7 @@ TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
   Add(Op::kOptimizerStep).group = 1;
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(communicator_.reduced, ElementsAre(stage_->parameters().size(), 1u));
+  EXPECT_THAT(communicator_.reduced, ElementsAre(Elements(*stage_), /*squares of the stage=*/1));
   EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1)));
   EXPECT_EQ(result->loss, 0);
 }

@@ -1,6 +1,7 @@
 #include "worker/runtime/shared_gradients.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,6 +14,8 @@
 
 namespace penstock::worker {
 namespace {
+
+using ::testing::ElementsAre;
 
 ModelConfig T5() {
   ModelConfig config;
@@ -56,25 +59,41 @@ class SharedGradientsTest : public ::testing::Test {
 };
 
 TEST_F(SharedGradientsTest, AreSummedOverTheStagesOfTheRankAndZeroWhereThereAreNone) {
-  const auto sums = GatherSharedGradients(T5(), Stages({0, 1, 3}), at::kCPU);
+  const auto sums = GatherSharedGradients(T5(), Stages({0, 1, 3}), Sharding(), at::kCPU);
   ASSERT_TRUE(sums.ok()) << sums.status();
   ASSERT_EQ(sums->size(), 2U);
-  EXPECT_TRUE((*sums)[0].equal(at::full({32, 2}, 3, at::kDouble))) << "of the encoder: stages 0 and 1";
-  EXPECT_TRUE((*sums)[1].equal(at::full({32, 2}, 4, at::kDouble))) << "of the decoder: stage 3";
-  EXPECT_TRUE((*GatherSharedGradients(T5(), {}, at::kCPU))[0].equal(at::zeros({32, 2}, at::kDouble)));
+  EXPECT_TRUE((*sums)[0].equal(at::full({64}, 3, at::kDouble))) << "of the encoder: stages 0 and 1";
+  EXPECT_TRUE((*sums)[1].equal(at::full({64}, 4, at::kDouble))) << "of the decoder: stage 3";
+  EXPECT_TRUE(
+      (*GatherSharedGradients(T5(), {}, Sharding(), at::kCPU))[0].equal(at::zeros({64}, at::kDouble)));
 }
 
 TEST_F(SharedGradientsTest, AreTheSameInEveryCopyAndCountOnce) {
-  const std::vector<at::Tensor> sums = {at::full({32, 2}, 5, at::kDouble), at::full({32, 2}, 7, at::kDouble)};
-  const auto squares = ScatterSharedGradients(T5(), Stages({0, 1, 2, 3}), sums);
+  const std::vector<at::Tensor> sums = {at::full({64}, 5, at::kDouble), at::full({64}, 7, at::kDouble)};
+  const auto squares = ScatterSharedGradients(T5(), Stages({0, 1, 2, 3}), Sharding(), sums);
   ASSERT_TRUE(squares.ok()) << squares.status();
-  EXPECT_EQ(*squares, 64 * (25 + 49));
+  EXPECT_THAT(*squares, ElementsAre(64 * (25 + 49)));
   for (const uint32_t stage : {0U, 1U}) {
-    EXPECT_TRUE(GradientOf(*owned_[stage], "encoder.relative_bias.weight").equal(sums[0]));
+    EXPECT_TRUE(GradientOf(*owned_[stage], "encoder.relative_bias.weight").view({-1}).equal(sums[0]));
   }
   for (const uint32_t stage : {2U, 3U}) {
-    EXPECT_TRUE(GradientOf(*owned_[stage], "decoder.relative_bias.weight").equal(sums[1]));
+    EXPECT_TRUE(GradientOf(*owned_[stage], "decoder.relative_bias.weight").view({-1}).equal(sums[1]));
   }
+}
+
+TEST_F(SharedGradientsTest, OfADividedStateAreThoseThatThisReplicaUpdates) {
+  const Sharding sharding = {.count = 3, .own = 1, .divided = true};
+  const auto sums = GatherSharedGradients(T5(), Stages({0, 1}), sharding, at::kCPU);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_TRUE((*sums)[0].equal(at::full({21}, 3, at::kDouble))) << "21, 21 and 22 of 64 elements";
+  const std::vector<at::Tensor> summed = {at::full({21}, 5, at::kDouble), at::full({21}, 7, at::kDouble)};
+  const auto squares = ScatterSharedGradients(T5(), Stages({0}), sharding, summed);
+  ASSERT_TRUE(squares.ok()) << squares.status();
+  EXPECT_THAT(*squares, ElementsAre(0, 21 * (25 + 49), 0));
+  const at::Tensor gradient = GradientOf(*owned_[0], "encoder.relative_bias.weight").view({-1});
+  EXPECT_TRUE(gradient.narrow(0, 21, 21).equal(summed[0]));
+  EXPECT_TRUE(gradient.narrow(0, 0, 21).equal(at::ones({21}, at::kDouble))) << "what others update is left";
+  EXPECT_TRUE(gradient.narrow(0, 42, 22).equal(at::ones({22}, at::kDouble)));
 }
 
 TEST_F(SharedGradientsTest, AreLeftOutOfTheOptimizersOwnSum) {
@@ -82,14 +101,13 @@ TEST_F(SharedGradientsTest, AreLeftOutOfTheOptimizersOwnSum) {
   for (const NamedParameter& parameter : owned_[1]->parameters()) {
     if (!parameter.shared) expected += 4.0 * static_cast<double>(parameter.value.numel());
   }
-  const auto optimizer = *AdamW::Create(TrainingConfig(), owned_[1]->parameters());
-  EXPECT_NEAR(optimizer->SumOfSquaredGradients()->item<double>(), expected, 1e-9 * expected);
+  const auto optimizer = *AdamW::Create(TrainingConfig(), {&owned_[1]->flat_parameters()});
+  EXPECT_NEAR(optimizer->SumsOfSquares()->item<double>(), expected, 1e-9 * expected);
 }
 
 TEST_F(SharedGradientsTest, OfOneCopyAreInACheckpoint) {
-  std::vector<NamedParameter> parameters = owned_[0]->parameters();
-  parameters.insert(parameters.end(), owned_[1]->parameters().begin(), owned_[1]->parameters().end());
-  const auto optimizer = *AdamW::Create(TrainingConfig(), parameters);
+  const auto optimizer =
+      *AdamW::Create(TrainingConfig(), {&owned_[0]->flat_parameters(), &owned_[1]->flat_parameters()});
   const auto count = [&](bool with_copies) {
     int found = 0;
     for (const NamedTensor& tensor : optimizer->State(with_copies)) {

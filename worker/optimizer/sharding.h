@@ -1,0 +1,39 @@
+// Which part of a stage's parameters the optimizer of a rank updates, and keeps a state for: all of them, or
+// its replica's share (ZeRO stage 1; Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training
+// trillion parameter models", section 5.1).
+//
+// Each span of a stage's flat buffers is cut into as many shards as there are replicas (worker/comm/shard.h).
+// With a divided state, gradients are reduce-scattered, each replica updates its own shards, and parameters
+// are all-gathered; nothing else differs, so that both give the same bits.
+#pragma once
+
+#include <vector>
+
+#include "worker/comm/shard.h"
+#include "worker/model/flat_parameters.h"
+
+namespace penstock::worker {
+
+struct Sharding {
+  // Shards of a span: the replicas.
+  int count = 1;
+  // That of this rank's replica.
+  int own = 0;
+  // False: every replica updates all shards.
+  bool divided = false;
+
+  bool Updates(int shard) const { return !divided || shard == own; }
+};
+
+// Shard `index` of a span, in elements of the flat buffer.
+inline FlatSpan ShardOfSpan(const FlatSpan& span, int index, int count) {
+  const Shard shard = ShardOf(span.size(), index, count);
+  return {span.begin + shard.begin, span.begin + shard.end};
+}
+
+// What of a span is updated here.
+inline FlatSpan UpdatedPart(const FlatSpan& span, const Sharding& sharding) {
+  return sharding.divided ? ShardOfSpan(span, sharding.own, sharding.count) : span;
+}
+
+}  // namespace penstock::worker
