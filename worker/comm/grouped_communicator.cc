@@ -10,7 +10,8 @@
 namespace penstock::worker {
 namespace {
 
-constexpr int64_t kBucketBytes = int64_t{32} << 20;
+// A message of this size takes far longer than starting it: larger tensors are not worth a copy.
+constexpr int64_t kBucketBytes = int64_t{1} << 20;
 
 }  // namespace
 
