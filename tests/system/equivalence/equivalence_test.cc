@@ -4,7 +4,7 @@
 //
 // What runs is a covering set of all pairs: some 34 cases, whose ranks are real processes. With
 // PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (160 cases), with
-// PENSTOCK_EQUIVALENCE=all every combination (19,968) in a seeded order; then the ranks are threads of this
+// PENSTOCK_EQUIVALENCE=all every combination (29,952) in a seeded order; then the ranks are threads of this
 // process, because to start processes takes longer than what they do. A case waits more than it computes, so
 // let several processes run a part each, and write to memory:
 //

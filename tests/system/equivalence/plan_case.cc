@@ -86,15 +86,30 @@ constexpr Recompute kRecomputes[] = {{"None", v1::RECOMPUTE_NONE},
 constexpr Precision kPrecisions[] = {{"Float64", v1::DATA_TYPE_FLOAT64, 8, 1e-9},
                                      {"Float32", v1::DATA_TYPE_FLOAT32, 4, 1e-4}};
 
-enum Factor : size_t { kModel, kPolicy, kSchedule, kStages, kPipeline, kData, kRecompute, kPrecision };
+// Whether replicas divide the optimizer's state.
+constexpr bool kShardings[] = {false, true};
 
-const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),  std::size(kSchedules),
-                                     std::size(kStageLayouts), std::size(kPipelines), std::size(kReplicas),
-                                     std::size(kRecomputes),   std::size(kPrecisions)};
+enum Factor : size_t {
+  kModel,
+  kPolicy,
+  kSchedule,
+  kStages,
+  kPipeline,
+  kData,
+  kRecompute,
+  kPrecision,
+  kSharding
+};
+
+const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),   std::size(kSchedules),
+                                     std::size(kStageLayouts), std::size(kPipelines),  std::size(kReplicas),
+                                     std::size(kRecomputes),   std::size(kPrecisions), std::size(kShardings)};
 
 bool SaysSomethingNew(const Case& choice) {
   const Stages stages = kStageLayouts[choice[kStages]].stages;
   const v1::Schedule schedule = kSchedules[choice[kSchedule]].schedule;
+  // One replica has nothing to divide.
+  if (kShardings[choice[kSharding]] && kReplicas[choice[kData]] == 1) return false;
   // On one rank a loop is a V.
   if (stages == Stages::kLoop && kPipelines[choice[kPipeline]] == 1) return false;
   // It is ready-first where no rank has several stages.
@@ -189,6 +204,7 @@ v1::JobSpec JobOf(const Case& choice) {
   options.set_token_cap(policy.token_cap);
   options.set_schedule(kSchedules[choice[kSchedule]].schedule);
   options.set_recompute(kRecomputes[choice[kRecompute]].recompute);
+  options.set_shard_optimizer_state(kShardings[choice[kSharding]]);
   PlaceStages(kStageLayouts[choice[kStages]].stages, kPipelines[choice[kPipeline]], options);
   return job;
 }
@@ -215,10 +231,11 @@ PlanCase MakeCase(const Case& choice) {
   const std::string model = kModels[choice[kModel]].name;
   const Precision& precision = kPrecisions[choice[kPrecision]];
   PlanCase result;
-  result.name = absl::StrCat(model, kPolicies[choice[kPolicy]].name, kSchedules[choice[kSchedule]].name,
-                             kStageLayouts[choice[kStages]].name, "Pipeline", kPipelines[choice[kPipeline]],
-                             "Data", kReplicas[choice[kData]], "Recompute",
-                             kRecomputes[choice[kRecompute]].name, precision.name);
+  result.name =
+      absl::StrCat(model, kPolicies[choice[kPolicy]].name, kSchedules[choice[kSchedule]].name,
+                   kStageLayouts[choice[kStages]].name, "Pipeline", kPipelines[choice[kPipeline]], "Data",
+                   kReplicas[choice[kData]], "Recompute", kRecomputes[choice[kRecompute]].name,
+                   precision.name, kShardings[choice[kSharding]] ? "Sharded" : "");
   result.job = JobOf(choice);
   result.model = ReferenceOf(result.job.model());
   result.reference = absl::StrCat(model, precision.name);

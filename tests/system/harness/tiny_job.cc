@@ -69,6 +69,7 @@ v1::JobSpec TinyJob() {
           embedding_parameter_bytes: 6784
           embedding_forward { fixed_ns: 5000 target_token_ns: 20 }
           state_bytes_per_parameter_byte: 4
+          sharded_state_bytes_per_parameter_byte: 2
           optimizer_ns_per_parameter_byte: 0.5
           cluster {
             memory_bytes: 1073741824
