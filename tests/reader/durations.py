@@ -12,7 +12,7 @@ def parameter_bytes(costs, stage):
     result += stage.embeddings * costs.profile.embedding_parameter_bytes
     if stage.is_last:
         result += costs.layer("head").parameter_bytes
-    return result
+    return max(0.0, result - stage.repeated_table_bytes) if stage.repeated_table_bytes else result
 
 
 def pass_durations(costs, stage, sums, recompute):

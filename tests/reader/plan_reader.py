@@ -83,7 +83,8 @@ def _collective_bytes(reading, costs, item):
     element = 8 if reading.dtype == "FLOAT64" else 4
     buckets = model.relative_position_buckets or DEFAULT_POSITION_BUCKETS
     shared = sum(reading.pipeline.stages_with(kind) > 1 for kind in ("encoder", "decoder")) if reading.is_t5 else 0
-    return NORM_BYTES + shared * element * buckets * model.heads
+    tied = element * model.vocab * model.hidden if sum(stage.tied_uses > 0 for stage in reading.pipeline.stages) > 1 else 0
+    return NORM_BYTES + shared * element * buckets * model.heads + tied
 
 
 def _check_durations(reading, costs, report):

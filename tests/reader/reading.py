@@ -5,6 +5,8 @@ from collections import namedtuple
 from stages import Pipeline
 from token_sums import token_sums
 
+ELEMENT_BYTES = {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}
+
 # The name of an instruction on its rank.
 Key = namedtuple("Key", "op stage micro_batch part")
 
@@ -20,7 +22,7 @@ class Reading:
         self.is_t5 = self.plan.model.architecture == schema.enums["Architecture"]["ARCHITECTURE_T5"]
         self.options = self.plan.options or schema.message("PlanningOptions")
         self.dtype = schema.enum_name("DataType", self.plan.model.dtype)
-        self.pipeline = Pipeline(self.plan, self.is_t5)
+        self.pipeline = Pipeline(self.plan, self.is_t5, ELEMENT_BYTES.get(self.dtype, 0))
         self._op_names = {number: schema.enum_name("Op", number) for number in schema.enums["Op"].values()}
         self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
         self._sums = [

@@ -20,6 +20,9 @@ class Stage:
     crosses_after: bool
     # The boundary after the stage is one between encoder layers, or between encoder and decoder.
     encoder_boundary_after: bool
+    # How often the stage uses a token embedding that is tied, and the bytes that the profile counts once too often for it.
+    tied_uses: int
+    repeated_table_bytes: int
 
     @property
     def loads(self):
@@ -50,10 +53,16 @@ def _overlap(first, last, begin, end):
     return max(0, min(last, end) - max(first, begin))
 
 
-class Pipeline:
-    """The stages of a plan and the ranks that hold them."""
+def _tied_uses(model, is_first, embeds_target, is_last):
+    if not model.tied_head and not model.tied_embeddings:
+        return 0
+    return int(embeds_target) + int(model.tied_head and is_last) + int(model.tied_embeddings and is_first)
 
-    def __init__(self, plan: Message, is_t5):
+
+class Pipeline:
+    """The stages of a plan and the ranks that hold them. `element_bytes`: of the model's number format."""
+
+    def __init__(self, plan: Message, is_t5, element_bytes):
         self.is_t5 = is_t5
         self.length = plan.mesh.pipeline
         self.replicas = plan.mesh.data
@@ -71,6 +80,7 @@ class Pipeline:
             is_last = index == count - 1
             is_first_decoder = is_t5 and layers > encoders and not seen_decoder
             seen_decoder = seen_decoder or is_first_decoder
+            tied_uses = _tied_uses(plan.model, index == 0, is_first_decoder if is_t5 else index == 0, is_last)
             self.stages.append(
                 Stage(
                     index=index,
@@ -83,6 +93,8 @@ class Pipeline:
                     embeds_target=is_first_decoder if is_t5 else index == 0,
                     crosses_after=not is_last and self._position_of_stage[index] != self._position_of_stage[index + 1],
                     encoder_boundary_after=is_t5 and last_layer <= encoder_layers,
+                    tied_uses=tied_uses,
+                    repeated_table_bytes=max(0, tied_uses - 1) * plan.model.vocab * plan.model.hidden * element_bytes,
                 )
             )
             first_layer = last_layer

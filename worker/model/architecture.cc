@@ -1,41 +1,87 @@
 #include "worker/model/architecture.h"
 
+#include <cmath>
+
 namespace penstock::worker {
 namespace {
 
-constexpr double kGptEpsilon = 1e-5;
-constexpr double kT5Epsilon = 1e-6;
+constexpr double kLayerNormEpsilon = 1e-5;
+constexpr double kRmsNormEpsilon = 1e-6;
+
+bool IsGpt(const ModelConfig& config) { return config.architecture == Architecture::kGpt; }
+
+Activation ActivationOf(FeedForward feed_forward) {
+  switch (feed_forward) {
+    case FeedForward::kRelu:
+      return Activation::kRelu;
+    case FeedForward::kGelu:
+    case FeedForward::kGatedGelu:
+      return Activation::kGelu;
+    case FeedForward::kGatedSilu:
+      return Activation::kSilu;
+  }
+  return Activation::kGelu;
+}
+
+void SetNorm(const ModelConfig& config, ModelArchitecture& result) {
+  const Norm norm = config.norm.value_or(IsGpt(config) ? Norm::kLayer : Norm::kRms);
+  result.norm = norm == Norm::kLayer ? NormKind::kLayer : NormKind::kRms;
+  result.norm_epsilon = norm == Norm::kLayer ? kLayerNormEpsilon : kRmsNormEpsilon;
+  if (config.norm_epsilon > 0) result.norm_epsilon = config.norm_epsilon;
+}
+
+void SetBiases(const ModelConfig& config, ModelArchitecture& result) {
+  const Biases usual = IsGpt(config) ? Biases::kAll : Biases::kNone;
+  const Biases attention = config.attention_biases.value_or(usual);
+  result.query_key_value_bias = attention != Biases::kNone;
+  result.attention_output_bias = attention == Biases::kAll;
+  result.feed_forward_bias = config.feed_forward_biases.value_or(usual) == Biases::kAll;
+}
+
+std::vector<LayerStack> StacksOf(const ModelConfig& config) {
+  if (IsGpt(config)) {
+    return {{.name = "layers", .embedding = "embedding", .layers = config.layers, .causal = true}};
+  }
+  return {{.name = "encoder", .embedding = "embedding", .layers = config.encoder_layers, .final_norm = true},
+          {.name = "decoder",
+           .embedding = config.tied_embeddings ? "embedding" : "decoder.embedding",
+           .first_layer = config.encoder_layers,
+           .layers = config.layers - config.encoder_layers,
+           .causal = true,
+           .cross = true}};
+}
 
 }  // namespace
 
 ModelArchitecture ArchitectureOf(const ModelConfig& config) {
   ModelArchitecture result;
-  result.activation = config.feed_forward == FeedForward::kRelu ? Activation::kRelu : Activation::kGelu;
-  result.gated = config.feed_forward == FeedForward::kGatedGelu;
-  switch (config.architecture) {
-    case Architecture::kGpt:
-      result.norm_epsilon = kGptEpsilon;
-      result.bias = result.scaled_scores = result.learned_positions = true;
-      result.stacks = {{.name = "layers", .embedding = "embedding", .layers = config.layers, .causal = true}};
-      break;
-    case Architecture::kT5:
-      result.norm = NormKind::kRms;
-      result.norm_epsilon = kT5Epsilon;
-      result.stacks = {
-          {.name = "encoder", .embedding = "embedding", .layers = config.encoder_layers, .final_norm = true},
-          {.name = "decoder",
-           .embedding = "decoder.embedding",
-           .first_layer = config.encoder_layers,
-           .layers = config.layers - config.encoder_layers,
-           .causal = true,
-           .cross = true}};
-      break;
+  result.activation = ActivationOf(config.feed_forward);
+  result.gated =
+      config.feed_forward == FeedForward::kGatedGelu || config.feed_forward == FeedForward::kGatedSilu;
+  result.scaled_scores = IsGpt(config);
+  result.position = config.position.value_or(IsGpt(config) ? Position::kLearned : Position::kRelativeBias);
+  // Raffel et al. 2020 tie a table of deviation 1, which is too large for a head.
+  if (!IsGpt(config) && config.tied_head) {
+    result.head_scale = 1 / std::sqrt(static_cast<double>(config.hidden));
   }
+  SetNorm(config, result);
+  SetBiases(config, result);
+  result.stacks = StacksOf(config);
   return result;
 }
 
 int64_t AttentionInner(const ModelConfig& config) {
   return config.attention_inner == 0 ? config.hidden : config.attention_inner;
 }
+
+int64_t KeyValueHeads(const ModelConfig& config) {
+  return config.key_value_heads == 0 ? config.heads : config.key_value_heads;
+}
+
+int64_t HeadWidth(const ModelConfig& config) { return AttentionInner(config) / config.heads; }
+
+int64_t KeyValueInner(const ModelConfig& config) { return KeyValueHeads(config) * HeadWidth(config); }
+
+std::string TokenTableOf(const LayerStack& stack) { return stack.embedding + ".token.weight"; }
 
 }  // namespace penstock::worker

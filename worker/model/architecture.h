@@ -31,14 +31,18 @@ struct LayerStack {
 struct ModelArchitecture {
   NormKind norm = NormKind::kLayer;
   double norm_epsilon = 1e-5;
-  // Whether linear layers have a bias.
-  bool bias = false;
+  // Whether the linear layers have a bias that make queries, keys and values, the one behind attention, and
+  // those of the feed-forward part.
+  bool query_key_value_bias = false;
+  bool attention_output_bias = false;
+  bool feed_forward_bias = false;
   // Scores are divided by the root of a head's width.
   bool scaled_scores = false;
-  // Learned positions are added to the tokens' embeddings; otherwise scores have a relative bias.
-  bool learned_positions = false;
+  Position position = Position::kLearned;
   Activation activation = Activation::kGelu;
   bool gated = false;
+  // Factor of what the head reads.
+  double head_scale = 1;
   // In the order of the layers. The last is the one that predicts tokens.
   std::vector<LayerStack> stacks;
 };
@@ -47,5 +51,13 @@ ModelArchitecture ArchitectureOf(const ModelConfig& config);
 
 // Inner width of attention: `attention_inner`, or `hidden` where that is 0.
 int64_t AttentionInner(const ModelConfig& config);
+
+// Heads of keys and values, the width of a head, and that of all heads of keys.
+int64_t KeyValueHeads(const ModelConfig& config);
+int64_t HeadWidth(const ModelConfig& config);
+int64_t KeyValueInner(const ModelConfig& config);
+
+// Name of the token embedding of a stack.
+std::string TokenTableOf(const LayerStack& stack);
 
 }  // namespace penstock::worker

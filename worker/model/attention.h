@@ -1,6 +1,6 @@
 // Multi-head attention, forward and backward, on flat activations.
 //
-//   AttentionOptions options = {.heads = 8, .causal = true};
+//   AttentionOptions options = {.heads = 8, .key_value_heads = 2, .causal = true};
 //   AttentionMemory memory;
 //   at::Tensor attended = AttentionForward(options, shape, {query, key, value}, &memory);
 //   AttentionBackward(options, shape, operands, attended, memory, attended_gradient, gradients);
@@ -23,6 +23,10 @@ namespace penstock::worker {
 
 struct AttentionOptions {
   int64_t heads = 0;
+  // Of keys and values: each for heads / key_value_heads query heads in order (Ainslie et al., "GQA: training
+  // generalized multi-query Transformer models from multi-head checkpoints", 2023). As many as heads where
+  // the scores have a bias.
+  int64_t key_value_heads = 0;
   // A query sees the keys up to its own place in the piece.
   bool causal = false;
   // Factor of the scores.
@@ -31,7 +35,7 @@ struct AttentionOptions {
   const RelativeBias* bias = nullptr;
 };
 
-// [queries or keys, heads * width] each; rows may be strided.
+// [queries, heads * width] and [keys, key_value_heads * width]; rows may be strided.
 struct AttentionOperands {
   at::Tensor query;
   at::Tensor key;
@@ -62,7 +66,8 @@ void AttentionBackward(const AttentionOptions& options, const AttentionShape& sh
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients);
 
-// worker/model/flash_attention.cc, built with PENSTOCK_CUDA. query, key, value: [tokens, heads, width].
+// worker/model/flash_attention.cc, built with PENSTOCK_CUDA. query, key, value: [tokens, heads, width], of
+// keys and values their heads.
 bool FlashAttentionSupports(at::ScalarType type, at::Device device);
 at::Tensor FlashAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           const at::Tensor& cu_seqlens, int64_t longest);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "worker/model/architecture.h"
 #include "worker/model/attention.h"
 #include "worker/torch/data_type.h"
 
@@ -166,6 +167,10 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   const bool decoder_only = config.architecture == Architecture::kGpt;
   const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
   result.target = Pair(target, target, /*causal=*/true, own_positions);
+  if (ArchitectureOf(config).position == Position::kRotary) {
+    const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, result.target.queries);
+    result.target.rotary_positions = at::tensor(positions, at::kInt).to(device);
+  }
   if (decoder_only) {
     if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
       for (const AttentionPiece& piece : result.target.pieces) {

@@ -42,6 +42,8 @@ struct AttentionShape {
   // count from the begin of a piece.
   std::vector<int64_t> query_positions;
   std::vector<int64_t> key_positions;
+  // Of models with rotary positions: int32 [queries] on the device, each token's position in its sample.
+  at::Tensor rotary_positions;
 };
 
 // All attention of a micro-batch. `source` and `cross` are empty for a decoder-only model.

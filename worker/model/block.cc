@@ -13,8 +13,30 @@ at::Tensor Columns(const at::Tensor& fused, int64_t parts, int64_t index) {
   return fused.narrow(1, index * width, width);
 }
 
-AttentionOperands SelfOperands(const at::Tensor& query_key_value) {
-  return {Columns(query_key_value, 3, 0), Columns(query_key_value, 3, 1), Columns(query_key_value, 3, 2)};
+// Columns of all query heads, and of all key heads, which are as many as those of the value heads.
+struct HeadColumns {
+  HeadColumns(const AttentionOptions& options, int64_t columns) {
+    const int64_t width = columns / (options.heads + 2 * options.key_value_heads);
+    query = options.heads * width;
+    key = options.key_value_heads * width;
+  }
+  int64_t query = 0;
+  int64_t key = 0;
+};
+
+AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value) {
+  const HeadColumns columns(options, query_key_value.size(1));
+  return {query_key_value.narrow(1, 0, columns.query), query_key_value.narrow(1, columns.query, columns.key),
+          query_key_value.narrow(1, columns.query + columns.key, columns.key)};
+}
+
+// Queries and keys in place, where positions are rotary.
+void RotateHeads(const SelfAttentionPart& part, const AttentionShape& shape, Turn turn,
+                 const at::Tensor& query_key_value) {
+  if (part.rotary == nullptr) return;
+  const HeadColumns columns(part.options, query_key_value.size(1));
+  Rotate(*part.rotary, shape.rotary_positions, turn,
+         query_key_value.narrow(1, 0, columns.query + columns.key));
 }
 
 AttentionOperands CrossOperands(const at::Tensor& query, const at::Tensor& key_value) {
@@ -37,7 +59,8 @@ at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::T
 at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const AttentionShape& shape,
                                 const at::Tensor& input, bool keep_attention, SelfAttentionMemory& memory) {
   memory.query_key_value = LinearForward(part.query_key_value, Normalise(part.norm, input, memory.norm));
-  memory.attended = AttentionForward(part.options, shape, SelfOperands(memory.query_key_value),
+  RotateHeads(part, shape, Turn::kForward, memory.query_key_value);
+  memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
   return LinearForward(part.output, memory.attended).add_(input);
 }
@@ -49,9 +72,11 @@ at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const AttentionS
   {
     const at::Tensor attended_gradient =
         LinearBackward(part.output, memory.attended, output_gradient, products);
-    AttentionBackward(part.options, shape, SelfOperands(memory.query_key_value), memory.attended,
-                      std::move(memory.attention), attended_gradient, SelfOperands(gradient));
+    AttentionBackward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
+                      memory.attended, std::move(memory.attention), attended_gradient,
+                      SelfOperands(part.options, gradient));
   }
+  RotateHeads(part, shape, Turn::kBackward, gradient);
   memory.query_key_value.reset();
   memory.attended.reset();
   gradient = LinearBackward(part.query_key_value, memory.norm.output, gradient, products);

@@ -15,6 +15,7 @@
 #include "worker/model/feed_forward.h"
 #include "worker/model/linear.h"
 #include "worker/model/norm.h"
+#include "worker/model/rotary.h"
 
 namespace penstock::worker {
 
@@ -35,10 +36,13 @@ struct SelfAttentionPart {
   LinearPart query_key_value;
   LinearPart output;
   AttentionOptions options;
+  // May be null.
+  const RotaryTable* rotary = nullptr;
 };
 
 struct SelfAttentionMemory {
   NormMemory norm;
+  // Queries and keys as attention sees them: turned, where positions are rotary.
   at::Tensor query_key_value;
   at::Tensor attended;
   AttentionMemory attention;

@@ -10,12 +10,27 @@ namespace {
 constexpr const char* kTanh = "tanh";
 
 at::Tensor Activate(Activation activation, const at::Tensor& input) {
-  return activation == Activation::kRelu ? at::relu(input) : at::gelu(input, kTanh);
+  switch (activation) {
+    case Activation::kRelu:
+      return at::relu(input);
+    case Activation::kGelu:
+      return at::gelu(input, kTanh);
+    case Activation::kSilu:
+      return at::silu(input);
+  }
+  return {};
 }
 
 at::Tensor ActivationBackward(Activation activation, const at::Tensor& gradient, const at::Tensor& input) {
-  return activation == Activation::kRelu ? at::threshold_backward(gradient, input, 0)
-                                         : at::gelu_backward(gradient, input, kTanh);
+  switch (activation) {
+    case Activation::kRelu:
+      return at::threshold_backward(gradient, input, 0);
+    case Activation::kGelu:
+      return at::gelu_backward(gradient, input, kTanh);
+    case Activation::kSilu:
+      return at::silu_backward(gradient, input);
+  }
+  return {};
 }
 
 at::Tensor GatedBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,

@@ -10,8 +10,8 @@
 
 namespace penstock::worker {
 
-// kGelu: its tanh form.
-enum class Activation : uint8_t { kRelu, kGelu };
+// kGelu: its tanh form. kSilu: x * sigmoid(x).
+enum class Activation : uint8_t { kRelu, kGelu, kSilu };
 
 struct FeedForwardPart {
   Activation activation = Activation::kGelu;

@@ -19,7 +19,7 @@ struct HeadLoss {
   at::Tensor hidden_gradient;
 };
 
-// `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden], untied. `weight_gradient`: same
+// `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden]. `weight_gradient`: same
 // shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
                          double loss_tokens, at::Tensor& weight_gradient);

@@ -81,51 +81,69 @@ Deviations DeviationsOf(const ModelConfig& config) {
   const auto inverse_root = [](int64_t value) { return 1 / std::sqrt(static_cast<double>(value)); };
   const int64_t inner = AttentionInner(config);
   result.embedding = 1;
-  result.query = inverse_root(config.hidden * (inner / config.heads));
+  result.query = inverse_root(config.hidden * HeadWidth(config));
   result.inwards = result.relative_bias = result.head = inverse_root(config.hidden);
   result.attention_output = inverse_root(inner);
   result.down = inverse_root(config.ffn);
   return result;
 }
 
+// The embedding whose token table is used more than once; empty where none is.
+std::string TiedTable(const ModelConfig& config, const ModelArchitecture& architecture) {
+  return config.tied_head || config.tied_embeddings ? architecture.stacks.back().embedding : "";
+}
+
 class SpecList {
  public:
-  explicit SpecList(const ModelConfig& config)
+  // `copies`: a token embedding that is tied has another stage that comes first.
+  SpecList(const ModelConfig& config, bool copies)
       : config_(config),
         architecture_(ArchitectureOf(config)),
         deviations_(DeviationsOf(config)),
-        inner_(AttentionInner(config)) {}
+        inner_(AttentionInner(config)),
+        copies_(copies) {}
 
   void AddEmbedding(const std::string& name) {
-    AddMatrix(name + ".token", config_.vocab, config_.hidden, deviations_.embedding);
-    if (architecture_.learned_positions) {
+    AddTokenTable(name);
+    if (architecture_.position == Position::kLearned) {
       AddMatrix(name + ".position", config_.max_sequence_length, config_.hidden, deviations_.embedding);
     }
+  }
+
+  // Once, of those that are tied to each other; other stages may then hold it too.
+  void AddTokenTable(const std::string& name) {
+    const std::string weight = name + ".token";
+    for (const ParameterSpec& spec : specs_) {
+      if (spec.name == weight + ".weight") return;
+    }
+    AddMatrix(weight, config_.vocab, config_.hidden, deviations_.embedding);
+    if (name == TiedTable(config_, architecture_)) Share(copies_);
   }
 
   void AddRelativeBias(const LayerStack& stack, bool copy) {
     AddMatrix(stack.name + ".relative_bias", config_.relative_position_buckets, config_.heads,
               deviations_.relative_bias);
-    specs_.back().shared = true;
-    specs_.back().copy = copy;
+    Share(copy);
   }
 
   void AddLayer(const LayerStack& stack, int64_t layer) {
     const std::string prefix = absl::StrCat(stack.name, ".", layer, ".");
     AddNorm(prefix + "attention_norm");
-    AddLinear(prefix + "attention.qkv", 3 * inner_, config_.hidden, deviations_.inwards);
+    AddInwards(prefix + "attention.qkv", inner_ + 2 * KeyValueInner(config_), deviations_.inwards);
     LeadWith(inner_, deviations_.query);
-    AddLinear(prefix + "attention.output", config_.hidden, inner_, deviations_.attention_output);
+    AddOutwards(prefix + "attention.output");
     if (stack.cross) {
       AddNorm(prefix + "cross_norm");
-      AddLinear(prefix + "cross.query", inner_, config_.hidden, deviations_.query);
-      AddLinear(prefix + "cross.key_value", 2 * inner_, config_.hidden, deviations_.inwards);
-      AddLinear(prefix + "cross.output", config_.hidden, inner_, deviations_.attention_output);
+      AddInwards(prefix + "cross.query", inner_, deviations_.query);
+      AddInwards(prefix + "cross.key_value", 2 * KeyValueInner(config_), deviations_.inwards);
+      AddOutwards(prefix + "cross.output");
     }
     AddNorm(prefix + "ffn_norm");
-    AddLinear(prefix + "ffn.up", config_.ffn, config_.hidden, deviations_.inwards);
-    if (architecture_.gated) AddLinear(prefix + "ffn.gate", config_.ffn, config_.hidden, deviations_.inwards);
-    AddLinear(prefix + "ffn.down", config_.hidden, config_.ffn, deviations_.down);
+    const bool bias = architecture_.feed_forward_bias;
+    AddLinear(prefix + "ffn.up", config_.ffn, config_.hidden, bias, deviations_.inwards);
+    if (architecture_.gated)
+      AddLinear(prefix + "ffn.gate", config_.ffn, config_.hidden, bias, deviations_.inwards);
+    AddLinear(prefix + "ffn.down", config_.hidden, config_.ffn, bias, deviations_.down);
   }
 
   void AddNorm(const std::string& name) {
@@ -135,11 +153,22 @@ class SpecList {
     }
   }
 
-  void AddHead() { AddMatrix("head", config_.vocab, config_.hidden, deviations_.head); }
+  void AddHead() {
+    if (config_.tied_head) {
+      AddTokenTable(architecture_.stacks.back().embedding);
+    } else {
+      AddMatrix("head", config_.vocab, config_.hidden, deviations_.head);
+    }
+  }
 
   std::vector<ParameterSpec> Take() { return std::move(specs_); }
 
  private:
+  void Share(bool copy) {
+    specs_.back().shared = true;
+    specs_.back().copy = copy;
+  }
+
   void AddMatrix(const std::string& name, int64_t out, int64_t in, double deviation) {
     specs_.push_back({.name = name + ".weight",
                       .shape = {out, in},
@@ -147,14 +176,24 @@ class SpecList {
                       .standard_deviation = deviation});
   }
 
-  void AddLinear(const std::string& name, int64_t out, int64_t in, double deviation) {
-    AddMatrix(name, out, in, deviation);
-    if (architecture_.bias) specs_.push_back({.name = name + ".bias", .shape = {out}});
+  // To queries, keys or values.
+  void AddInwards(const std::string& name, int64_t out, double deviation) {
+    AddLinear(name, out, config_.hidden, architecture_.query_key_value_bias, deviation);
   }
 
-  // The first rows of the linear layer that was added last.
+  void AddOutwards(const std::string& name) {
+    AddLinear(name, config_.hidden, inner_, architecture_.attention_output_bias,
+              deviations_.attention_output);
+  }
+
+  void AddLinear(const std::string& name, int64_t out, int64_t in, bool bias, double deviation) {
+    AddMatrix(name, out, in, deviation);
+    if (bias) specs_.push_back({.name = name + ".bias", .shape = {out}});
+  }
+
+  // The first rows of what makes queries, keys and values, which was added last.
   void LeadWith(int64_t rows, double deviation) {
-    ParameterSpec& weight = specs_[specs_.size() - (architecture_.bias ? 2 : 1)];
+    ParameterSpec& weight = specs_[specs_.size() - (architecture_.query_key_value_bias ? 2 : 1)];
     weight.leading_rows = rows;
     weight.leading_deviation = deviation;
   }
@@ -163,6 +202,7 @@ class SpecList {
   const ModelArchitecture architecture_;
   const Deviations deviations_;
   const int64_t inner_;
+  const bool copies_;
   std::vector<ParameterSpec> specs_;
 };
 
@@ -177,7 +217,8 @@ void AddStack(const ModelArchitecture& architecture, const LayerStack& stack, co
   const int64_t begin = std::max(range.first_layer, stack.first_layer);
   const int64_t end = std::min(range.first_layer + range.layers, stack.first_layer + stack.layers);
   if (begin >= end) return;
-  if (!architecture.learned_positions) specs.AddRelativeBias(stack, /*copy=*/begin > stack.first_layer);
+  if (architecture.position == Position::kRelativeBias)
+    specs.AddRelativeBias(stack, /*copy=*/begin > stack.first_layer);
   for (int64_t layer = begin; layer < end; ++layer) specs.AddLayer(stack, layer - stack.first_layer);
   if (stack.final_norm && end == stack.first_layer + stack.layers) specs.AddNorm(stack.name + ".final_norm");
 }
@@ -202,7 +243,8 @@ bool EmbedsTarget(const ModelConfig& config, const StageRange& range) {
 }
 
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range) {
-  SpecList specs(config);
+  const bool first_use = config.tied_embeddings ? range.first : EmbedsTarget(config, range);
+  SpecList specs(config, /*copies=*/!first_use);
   const ModelArchitecture architecture = ArchitectureOf(config);
   for (const LayerStack& stack : architecture.stacks) {
     const bool last = &stack == &architecture.stacks.back();
@@ -217,9 +259,11 @@ std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const 
 }
 
 std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config) {
-  SpecList specs(config);
+  SpecList specs(config, /*copies=*/false);
   const ModelArchitecture architecture = ArchitectureOf(config);
-  if (architecture.learned_positions) return {};
+  const std::string tied = TiedTable(config, architecture);
+  if (!tied.empty()) specs.AddTokenTable(tied);
+  if (architecture.position != Position::kRelativeBias) return specs.Take();
   for (const LayerStack& stack : architecture.stacks) specs.AddRelativeBias(stack, /*copy=*/false);
   return specs.Take();
 }

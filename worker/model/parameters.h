@@ -54,12 +54,15 @@ struct ParameterSpec {
 // GPT:
 //   first stage: embedding.token.weight [vocab, hidden], embedding.position.weight [max_sequence_length,
 //   hidden] layer N, N counted over the whole model:
-//     layers.N.attention_norm.{weight,bias}, layers.N.attention.qkv.{weight,bias} (query, key, value rows,
-//     each [attention_inner, hidden], each divided into heads in order),
+//     layers.N.attention_norm.{weight,bias}, layers.N.attention.qkv.{weight,bias} (query rows
+//     [attention_inner, hidden], key rows and value rows [key_value_heads * width of a head, hidden], each
+//     divided into heads in order),
 //     layers.N.attention.output.{weight,bias}, layers.N.ffn_norm.{weight,bias},
 //     layers.N.ffn.up.{weight,bias}, layers.N.ffn.gate.{weight,bias} (where it is gated),
 //     layers.N.ffn.down.{weight,bias}
 //   last stage: final_norm.{weight,bias}, head.weight [vocab, hidden]
+//   There is no position embedding where positions are not learned, no bias where the model has none, and in
+//   place of a head that is tied a copy of the token embedding, by the name of that.
 //   Norms start at 1 and 0, biases at 0, weights are normal with deviation 0.02; those that write to the
 //   residual stream (attention.output, ffn.down) are scaled by 1/sqrt(2 * layers) (GPT-2, Radford et al.
 //   2019, section 2.3).

@@ -16,6 +16,35 @@ absl::Status CheckPositive(absl::string_view field, int64_t value) {
   return absl::InvalidArgumentError(absl::StrCat("model.", field, ": ", value, ", must be at least 1"));
 }
 
+absl::Status CheckHeads(const ModelConfig& config) {
+  if (config.attention_inner < 0 || AttentionInner(config) % config.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model.heads: ", config.heads,
+                                                   ", must divide the inner width of attention (",
+                                                   AttentionInner(config), ")"));
+  }
+  if (config.key_value_heads < 0 || config.heads % KeyValueHeads(config) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model.key_value_heads: ", config.key_value_heads,
+                                                   ", must divide heads, ", config.heads));
+  }
+  if (ArchitectureOf(config).position == Position::kRotary && HeadWidth(config) % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.position: rotary, but the width of a head, ", HeadWidth(config), ", is odd"));
+  }
+  return absl::OkStatus();
+}
+
+// What an encoder-decoder has and a decoder-only model has not.
+absl::Status CheckFamily(const ModelConfig& config) {
+  const bool t5 = config.architecture == Architecture::kT5;
+  if ((ArchitectureOf(config).position == Position::kRelativeBias) != t5)
+    return absl::InvalidArgumentError("model.position: a T5 has a relative bias, and no other model has");
+  if (t5 && KeyValueHeads(config) != config.heads)
+    return absl::InvalidArgumentError("model.key_value_heads: a T5 has as many as heads");
+  if (!t5 && config.tied_embeddings)
+    return absl::InvalidArgumentError("model.tied_embeddings: a decoder-only model has one embedding");
+  return absl::OkStatus();
+}
+
 absl::Status CheckEncoderDecoder(const ModelConfig& config) {
   if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
     return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
@@ -43,11 +72,8 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("ffn", config.ffn));
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("vocab", config.vocab));
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("max_sequence_length", config.max_sequence_length));
-  if (config.attention_inner < 0 || AttentionInner(config) % config.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model.heads: ", config.heads,
-                                                   ", must divide the inner width of attention (",
-                                                   AttentionInner(config), ")"));
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckHeads(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckFamily(config));
   return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
 }
 

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <utility>
+
+#include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
@@ -10,8 +14,14 @@ namespace {
 // Takes the parameters in the order of StageParameterSpecs.
 class PartMaker {
  public:
-  PartMaker(const ModelConfig& config, const StageRange& range, const std::vector<NamedParameter>& parameters)
-      : config_(config), range_(range), architecture_(ArchitectureOf(config)), next_(parameters.begin()) {}
+  PartMaker(const ModelConfig& config, const StageRange& range, const std::vector<NamedParameter>& parameters,
+            at::Device device)
+      : config_(config),
+        range_(range),
+        parameters_(parameters),
+        device_(device),
+        architecture_(ArchitectureOf(config)),
+        next_(parameters.begin()) {}
 
   StageParts Make() {
     StageParts parts;
@@ -20,7 +30,8 @@ class PartMaker {
     parts.target = Stack(stacks.back(), EmbedsTarget(config_, range_));
     if (range_.last) {
       parts.final_norm = Norm();
-      parts.head = Take();
+      parts.head = Head();
+      parts.head_scale = architecture_.head_scale;
     }
     return parts;
   }
@@ -28,6 +39,7 @@ class PartMaker {
  private:
   Parameter Take() {
     const NamedParameter& parameter = *next_++;
+    taken_.insert(parameter.name);
     return {parameter.value, parameter.gradient};
   }
 
@@ -38,70 +50,94 @@ class PartMaker {
     return part;
   }
 
-  LinearPart Linear() {
+  LinearPart Linear(bool bias) {
     LinearPart part = {.weight = Take(), .bias = {}};
-    if (architecture_.bias) part.bias = Take();
+    if (bias) part.bias = Take();
     return part;
   }
 
-  EmbeddingPart Embedding() {
-    EmbeddingPart part = {.token = Take(), .position = {}};
-    if (architecture_.learned_positions) part.position = Take();
+  LinearPart Inwards() { return Linear(architecture_.query_key_value_bias); }
+  LinearPart Outwards() { return Linear(architecture_.attention_output_bias); }
+  LinearPart OfFeedForward() { return Linear(architecture_.feed_forward_bias); }
+
+  // A table that is there already, of an embedding that this one is tied to, or the next parameter.
+  Parameter Table(const std::string& name) {
+    for (const NamedParameter& parameter : parameters_) {
+      if (parameter.name == name && taken_.contains(name)) return {parameter.value, parameter.gradient};
+    }
+    return Take();
+  }
+
+  Parameter Head() { return config_.tied_head ? Table(TokenTableOf(architecture_.stacks.back())) : Take(); }
+
+  EmbeddingPart Embedding(const LayerStack& stack) {
+    EmbeddingPart part = {.token = Table(TokenTableOf(stack)), .position = {}};
+    if (architecture_.position == Position::kLearned) part.position = Take();
     return part;
   }
 
   AttentionOptions Attention(bool causal, const RelativeBias* bias) const {
     const auto width = static_cast<double>(AttentionInner(config_) / config_.heads);
     return {.heads = config_.heads,
+            .key_value_heads = KeyValueHeads(config_),
             .causal = causal,
             .scale = architecture_.scaled_scores ? 1 / std::sqrt(width) : 1.0,
             .bias = bias};
   }
 
-  LayerPart Layer(const LayerStack& stack, const RelativeBias* bias) {
+  LayerPart Layer(const LayerStack& stack, const StackPart& tables) {
     LayerPart part;
     // Braces evaluate in order, which is that of StageParameterSpecs.
-    part.attention = SelfAttentionPart{Norm(), Linear(), Linear(), Attention(stack.causal, bias)};
+    part.attention = SelfAttentionPart{Norm(), Inwards(), Outwards(),
+                                       Attention(stack.causal, tables.bias.get()), tables.rotary.get()};
     if (stack.cross) {
       part.cross =
-          CrossAttentionPart{Norm(), Linear(), Linear(), Linear(), Attention(/*causal=*/false, nullptr)};
+          CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(), Attention(/*causal=*/false, nullptr)};
     }
     part.feed_forward.norm = Norm();
     part.feed_forward.part.activation = architecture_.activation;
     part.feed_forward.part.gated = architecture_.gated;
-    part.feed_forward.part.up = Linear();
-    if (architecture_.gated) part.feed_forward.part.gate = Linear();
-    part.feed_forward.part.down = Linear();
+    part.feed_forward.part.up = OfFeedForward();
+    if (architecture_.gated) part.feed_forward.part.gate = OfFeedForward();
+    part.feed_forward.part.down = OfFeedForward();
     return part;
   }
 
   StackPart Stack(const LayerStack& stack, bool embeds) {
     StackPart part;
-    if (embeds) part.embedding = Embedding();
+    if (embeds) part.embedding = Embedding(stack);
     const int64_t begin = std::max(range_.first_layer, stack.first_layer);
     const int64_t end = std::min(range_.first_layer + range_.layers, stack.first_layer + stack.layers);
     if (begin >= end) return part;
-    if (!architecture_.learned_positions) {
+    if (architecture_.position == Position::kRelativeBias) {
       part.bias = std::make_unique<RelativeBias>(MakeRelativeBias(Take(), /*two_sided=*/!stack.causal,
                                                                   config_.relative_position_max_distance,
                                                                   config_.max_sequence_length));
     }
-    for (int64_t layer = begin; layer < end; ++layer) part.layers.push_back(Layer(stack, part.bias.get()));
+    if (architecture_.position == Position::kRotary) {
+      part.rotary = std::make_unique<RotaryTable>(MakeRotaryTable(config_.rotary, HeadWidth(config_),
+                                                                  config_.max_sequence_length,
+                                                                  ToScalarType(config_.dtype), device_));
+    }
+    for (int64_t layer = begin; layer < end; ++layer) part.layers.push_back(Layer(stack, part));
     if (stack.final_norm && end == stack.first_layer + stack.layers) part.final_norm = Norm();
     return part;
   }
 
   const ModelConfig& config_;
   const StageRange& range_;
+  const std::vector<NamedParameter>& parameters_;
+  const at::Device device_;
   const ModelArchitecture architecture_;
   std::vector<NamedParameter>::const_iterator next_;
+  std::set<std::string> taken_;
 };
 
 }  // namespace
 
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters) {
-  return PartMaker(config, range, parameters).Make();
+                          const std::vector<NamedParameter>& parameters, at::Device device) {
+  return PartMaker(config, range, parameters, device).Make();
 }
 
 }  // namespace penstock::worker

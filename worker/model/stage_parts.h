@@ -12,6 +12,7 @@
 #include "worker/model/block.h"
 #include "worker/model/embedding.h"
 #include "worker/model/parameters.h"
+#include "worker/model/rotary.h"
 #include "worker/model/stage.h"
 
 namespace penstock::worker {
@@ -21,6 +22,7 @@ struct StackPart {
   std::optional<EmbeddingPart> embedding;
   // What the layers' options point to.
   std::unique_ptr<RelativeBias> bias;
+  std::unique_ptr<RotaryTable> rotary;
   std::vector<LayerPart> layers;
   std::optional<NormPart> final_norm;
 };
@@ -33,10 +35,12 @@ struct StageParts {
   // Last stage.
   std::optional<NormPart> final_norm;
   Parameter head;
+  // Factor of what the head reads.
+  double head_scale = 1;
 };
 
 // `parameters` are those of StageParameterSpecs, whose tensors the parts share.
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters);
+                          const std::vector<NamedParameter>& parameters, at::Device device);
 
 }  // namespace penstock::worker

@@ -100,7 +100,7 @@ class TransformerStage : public Stage {
 void TransformerStage::CreateParameters(uint64_t seed) {
   parameters_ =
       MakeFlatParameters(StageParameterSpecs(config_, range_), seed, ToScalarType(config_.dtype), device_);
-  parts_ = MakeStageParts(config_, range_, parameters());
+  parts_ = MakeStageParts(config_, range_, parameters(), device_);
 }
 
 absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -152,9 +152,10 @@ at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompu
 at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch& tokens, double loss_tokens,
                                      MicroBatchState& state) {
   NormStatistics statistics;
-  const at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
-  const HeadLoss head =
-      ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parts_.head.gradient);
+  at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
+  if (parts_.head_scale != 1) normalised.mul_(parts_.head_scale);
+  HeadLoss head = ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parts_.head.gradient);
+  if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
   state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
   return head.loss;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/model/architecture.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -10,6 +12,7 @@ constexpr double kFloatBytes = 4;
 constexpr double kLogitsPerChunk = 1 << 24;
 constexpr double kScoresPerChunk = 1 << 20;
 constexpr double kIndexBytes = 8;
+constexpr double kPositionBytes = 4;
 
 double Width(int64_t value) { return static_cast<double>(value); }
 
@@ -19,24 +22,24 @@ struct Widths {
       : element(ElementBytes(config.dtype)),
         wide(std::max(element, kFloatBytes)),
         hidden(Width(config.hidden)),
-        inner(Width(config.attention_inner == 0 ? config.hidden : config.attention_inner)),
+        inner(Width(AttentionInner(config))),
+        key_value(Width(KeyValueInner(config))),
         ffn(Width(config.ffn)),
         heads(Width(config.heads)) {}
 
   double element;
   double wide;
   double hidden;
+  // Of all query heads, and of all key heads, which is that of the value heads.
   double inner;
+  double key_value;
   double ffn;
   double heads;
 };
 
 bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
 
-// Elements of the feed-forward part that are kept, in units of ffn. Of a split backward pass a ReLU's
-// gradient is put aside too; where the others' is, what they keep before the activation is gone.
-double PutAsideParts(FeedForward kind) { return kind == FeedForward::kGatedGelu ? 3 : 2; }
-
+// Elements of the feed-forward part that are kept, in units of ffn.
 double FeedForwardParts(FeedForward kind) {
   switch (kind) {
     case FeedForward::kRelu:
@@ -44,14 +47,19 @@ double FeedForwardParts(FeedForward kind) {
     case FeedForward::kGelu:
       return 2;
     case FeedForward::kGatedGelu:
+    case FeedForward::kGatedSilu:
       return 3;
   }
   return 0;
 }
 
+// The same of a split backward pass. A ReLU's gradient is put aside too; where the others' is, what they keep
+// before the activation is gone.
+double PutAsideParts(FeedForward kind) { return FeedForwardParts(kind) > 2 ? 3 : 2; }
+
 // Of a norm, for each token: layer norm has a mean too.
 double StatisticsBytes(const ModelConfig& config, const Widths& widths) {
-  return widths.wide * (IsT5(config) ? 1 : 2);
+  return widths.wide * (ArchitectureOf(config).norm == NormKind::kRms ? 1 : 2);
 }
 
 // For each query token of attention with a relative bias, while it runs: the scores of a chunk, their
@@ -63,13 +71,33 @@ double ScoreBytes(const ModelConfig& config, const Widths& widths) {
   return 4 * widths.wide * scores + 2 * kIndexBytes * longest;
 }
 
+// For each token of grouped attention, while it runs: a group's gradients as the kernel gives them, with a
+// key and a value for each query head.
+double GroupBytes(const ModelConfig& config, const Widths& widths) {
+  if (KeyValueHeads(config) == config.heads) return 0;
+  return 3 * widths.element * widths.inner / Width(KeyValueHeads(config));
+}
+
+bool IsRotary(const ModelConfig& config) { return ArchitectureOf(config).position == Position::kRotary; }
+
+// For each token whose queries and keys are turned, while that runs: two products of half of their elements
+// and the result, and cosines and sines.
+double TurningBytes(const ModelConfig& config, const Widths& widths) {
+  if (!IsRotary(config)) return 0;
+  return widths.wide * (1.5 * (widths.inner + widths.key_value) + Width(HeadWidth(config)));
+}
+
+// For each token: its position, which is there once for all layers of a stage, but small.
+double PositionBytes(const ModelConfig& config) { return IsRotary(config) ? kPositionBytes : 0; }
+
 // Gradients of a part that runs backward: that of the residual stream before, after and around it, and those
 // of the operands of attention (once more as the kernel gives them) or of the feed-forward part.
 double GradientBytes(const ModelConfig& config, const Widths& widths) {
   const double feed_forward = (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2) * widths.ffn;
-  const double attention = 7 * widths.inner;
+  // Queries, keys and values twice, and the gradient of what attention gave.
+  const double attention = 3 * widths.inner + 4 * widths.key_value;
   return widths.element * (3 * widths.hidden + std::max(feed_forward, attention)) +
-         ScoreBytes(config, widths);
+         ScoreBytes(config, widths) + GroupBytes(config, widths) + TurningBytes(config, widths);
 }
 
 // Of self-attention and the feed-forward part, on the side that they run on.
@@ -82,26 +110,35 @@ struct SelfBytes {
 
 SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
   SelfBytes bytes;
-  bytes.selective = widths.element * (4 * widths.hidden + 4 * widths.inner +
+  // Each part's input and what its norm made of it; queries, keys, values and what attention made of them.
+  bytes.selective = widths.element * (4 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
                                       FeedForwardParts(config.feed_forward) * widths.ffn) +
-                    2 * StatisticsBytes(config, widths);
+                    2 * StatisticsBytes(config, widths) + PositionBytes(config);
   const double put_aside = PutAsideParts(config.feed_forward) - FeedForwardParts(config.feed_forward);
   bytes.none = bytes.selective + widths.wide * widths.heads + put_aside * widths.element * widths.ffn;
-  bytes.full = widths.element * widths.hidden;
+  bytes.full = widths.element * widths.hidden + PositionBytes(config);
   bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths);
   return bytes;
+}
+
+double NormParameters(const ModelConfig& config) {
+  return Width(config.hidden) * (ArchitectureOf(config).norm == NormKind::kRms ? 1 : 2);
 }
 
 // Matrices and vectors of one layer.
 double LayerParameters(const ModelConfig& config, bool cross) {
   const Widths widths(config);
-  const bool t5 = IsT5(config);
-  const double products = config.feed_forward == FeedForward::kGatedGelu ? 3 : 2;
-  const double matrices =
-      (cross ? 8 : 4) * widths.hidden * widths.inner + products * widths.hidden * widths.ffn;
-  const double norms = (cross ? 3 : 2) * (t5 ? 1 : 2) * widths.hidden;
-  const double biases = t5 ? 0 : 3 * widths.inner + 2 * widths.hidden + (products - 1) * widths.ffn;
-  return matrices + norms + biases;
+  const ModelArchitecture architecture = ArchitectureOf(config);
+  // Queries, keys, values and what is behind attention.
+  const double inwards = widths.inner + 2 * widths.key_value;
+  const double attention = widths.hidden * (inwards + widths.inner) +
+                           (architecture.query_key_value_bias ? inwards : 0) +
+                           (architecture.attention_output_bias ? widths.hidden : 0);
+  const double ups = architecture.gated ? 2 : 1;
+  const double feed_forward = (ups + 1) * widths.hidden * widths.ffn +
+                              (architecture.feed_forward_bias ? ups * widths.ffn + widths.hidden : 0);
+  const double norms = (cross ? 3 : 2) * NormParameters(config);
+  return (cross ? 2 : 1) * attention + feed_forward + norms;
 }
 
 }  // namespace
@@ -166,11 +203,12 @@ double DecoderParameterBytes(const ModelConfig& config) {
 }
 
 double HeadParameterBytes(const ModelConfig& config) {
-  return ElementBytes(config.dtype) * Width(config.hidden) * (Width(config.vocab) + (IsT5(config) ? 1 : 2));
+  return ElementBytes(config.dtype) * (Width(config.hidden) * Width(config.vocab) + NormParameters(config));
 }
 
 double EmbeddingParameterBytes(const ModelConfig& config) {
-  const double positions = IsT5(config) ? 0 : Width(config.max_sequence_length);
+  const bool learned = ArchitectureOf(config).position == Position::kLearned;
+  const double positions = learned ? Width(config.max_sequence_length) : 0;
   return ElementBytes(config.dtype) * Width(config.hidden) * (Width(config.vocab) + positions);
 }
 

@@ -51,7 +51,22 @@ constexpr std::pair<v1::Architecture, Architecture> kArchitectures[] = {
 constexpr std::pair<v1::FeedForward, FeedForward> kFeedForwards[] = {
     {v1::FEED_FORWARD_RELU, FeedForward::kRelu},
     {v1::FEED_FORWARD_GELU, FeedForward::kGelu},
-    {v1::FEED_FORWARD_GATED_GELU, FeedForward::kGatedGelu}};
+    {v1::FEED_FORWARD_GATED_GELU, FeedForward::kGatedGelu},
+    {v1::FEED_FORWARD_GATED_SILU, FeedForward::kGatedSilu}};
+
+constexpr std::pair<v1::Position, Position> kPositions[] = {
+    {v1::POSITION_LEARNED, Position::kLearned},
+    {v1::POSITION_ROTARY, Position::kRotary},
+    {v1::POSITION_RELATIVE_BIAS, Position::kRelativeBias}};
+
+constexpr std::pair<v1::Norm, Norm> kNorms[] = {{v1::NORM_LAYER, Norm::kLayer}, {v1::NORM_RMS, Norm::kRms}};
+
+constexpr std::pair<v1::Biases, Biases> kBiases[] = {{v1::BIASES_NONE, Biases::kNone},
+                                                     {v1::BIASES_ALL, Biases::kAll},
+                                                     {v1::BIASES_QUERY_KEY_VALUE, Biases::kQueryKeyValue}};
+
+constexpr std::pair<v1::RotaryScaling, RotaryScaling> kRotaryScalings[] = {
+    {v1::ROTARY_SCALING_LINEAR, RotaryScaling::kLinear}, {v1::ROTARY_SCALING_LLAMA3, RotaryScaling::kLlama3}};
 
 constexpr std::pair<v1::TransferKind, TransferKind> kTransferKinds[] = {
     {v1::TRANSFER_KIND_ACTIVATION, TransferKind::kActivation},
@@ -69,6 +84,22 @@ absl::StatusOr<Architecture> ArchitectureFromProto(v1::Architecture value, absl:
 
 absl::StatusOr<FeedForward> FeedForwardFromProto(v1::FeedForward value, absl::string_view field) {
   return Find<v1::FeedForward, FeedForward>(kFeedForwards, value, v1::FeedForward_Name(value), field);
+}
+
+absl::StatusOr<Position> PositionFromProto(v1::Position value, absl::string_view field) {
+  return Find<v1::Position, Position>(kPositions, value, v1::Position_Name(value), field);
+}
+
+absl::StatusOr<Norm> NormFromProto(v1::Norm value, absl::string_view field) {
+  return Find<v1::Norm, Norm>(kNorms, value, v1::Norm_Name(value), field);
+}
+
+absl::StatusOr<Biases> BiasesFromProto(v1::Biases value, absl::string_view field) {
+  return Find<v1::Biases, Biases>(kBiases, value, v1::Biases_Name(value), field);
+}
+
+absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field) {
+  return Find<v1::RotaryScaling, RotaryScaling>(kRotaryScalings, value, v1::RotaryScaling_Name(value), field);
 }
 
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field) {

@@ -14,6 +14,10 @@ namespace penstock::worker {
 absl::StatusOr<DataType> DataTypeFromProto(v1::DataType value, absl::string_view field);
 absl::StatusOr<Architecture> ArchitectureFromProto(v1::Architecture value, absl::string_view field);
 absl::StatusOr<FeedForward> FeedForwardFromProto(v1::FeedForward value, absl::string_view field);
+absl::StatusOr<Position> PositionFromProto(v1::Position value, absl::string_view field);
+absl::StatusOr<Norm> NormFromProto(v1::Norm value, absl::string_view field);
+absl::StatusOr<Biases> BiasesFromProto(v1::Biases value, absl::string_view field);
+absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field);
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field);
 absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field);
 absl::StatusOr<Stream> StreamFromProto(v1::Stream value, absl::string_view field);

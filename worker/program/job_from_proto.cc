@@ -35,66 +35,7 @@ TrainingConfig TrainingFromProto(const v1::TrainingSpec& training) {
           .iterations = training.iterations()};
 }
 
-absl::Status SetDecoderAndPositions(const v1::ModelSpec& model, ModelConfig& config) {
-  if (model.decoder_start_token() >= model.vocab()) {
-    return absl::InvalidArgumentError(absl::StrCat("model.decoder_start_token is ",
-                                                   model.decoder_start_token(),
-                                                   ": it must be below the vocab, ", model.vocab()));
-  }
-  config.decoder_start_token = static_cast<int32_t>(model.decoder_start_token());
-  if (model.relative_position_buckets() > 0)
-    config.relative_position_buckets = model.relative_position_buckets();
-  if (model.relative_position_max_distance() > 0) {
-    config.relative_position_max_distance = model.relative_position_max_distance();
-  }
-  return absl::OkStatus();
-}
-
-// Layers, and what depends on the architecture beside them.
-absl::Status SetLayers(const v1::ModelSpec& model, ModelConfig& config) {
-  const bool t5 = config.architecture == Architecture::kT5;
-  config.feed_forward = t5 ? FeedForward::kRelu : FeedForward::kGelu;
-  if (model.feed_forward() != v1::FEED_FORWARD_UNSPECIFIED) {
-    PENSTOCK_ASSIGN_OR_RETURN(config.feed_forward,
-                              FeedForwardFromProto(model.feed_forward(), "model.feed_forward"));
-  }
-  if (!t5) {
-    config.layers = model.layers();
-    return RequirePositive(model.layers(), "model.layers");
-  }
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.encoder_layers(), "model.encoder_layers"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.decoder_layers(), "model.decoder_layers"));
-  config.encoder_layers = model.encoder_layers();
-  config.layers = config.encoder_layers + model.decoder_layers();
-  return SetDecoderAndPositions(model, config);
-}
-
 }  // namespace
-
-absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
-  ModelConfig config = {
-      .hidden = model.hidden(),
-      .heads = model.heads(),
-      .attention_inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden(),
-      .ffn = model.ffn(),
-      .vocab = model.vocab(),
-      .max_sequence_length = model.max_sequence_length()};
-  PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
-                            ArchitectureFromProto(model.architecture(), "model.architecture"));
-  PENSTOCK_RETURN_IF_ERROR(SetLayers(model, config));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.hidden(), "model.hidden"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.heads(), "model.heads"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.ffn(), "model.ffn"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.vocab(), "model.vocab"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.max_sequence_length(), "model.max_sequence_length"));
-  PENSTOCK_ASSIGN_OR_RETURN(config.dtype, DataTypeFromProto(model.dtype(), "model.dtype"));
-  if (config.attention_inner % config.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model.heads is ", config.heads,
-                                                   ": it must divide the inner width of attention, ",
-                                                   config.attention_inner));
-  }
-  return config;
-}
 
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,24 @@ enum class DataType : uint8_t { kFloat64, kFloat32, kBFloat16 };
 enum class Architecture : uint8_t { kGpt, kT5 };
 
 // job.proto, FeedForward.
-enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu };
+enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu, kGatedSilu };
+
+// job.proto, Position, Norm and Biases.
+enum class Position : uint8_t { kLearned, kRotary, kRelativeBias };
+enum class Norm : uint8_t { kLayer, kRms };
+enum class Biases : uint8_t { kNone, kAll, kQueryKeyValue };
+
+enum class RotaryScaling : uint8_t { kNone, kLinear, kLlama3 };
+
+// job.proto, RotaryPosition.
+struct RotaryConfig {
+  double theta = 10000;
+  RotaryScaling scaling = RotaryScaling::kNone;
+  double factor = 1;
+  double low_frequency_factor = 0;
+  double high_frequency_factor = 0;
+  int64_t original_max_sequence_length = 0;
+};
 
 struct ModelConfig {
   // All of them; T5: encoder layers, then decoder layers.
@@ -30,6 +48,19 @@ struct ModelConfig {
   DataType dtype = DataType::kFloat32;
   Architecture architecture = Architecture::kGpt;
   FeedForward feed_forward = FeedForward::kGelu;
+  // Empty, and an epsilon of 0: as the architecture has it (worker/model/architecture.h).
+  std::optional<Position> position = {};
+  std::optional<Norm> norm = {};
+  double norm_epsilon = 0;
+  std::optional<Biases> attention_biases = {};
+  std::optional<Biases> feed_forward_biases = {};
+  RotaryConfig rotary = {};
+  // 0: as many as heads.
+  int64_t key_value_heads = 0;
+  // The head's matrix is the token embedding (of a T5, the decoder's).
+  bool tied_head = false;
+  // T5: encoder and decoder have one token embedding.
+  bool tied_embeddings = false;
   // T5.
   int64_t encoder_layers = 0;
   int32_t decoder_start_token = 0;

@@ -16,9 +16,9 @@ FlatSpan Updated(int64_t elements, const Sharding& sharding) {
 }
 
 // Calls `visit` with what is updated here of each copy's gradient, and the sum that it belongs to.
-template <typename Visit>
+template <typename Sums, typename Visit>
 void ForEachCopy(const std::vector<ParameterSpec>& specs, const std::map<uint32_t, Stage*>& stages,
-                 const Sharding& sharding, const std::vector<at::Tensor>& sums, const Visit& visit) {
+                 const Sharding& sharding, Sums& sums, const Visit& visit) {
   for (const auto& [number, stage] : stages) {
     for (const NamedParameter& parameter : stage->parameters()) {
       if (!parameter.shared) continue;
@@ -39,12 +39,19 @@ absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig&
   return CallTorch("the shared gradients", [&] {
     const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
     const auto options = at::TensorOptions(AccumulationType(ToScalarType(model.dtype))).device(device);
-    std::vector<at::Tensor> sums;
-    for (const ParameterSpec& spec : specs) {
-      sums.push_back(at::zeros({Updated(c10::multiply_integers(spec.shape), sharding).size()}, options));
+    // The first copy's own gradient is the sum: a table of all token embeddings is not to be there twice.
+    std::vector<at::Tensor> sums(specs.size());
+    ForEachCopy(specs, stages, sharding, sums, [](const at::Tensor& gradient, at::Tensor& sum) {
+      if (sum.defined()) {
+        sum.add_(gradient);
+      } else {
+        sum = gradient;
+      }
+    });
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i].defined()) continue;
+      sums[i] = at::zeros({Updated(c10::multiply_integers(specs[i].shape), sharding).size()}, options);
     }
-    ForEachCopy(specs, stages, sharding, sums,
-                [](const at::Tensor& gradient, const at::Tensor& sum) { sum.add_(gradient); });
     return sums;
   });
 }

@@ -1,4 +1,5 @@
-// Gradients of the parameters that several stages of a pipeline hold (T5's relative position biases): what
+// Gradients of the parameters that several stages of a pipeline hold (T5's relative position biases, token
+// embeddings that are tied): what
 // counts is their sum, and every copy gets the same one, so that all copies stay equal in every bit.
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
@@ -25,8 +26,8 @@
 namespace penstock::worker {
 
 // The sums over the stages of this rank, flat, in the order of SharedParameterSpecs; zeros where it holds
-// none, so that all ranks of a pipeline have the same tensors. Possible errors: RESOURCE_EXHAUSTED (memory),
-// INTERNAL.
+// none, so that all ranks of a pipeline have the same tensors. The first copy's gradient becomes the sum, and
+// shares its memory. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
 absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig& model,
                                                               const std::map<uint32_t, Stage*>& stages,
                                                               const Sharding& sharding, at::Device device);

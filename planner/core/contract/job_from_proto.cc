@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/model/stage_list.h"
@@ -60,58 +61,12 @@ int64_t SharedTableBytes(const v1::ModelSpec& model) {
   return buckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
 }
 
-// What only a T5 has.
-absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {
-  constexpr uint32_t kMaxDistance = 128;
-  constexpr uint32_t kFewestBuckets = 4;
-  if (model.architecture() != v1::ARCHITECTURE_T5) {
-    if (model.decoder_start_token() > 0)
-      return Wrong("job.model.decoder_start_token", "a GPT has none; leave 0");
-    if (model.relative_position_buckets() > 0)
-      return Wrong("job.model.relative_position_buckets", "a GPT has none; leave 0");
-    if (model.relative_position_max_distance() > 0)
-      return Wrong("job.model.relative_position_max_distance", "a GPT has none; leave 0");
-    return absl::OkStatus();
-  }
-  if (model.decoder_start_token() >= model.vocab())
-    return Wrong("job.model.decoder_start_token",
-                 absl::StrCat(model.decoder_start_token(), "; must be below vocab"));
-  const uint32_t buckets =
-      model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kRelativePositionBuckets;
-  if (buckets % 2 != 0 || buckets < kFewestBuckets)
-    return Wrong("job.model.relative_position_buckets",
-                 absl::StrCat(buckets, "; use an even number of at least 4"));
-  const uint32_t distance =
-      model.relative_position_max_distance() > 0 ? model.relative_position_max_distance() : kMaxDistance;
-  if (distance <= buckets / 2)
-    return Wrong("job.model.relative_position_max_distance",
-                 absl::StrCat(distance, "; must be above half of relative_position_buckets, ", buckets / 2));
-  return absl::OkStatus();
-}
-
-absl::Status CheckModel(const v1::ModelSpec& model) {
-  if (model.architecture() == v1::ARCHITECTURE_GPT) {
-    if (model.layers() == 0) return Wrong("job.model.layers", "0; use at least 1");
-    if (model.encoder_layers() > 0) return Wrong("job.model.encoder_layers", "a GPT has none; use layers");
-    if (model.decoder_layers() > 0) return Wrong("job.model.decoder_layers", "a GPT has none; use layers");
-  } else if (model.architecture() == v1::ARCHITECTURE_T5) {
-    if (model.encoder_layers() == 0) return Wrong("job.model.encoder_layers", "0; use at least 1");
-    if (model.decoder_layers() == 0) return Wrong("job.model.decoder_layers", "0; use at least 1");
-    if (model.layers() > 0)
-      return Wrong("job.model.layers", "leave 0 for T5; use encoder_layers and decoder_layers");
-  } else {
-    return Wrong("job.model.architecture", "is not set; use GPT or T5");
-  }
-  if (model.hidden() == 0) return Wrong("job.model.hidden", "0; use at least 1");
-  if (model.heads() == 0) return Wrong("job.model.heads", "0; use at least 1");
-  const uint32_t inner = model.attention_inner() == 0 ? model.hidden() : model.attention_inner();
-  if (inner % model.heads() != 0) return Wrong("job.model.heads", "must divide the inner width of attention");
-  if (model.ffn() == 0) return Wrong("job.model.ffn", "0; use at least 1");
-  if (model.vocab() < 2) return Wrong("job.model.vocab", "use at least 2");
-  if (model.max_sequence_length() == 0) return Wrong("job.model.max_sequence_length", "0; use at least 1");
-  if (!v1::FeedForward_IsValid(model.feed_forward()))
-    return Wrong("job.model.feed_forward", "is unknown; use RELU, GELU or GATED_GELU");
-  return CheckDecoderAndPositions(model);
+TokenTable TokenTableOf(const v1::ModelSpec& model, int64_t element_bytes) {
+  const int64_t elements = int64_t{model.vocab()} * model.hidden();
+  return {.with_head = model.tied_head(),
+          .of_both_embeddings = model.tied_embeddings(),
+          .parameter_bytes = elements * element_bytes,
+          .gradient_bytes = elements * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4)};
 }
 
 uint32_t TotalLayers(const v1::ModelSpec& model) {
@@ -349,6 +304,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.max_sequence_length = spec.model().max_sequence_length();
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());
+  job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",

@@ -32,6 +32,7 @@ absl::Status CheckModelLimits(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckLayers(model));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.hidden", model.hidden(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.heads", model.heads(), kMostWidth));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.key_value_heads", model.key_value_heads(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.attention_inner", model.attention_inner(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.ffn", model.ffn(), kMostFeedForwardWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.vocab", model.vocab(), kMostVocab));

@@ -46,7 +46,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       topology_(job.topology),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element),
-      shared_table_bytes_(job.shared_table_bytes) {
+      shared_table_bytes_(job.shared_table_bytes),
+      token_table_(job.token_table) {
   double state = profile_.state_bytes_per_parameter_byte;
   if (job.shard_optimizer_state) {
     const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
@@ -57,6 +58,9 @@ CostModel::CostModel(Profile profile, const Job& job)
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
     bytes += stage.embeddings() * profile_.embedding_parameter_bytes;
     if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
+    const int uses = UsesOf(token_table_, stage);
+    if (uses > 1)
+      bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
     parameter_bytes_.push_back(RoundToInteger(bytes));
     static_bytes_.push_back(RoundToInteger(bytes * state));
   }
@@ -259,12 +263,14 @@ int64_t CostModel::AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) c
 int64_t CostModel::StepBytes() const {
   int encoders = 0;
   int decoders = 0;
+  int with_token_table = 0;
   for (const Stage& stage : shape().stages) {
+    with_token_table += UsesOf(token_table_, stage) > 0 ? 1 : 0;
     encoders += stage.encoder_layers > 0 ? 1 : 0;
     decoders += stage.decoder_layers > 0 ? 1 : 0;
   }
   const int shared = (encoders > 1 ? 1 : 0) + (decoders > 1 ? 1 : 0);
-  return kNormBytes + shared * shared_table_bytes_;
+  return kNormBytes + shared * shared_table_bytes_ + (with_token_table > 1 ? token_table_.gradient_bytes : 0);
 }
 
 int64_t CostModel::OptimizerNs(int stage) const {

@@ -118,6 +118,7 @@ class CostModel {
   int64_t hidden_;
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;
+  TokenTable token_table_;
   std::vector<int64_t> parameter_bytes_;
   std::vector<int64_t> static_bytes_;
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/model/token_table.h"
 #include "planner/core/model/topology.h"
 
 namespace penstock::core {
@@ -68,6 +69,7 @@ struct Job {
   // Of the gradients of one relative position bias, which all layers of a stack share; 0 where the model has
   // none.
   int64_t shared_table_bytes = 0;
+  TokenTable token_table;
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.
   Topology topology;

@@ -24,24 +24,51 @@ void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruc
                             of_stage ? "stage" : "replica", " is ", expected));
 }
 
-// Bytes of the squared norm, and of the gradients of each table that layers of several stages share.
+// Of an element as gradients are summed.
+uint64_t SumBytes(const v1::ModelSpec& model) { return model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4; }
+
+// Stages with encoder layers, and with decoder layers.
+struct StackStages {
+  int encoders = 0;
+  int decoders = 0;
+  // The first one with a decoder layer.
+  int first_decoder = -1;
+};
+
+StackStages StackStagesOf(const v1::Plan& plan) {
+  StackStages result;
+  uint64_t layers = 0;
+  for (int stage = 0; stage < plan.layers_per_stage_size(); ++stage) {
+    if (layers < plan.model().encoder_layers()) ++result.encoders;
+    layers += plan.layers_per_stage(stage);
+    if (layers <= plan.model().encoder_layers()) continue;
+    ++result.decoders;
+    if (result.first_decoder < 0) result.first_decoder = stage;
+  }
+  return result;
+}
+
+// Of a token embedding that is tied: the gradients of its copies, where it has some.
+uint64_t TiedTableBytes(const v1::Plan& plan, const StackStages& stages) {
+  const v1::ModelSpec& model = plan.model();
+  if (!model.tied_head() && !model.tied_embeddings()) return 0;
+  const int first = model.tied_embeddings() ? 0 : stages.first_decoder;
+  const int last = model.tied_head() ? plan.layers_per_stage_size() - 1 : stages.first_decoder;
+  return first == last ? 0 : SumBytes(model) * model.vocab() * model.hidden();
+}
+
+// Bytes of the squared norm, and of the gradients of each table that several stages share.
 uint64_t StepBytes(const v1::Plan& plan) {
   constexpr uint64_t kNormBytes = 8;
   constexpr uint64_t kUsualBuckets = 32;
   const v1::ModelSpec& model = plan.model();
-  if (model.architecture() != v1::ARCHITECTURE_T5) return kNormBytes;
+  const StackStages stages = StackStagesOf(plan);
+  const uint64_t bytes = kNormBytes + TiedTableBytes(plan, stages);
+  if (model.architecture() != v1::ARCHITECTURE_T5) return bytes;
   const uint64_t buckets =
       model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kUsualBuckets;
-  const uint64_t table = buckets * model.heads() * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4);
-  uint64_t layers = 0;
-  int encoders = 0;
-  int decoders = 0;
-  for (const uint32_t of_stage : plan.layers_per_stage()) {
-    if (layers < model.encoder_layers()) ++encoders;
-    layers += of_stage;
-    if (layers > model.encoder_layers()) ++decoders;
-  }
-  return kNormBytes + table * ((encoders > 1 ? 1 : 0) + (decoders > 1 ? 1 : 0));
+  const uint64_t table = buckets * model.heads() * SumBytes(model);
+  return bytes + table * ((stages.encoders > 1 ? 1 : 0) + (stages.decoders > 1 ? 1 : 0));
 }
 
 void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {

@@ -225,6 +225,34 @@ TEST(CostModelTest, AStepExchangesTheNormAndTheTablesThatStagesShare) {
   EXPECT_EQ(ModelOf(job).StepBytes(), 8 + 2 * kTable);
 }
 
+TEST(CostModelTest, ATiedTokenTableIsHeldOnceAndExchangedBetweenStages) {
+  const auto tied = [](v1::JobSpec job, bool head, bool embeddings) {
+    job.mutable_model()->set_tied_head(head);
+    job.mutable_model()->set_tied_embeddings(embeddings);
+    return ModelOf(job);
+  };
+  const v1::JobSpec gpt = GptJob(2, 1, v1::POLICY_DYNAMIC);
+  const int64_t elements = int64_t{gpt.model().vocab()} * gpt.model().hidden();
+  EXPECT_EQ(tied(gpt, true, false).StepBytes(), 8 + 4 * elements);
+  EXPECT_EQ(tied(gpt, true, false).ParameterBytes(1), ModelOf(gpt).ParameterBytes(1));
+  v1::JobSpec alone = GptJob(1, 1, v1::POLICY_DYNAMIC);
+  // So that there is something to take away.
+  alone.mutable_profile()->set_embedding_parameter_bytes(4.0 * static_cast<double>(elements) + 1);
+  EXPECT_EQ(tied(alone, true, false).StepBytes(), 8);
+  EXPECT_EQ(tied(alone, true, false).ParameterBytes(0), ModelOf(alone).ParameterBytes(0) - 4 * elements);
+  // The decoder begins on the second of four stages; biases are shared by none.
+  v1::JobSpec t5 = T5Job(4, 1, v1::POLICY_DYNAMIC);
+  const std::vector<uint32_t> layers = {t5.model().encoder_layers(), 1, t5.model().decoder_layers() - 2, 1};
+  t5.mutable_planning()->mutable_layers_per_stage()->Assign(layers.begin(), layers.end());
+  const int64_t table = 4 * int64_t{t5.model().vocab()} * t5.model().hidden();
+  for (const bool head : {false, true}) {
+    for (const bool embeddings : {false, true}) {
+      EXPECT_EQ(tied(t5, head, embeddings).StepBytes() - ModelOf(t5).StepBytes(),
+                head || embeddings ? table : 0);
+    }
+  }
+}
+
 TEST(CostModelTest, EveryTargetTokenOfT5CountsForTheLoss) {
   const Job t5 = *JobFromProto(T5Job(1, 1, v1::POLICY_DYNAMIC));
   const Job gpt = *JobFromProto(GptJob(1, 1, v1::POLICY_DYNAMIC));

@@ -45,6 +45,7 @@ TEST(JobLimitsTest, EverySizeOfTheModelIsBounded) {
       {"decoder_layers", &v1::ModelSpec::set_decoder_layers},
       {"hidden", &v1::ModelSpec::set_hidden},
       {"heads", &v1::ModelSpec::set_heads},
+      {"key_value_heads", &v1::ModelSpec::set_key_value_heads},
       {"attention_inner", &v1::ModelSpec::set_attention_inner},
       {"ffn", &v1::ModelSpec::set_ffn},
       {"vocab", &v1::ModelSpec::set_vocab},

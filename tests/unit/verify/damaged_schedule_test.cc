@@ -135,6 +135,18 @@ TEST_F(PlantedDamageInEncoderDecoder, OptimizerStepOfAModelWithFewerBuckets) {
   ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 264");
 }
 
+TEST_F(PlantedDamage, OptimizerStepWithoutTheTableThatFirstAndLastStageShare) {
+  plan().mutable_model()->set_tied_head(true);
+  plan().mutable_model()->set_vocab(100);
+  ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 6408");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, OptimizerStepWithoutTheTableOfBothEmbeddings) {
+  plan().mutable_model()->set_tied_embeddings(true);
+  plan().mutable_model()->set_vocab(100);
+  ExpectViolationAt(5, 0, Get(0, v1::OP_OPTIMIZER_STEP, 0), "norm and shared parameters have 6920");
+}
+
 TEST_F(PlantedDamage, WrongCollectiveSequence) {
   v1::Instruction& reduce = Get(2, v1::OP_REDUCE_GRADIENTS, 0);
   reduce.mutable_collective()->set_sequence(1);

@@ -59,6 +59,26 @@ ModelConfig SmallT5Config(DataType type) {
   return config;
 }
 
+ModelConfig SmallLlamaConfig(DataType type) {
+  ModelConfig config = SmallConfig(type);
+  config.heads = 6;
+  config.attention_inner = 36;
+  config.key_value_heads = 2;
+  config.feed_forward = FeedForward::kGatedSilu;
+  config.norm = Norm::kRms;
+  config.attention_biases = Biases::kQueryKeyValue;
+  config.feed_forward_biases = Biases::kNone;
+  config.position = Position::kRotary;
+  // Of the three pairs of a head one stays, one is blended and one is stretched.
+  config.rotary = {.theta = 500,
+                   .scaling = RotaryScaling::kLlama3,
+                   .factor = 8,
+                   .low_frequency_factor = 1,
+                   .high_frequency_factor = 4,
+                   .original_max_sequence_length = 64};
+  return config;
+}
+
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab) {
   Tokens tokens;
   for (const TestSample& sample : samples) {

@@ -24,6 +24,9 @@ struct TestSample {
 // A GPT of four layers, and a T5 of two encoder and two decoder layers with few buckets.
 ModelConfig SmallConfig(DataType type);
 ModelConfig SmallT5Config(DataType type);
+// Like the GPT, but with RMS norm, rotary positions with the scaling of Llama 3, grouped queries, SwiGLU and
+// biases for queries, keys and values alone.
+ModelConfig SmallLlamaConfig(DataType type);
 // Tokens of the samples, of ids below `vocab`, that depend on nothing else.
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab);
 // Concatenated rows hold two samples each, and end with padding.

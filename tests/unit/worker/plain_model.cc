@@ -23,6 +23,12 @@ at::Tensor Linear(const PlainParameters& p, const std::string& name, const at::T
   return p.contains(name + ".bias") ? product + p.at(name + ".bias") : product;
 }
 
+// GPT's norm.
+at::Tensor Normalise(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                     const at::Tensor& x) {
+  return config.norm == Norm::kRms ? RmsNorm(p, name, x) : LayerNorm(p, name, x);
+}
+
 at::Tensor Gelu(const at::Tensor& x) {
   return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh());
 }
@@ -37,9 +43,12 @@ at::Tensor Attend(const ModelConfig& config, const at::Tensor& query, const at::
   const int64_t width = Width(config);
   std::vector<at::Tensor> outputs;
   for (int64_t head = 0; head < config.heads; ++head) {
-    const auto part = [&](const at::Tensor& x) { return x.slice(1, head * width, (head + 1) * width); };
-    const at::Tensor scores = part(query).matmul(part(key).t()) * scale + add[head];
-    outputs.push_back(scores.softmax(-1).matmul(part(value)));
+    const int64_t shared = head * key.size(1) / query.size(1);
+    const auto part = [&](const at::Tensor& x, int64_t which) {
+      return x.slice(1, which * width, (which + 1) * width);
+    };
+    const at::Tensor scores = part(query, head).matmul(part(key, shared).t()) * scale + add[head];
+    outputs.push_back(scores.softmax(-1).matmul(part(value, shared)));
   }
   return at::cat(outputs, 1);
 }
@@ -82,7 +91,7 @@ at::Tensor RelativeBias(const PlainParameters& p, const ModelConfig& config, con
   return p.at(stack + ".relative_bias.weight").index_select(0, Ids(buckets)).t().view({-1, length, length});
 }
 
-at::Tensor T5FeedForward(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+at::Tensor FeedForwardOf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
                          const at::Tensor& x) {
   const at::Tensor up = Linear(p, name + ".up", x);
   switch (config.feed_forward) {
@@ -92,6 +101,10 @@ at::Tensor T5FeedForward(const PlainParameters& p, const ModelConfig& config, co
       return Linear(p, name + ".down", Gelu(up));
     case FeedForward::kGatedGelu:
       return Linear(p, name + ".down", Gelu(Linear(p, name + ".gate", x)) * up);
+    case FeedForward::kGatedSilu: {
+      const at::Tensor gate = Linear(p, name + ".gate", x);
+      return Linear(p, name + ".down", gate / (1 + (-gate).exp()) * up);
+    }
   }
   return {};
 }
@@ -109,7 +122,7 @@ at::Tensor Encode(const PlainParameters& p, const ModelConfig& config, const std
   for (int64_t i = 0; i < config.encoder_layers; ++i) {
     const std::string layer = "encoder." + std::to_string(i);
     x = T5SelfAttention(p, config, layer, x, bias);
-    x = x + T5FeedForward(p, config, layer + ".ffn", RmsNorm(p, layer + ".ffn_norm", x));
+    x = x + FeedForwardOf(p, config, layer + ".ffn", RmsNorm(p, layer + ".ffn_norm", x));
   }
   return RmsNorm(p, "encoder.final_norm", x);
 }
@@ -124,28 +137,85 @@ at::Tensor CrossAttention(const PlainParameters& p, const ModelConfig& config, c
   return x + Linear(p, layer + ".cross.output", Attend(config, query, parts[0], parts[1], 1, none));
 }
 
+std::string DecoderTable(const ModelConfig& config) {
+  return config.tied_embeddings ? "embedding.token.weight" : "decoder.embedding.token.weight";
+}
+
 at::Tensor Decode(const PlainParameters& p, const ModelConfig& config, const std::vector<int64_t>& ids,
                   const std::vector<int64_t>& positions, const at::Tensor& source) {
-  at::Tensor x = p.at("decoder.embedding.token.weight").index_select(0, Ids(ids));
+  at::Tensor x = p.at(DecoderTable(config)).index_select(0, Ids(ids));
   const at::Tensor add = RelativeBias(p, config, "decoder", positions) + CausalMask(config.heads, x.size(0));
   for (int64_t i = 0; i < config.layers - config.encoder_layers; ++i) {
     const std::string layer = "decoder." + std::to_string(i);
     x = T5SelfAttention(p, config, layer, x, add);
     x = CrossAttention(p, config, layer, x, source);
-    x = x + T5FeedForward(p, config, layer + ".ffn", RmsNorm(p, layer + ".ffn_norm", x));
+    x = x + FeedForwardOf(p, config, layer + ".ffn", RmsNorm(p, layer + ".ffn_norm", x));
   }
   return RmsNorm(p, "final_norm", x);
 }
 
 // Cross entropy of `labels` where they are not negative.
-at::Tensor CrossEntropy(const PlainParameters& p, const at::Tensor& hidden,
+at::Tensor CrossEntropy(const PlainParameters& p, const std::string& head, const at::Tensor& hidden,
                         const std::vector<int64_t>& labels) {
-  const at::Tensor log_probabilities = hidden.matmul(p.at("head.weight").t()).log_softmax(-1);
+  const at::Tensor log_probabilities = hidden.matmul(p.at(head).t()).log_softmax(-1);
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] >= 0) loss = loss - log_probabilities[static_cast<int64_t>(i)][labels[i]];
   }
   return loss;
+}
+
+// Angle of one position of pair `pair` of a head, as the scaling wants it.
+double Angle(const ModelConfig& config, int64_t pair) {
+  const RotaryConfig& rotary = config.rotary;
+  const double angle =
+      std::pow(rotary.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(Width(config)));
+  if (rotary.scaling == RotaryScaling::kNone) return angle;
+  if (rotary.scaling == RotaryScaling::kLinear) return angle / rotary.factor;
+  const double wavelength = 2 * M_PI / angle;
+  const auto original = static_cast<double>(rotary.original_max_sequence_length);
+  if (wavelength > original / rotary.low_frequency_factor) return angle / rotary.factor;
+  if (wavelength < original / rotary.high_frequency_factor) return angle;
+  const double smooth = (original / wavelength - rotary.low_frequency_factor) /
+                        (rotary.high_frequency_factor - rotary.low_frequency_factor);
+  return (1 - smooth) * angle / rotary.factor + smooth * angle;
+}
+
+// As products of complex numbers: element i is the real part, element i + width / 2 the imaginary one.
+at::Tensor Rotated(const ModelConfig& config, const at::Tensor& x, const std::vector<int64_t>& positions) {
+  const int64_t half = Width(config) / 2;
+  std::vector<at::Tensor> rows;
+  for (size_t row = 0; row < positions.size(); ++row) {
+    std::vector<at::Tensor> heads;
+    for (int64_t first = 0; first < x.size(1); first += 2 * half) {
+      const at::Tensor head = x[static_cast<int64_t>(row)].slice(0, first, first + 2 * half);
+      std::vector<double> angles;
+      for (int64_t i = 0; i < half; ++i)
+        angles.push_back(Angle(config, i) * static_cast<double>(positions[row]));
+      const at::Tensor angle = at::tensor(angles, at::kDouble);
+      const at::Tensor turned = at::complex(head.slice(0, 0, half), head.slice(0, half, 2 * half)) *
+                                at::complex(angle.cos(), angle.sin());
+      heads.push_back(at::cat({at::real(turned), at::imag(turned)}));
+    }
+    rows.push_back(at::cat(heads));
+  }
+  return at::stack(rows);
+}
+
+at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, const std::string& layer,
+                        const at::Tensor& x, const std::vector<int64_t>& positions) {
+  const double scale = 1 / std::sqrt(static_cast<double>(Width(config)));
+  const at::Tensor qkv =
+      Linear(p, layer + ".attention.qkv", Normalise(p, config, layer + ".attention_norm", x));
+  const int64_t query = Width(config) * config.heads;
+  const int64_t key = (qkv.size(1) - query) / 2;
+  auto parts = qkv.split_with_sizes({query, key, key}, 1);
+  if (config.position == Position::kRotary) {
+    parts[0] = Rotated(config, parts[0], positions);
+    parts[1] = Rotated(config, parts[1], positions);
+  }
+  return Linear(p, layer + ".attention.output",
+                Attend(config, parts[0], parts[1], parts[2], scale, CausalMask(config.heads, x.size(0))));
 }
 
 }  // namespace
@@ -162,19 +232,17 @@ at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, con
       labels.push_back(i + 1 < tokens.size() && i + 1 >= row.inputs[s] ? tokens[i + 1] : -1);
     }
   }
-  at::Tensor x = p.at("embedding.token.weight").index_select(0, Ids(ids)) +
-                 p.at("embedding.position.weight").index_select(0, Ids(positions));
-  const double scale = 1 / std::sqrt(static_cast<double>(Width(config)));
+  at::Tensor x = p.at("embedding.token.weight").index_select(0, Ids(ids));
+  if (config.position != Position::kRotary) {
+    x = x + p.at("embedding.position.weight").index_select(0, Ids(positions));
+  }
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
-    const auto parts =
-        Thirds(Linear(p, layer + ".attention.qkv", LayerNorm(p, layer + ".attention_norm", x)));
-    x = x + Linear(p, layer + ".attention.output",
-                   Attend(config, parts[0], parts[1], parts[2], scale, CausalMask(config.heads, x.size(0))));
-    x = x + Linear(p, layer + ".ffn.down",
-                   Gelu(Linear(p, layer + ".ffn.up", LayerNorm(p, layer + ".ffn_norm", x))));
+    x = x + GptAttention(p, config, layer, x, positions);
+    x = x + FeedForwardOf(p, config, layer + ".ffn", Normalise(p, config, layer + ".ffn_norm", x));
   }
-  return CrossEntropy(p, LayerNorm(p, "final_norm", x), labels);
+  const std::string head = config.tied_head ? "embedding.token.weight" : "head.weight";
+  return CrossEntropy(p, head, Normalise(p, config, "final_norm", x), labels);
 }
 
 at::Tensor PlainT5Loss(const PlainParameters& p, const ModelConfig& config, const PlainRow& row) {
@@ -199,7 +267,9 @@ at::Tensor PlainT5Loss(const PlainParameters& p, const ModelConfig& config, cons
   }
   if (target.empty()) return at::zeros({}, at::kDouble);
   const at::Tensor encoded = source.empty() ? at::Tensor() : Encode(p, config, source, source_positions);
-  return CrossEntropy(p, Decode(p, config, target, target_positions, encoded), labels);
+  at::Tensor hidden = Decode(p, config, target, target_positions, encoded);
+  if (config.tied_head) hidden = hidden / std::sqrt(static_cast<double>(config.hidden));
+  return CrossEntropy(p, config.tied_head ? DecoderTable(config) : "head.weight", hidden, labels);
 }
 
 }  // namespace penstock::worker

@@ -28,12 +28,19 @@ const std::vector<uint32_t> kWhole = {4};
   return true;
 }();
 
-enum class Family { kGpt, kT5, kGatedT5 };
+// kTied: with a head that is the token embedding, and T5 with one embedding for all.
+enum class Family { kGpt, kT5, kGatedT5, kLlama, kTiedGpt, kTiedT5 };
+
+bool IsT5(Family family) {
+  return family == Family::kT5 || family == Family::kGatedT5 || family == Family::kTiedT5;
+}
 
 ModelConfig ConfigOf(Family family, DataType type) {
-  if (family == Family::kGpt) return SmallConfig(type);
-  ModelConfig config = SmallT5Config(type);
+  if (family == Family::kLlama) return SmallLlamaConfig(type);
+  ModelConfig config = IsT5(family) ? SmallT5Config(type) : SmallConfig(type);
   if (family == Family::kGatedT5) config.feed_forward = FeedForward::kGatedGelu;
+  config.tied_head = family == Family::kTiedGpt || family == Family::kTiedT5;
+  config.tied_embeddings = family == Family::kTiedT5;
   return config;
 }
 
@@ -51,17 +58,18 @@ class EveryModel : public ::testing::TestWithParam<std::tuple<Family, Layout>> {
 };
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Family, Layout>>& info) {
-  const char* const families[] = {"Gpt", "T5", "GatedT5"};
+  const char* const families[] = {"Gpt", "T5", "GatedT5", "Llama", "TiedGpt", "TiedT5"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
-                         ::testing::Combine(::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5),
-                                            ::testing::Values(Layout::kPadded, Layout::kPacked,
-                                                              Layout::kConcatenated)),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Models, EveryModel,
+    ::testing::Combine(::testing::Values(Family::kGpt, Family::kT5, Family::kGatedT5, Family::kLlama,
+                                         Family::kTiedGpt, Family::kTiedT5),
+                       ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
+    NameOf);
 
 TEST_P(EveryModel, EqualsThePlainImplementation) {
   const Result plain = PlainModel(Config(DataType::kFloat64), kSeed, kSamples, layout());
@@ -99,7 +107,7 @@ TEST_P(EveryModel, DoesNotDependOnTheSplitIntoStages) {
                                                      {0, 4}, {4, 0},       {0, 2, 0, 2, 0}, {1, 2, 0, 1}};
   for (const std::vector<uint32_t>& split : splits) {
     const Result cut = RunOnce(config, split, layout());
-    const bool shared = config.architecture == Architecture::kT5;
+    const bool shared = config.architecture == Architecture::kT5 || config.tied_head;
     EXPECT_TRUE(shared || SameBits(cut, whole)) << split.size() << " stages";
     EXPECT_LT(RelativeDifference(cut, whole), 1e-14) << split.size() << " stages";
   }

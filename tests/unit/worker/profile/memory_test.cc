@@ -104,10 +104,21 @@ double Of(const TokenBytes& bytes, const MicroBatch& shape) {
   return bytes.source * figures.source + bytes.target * figures.target;
 }
 
+// With the parts of a Llama: a GPT with heads in groups of three.
+void SetLlamaParts(ModelConfig& config) {
+  config.norm = Norm::kRms;
+  config.position = Position::kRotary;
+  config.heads = 6;
+  config.key_value_heads = 2;
+  config.attention_biases = config.feed_forward_biases = Biases::kNone;
+  config.feed_forward = FeedForward::kGatedSilu;
+}
+
 struct MemoryCase {
   Architecture architecture;
   FeedForward feed_forward;
   int64_t layer;
+  bool llama = false;
 };
 
 class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
@@ -122,6 +133,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     config_.architecture = GetParam().architecture;
     config_.feed_forward = GetParam().feed_forward;
     if (IsT5()) config_.encoder_layers = 2;
+    if (GetParam().llama) SetLlamaParts(config_);
   }
 
   bool IsT5() const { return GetParam().architecture == Architecture::kT5; }
@@ -147,6 +159,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
 
 INSTANTIATE_TEST_SUITE_P(Layers, LayerMemory,
                          ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
+                                           MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true},
                                            MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
                                            MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
                                            MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},
@@ -179,6 +192,18 @@ TEST_P(LayerMemory, PeaksNoHigherThanItSays) {
       EXPECT_LE(peak({.full = 1}), 1.01 * (Of(bytes.stored_full, shape) + Of(bytes.peak, shape)));
     }
   }
+}
+
+TEST(Memory, CountsTheParametersOfALlama) {
+  ModelConfig config = Config(DataType::kFloat32);
+  config.attention_inner = 36;
+  SetLlamaParts(config);
+  for (const Biases biases : {Biases::kNone, Biases::kQueryKeyValue, Biases::kAll}) {
+    config.attention_biases = biases;
+    EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
+  }
+  EXPECT_EQ(HeadParameterBytes(config), 4 * Elements(config, {0, 0, false, true}));
+  EXPECT_EQ(EmbeddingParameterBytes(config), 4 * Elements(config, {0, 0, true, false}));
 }
 
 TEST(Memory, RecomputeKeepsTheInputAlone) {

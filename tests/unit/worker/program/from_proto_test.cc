@@ -225,6 +225,55 @@ TEST(JobFromProto, KnowsT5) {
   EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.decoder_start_token"));
 }
 
+TEST(JobFromProto, LeavesThePartsOfAModelToItsArchitecture) {
+  const ModelConfig model = JobFromProto(ValidJob())->model;
+  EXPECT_FALSE(model.position.has_value());
+  EXPECT_FALSE(model.norm.has_value());
+  EXPECT_FALSE(model.attention_biases.has_value());
+  EXPECT_FALSE(model.feed_forward_biases.has_value());
+  EXPECT_EQ(model.norm_epsilon, 0);
+  EXPECT_EQ(model.key_value_heads, 0);
+  EXPECT_FALSE(model.tied_head);
+}
+
+TEST(JobFromProto, KnowsTheParts) {
+  v1::JobSpec job = ValidJob();
+  v1::ModelSpec& spec = *job.mutable_model();
+  spec.set_position(v1::POSITION_ROTARY);
+  spec.mutable_rotary()->set_theta(500000);
+  spec.mutable_rotary()->set_scaling(v1::ROTARY_SCALING_LLAMA3);
+  spec.mutable_rotary()->set_factor(8);
+  spec.mutable_rotary()->set_low_frequency_factor(1);
+  spec.mutable_rotary()->set_high_frequency_factor(4);
+  spec.mutable_rotary()->set_original_max_sequence_length(8192);
+  spec.set_norm(v1::NORM_RMS);
+  spec.set_norm_epsilon(1e-5);
+  spec.set_key_value_heads(1);
+  spec.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
+  spec.set_feed_forward_biases(v1::BIASES_NONE);
+  spec.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
+  spec.set_tied_head(true);
+  const absl::StatusOr<JobConfig> config = JobFromProto(job);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const ModelConfig& model = config->model;
+  EXPECT_EQ(model.position, Position::kRotary);
+  EXPECT_EQ(model.rotary.theta, 500000);
+  EXPECT_EQ(model.rotary.scaling, RotaryScaling::kLlama3);
+  EXPECT_EQ(model.rotary.factor, 8);
+  EXPECT_EQ(model.rotary.low_frequency_factor, 1);
+  EXPECT_EQ(model.rotary.high_frequency_factor, 4);
+  EXPECT_EQ(model.rotary.original_max_sequence_length, 8192);
+  EXPECT_EQ(model.norm, Norm::kRms);
+  EXPECT_EQ(model.norm_epsilon, 1e-5);
+  EXPECT_EQ(model.key_value_heads, 1);
+  EXPECT_EQ(model.attention_biases, Biases::kQueryKeyValue);
+  EXPECT_EQ(model.feed_forward_biases, Biases::kNone);
+  EXPECT_EQ(model.feed_forward, FeedForward::kGatedSilu);
+  EXPECT_TRUE(model.tied_head);
+  spec.mutable_rotary()->set_scaling(static_cast<v1::RotaryScaling>(9));
+  EXPECT_THAT(std::string(JobFromProto(job).status().message()), HasSubstr("model.rotary.scaling"));
+}
+
 TEST(JobFromProto, NamesTheFieldThatIsWrong) {
   v1::JobSpec job = ValidJob();
   job.mutable_model()->set_heads(3);

@@ -1,0 +1,173 @@
+#include "planner/core/contract/check_model.h"
+
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr uint32_t kRelativePositionBuckets = 32;
+
+absl::Status Wrong(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
+}
+
+bool IsT5(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
+
+uint32_t HeadWidth(const v1::ModelSpec& model) {
+  return (model.attention_inner() == 0 ? model.hidden() : model.attention_inner()) / model.heads();
+}
+
+// What only a T5 has.
+absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {
+  constexpr uint32_t kMaxDistance = 128;
+  constexpr uint32_t kFewestBuckets = 4;
+  if (model.architecture() != v1::ARCHITECTURE_T5) {
+    if (model.decoder_start_token() > 0)
+      return Wrong("job.model.decoder_start_token", "a GPT has none; leave 0");
+    if (model.relative_position_buckets() > 0)
+      return Wrong("job.model.relative_position_buckets", "a GPT has none; leave 0");
+    if (model.relative_position_max_distance() > 0)
+      return Wrong("job.model.relative_position_max_distance", "a GPT has none; leave 0");
+    if (model.tied_embeddings())
+      return Wrong("job.model.tied_embeddings", "a GPT has one embedding; leave it");
+    return absl::OkStatus();
+  }
+  if (model.decoder_start_token() >= model.vocab())
+    return Wrong("job.model.decoder_start_token",
+                 absl::StrCat(model.decoder_start_token(), "; must be below vocab"));
+  const uint32_t buckets =
+      model.relative_position_buckets() > 0 ? model.relative_position_buckets() : kRelativePositionBuckets;
+  if (buckets % 2 != 0 || buckets < kFewestBuckets)
+    return Wrong("job.model.relative_position_buckets",
+                 absl::StrCat(buckets, "; use an even number of at least 4"));
+  const uint32_t distance =
+      model.relative_position_max_distance() > 0 ? model.relative_position_max_distance() : kMaxDistance;
+  if (distance <= buckets / 2)
+    return Wrong("job.model.relative_position_max_distance",
+                 absl::StrCat(distance, "; must be above half of relative_position_buckets, ", buckets / 2));
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayers(const v1::ModelSpec& model) {
+  if (model.architecture() == v1::ARCHITECTURE_GPT) {
+    if (model.layers() == 0) return Wrong("job.model.layers", "0; use at least 1");
+    if (model.encoder_layers() > 0) return Wrong("job.model.encoder_layers", "a GPT has none; use layers");
+    if (model.decoder_layers() > 0) return Wrong("job.model.decoder_layers", "a GPT has none; use layers");
+  } else if (model.architecture() == v1::ARCHITECTURE_T5) {
+    if (model.encoder_layers() == 0) return Wrong("job.model.encoder_layers", "0; use at least 1");
+    if (model.decoder_layers() == 0) return Wrong("job.model.decoder_layers", "0; use at least 1");
+    if (model.layers() > 0)
+      return Wrong("job.model.layers", "leave 0 for T5; use encoder_layers and decoder_layers");
+  } else {
+    return Wrong("job.model.architecture", "is not set; use GPT or T5");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNorm(const v1::ModelSpec& model) {
+  if (!v1::Norm_IsValid(model.norm())) return Wrong("job.model.norm", "is unknown; use LAYER or RMS");
+  const double epsilon = model.norm_epsilon();
+  if (epsilon >= 0 && epsilon <= 1) return absl::OkStatus();  // NaN is not
+  return Wrong("job.model.norm_epsilon", absl::StrCat(epsilon, "; use 0 to 1"));
+}
+
+// Norms, biases and heads.
+absl::Status CheckParts(const v1::ModelSpec& model) {
+  PENSTOCK_RETURN_IF_ERROR(CheckNorm(model));
+  if (!v1::Biases_IsValid(model.attention_biases()))
+    return Wrong("job.model.attention_biases", "is unknown; use NONE, ALL or QUERY_KEY_VALUE");
+  if (!v1::Biases_IsValid(model.feed_forward_biases()) ||
+      model.feed_forward_biases() == v1::BIASES_QUERY_KEY_VALUE)
+    return Wrong("job.model.feed_forward_biases", "use NONE or ALL");
+  if (model.key_value_heads() == 0) return absl::OkStatus();
+  if (IsT5(model) && model.key_value_heads() != model.heads())
+    return Wrong("job.model.key_value_heads", "a T5 has as many as heads; leave 0");
+  if (model.heads() % model.key_value_heads() == 0) return absl::OkStatus();
+  return Wrong("job.model.key_value_heads",
+               absl::StrCat(model.key_value_heads(), "; must divide heads, ", model.heads()));
+}
+
+absl::Status CheckLlama3Scaling(const v1::RotaryPosition& rotary) {
+  const double low = rotary.low_frequency_factor();
+  const double high = rotary.high_frequency_factor();
+  if (!std::isfinite(low) || low <= 0)
+    return Wrong("job.model.rotary.low_frequency_factor", absl::StrCat(low, "; must be finite and above 0"));
+  if (!std::isfinite(high) || high <= low) {
+    return Wrong("job.model.rotary.high_frequency_factor",
+                 absl::StrCat(high, "; must be finite and above low_frequency_factor, ", low));
+  }
+  const uint32_t original = rotary.original_max_sequence_length();
+  if (original > 0 && original <= kMostSequenceLength) return absl::OkStatus();
+  return Wrong("job.model.rotary.original_max_sequence_length",
+               absl::StrCat(original, "; use 1 to ", kMostSequenceLength));
+}
+
+absl::Status CheckNoLlama3Scaling(const v1::RotaryPosition& rotary) {
+  if (rotary.low_frequency_factor() != 0)
+    return Wrong("job.model.rotary.low_frequency_factor", "is of the LLAMA3 scaling; leave 0");
+  if (rotary.high_frequency_factor() != 0)
+    return Wrong("job.model.rotary.high_frequency_factor", "is of the LLAMA3 scaling; leave 0");
+  if (rotary.original_max_sequence_length() != 0)
+    return Wrong("job.model.rotary.original_max_sequence_length", "is of the LLAMA3 scaling; leave 0");
+  return absl::OkStatus();
+}
+
+absl::Status CheckRotary(const v1::RotaryPosition& rotary) {
+  const double theta = rotary.theta();
+  if (theta != 0 && (!std::isfinite(theta) || theta < 1))
+    return Wrong("job.model.rotary.theta", absl::StrCat(theta, "; must be finite and at least 1"));
+  if (!v1::RotaryScaling_IsValid(rotary.scaling()))
+    return Wrong("job.model.rotary.scaling", "is unknown; use LINEAR or LLAMA3, or leave it");
+  const double factor = rotary.factor();
+  if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) {
+    if (factor != 0) return Wrong("job.model.rotary.factor", "without a scaling; leave 0");
+    return CheckNoLlama3Scaling(rotary);
+  }
+  if (!std::isfinite(factor) || factor < 1)
+    return Wrong("job.model.rotary.factor", absl::StrCat(factor, "; must be finite and at least 1"));
+  return rotary.scaling() == v1::ROTARY_SCALING_LLAMA3 ? CheckLlama3Scaling(rotary)
+                                                       : CheckNoLlama3Scaling(rotary);
+}
+
+absl::Status CheckPosition(const v1::ModelSpec& model) {
+  constexpr char kField[] = "job.model.position";
+  if (!v1::Position_IsValid(model.position()))
+    return Wrong(kField, "is unknown; use LEARNED, ROTARY or RELATIVE_BIAS");
+  const bool relative = model.position() == v1::POSITION_RELATIVE_BIAS;
+  if (model.position() != v1::POSITION_UNSPECIFIED && relative != IsT5(model))
+    return Wrong(kField, IsT5(model) ? "a T5 has RELATIVE_BIAS alone" : "RELATIVE_BIAS is a T5's");
+  if (model.position() != v1::POSITION_ROTARY) {
+    if (model.has_rotary()) return Wrong("job.model.rotary", "is for POSITION_ROTARY alone; leave it");
+    return absl::OkStatus();
+  }
+  if (HeadWidth(model) % 2 != 0) {
+    return Wrong(kField, absl::StrCat("ROTARY turns pairs of elements; the width of a head, ",
+                                      HeadWidth(model), ", must be even"));
+  }
+  return CheckRotary(model.rotary());
+}
+
+}  // namespace
+
+absl::Status CheckModel(const v1::ModelSpec& model) {
+  PENSTOCK_RETURN_IF_ERROR(CheckLayers(model));
+  if (model.hidden() == 0) return Wrong("job.model.hidden", "0; use at least 1");
+  if (model.heads() == 0) return Wrong("job.model.heads", "0; use at least 1");
+  const uint32_t inner = model.attention_inner() == 0 ? model.hidden() : model.attention_inner();
+  if (inner % model.heads() != 0) return Wrong("job.model.heads", "must divide the inner width of attention");
+  if (model.ffn() == 0) return Wrong("job.model.ffn", "0; use at least 1");
+  if (model.vocab() < 2) return Wrong("job.model.vocab", "use at least 2");
+  if (model.max_sequence_length() == 0) return Wrong("job.model.max_sequence_length", "0; use at least 1");
+  if (!v1::FeedForward_IsValid(model.feed_forward()))
+    return Wrong("job.model.feed_forward", "is unknown; use RELU, GELU, GATED_GELU or GATED_SILU");
+  PENSTOCK_RETURN_IF_ERROR(CheckDecoderAndPositions(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckParts(model));
+  return CheckPosition(model);
+}
+
+}  // namespace penstock::core

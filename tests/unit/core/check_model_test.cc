@@ -1,0 +1,120 @@
+#include "planner/core/contract/check_model.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace penstock::core {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr char kLlama[] = R"pb(
+  architecture: ARCHITECTURE_GPT
+  layers: 2
+  hidden: 32
+  heads: 8
+  ffn: 64
+  vocab: 100
+  max_sequence_length: 64
+  dtype: DATA_TYPE_FLOAT32
+  position: POSITION_ROTARY
+  rotary {
+    theta: 500000
+    scaling: ROTARY_SCALING_LLAMA3
+    factor: 8
+    low_frequency_factor: 1
+    high_frequency_factor: 4
+    original_max_sequence_length: 8192
+  }
+  norm: NORM_RMS
+  norm_epsilon: 1e-5
+  key_value_heads: 2
+  attention_biases: BIASES_QUERY_KEY_VALUE
+  feed_forward: FEED_FORWARD_GATED_SILU
+  feed_forward_biases: BIASES_NONE
+  tied_head: true
+)pb";
+
+// Of a Llama that `text` changes; what is repeated in it replaces.
+std::string Refusal(const std::string& text) {
+  v1::ModelSpec model;
+  v1::ModelSpec change;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kLlama, &model));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &change)) << text;
+  model.MergeFrom(change);
+  return std::string(CheckModel(model).message());
+}
+
+TEST(CheckModelTest, ALlamaIsAModel) { EXPECT_EQ(Refusal(""), ""); }
+
+TEST(CheckModelTest, NamesThePartThatCannotBe) {
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"norm: 9", "job.model.norm: is unknown"},
+      {"norm_epsilon: 2", "job.model.norm_epsilon: 2; use 0 to 1"},
+      {"norm_epsilon: -1e-5", "job.model.norm_epsilon: -1e-05; use 0 to 1"},
+      {"norm_epsilon: nan", "job.model.norm_epsilon: nan; use 0 to 1"},
+      {"key_value_heads: 3", "job.model.key_value_heads: 3; must divide heads, 8"},
+      {"key_value_heads: 16", "job.model.key_value_heads: 16; must divide heads, 8"},
+      {"attention_biases: 9", "job.model.attention_biases: is unknown"},
+      {"feed_forward_biases: BIASES_QUERY_KEY_VALUE", "job.model.feed_forward_biases: use NONE or ALL"},
+      {"feed_forward: 9", "job.model.feed_forward: is unknown"},
+      {"position: 9", "job.model.position: is unknown"},
+      {"position: POSITION_RELATIVE_BIAS", "job.model.position: RELATIVE_BIAS is a T5's"},
+      {"position: POSITION_LEARNED", "job.model.rotary: is for POSITION_ROTARY alone"},
+      {"attention_inner: 40", "job.model.position: ROTARY turns pairs of elements; the width of a head, 5,"},
+      {"rotary { theta: 0.5 }", "job.model.rotary.theta: 0.5; must be finite and at least 1"},
+      {"rotary { theta: inf }", "job.model.rotary.theta: inf; must be finite"},
+      {"rotary { scaling: 7 }", "job.model.rotary.scaling: is unknown"},
+      {"rotary { factor: 0.5 }", "job.model.rotary.factor: 0.5; must be finite and at least 1"},
+      {"rotary { low_frequency_factor: -1 }", "job.model.rotary.low_frequency_factor: -1; must be"},
+      {"rotary { high_frequency_factor: 1 }",
+       "job.model.rotary.high_frequency_factor: 1; must be finite and"},
+      {"rotary { original_max_sequence_length: 16777217 }",
+       "job.model.rotary.original_max_sequence_length: 16777217; use 1 to 16777216"},
+      {"rotary { scaling: ROTARY_SCALING_LINEAR }",
+       "job.model.rotary.low_frequency_factor: is of the LLAMA3 scaling"},
+      {"tied_embeddings: true", "job.model.tied_embeddings: a GPT has one embedding"}};
+  for (const auto& [change, refusal] : kWrong) EXPECT_THAT(Refusal(change), StartsWith(refusal)) << change;
+}
+
+TEST(CheckModelTest, AFactorWithoutAScalingIsAMistake) {
+  v1::ModelSpec model;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(kLlama, &model));
+  model.mutable_rotary()->set_scaling(v1::ROTARY_SCALING_UNSPECIFIED);
+  EXPECT_THAT(std::string(CheckModel(model).message()),
+              StartsWith("job.model.rotary.factor: without a scaling; leave 0"));
+  model.mutable_rotary()->clear_factor();
+  EXPECT_THAT(std::string(CheckModel(model).message()),
+              StartsWith("job.model.rotary.low_frequency_factor: is of the LLAMA3 scaling"));
+}
+
+TEST(CheckModelTest, AT5HasItsOwnPositionsAndWholeHeads) {
+  v1::ModelSpec model;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(architecture: ARCHITECTURE_T5
+           encoder_layers: 1
+           decoder_layers: 1
+           hidden: 8
+           heads: 2
+           ffn: 8
+           vocab: 9
+           max_sequence_length: 8
+           position: POSITION_RELATIVE_BIAS
+           key_value_heads: 2
+           tied_head: true
+           tied_embeddings: true)pb",
+      &model));
+  EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
+  model.set_key_value_heads(1);
+  EXPECT_THAT(std::string(CheckModel(model).message()), StartsWith("job.model.key_value_heads: a T5 has"));
+  model.set_key_value_heads(0);
+  model.set_position(v1::POSITION_ROTARY);
+  EXPECT_THAT(std::string(CheckModel(model).message()), StartsWith("job.model.position: a T5 has"));
+}
+
+}  // namespace
+}  // namespace penstock::core
