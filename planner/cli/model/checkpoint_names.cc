@@ -1,0 +1,181 @@
+#include "planner/cli/model/checkpoint_names.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner/cli/model/hugging_face_config.h"
+
+namespace penstock::cli {
+namespace {
+
+// Adds the names of one family after the other part of the model.
+class NameList {
+ public:
+  explicit NameList(const v1::ModelSpec& model)
+      : model_(model),
+        hidden_(model.hidden()),
+        ffn_(model.ffn()),
+        inner_(model.attention_inner() > 0 ? model.attention_inner() : model.hidden()),
+        key_value_(inner_ / model.heads() *
+                   (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
+
+  void AddGpt2();
+  void AddLlama();
+  void AddT5();
+  std::vector<TensorNames> Take() { return std::move(names_); }
+
+ private:
+  using Pieces = std::vector<TensorPiece>;
+
+  void AddVector(const std::string& name, const std::string& theirs, int64_t rows) {
+    names_.push_back({name, 0, {TensorPiece{theirs, rows}}});
+  }
+  void AddMatrix(const std::string& name, const std::string& theirs, int64_t rows, int64_t columns) {
+    names_.push_back({name, columns, {TensorPiece{theirs, rows}}});
+  }
+  void AddHead(const std::string& theirs) {
+    if (!model_.tied_head()) AddMatrix("head.weight", theirs, model_.vocab(), hidden_);
+  }
+
+  // A linear layer of GPT-2 with its bias.
+  void AddConv(const std::string& name, const std::string& theirs, int64_t rows, int64_t columns) {
+    names_.push_back(
+        {name + ".weight", columns, {TensorPiece{theirs + ".weight", rows, /*transposed=*/true}}});
+    AddVector(name + ".bias", theirs + ".bias", rows);
+  }
+  void AddLayerNorm(const std::string& name, const std::string& theirs) {
+    AddVector(name + ".weight", theirs + ".weight", hidden_);
+    AddVector(name + ".bias", theirs + ".bias", hidden_);
+  }
+
+  // Several linear layers, by the parts of their names, as one.
+  void AddLinear(const std::string& name, const Pieces& layers, int64_t columns, bool bias) {
+    for (const char* part : {".weight", ".bias"}) {
+      const bool is_bias = std::string(part) == ".bias";
+      if (is_bias && !bias) continue;
+      TensorNames names = {name + part, is_bias ? 0 : columns, {}};
+      for (const TensorPiece& layer : layers) names.pieces.push_back({layer.name + part, layer.rows});
+      names_.push_back(std::move(names));
+    }
+  }
+
+  void AddT5Stack(const std::string& stack, uint32_t layers, bool cross);
+  void AddT5Layer(const std::string& prefix, const std::string& block, bool cross);
+
+  const v1::ModelSpec& model_;
+  const int64_t hidden_;
+  const int64_t ffn_;
+  const int64_t inner_;
+  const int64_t key_value_;
+  std::vector<TensorNames> names_;
+};
+
+void NameList::AddGpt2() {
+  AddMatrix("embedding.token.weight", "transformer.wte.weight", model_.vocab(), hidden_);
+  AddMatrix("embedding.position.weight", "transformer.wpe.weight", model_.max_sequence_length(), hidden_);
+  for (uint32_t i = 0; i < model_.layers(); ++i) {
+    const std::string layer = absl::StrCat("layers.", i, ".");
+    const std::string block = absl::StrCat("transformer.h.", i, ".");
+    AddLayerNorm(layer + "attention_norm", block + "ln_1");
+    AddConv(layer + "attention.qkv", block + "attn.c_attn", 3 * inner_, hidden_);
+    AddConv(layer + "attention.output", block + "attn.c_proj", hidden_, inner_);
+    AddLayerNorm(layer + "ffn_norm", block + "ln_2");
+    AddConv(layer + "ffn.up", block + "mlp.c_fc", ffn_, hidden_);
+    AddConv(layer + "ffn.down", block + "mlp.c_proj", hidden_, ffn_);
+  }
+  AddLayerNorm("final_norm", "transformer.ln_f");
+  AddHead("lm_head.weight");
+}
+
+void NameList::AddLlama() {
+  AddMatrix("embedding.token.weight", "model.embed_tokens.weight", model_.vocab(), hidden_);
+  // Unspecified is all, as of every GPT.
+  const bool attention = model_.attention_biases() != v1::BIASES_NONE;
+  const bool feed_forward = model_.feed_forward_biases() != v1::BIASES_NONE;
+  for (uint32_t i = 0; i < model_.layers(); ++i) {
+    const std::string layer = absl::StrCat("layers.", i, ".");
+    const std::string block = absl::StrCat("model.layers.", i, ".");
+    AddVector(layer + "attention_norm.weight", block + "input_layernorm.weight", hidden_);
+    AddLinear(layer + "attention.qkv",
+              {{block + "self_attn.q_proj", inner_},
+               {block + "self_attn.k_proj", key_value_},
+               {block + "self_attn.v_proj", key_value_}},
+              hidden_, attention);
+    AddLinear(layer + "attention.output", {{block + "self_attn.o_proj", hidden_}}, inner_, attention);
+    AddVector(layer + "ffn_norm.weight", block + "post_attention_layernorm.weight", hidden_);
+    AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
+    AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
+    AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, feed_forward);
+  }
+  AddVector("final_norm.weight", "model.norm.weight", hidden_);
+  AddHead("lm_head.weight");
+}
+
+void NameList::AddT5Layer(const std::string& prefix, const std::string& block, bool cross) {
+  AddVector(prefix + "attention_norm.weight", block + "0.layer_norm.weight", hidden_);
+  const std::string self = block + "0.SelfAttention.";
+  AddLinear(prefix + "attention.qkv", {{self + "q", inner_}, {self + "k", inner_}, {self + "v", inner_}},
+            hidden_, /*bias=*/false);
+  AddLinear(prefix + "attention.output", {{self + "o", hidden_}}, inner_, /*bias=*/false);
+  if (cross) {
+    const std::string other = block + "1.EncDecAttention.";
+    AddVector(prefix + "cross_norm.weight", block + "1.layer_norm.weight", hidden_);
+    AddLinear(prefix + "cross.query", {{other + "q", inner_}}, hidden_, /*bias=*/false);
+    AddLinear(prefix + "cross.key_value", {{other + "k", inner_}, {other + "v", inner_}}, hidden_,
+              /*bias=*/false);
+    AddLinear(prefix + "cross.output", {{other + "o", hidden_}}, inner_, /*bias=*/false);
+  }
+  const std::string last = absl::StrCat(block, cross ? 2 : 1, ".");
+  AddVector(prefix + "ffn_norm.weight", last + "layer_norm.weight", hidden_);
+  const std::string dense = last + "DenseReluDense.";
+  const bool gated = model_.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
+                     model_.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+  AddLinear(prefix + "ffn.up", {{dense + (gated ? "wi_1" : "wi"), ffn_}}, hidden_, /*bias=*/false);
+  if (gated) AddLinear(prefix + "ffn.gate", {{dense + "wi_0", ffn_}}, hidden_, /*bias=*/false);
+  AddLinear(prefix + "ffn.down", {{dense + "wo", hidden_}}, ffn_, /*bias=*/false);
+}
+
+void NameList::AddT5Stack(const std::string& stack, uint32_t layers, bool cross) {
+  const int64_t buckets = model_.relative_position_buckets() > 0 ? model_.relative_position_buckets() : 32;
+  AddMatrix(stack + ".relative_bias.weight",
+            stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight", buckets, model_.heads());
+  for (uint32_t i = 0; i < layers; ++i) {
+    AddT5Layer(absl::StrCat(stack, ".", i, "."), absl::StrCat(stack, ".block.", i, ".layer."), cross);
+  }
+}
+
+void NameList::AddT5() {
+  AddMatrix("embedding.token.weight", "shared.weight", model_.vocab(), hidden_);
+  AddT5Stack("encoder", model_.encoder_layers(), /*cross=*/false);
+  AddVector("encoder.final_norm.weight", "encoder.final_layer_norm.weight", hidden_);
+  AddT5Stack("decoder", model_.decoder_layers(), /*cross=*/true);
+  AddVector("final_norm.weight", "decoder.final_layer_norm.weight", hidden_);
+  AddHead("lm_head.weight");
+}
+
+}  // namespace
+
+int64_t TensorNames::rows() const {
+  int64_t sum = 0;
+  for (const TensorPiece& piece : pieces) sum += piece.rows;
+  return sum;
+}
+
+std::vector<int64_t> TensorNames::shape() const {
+  return columns == 0 ? std::vector<int64_t>{rows()} : std::vector<int64_t>{rows(), columns};
+}
+
+std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model) {
+  NameList names(model);
+  const std::string family = FamilyOf(model);
+  if (family == kT5) {
+    names.AddT5();
+  } else if (family == kLlama) {
+    names.AddLlama();
+  } else {
+    names.AddGpt2();
+  }
+  return names.Take();
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,147 @@
+#include "planner/cli/model/config_families.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace penstock::cli {
+namespace {
+
+// Defaults are those of the configuration classes of transformers 5.
+constexpr double kRotaryTheta = 10000;
+
+struct Scaling {
+  v1::RotaryScaling scaling = v1::ROTARY_SCALING_UNSPECIFIED;
+  bool known = true;
+};
+
+Scaling ScalingOf(const std::string& type) {
+  if (type == "default") return {};
+  if (type == "linear") return {v1::ROTARY_SCALING_LINEAR};
+  if (type == "llama3") return {v1::ROTARY_SCALING_LLAMA3};
+  return {.known = false};
+}
+
+// `rope_parameters` of transformers 5, `rope_scaling` before it.
+void ReadScaling(const std::string& field, const nlohmann::json& object, double theta, ConfigFields& fields,
+                 v1::RotaryPosition& rotary) {
+  ConfigFields parts(field, object);
+  // An old name of the same.
+  const std::string old_type = parts.Text("type", "default");
+  const std::string type = parts.Text("rope_type", old_type);
+  const Scaling scaling = ScalingOf(type);
+  if (!scaling.known)
+    fields.Refuse(field, absl::StrCat("rope_type: '", type, "'; known are default, linear and llama3"));
+  rotary.set_theta(parts.Number("rope_theta", theta));
+  rotary.set_scaling(scaling.scaling);
+  if (scaling.scaling != v1::ROTARY_SCALING_UNSPECIFIED) rotary.set_factor(parts.Number("factor"));
+  if (scaling.scaling == v1::ROTARY_SCALING_LLAMA3) {
+    rotary.set_low_frequency_factor(parts.Number("low_freq_factor"));
+    rotary.set_high_frequency_factor(parts.Number("high_freq_factor"));
+    rotary.set_original_max_sequence_length(parts.Count("original_max_position_embeddings"));
+  }
+  const absl::Status status = parts.Finish();
+  if (!status.ok()) fields.Refuse(field, std::string(status.message()));
+}
+
+void ReadRotary(ConfigFields& fields, v1::RotaryPosition& rotary) {
+  const double theta = fields.Number("rope_theta", kRotaryTheta);
+  rotary.set_theta(theta);
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    const nlohmann::json* const object = fields.Object(field);
+    if (object != nullptr) ReadScaling(field, *object, theta, fields, rotary);
+  }
+}
+
+v1::Biases AllOrNone(bool all) { return all ? v1::BIASES_ALL : v1::BIASES_NONE; }
+
+}  // namespace
+
+void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model) {
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_vocab(fields.Count("vocab_size", 50257));
+  model.set_hidden(fields.Count("n_embd", 768));
+  model.set_layers(fields.Count("n_layer", 12));
+  model.set_heads(fields.Count("n_head", 12));
+  model.set_ffn(fields.Count("n_inner", 4 * model.hidden()));
+  model.set_max_sequence_length(fields.Count("n_positions", 1024));
+  model.set_norm_epsilon(fields.Number("layer_norm_epsilon", 1e-5));
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  const std::string activation = fields.Text("activation_function", "gelu_new");
+  if (activation == "relu") {
+    model.set_feed_forward(v1::FEED_FORWARD_RELU);
+  } else if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    fields.Refuse("activation_function", absl::StrCat("'", activation, "'; known are gelu_new and relu"));
+  }
+  fields.Require("scale_attn_weights", true);
+  fields.Require("scale_attn_by_inverse_layer_idx", false);
+  fields.Require("add_cross_attention", false);
+  fields.MeansNothing({"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
+                       "summary_proj_to_labels", "summary_type", "summary_use_proj"});
+}
+
+void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_position(v1::POSITION_ROTARY);
+  model.set_norm(v1::NORM_RMS);
+  model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
+  model.set_vocab(fields.Count("vocab_size", 32000));
+  model.set_hidden(fields.Count("hidden_size", 4096));
+  model.set_ffn(fields.Count("intermediate_size", 11008));
+  model.set_layers(fields.Count("num_hidden_layers", 32));
+  model.set_heads(fields.Count("num_attention_heads", 32));
+  model.set_key_value_heads(fields.Count("num_key_value_heads", model.heads()));
+  model.set_attention_inner(model.heads() * fields.Count("head_dim", model.hidden() / model.heads()));
+  model.set_max_sequence_length(fields.Count("max_position_embeddings", 2048));
+  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-6));
+  model.set_tied_head(fields.Flag("tie_word_embeddings", false));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
+  ReadRotary(fields, *model.mutable_rotary());
+  fields.Require("hidden_act", "silu");
+  // Of another order of the same sums.
+  fields.MeansNothing({"pretraining_tp"});
+}
+
+void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
+  model.set_architecture(v1::ARCHITECTURE_T5);
+  model.set_vocab(fields.Count("vocab_size", 32128));
+  model.set_hidden(fields.Count("d_model", 512));
+  model.set_ffn(fields.Count("d_ff", 2048));
+  model.set_encoder_layers(fields.Count("num_layers", 6));
+  model.set_decoder_layers(fields.Count("num_decoder_layers", model.encoder_layers()));
+  model.set_heads(fields.Count("num_heads", 8));
+  model.set_attention_inner(model.heads() * fields.Count("d_kv", 64));
+  model.set_norm_epsilon(fields.Number("layer_norm_epsilon", 1e-6));
+  model.set_relative_position_buckets(fields.Count("relative_attention_num_buckets", 32));
+  model.set_relative_position_max_distance(fields.Count("relative_attention_max_distance", 128));
+  // Decoders begin with the padding token where nothing else is said.
+  const auto start = fields.Number("decoder_start_token_id", fields.Number("pad_token_id", 0));
+  model.set_decoder_start_token(static_cast<uint32_t>(start));
+  model.set_tied_embeddings(true);
+  // T5 1.1 says that its head is its own; transformers 5 writes as `scale_decoder_outputs` what it read
+  // there, and then always that they are tied.
+  const bool tied = fields.Flag("tie_word_embeddings", true);
+  model.set_tied_head(fields.Flag("scale_decoder_outputs", tied));
+  const std::string feed_forward = fields.Text("feed_forward_proj", "relu");
+  if (feed_forward == "gated-gelu") {
+    model.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
+    fields.Require("dense_act_fn", "gelu_new");
+  } else if (feed_forward == "gated-silu") {
+    model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
+    fields.Require("dense_act_fn", "silu");
+  } else if (feed_forward == "relu") {
+    model.set_feed_forward(v1::FEED_FORWARD_RELU);
+    fields.Require("dense_act_fn", "relu");
+  } else {
+    fields.Refuse("feed_forward_proj",
+                  absl::StrCat("'", feed_forward, "'; known are relu, gated-gelu and gated-silu"));
+  }
+  fields.Require("is_gated_act", absl::StartsWith(feed_forward, "gated-"));
+  fields.Require("is_encoder_decoder", true);
+  fields.MeansNothing({"n_positions", "classifier_dropout", "initializer_factor"});
+}
+
+}  // namespace penstock::cli

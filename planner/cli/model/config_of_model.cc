@@ -1,0 +1,166 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/model/hugging_face_config.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::Status NotInFamily(absl::string_view family, absl::string_view field, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.", field, ": ", why, ", which no ", family, " of Hugging Face has"));
+}
+
+bool IsT5(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
+
+uint32_t AttentionInner(const v1::ModelSpec& model) {
+  return model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
+}
+
+uint32_t HeadWidth(const v1::ModelSpec& model) { return AttentionInner(model) / model.heads(); }
+
+double EpsilonOf(const v1::ModelSpec& model, double usual) {
+  return model.norm_epsilon() > 0 ? model.norm_epsilon() : usual;
+}
+
+// As transformers 5 writes it; older versions read `torch_dtype`, and take float32 where that is missing.
+const char* DataTypeName(v1::DataType type) {
+  if (type == v1::DATA_TYPE_BFLOAT16) return "bfloat16";
+  return type == v1::DATA_TYPE_FLOAT64 ? "float64" : "float32";
+}
+
+bool HasAllBiases(v1::Biases biases) { return biases == v1::BIASES_UNSPECIFIED || biases == v1::BIASES_ALL; }
+
+absl::StatusOr<Json> Gpt2Config(const v1::ModelSpec& model) {
+  if (model.norm() == v1::NORM_RMS) return NotInFamily(kGpt2, "norm", "RMS");
+  if (!HasAllBiases(model.attention_biases()))
+    return NotInFamily(kGpt2, "attention_biases", "not all linear layers have a bias");
+  if (!HasAllBiases(model.feed_forward_biases()))
+    return NotInFamily(kGpt2, "feed_forward_biases", "not all linear layers have a bias");
+  if (model.key_value_heads() > 0 && model.key_value_heads() != model.heads())
+    return NotInFamily(kGpt2, "key_value_heads", "fewer than heads");
+  if (AttentionInner(model) != model.hidden())
+    return NotInFamily(kGpt2, "attention_inner", "differs from hidden");
+  const bool relu = model.feed_forward() == v1::FEED_FORWARD_RELU;
+  const bool gelu =
+      model.feed_forward() == v1::FEED_FORWARD_GELU || model.feed_forward() == v1::FEED_FORWARD_UNSPECIFIED;
+  if (!relu && !gelu) return NotInFamily(kGpt2, "feed_forward", "it is gated");
+  return Json{{"architectures", {"GPT2LMHeadModel"}},
+              {"model_type", kGpt2},
+              {"vocab_size", model.vocab()},
+              {"n_embd", model.hidden()},
+              {"n_layer", model.layers()},
+              {"n_head", model.heads()},
+              {"n_inner", model.ffn()},
+              {"n_positions", model.max_sequence_length()},
+              {"activation_function", relu ? "relu" : "gelu_new"},
+              {"layer_norm_epsilon", EpsilonOf(model, 1e-5)},
+              {"tie_word_embeddings", model.tied_head()}};
+}
+
+Json RopeParameters(const v1::RotaryPosition& rotary) {
+  Json json = {{"rope_type", "default"}, {"rope_theta", rotary.theta() > 0 ? rotary.theta() : 10000.0}};
+  if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) return json;
+  json["rope_type"] = rotary.scaling() == v1::ROTARY_SCALING_LINEAR ? "linear" : "llama3";
+  json["factor"] = rotary.factor();
+  if (rotary.scaling() == v1::ROTARY_SCALING_LINEAR) return json;
+  json["low_freq_factor"] = rotary.low_frequency_factor();
+  json["high_freq_factor"] = rotary.high_frequency_factor();
+  json["original_max_position_embeddings"] = rotary.original_max_sequence_length();
+  return json;
+}
+
+absl::StatusOr<Json> LlamaConfig(const v1::ModelSpec& model) {
+  if (model.norm() != v1::NORM_RMS) return NotInFamily(kLlama, "norm", "LAYER");
+  if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE)
+    return NotInFamily(kLlama, "attention_biases", "QUERY_KEY_VALUE");
+  if (model.feed_forward() != v1::FEED_FORWARD_GATED_SILU)
+    return NotInFamily(kLlama, "feed_forward", "not GATED_SILU");
+  const Json rope = RopeParameters(model.rotary());
+  Json config = {
+      {"architectures", {"LlamaForCausalLM"}},
+      {"model_type", kLlama},
+      {"vocab_size", model.vocab()},
+      {"hidden_size", model.hidden()},
+      {"intermediate_size", model.ffn()},
+      {"num_hidden_layers", model.layers()},
+      {"num_attention_heads", model.heads()},
+      {"num_key_value_heads", model.key_value_heads() > 0 ? model.key_value_heads() : model.heads()},
+      {"head_dim", HeadWidth(model)},
+      {"max_position_embeddings", model.max_sequence_length()},
+      {"hidden_act", "silu"},
+      {"rms_norm_eps", EpsilonOf(model, 1e-6)},
+      {"attention_bias", HasAllBiases(model.attention_biases())},
+      {"mlp_bias", HasAllBiases(model.feed_forward_biases())},
+      {"tie_word_embeddings", model.tied_head()},
+      // For transformers 5, and for those before it.
+      {"rope_parameters", rope},
+      {"rope_theta", rope["rope_theta"]}};
+  if (rope["rope_type"] != "default") config["rope_scaling"] = rope;
+  return config;
+}
+
+absl::StatusOr<std::string> T5FeedForward(v1::FeedForward feed_forward) {
+  switch (feed_forward) {
+    case v1::FEED_FORWARD_UNSPECIFIED:
+    case v1::FEED_FORWARD_RELU:
+      return "relu";
+    case v1::FEED_FORWARD_GATED_GELU:
+      return "gated-gelu";
+    case v1::FEED_FORWARD_GATED_SILU:
+      return "gated-silu";
+    default:
+      return NotInFamily(kT5, "feed_forward", "GELU without a gate");
+  }
+}
+
+absl::StatusOr<Json> T5Config(const v1::ModelSpec& model) {
+  if (model.norm() == v1::NORM_LAYER) return NotInFamily(kT5, "norm", "LAYER");
+  if (!model.tied_embeddings())
+    return NotInFamily(kT5, "tied_embeddings", "encoder and decoder have embeddings of their own");
+  if (model.attention_biases() > v1::BIASES_NONE || model.feed_forward_biases() > v1::BIASES_NONE)
+    return NotInFamily(kT5, "attention_biases and feed_forward_biases", "linear layers have a bias");
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string feed_forward, T5FeedForward(model.feed_forward()));
+  const auto or_usual = [](uint32_t value, uint32_t usual) { return value > 0 ? value : usual; };
+  return Json{{"architectures", {"T5ForConditionalGeneration"}},
+              {"model_type", kT5},
+              {"vocab_size", model.vocab()},
+              {"d_model", model.hidden()},
+              {"d_kv", HeadWidth(model)},
+              {"d_ff", model.ffn()},
+              {"num_layers", model.encoder_layers()},
+              {"num_decoder_layers", model.decoder_layers()},
+              {"num_heads", model.heads()},
+              {"relative_attention_num_buckets", or_usual(model.relative_position_buckets(), 32)},
+              {"relative_attention_max_distance", or_usual(model.relative_position_max_distance(), 128)},
+              {"layer_norm_epsilon", EpsilonOf(model, 1e-6)},
+              {"feed_forward_proj", feed_forward},
+              {"is_encoder_decoder", true},
+              {"decoder_start_token_id", model.decoder_start_token()},
+              {"pad_token_id", model.decoder_start_token()},
+              {"tie_word_embeddings", model.tied_head()}};
+}
+
+absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
+  const std::string family = FamilyOf(model);
+  if (family == kT5) return T5Config(model);
+  return family == kLlama ? LlamaConfig(model) : Gpt2Config(model);
+}
+
+}  // namespace
+
+std::string FamilyOf(const v1::ModelSpec& model) {
+  if (IsT5(model)) return kT5;
+  return model.position() == v1::POSITION_ROTARY ? kLlama : kGpt2;
+}
+
+absl::StatusOr<Json> ConfigOfModel(const v1::ModelSpec& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, ConfigOfFamily(model));
+  config["dtype"] = config["torch_dtype"] = DataTypeName(model.dtype());
+  return config;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,134 @@
+#include "planner/cli/model/export_model.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/files/files.h"
+#include "common/safetensors/writer.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/model/checkpoint_names.h"
+#include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/model/model_folder.h"
+#include "planner/cli/model/tensor_copy.h"
+#include "planner/cli/model/tensor_set.h"
+
+namespace penstock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tensor to write: rows of one of Penstock's.
+struct ExportedPiece {
+  const TensorNames* names = nullptr;
+  const TensorPiece* piece = nullptr;
+  int64_t first_row = 0;
+  FoundTensor from;
+
+  TensorToWrite target() const { return {piece->name, from.tensor->type, ShapeOfPiece(*names, *piece)}; }
+};
+
+using Pieces = std::vector<ExportedPiece>;
+
+absl::StatusOr<Pieces> FindPieces(const std::vector<TensorNames>& all, const TensorSet& source) {
+  Pieces pieces;
+  for (const TensorNames& names : all) {
+    const auto found = source.tensors().find(names.name);
+    if (found == source.tensors().end() || found->second.tensor->shape != names.shape()) {
+      return absl::InvalidArgumentError(absl::StrCat("'", source.folder(), "' has no tensor '", names.name,
+                                                     "' of the shape that run.json asks for"));
+    }
+    int64_t row = 0;
+    for (const TensorPiece& piece : names.pieces) {
+      pieces.push_back({&names, &piece, row, found->second});
+      row += piece.rows;
+    }
+  }
+  return pieces;
+}
+
+// In order, as many as fit into a file, at least one.
+std::vector<Pieces> DivideIntoFiles(const Pieces& pieces, uint64_t most_bytes) {
+  std::vector<Pieces> files(1);
+  uint64_t bytes = 0;
+  for (const ExportedPiece& piece : pieces) {
+    const uint64_t own = piece.target().bytes();
+    if (!files.back().empty() && bytes + own > most_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    files.back().push_back(piece);
+    bytes += own;
+  }
+  return files;
+}
+
+// As save_pretrained names them.
+std::string FileName(size_t file, size_t files) {
+  if (files == 1) return "model.safetensors";
+  return absl::StrFormat("model-%05d-of-%05d.safetensors", file + 1, files);
+}
+
+absl::Status WriteFile(const std::string& path, const Pieces& pieces) {
+  std::vector<TensorToWrite> targets;
+  for (const ExportedPiece& piece : pieces) targets.push_back(piece.target());
+  PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter writer, SafetensorsWriter::Create(path, targets));
+  for (const ExportedPiece& piece : pieces) {
+    PENSTOCK_RETURN_IF_ERROR(AppendPiece(piece.from, *piece.names, *piece.piece, piece.first_row, writer));
+  }
+  return writer.Finish();
+}
+
+absl::Status WriteFiles(const std::string& folder, const std::vector<Pieces>& files, ExportedModel& result) {
+  nlohmann::ordered_json weights;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = FileName(i, files.size());
+    PENSTOCK_RETURN_IF_ERROR(WriteFile(absl::StrCat(folder, "/", name), files[i]));
+    for (const ExportedPiece& piece : files[i]) {
+      weights[piece.piece->name] = name;
+      result.bytes += piece.target().bytes();
+      ++result.tensors;
+    }
+  }
+  result.files = files.size();
+  if (files.size() == 1) return absl::OkStatus();
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", result.bytes}}},
+                                        {"weight_map", weights}};
+  return WriteFileAtomically(absl::StrCat(folder, "/model.safetensors.index.json"), index.dump(2) + "\n");
+}
+
+absl::Status PrepareTarget(const std::string& folder) {
+  std::error_code error;
+  for (const char* file : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
+    if (fs::exists(fs::path(folder) / file, error)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("'", folder, "' has a ", file, ": name another folder, or remove it"));
+    }
+  }
+  fs::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("making folder '", folder, "': ", error.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(options.from));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto config, ConfigOfModel(folder.model));
+  PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenRanks(folder.checkpoint));
+  const std::vector<TensorNames> names = CheckpointNames(folder.model);
+  PENSTOCK_ASSIGN_OR_RETURN(const Pieces pieces, FindPieces(names, source));
+  PENSTOCK_RETURN_IF_ERROR(PrepareTarget(options.to));
+  ExportedModel result = {.next_iteration = folder.next_iteration};
+  PENSTOCK_RETURN_IF_ERROR(WriteFiles(options.to, DivideIntoFiles(pieces, options.most_file_bytes), result));
+  // Last, because it is what a model is recognised by.
+  PENSTOCK_RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(options.to, "/config.json"), config.dump(2) + "\n"));
+  return result;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,33 @@
+// A model in Penstock's layout to a Hugging Face checkpoint that transformers opens. Streams like the import.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace penstock::cli {
+
+struct ExportOptions {
+  // A run's folder or an imported one (model_folder.h); its newest checkpoint is taken.
+  std::string from;
+  // Must have no model yet.
+  std::string to;
+  // A larger model is divided into several files and an index. A tensor is never divided.
+  uint64_t most_file_bytes = 5'000'000'000;
+};
+
+struct ExportedModel {
+  uint64_t tensors = 0;
+  uint64_t bytes = 0;
+  uint64_t files = 0;
+  // Of the checkpoint that was taken.
+  uint64_t next_iteration = 0;
+};
+
+// Possible errors: ALREADY_EXISTS (there is a model), NOT_FOUND (nothing to export), INVALID_ARGUMENT (no
+// family of Hugging Face has such a model: names the field; a checkpoint of another model: names the tensor),
+// those of the file system.
+absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options);
+
+}  // namespace penstock::cli

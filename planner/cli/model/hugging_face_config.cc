@@ -1,0 +1,136 @@
+#include "planner/cli/model/hugging_face_config.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/model/config_families.h"
+#include "planner/cli/model/config_fields.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// Of what configurations of all families may have: tokens, names, how it is generated with, what is logged.
+void PassOver(ConfigFields& fields) {
+  fields.MeansNothing({"_attn_implementation",
+                       "_attn_implementation_autoset",
+                       "_commit_hash",
+                       "_name_or_path",
+                       "architectures",
+                       "bad_words_ids",
+                       "begin_suppress_tokens",
+                       "bos_token_id",
+                       "decoder_start_token_id",
+                       "diversity_penalty",
+                       "do_sample",
+                       "early_stopping",
+                       "encoder_no_repeat_ngram_size",
+                       "eos_token_id",
+                       "exponential_decay_length_penalty",
+                       "finetuning_task",
+                       "forced_bos_token_id",
+                       "forced_eos_token_id",
+                       "gradient_checkpointing",
+                       "id2label",
+                       "initializer_range",
+                       "label2id",
+                       "length_penalty",
+                       "max_length",
+                       "min_length",
+                       "model_type",
+                       "no_repeat_ngram_size",
+                       "num_beam_groups",
+                       "num_beams",
+                       "num_return_sequences",
+                       "output_attentions",
+                       "output_hidden_states",
+                       "output_past",
+                       "output_scores",
+                       "pad_token_id",
+                       "prefix",
+                       "problem_type",
+                       "remove_invalid_values",
+                       "repetition_penalty",
+                       "return_dict",
+                       "return_dict_in_generate",
+                       "sep_token_id",
+                       "suppress_tokens",
+                       "task_specific_params",
+                       "temperature",
+                       "tf_legacy_loss",
+                       "tokenizer_class",
+                       "top_k",
+                       "top_p",
+                       "torchscript",
+                       "transformers_version",
+                       "typical_p",
+                       "use_bfloat16",
+                       "use_cache"});
+  fields.Require("is_decoder", false);
+  fields.Require("cross_attention_hidden_size", nullptr);
+  fields.Require("tie_encoder_decoder", false);
+  fields.Require("chunk_size_feed_forward", 0);
+  fields.Require("pruned_heads", Json::object());
+  fields.Require("quantization_config", nullptr);
+}
+
+// "attn_pdrop 0.1, embd_pdrop 0.1": those that are not 0.
+std::string ReadDropout(ConfigFields& fields) {
+  std::vector<std::string> found;
+  for (const char* field : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "dropout_rate"}) {
+    const double rate = fields.Number(field, 0);
+    if (rate != 0) found.push_back(absl::StrCat(field, " ", rate));
+  }
+  return absl::StrJoin(found, ", ");
+}
+
+// `dtype` of transformers 5, `torch_dtype` before it. float16 weights are read, and trained in float32.
+v1::DataType ReadDataType(ConfigFields& fields) {
+  const std::string old_name = fields.Text("torch_dtype", "float32");
+  const std::string type = fields.Text("dtype", old_name);
+  if (type == "bfloat16") return v1::DATA_TYPE_BFLOAT16;
+  if (type == "float64") return v1::DATA_TYPE_FLOAT64;
+  if (type != "float32" && type != "float16") {
+    fields.Refuse("dtype", absl::StrCat("'", type, "'; known are bfloat16, float16, float32 and float64"));
+  }
+  return v1::DATA_TYPE_FLOAT32;
+}
+
+}  // namespace
+
+absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const Json& config) {
+  if (!config.is_object()) return absl::InvalidArgumentError(absl::StrCat(name, ": is no JSON object"));
+  ConfigFields fields(name, config);
+  HuggingFaceModel model;
+  model.family = fields.Text("model_type");
+  if (model.family == kGpt2) {
+    ReadGpt2(fields, model.spec);
+  } else if (model.family == kLlama) {
+    ReadLlama(fields, model.spec);
+  } else if (model.family == kT5) {
+    ReadT5(fields, model.spec);
+  } else {
+    fields.Refuse("model_type", absl::StrCat("'", model.family, "'; known are gpt2, llama and t5"));
+  }
+  model.spec.set_dtype(ReadDataType(fields));
+  model.dropout = ReadDropout(fields);
+  PassOver(fields);
+  PENSTOCK_RETURN_IF_ERROR(fields.Finish());
+  return model;
+}
+
+absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const std::string file = folder ? absl::StrCat(path, "/config.json") : path;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  return ModelOfConfig(file, Json::parse(text, nullptr, /*allow_exceptions=*/false));
+}
+
+}  // namespace penstock::cli

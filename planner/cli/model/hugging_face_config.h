@@ -1,0 +1,43 @@
+// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama and T5 (1.0 and 1.1).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/job.pb.h"
+
+namespace penstock::cli {
+
+// `model_type` of the families, as config.json has it.
+inline constexpr const char* kGpt2 = "gpt2";
+inline constexpr const char* kLlama = "llama";
+inline constexpr const char* kT5 = "t5";
+
+struct HuggingFaceModel {
+  // One of the above.
+  std::string family;
+  // Its max_sequence_length is the longest that the configuration names, and of a T5, whose positions have no
+  // end, 0. Its number format is that of the weights.
+  v1::ModelSpec spec;
+  // Of training: what configurations say of it is not done, as Penstock has no dropout. Empty: nothing is
+  // lost.
+  std::string dropout;
+};
+
+// `name` is the file's, for errors.
+// Possible errors: INVALID_ARGUMENT (a field that is missing, of a value that Penstock has no model for, or
+// unknown: names file and field).
+absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nlohmann::json& config);
+
+// Reads the file; of a folder its config.json. Possible errors: those of ReadFile and ModelOfConfig.
+absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path);
+
+// The way back, for a model that has no config.json of its own. transformers reads it.
+// Possible errors: INVALID_ARGUMENT (no family there is like this model: names the field).
+absl::StatusOr<nlohmann::ordered_json> ConfigOfModel(const v1::ModelSpec& model);
+
+// The family that `model` is most like: one of the above.
+std::string FamilyOf(const v1::ModelSpec& model);
+
+}  // namespace penstock::cli

@@ -1,0 +1,90 @@
+#include "planner/cli/model/model_info.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/model/checkpoint_names.h"
+#include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/model/model_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+uint64_t CountParameters(const v1::ModelSpec& model) {
+  uint64_t count = 0;
+  for (const TensorNames& names : CheckpointNames(model)) {
+    count += static_cast<uint64_t>(names.rows() * std::max<int64_t>(1, names.columns));
+  }
+  return count;
+}
+
+// "GATED_SILU" of "FEED_FORWARD_GATED_SILU", in lower case.
+std::string ShortName(absl::string_view name, absl::string_view prefix) {
+  return absl::AsciiStrToLower(std::string(absl::StripPrefix(name, prefix)));
+}
+
+std::string Layers(const v1::ModelSpec& model) {
+  if (model.architecture() != v1::ARCHITECTURE_T5) return absl::StrCat(model.layers());
+  return absl::StrCat(model.encoder_layers(), " encoder + ", model.decoder_layers(), " decoder");
+}
+
+std::string Heads(const v1::ModelSpec& model) {
+  const uint32_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
+  const uint32_t shared = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads();
+  return absl::StrCat(model.heads(), " of width ", inner / model.heads(), ", ", shared,
+                      " of keys and values");
+}
+
+std::string PositionText(const v1::ModelSpec& model) {
+  if (model.architecture() == v1::ARCHITECTURE_T5) return "relative bias";
+  if (model.position() != v1::POSITION_ROTARY) return "learned";
+  const v1::RotaryPosition& rotary = model.rotary();
+  std::string text = absl::StrCat("rotary, theta ", rotary.theta() > 0 ? rotary.theta() : 10000.0);
+  if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) return text;
+  return absl::StrCat(text, ", ", ShortName(v1::RotaryScaling_Name(rotary.scaling()), "ROTARY_SCALING_"),
+                      " scaling by ", rotary.factor());
+}
+
+}  // namespace
+
+absl::StatusOr<ModelInfo> InfoOf(const std::string& path) {
+  ModelInfo info;
+  if (std::filesystem::exists(absl::StrCat(path, "/run.json"))) {
+    PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(path));
+    info.model = folder.model;
+    info.kind = absl::StrCat("Penstock, iteration ", folder.next_iteration);
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(const HuggingFaceModel model, ReadHuggingFaceConfig(path));
+    info.model = model.spec;
+    info.kind = absl::StrCat("Hugging Face, ", model.family);
+    info.dropout = model.dropout;
+  }
+  info.parameters = CountParameters(info.model);
+  return info;
+}
+
+std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info) {
+  const v1::ModelSpec& model = info.model;
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"kind", info.kind},
+      {"parameters", absl::StrCat(info.parameters)},
+      {"number format", ShortName(v1::DataType_Name(model.dtype()), "DATA_TYPE_")},
+      {"layers", Layers(model)},
+      {"width", absl::StrCat(model.hidden())},
+      {"heads", Heads(model)},
+      {"feed-forward", absl::StrCat(model.ffn())},
+      {"vocabulary", absl::StrCat(model.vocab())},
+      {"positions", PositionText(model)},
+      {"head", model.tied_head() ? "the token embedding" : "its own"}};
+  if (model.max_sequence_length() > 0)
+    lines.emplace_back("longest sequence", absl::StrCat(model.max_sequence_length()));
+  if (!info.dropout.empty())
+    lines.emplace_back("left out", absl::StrCat(info.dropout, ": Penstock trains without dropout"));
+  return lines;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,195 @@
+#include "planner/cli/model/hugging_face_config.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/contract/check_model.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+// As meta-llama/Llama-3.2-1B has it.
+Json Llama() {
+  return Json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000,
+    "eos_token_id": 128001, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+    "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                     "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+    "rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.45.0", "use_cache": true, "vocab_size": 128256})");
+}
+
+Json Gpt2() {
+  return Json::parse(R"({
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+    "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+    "resid_pdrop": 0.1, "summary_activation": null, "summary_first_dropout": 0.1, "summary_proj_to_labels": true,
+    "summary_type": "cls_index", "summary_use_proj": true,
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257})");
+}
+
+// As google/t5-v1_1-small has it.
+Json T5() {
+  return Json::parse(R"({
+    "architectures": ["T5ForConditionalGeneration"], "d_ff": 1024, "d_kv": 64, "d_model": 512,
+    "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1, "feed_forward_proj": "gated-gelu",
+    "initializer_factor": 1.0, "is_encoder_decoder": true, "layer_norm_epsilon": 1e-06, "model_type": "t5",
+    "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8, "output_past": true, "pad_token_id": 0,
+    "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 32128})");
+}
+
+v1::ModelSpec SpecOf(const Json& config) {
+  const auto model = ModelOfConfig("config.json", config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? model->spec : v1::ModelSpec();
+}
+
+std::string RefusalOf(Json config, const std::string& field, const Json& value) {
+  config[field] = value;
+  const auto model = ModelOfConfig("config.json", config);
+  return model.ok() ? "" : std::string(model.status().message());
+}
+
+TEST(HuggingFaceConfigTest, ReadsALlama) {
+  const v1::ModelSpec model = SpecOf(Llama());
+  EXPECT_EQ(model.architecture(), v1::ARCHITECTURE_GPT);
+  EXPECT_EQ(model.layers(), 16);
+  EXPECT_EQ(model.hidden(), 2048);
+  EXPECT_EQ(model.heads(), 32);
+  EXPECT_EQ(model.key_value_heads(), 8);
+  EXPECT_EQ(model.attention_inner(), 2048);
+  EXPECT_EQ(model.ffn(), 8192);
+  EXPECT_EQ(model.vocab(), 128256);
+  EXPECT_EQ(model.max_sequence_length(), 131072);
+  EXPECT_EQ(model.dtype(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(model.norm(), v1::NORM_RMS);
+  EXPECT_EQ(model.norm_epsilon(), 1e-5);
+  EXPECT_EQ(model.feed_forward(), v1::FEED_FORWARD_GATED_SILU);
+  EXPECT_EQ(model.attention_biases(), v1::BIASES_NONE);
+  EXPECT_EQ(model.feed_forward_biases(), v1::BIASES_NONE);
+  EXPECT_TRUE(model.tied_head());
+  EXPECT_EQ(model.rotary().theta(), 500000);
+  EXPECT_EQ(model.rotary().scaling(), v1::ROTARY_SCALING_LLAMA3);
+  EXPECT_EQ(model.rotary().factor(), 32);
+  EXPECT_EQ(model.rotary().original_max_sequence_length(), 8192);
+}
+
+TEST(HuggingFaceConfigTest, ReadsTheRotaryParametersOfTransformers5) {
+  Json config = Llama();
+  Json rotary = config["rope_scaling"];
+  rotary["rope_theta"] = config["rope_theta"];
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  config["rope_parameters"] = rotary;
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(SpecOf(config), SpecOf(Llama())));
+}
+
+TEST(HuggingFaceConfigTest, ReadsAGpt2WithWhatItLeavesOut) {
+  const v1::ModelSpec model = SpecOf(Gpt2());
+  EXPECT_EQ(model.ffn(), 4 * 768);
+  EXPECT_EQ(model.max_sequence_length(), 1024);
+  EXPECT_TRUE(model.tied_head());
+  EXPECT_EQ(model.position(), v1::POSITION_UNSPECIFIED);
+  EXPECT_EQ(ModelOfConfig("config.json", Gpt2())->dropout, "attn_pdrop 0.1, embd_pdrop 0.1, resid_pdrop 0.1");
+  EXPECT_EQ(ModelOfConfig("config.json", Llama())->dropout, "");
+}
+
+TEST(HuggingFaceConfigTest, ReadsBothT5s) {
+  v1::ModelSpec model = SpecOf(T5());
+  EXPECT_EQ(model.encoder_layers(), 8);
+  EXPECT_EQ(model.decoder_layers(), 8);
+  EXPECT_EQ(model.attention_inner(), 6 * 64);
+  EXPECT_EQ(model.feed_forward(), v1::FEED_FORWARD_GATED_GELU);
+  EXPECT_TRUE(model.tied_embeddings());
+  EXPECT_FALSE(model.tied_head());
+  Json first = T5();
+  first.erase("tie_word_embeddings");
+  first["feed_forward_proj"] = "relu";
+  model = SpecOf(first);
+  EXPECT_EQ(model.feed_forward(), v1::FEED_FORWARD_RELU);
+  EXPECT_TRUE(model.tied_head());
+  // As transformers 5 writes a T5 1.1.
+  first["tie_word_embeddings"] = true;
+  first["scale_decoder_outputs"] = false;
+  EXPECT_FALSE(SpecOf(first).tied_head());
+}
+
+TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
+  EXPECT_THAT(RefusalOf(Llama(), "attention_multiplier", 0.5),
+              HasSubstr("config.json: attention_multiplier: 0.5"));
+  EXPECT_THAT(RefusalOf(Llama(), "hidden_act", "gelu"), HasSubstr("config.json: hidden_act: \"gelu\""));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "mixtral"),
+              HasSubstr("model_type: 'mixtral'; known are gpt2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", nullptr), HasSubstr("model_type: is missing"));
+  EXPECT_THAT(RefusalOf(Llama(), "quantization_config", Json{{"bits", 4}}), HasSubstr("quantization_config"));
+  EXPECT_THAT(RefusalOf(Llama(), "torch_dtype", "int8"), HasSubstr("dtype: 'int8'"));
+  EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: rope_type: 'yarn'"));
+  EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "linear"}}),
+              HasSubstr("rope_scaling: rope_scaling: factor: is missing"));
+  EXPECT_THAT(
+      RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "linear"}, {"factor", 2.0}, {"beta_fast", 3}}),
+      HasSubstr("beta_fast"));
+  EXPECT_THAT(RefusalOf(Gpt2(), "activation_function", "gelu"), HasSubstr("activation_function: 'gelu'"));
+  EXPECT_THAT(RefusalOf(Gpt2(), "scale_attn_by_inverse_layer_idx", true), HasSubstr("scale_attn_by_inverse"));
+  EXPECT_THAT(RefusalOf(T5(), "feed_forward_proj", "gelu"), HasSubstr("feed_forward_proj: 'gelu'"));
+}
+
+TEST(HuggingFaceConfigTest, RefusesValuesOfAWrongKind) {
+  EXPECT_THAT(RefusalOf(Llama(), "hidden_size", -4), HasSubstr("hidden_size: -4; must be a whole number"));
+  EXPECT_THAT(RefusalOf(Llama(), "hidden_size", "big"), HasSubstr("hidden_size: \"big\""));
+  EXPECT_THAT(RefusalOf(Llama(), "hidden_size", 1.5), HasSubstr("hidden_size: 1.5"));
+  EXPECT_THAT(RefusalOf(Llama(), "hidden_size", 5000000000), HasSubstr("hidden_size: 5000000000"));
+  EXPECT_THAT(RefusalOf(Llama(), "num_attention_heads", 0), HasSubstr("num_attention_heads: 0"));
+  EXPECT_THAT(RefusalOf(Llama(), "rms_norm_eps", "small"), HasSubstr("rms_norm_eps: \"small\""));
+  EXPECT_THAT(RefusalOf(Llama(), "tie_word_embeddings", 1), HasSubstr("tie_word_embeddings: 1"));
+  EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", 4), HasSubstr("rope_scaling: 4; must be an object"));
+  EXPECT_THAT(std::string(ModelOfConfig("x.json", Json::array()).status().message()),
+              HasSubstr("x.json: is no"));
+}
+
+TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
+  for (const Json& config : {Llama(), Gpt2(), T5()}) {
+    v1::ModelSpec model = SpecOf(config);
+    const auto written = ConfigOfModel(model);
+    ASSERT_TRUE(written.ok()) << written.status();
+    const v1::ModelSpec again = SpecOf(Json::parse(written->dump()));
+    std::string difference;
+    google::protobuf::util::MessageDifferencer differencer;
+    differencer.ReportDifferencesToString(&difference);
+    EXPECT_TRUE(differencer.Compare(model, again)) << difference;
+    if (model.max_sequence_length() == 0) model.set_max_sequence_length(512);
+    EXPECT_TRUE(core::CheckModel(model).ok()) << core::CheckModel(model);
+  }
+}
+
+TEST(HuggingFaceConfigTest, AModelOfNoFamilyIsRefusedByItsField) {
+  const auto refusal = [](v1::ModelSpec model) {
+    return std::string(ConfigOfModel(model).status().message());
+  };
+  v1::ModelSpec llama = SpecOf(Llama());
+  llama.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
+  EXPECT_THAT(refusal(llama), HasSubstr("model.attention_biases: QUERY_KEY_VALUE, which no llama"));
+  v1::ModelSpec gpt = SpecOf(Gpt2());
+  gpt.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
+  EXPECT_THAT(refusal(gpt), HasSubstr("model.feed_forward: it is gated, which no gpt2"));
+  v1::ModelSpec t5 = SpecOf(T5());
+  t5.set_tied_embeddings(false);
+  EXPECT_THAT(refusal(t5), HasSubstr("model.tied_embeddings: encoder and decoder have"));
+}
+
+}  // namespace
+}  // namespace penstock::cli

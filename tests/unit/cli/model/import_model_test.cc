@@ -1,0 +1,166 @@
+#include "planner/cli/model/import_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/safetensors/writer.h"
+#include "planner/cli/model/checkpoint_names.h"
+#include "planner/cli/model/export_model.h"
+#include "planner/cli/model/model_folder.h"
+#include "planner/cli/model/tensor_copy.h"
+#include "planner/cli/model/tensor_set.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+Json Gpt2() {
+  return Json::parse(R"({"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 8,
+                         "vocab_size": 11})");
+}
+
+// All tensors that the model asks for, of ascending numbers.
+std::vector<TensorToWrite> TensorsOf(const Json& config) {
+  std::vector<TensorToWrite> tensors;
+  for (const TensorNames& names : CheckpointNames(ModelOfConfig("config.json", config)->spec)) {
+    for (const TensorPiece& piece : names.pieces)
+      tensors.push_back({piece.name, "F32", ShapeOfPiece(names, piece)});
+  }
+  return tensors;
+}
+
+class ImportModelTest : public ::testing::Test {
+ protected:
+  void WriteCheckpoint(const Json& config, const std::vector<TensorToWrite>& tensors) const {
+    folder_.Write("hf/config.json", config.dump());
+    uint64_t bytes = 0;
+    for (const TensorToWrite& tensor : tensors) bytes += tensor.bytes();
+    std::vector<float> numbers(bytes / sizeof(float));
+    std::iota(numbers.begin(), numbers.end(), 0.0F);
+    auto writer = SafetensorsWriter::Create(folder_.Path("hf/model.safetensors"), tensors);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    const absl::string_view data(reinterpret_cast<const char*>(numbers.data()),
+                                 numbers.size() * sizeof(float));
+    ASSERT_TRUE(writer->Append(data).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+  }
+
+  std::string Refusal() const {
+    const auto imported = ImportModel(folder_.Path("hf"), folder_.Path("model"));
+    return imported.ok() ? "" : std::string(imported.status().message());
+  }
+
+  std::vector<float> Imported(const std::string& name) const {
+    const auto set = TensorSet::OpenRanks(folder_.Path("model/checkpoints/iteration-0"));
+    EXPECT_TRUE(set.ok()) << set.status();
+    const FoundTensor& found = set->tensors().at(name);
+    std::vector<float> numbers(found.tensor->bytes() / sizeof(float));
+    const auto read = found.file->Read(
+        *found.tensor, 0, absl::MakeSpan(reinterpret_cast<char*>(numbers.data()), found.tensor->bytes()));
+    EXPECT_TRUE(read.ok()) << read;
+    return numbers;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ImportModelTest, TurnsTheMatricesOfAGpt2) {
+  const std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  WriteCheckpoint(Gpt2(), tensors);
+  ASSERT_EQ(Refusal(), "");
+  uint64_t begin = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    if (tensor.name == "transformer.h.0.mlp.c_fc.weight") break;
+    begin += tensor.bytes() / sizeof(float);
+  }
+  // Of [4, 16], the columns.
+  const std::vector<float> up = Imported("layers.0.ffn.up.weight");
+  ASSERT_EQ(up.size(), 64U);
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t column = 0; column < 4; ++column)
+      EXPECT_EQ(up[row * 4 + column], static_cast<float>(begin + column * 16 + row));
+  }
+}
+
+TEST_F(ImportModelTest, TakesWhatWasSavedWithoutTheHead) {
+  std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  for (TensorToWrite& tensor : tensors) tensor.name = tensor.name.substr(std::string("transformer.").size());
+  tensors.push_back({"h.0.attn.bias", "F32", {1, 1, 8, 8}});
+  WriteCheckpoint(Gpt2(), tensors);
+  EXPECT_EQ(Refusal(), "");
+}
+
+TEST_F(ImportModelTest, ReadsFilesThatAnIndexNames) {
+  const std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  WriteCheckpoint(Gpt2(), tensors);
+  std::filesystem::rename(folder_.Path("hf/model.safetensors"), folder_.Path("hf/model-1.safetensors"));
+  EXPECT_THAT(Refusal(), HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
+  Json index;
+  for (const TensorToWrite& tensor : tensors) index["weight_map"][tensor.name] = "model-1.safetensors";
+  folder_.Write("hf/model.safetensors.index.json", index.dump());
+  EXPECT_EQ(Refusal(), "");
+  index["weight_map"]["more"] = "model-1.safetensors";
+  folder_.Write("hf/model.safetensors.index.json", index.dump());
+  EXPECT_THAT(Refusal(), HasSubstr("weight_map.more: 'model-1.safetensors' has no such tensor"));
+  index["weight_map"]["more"] = "../model-1.safetensors";
+  folder_.Write("hf/model.safetensors.index.json", index.dump());
+  EXPECT_THAT(Refusal(), HasSubstr("weight_map.more: \"../model-1.safetensors\"; must name a file"));
+}
+
+TEST_F(ImportModelTest, NamesTheTensorThatIsMissingOrTooMuchOrOfAnotherShape) {
+  std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  tensors.push_back({"transformer.h.1.ln_1.weight", "F32", {4}});
+  WriteCheckpoint(Gpt2(), tensors);
+  EXPECT_THAT(Refusal(), HasSubstr("tensor 'transformer.h.1.ln_1.weight' is none of the model"));
+  tensors.pop_back();
+  tensors.back().shape = {5};
+  WriteCheckpoint(Gpt2(), tensors);
+  EXPECT_THAT(Refusal(), HasSubstr("tensor 'transformer.ln_f.bias' is [5]; by config.json it is [4]"));
+  tensors.pop_back();
+  WriteCheckpoint(Gpt2(), tensors);
+  EXPECT_THAT(Refusal(), HasSubstr("has no tensor 'transformer.ln_f.bias'"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("model"))) << "nothing is written of what is refused";
+}
+
+TEST_F(ImportModelTest, NamesABrokenFile) {
+  WriteCheckpoint(Gpt2(), TensorsOf(Gpt2()));
+  const std::string file = folder_.Path("hf/model.safetensors");
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_THAT(Refusal(), HasSubstr("hf/model.safetensors': the entry of tensor"));
+  std::filesystem::resize_file(file, 20);
+  EXPECT_THAT(Refusal(), HasSubstr("hf/model.safetensors': is no safetensors file, or is truncated"));
+}
+
+TEST_F(ImportModelTest, DoesNotWriteOverACheckpoint) {
+  WriteCheckpoint(Gpt2(), TensorsOf(Gpt2()));
+  ASSERT_EQ(Refusal(), "");
+  EXPECT_THAT(Refusal(), HasSubstr("model/checkpoints' has checkpoints: name another folder"));
+  ASSERT_TRUE(ExportModel({.from = folder_.Path("model"), .to = folder_.Path("back")}).ok());
+  EXPECT_THAT(
+      std::string(
+          ExportModel({.from = folder_.Path("model"), .to = folder_.Path("back")}).status().message()),
+      HasSubstr("back' has a config.json: name another folder"));
+}
+
+TEST_F(ImportModelTest, ExportNamesWhatIsNotThere) {
+  const auto refusal = [&] {
+    return std::string(
+        ExportModel({.from = folder_.Path("run"), .to = folder_.Path("back")}).status().message());
+  };
+  EXPECT_THAT(refusal(), HasSubstr("run/run.json' is not there: name the folder of a run"));
+  folder_.Write("run/run.json", "{}");
+  EXPECT_THAT(refusal(), HasSubstr("run/checkpoints' has no complete checkpoint"));
+}
+
+}  // namespace
+}  // namespace penstock::cli
