@@ -167,12 +167,17 @@ TestPipeline::TestPipeline(const ModelConfig& config, uint64_t seed,
 
 void TestPipeline::Run(const std::vector<TestSample>& samples, Layout layout, const Options& options,
                        double loss_tokens) {
+  Run(samples, MakeTokens(samples, config_.vocab), layout, options, loss_tokens);
+}
+
+void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids, Layout layout,
+                       const Options& options, double loss_tokens) {
   const MicroBatch shape = MakeMicroBatch(config_, samples, layout);
   std::vector<StageForward> forwards;
   at::Tensor activation;
   for (uint32_t i = 0; i < stages_.size(); ++i) {
     const TokenNeeds needs = TokenNeedsOf(config_, StageRangeOf(layers_, i));
-    const auto tokens = MakeTokenBatch(shape, MakeTokens(samples, config_.vocab), config_, needs, at::kCPU);
+    const auto tokens = MakeTokenBatch(shape, ids, config_, needs, at::kCPU);
     ASSERT_TRUE(tokens.ok()) << tokens.status();
     const auto layers = static_cast<int32_t>(layers_[i]);
     LayerRecompute recompute = {.full = std::min(options.recompute.full, layers)};

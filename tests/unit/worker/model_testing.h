@@ -57,6 +57,9 @@ class TestPipeline {
   };
   // Adds loss and gradients of one micro-batch.
   void Run(const std::vector<TestSample>& samples, Layout layout, const Options& options, double loss_tokens);
+  // The same with tokens of the caller's.
+  void Run(const std::vector<TestSample>& samples, const Tokens& tokens, Layout layout,
+           const Options& options, double loss_tokens);
   // Gradients of shared parameters are summed.
   Result result() const;
   Stage& stage(size_t index) { return *stages_[index]; }

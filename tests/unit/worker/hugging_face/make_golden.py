@@ -1,0 +1,160 @@
+"""Makes the golden values of hugging_face_test.cc with transformers: tiny random checkpoints as save_pretrained writes them, the
+loss of some samples, and the gradients, saved like a checkpoint.
+
+    make_golden.py FOLDER
+"""
+
+import json
+import os
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+SEED = 7
+VOCAB = 40
+# (input tokens, target tokens): with and without input, and one that is longer than the others.
+LENGTHS = [(3, 4), (0, 9), (5, 4), (2, 1), (6, 17)]
+
+
+def make_samples(generator, decoder_only):
+    """A sample without input is for models that need none: transformers' T5 has no empty source."""
+    samples = []
+    for input_length, target_length in LENGTHS:
+        length = input_length if decoder_only else max(1, input_length)
+        tokens = torch.randint(1, VOCAB, (length + target_length,), generator=generator).tolist()
+        samples.append({"input": tokens[:length], "target": tokens[length:]})
+    return samples
+
+
+def randomise(model, generator):
+    """Values that leave nothing at 0 or 1, so that a forgotten bias or norm shows."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            values = torch.randn(parameter.shape, generator=generator) * 0.25
+            parameter.copy_(values + 1 if "norm" in name or "ln_" in name else values)
+
+
+def decoder_only_loss(model, sample):
+    """Summed cross entropy of the target tokens that have a token before them, and their number."""
+    tokens = torch.tensor([sample["input"] + sample["target"]])
+    logits = model(input_ids=tokens, use_cache=False).logits[0]
+    first = max(1, len(sample["input"]))
+    labels = tokens[0, first:]
+    return torch.nn.functional.cross_entropy(logits[first - 1 : -1], labels, reduction="sum"), len(labels)
+
+
+def encoder_decoder_loss(model, sample):
+    labels = torch.tensor([sample["target"]])
+    logits = model(input_ids=torch.tensor([sample["input"]]), labels=labels, use_cache=False).logits[0]
+    return torch.nn.functional.cross_entropy(logits, labels[0], reduction="sum"), len(sample["target"])
+
+
+def gpt2():
+    config = transformers.GPT2Config(
+        vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=2, n_positions=32, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama():
+    """Grouped queries, heads wider than hidden / heads, the scaling of Llama 3.1; in several files."""
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        max_position_embeddings=128,
+        rms_norm_eps=1e-5,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 500.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    )
+    return transformers.LlamaForCausalLM(config)
+
+
+def llama_tied():
+    """The embedding as head, biases everywhere, a linear scaling."""
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
+        attention_bias=True,
+        mlp_bias=True,
+        tie_word_embeddings=True,
+    )
+    return transformers.LlamaForCausalLM(config)
+
+
+def t5_config(**changes):
+    return transformers.T5Config(
+        vocab_size=VOCAB,
+        d_model=16,
+        d_kv=6,
+        d_ff=20,
+        num_layers=2,
+        num_decoder_layers=2,
+        num_heads=2,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=12,
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+        **changes,
+    )
+
+
+def t5():
+    return transformers.T5ForConditionalGeneration(t5_config())
+
+
+def t5_1_1():
+    """transformers 5 ties every head of a new T5; published T5 1.1 checkpoints have their own."""
+    model = transformers.T5ForConditionalGeneration(t5_config(feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(torch.empty(VOCAB, model.config.d_model))
+    return model
+
+
+MODELS = {"gpt2": gpt2, "llama": llama, "llama_tied": llama_tied, "t5": t5, "t5_1_1": t5_1_1}
+
+
+def make(name, folder):
+    generator = torch.Generator().manual_seed(SEED)
+    model = MODELS[name]()
+    model.set_attn_implementation("eager")
+    model.train()
+    randomise(model, generator)
+    decoder_only = not model.config.is_encoder_decoder
+    samples = make_samples(generator, decoder_only)
+    losses = [(decoder_only_loss if decoder_only else encoder_decoder_loss)(model, sample) for sample in samples]
+    loss = sum(value for value, _ in losses) / sum(count for _, count in losses)
+    loss.backward()
+    model.save_pretrained(folder, max_shard_size="10KB" if name == "llama" else "1GB")
+    os.remove(f"{folder}/generation_config.json")
+    gradients = {key: parameter.grad.contiguous() for key, parameter in model.named_parameters()}
+    os.makedirs(f"{folder}/gradients", exist_ok=True)
+    save_file(gradients, f"{folder}/gradients/model.safetensors")
+    model.config.save_pretrained(f"{folder}/gradients")
+    with open(f"{folder}/expected.json", "w") as file:
+        json.dump({"transformers": transformers.__version__, "samples": samples, "loss": loss.item()}, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for model_name in MODELS:
+        make(model_name, f"{sys.argv[1]}/{model_name}")

@@ -1,0 +1,21 @@
+// Values to begin training with that are not drawn by chance: those of a checkpoint, whoever wrote it.
+//
+//   PENSTOCK_RETURN_IF_ERROR(ReadInitialValues("models/llama/checkpoints/iteration-0", parameters));
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/checkpoint/tensor_file.h"
+
+namespace penstock::worker {
+
+// Copies, into each tensor, that of its name from one of the folder's files rank-*.safetensors, which may be
+// of another floating-point type and must be of the same shape. Reads what is copied and nothing else; one
+// tensor at a time is in memory beside them, where types or devices differ. The state of an optimizer is not
+// read. Possible errors: NOT_FOUND (no such folder or files), INVALID_ARGUMENT (a broken file; a tensor that
+// is missing, or of another shape or kind: names it), RESOURCE_EXHAUSTED (memory), UNAVAILABLE.
+absl::Status ReadInitialValues(const std::string& folder, const std::vector<NamedTensor>& tensors);
+
+}  // namespace penstock::worker
