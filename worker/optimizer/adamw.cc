@@ -20,7 +20,7 @@ namespace {
 // Elements that a thread takes at least.
 constexpr int64_t kGrain = 1 << 14;
 // Elements whose masters are still in the cache when they are rounded.
-constexpr int64_t kBlock = 1 << 11;
+constexpr int64_t kBlockOfUpdate = 1 << 11;
 
 at::Tensor Part(const at::Tensor& flat, const FlatSpan& place) {
   return flat.narrow(0, place.begin, place.size());
@@ -140,8 +140,8 @@ void AdamW::UpdateInOnePass(const StageState& stage, const AdamWFactors& factors
     for (auto piece = after == stage.pieces.begin() ? after : after - 1;
          piece != stage.pieces.end() && piece->state < end; ++piece) {
       const int64_t piece_end = std::min(end, piece->state + piece->place.size());
-      for (int64_t i = std::max(begin, piece->state); i < piece_end; i += kBlock) {
-        update(*piece, i, std::min(piece_end, i + kBlock));
+      for (int64_t i = std::max(begin, piece->state); i < piece_end; i += kBlockOfUpdate) {
+        update(*piece, i, std::min(piece_end, i + kBlockOfUpdate));
       }
     }
   });

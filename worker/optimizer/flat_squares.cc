@@ -13,17 +13,17 @@ namespace penstock::worker {
 namespace {
 
 // Elements of one sum. Which numbers are summed together depends on their places alone, never on who sums.
-constexpr int64_t kBlock = 1 << 14;
+constexpr int64_t kBlockOfSum = 1 << 14;
 
 template <typename Float>
 double BlockedSum(const at::Tensor& flat) {
   const auto* const values = flat.const_data_ptr<Float>();
   const int64_t count = flat.numel();
-  std::vector<double> blocks(static_cast<size_t>((count + kBlock - 1) / kBlock));
+  std::vector<double> blocks(static_cast<size_t>((count + kBlockOfSum - 1) / kBlockOfSum));
   at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i * kBlock;
-      blocks[static_cast<size_t>(i)] = SumOfSquares(values + first, std::min(kBlock, count - first));
+      const int64_t first = i * kBlockOfSum;
+      blocks[static_cast<size_t>(i)] = SumOfSquares(values + first, std::min(kBlockOfSum, count - first));
     }
   });
   return std::accumulate(blocks.begin(), blocks.end(), 0.0);

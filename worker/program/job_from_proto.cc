@@ -4,17 +4,13 @@
 #include "common/status/status_macros.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
+#include "worker/program/require_positive.h"
 
 namespace penstock::worker {
 namespace {
 
 // As the contract bounds them (job.proto, Mesh).
 constexpr uint64_t kMaxRanks = 1 << 16;
-
-absl::Status RequirePositive(uint32_t value, absl::string_view field) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, " is 0: it must be positive"));
-}
 
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 

@@ -5,14 +5,10 @@
 #include "common/status/status_macros.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
+#include "worker/program/require_positive.h"
 
 namespace penstock::worker {
 namespace {
-
-absl::Status RequirePositive(uint32_t value, absl::string_view field) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, " is 0: it must be positive"));
-}
 
 absl::Status SetDecoderAndPositions(const v1::ModelSpec& model, ModelConfig& config) {
   if (model.decoder_start_token() >= model.vocab()) {

@@ -101,7 +101,7 @@ absl::Status WriteFiles(const std::string& folder, const std::vector<Pieces>& fi
   return WriteFileAtomically(absl::StrCat(folder, "/model.safetensors.index.json"), index.dump(2) + "\n");
 }
 
-absl::Status PrepareTarget(const std::string& folder) {
+absl::Status PrepareExport(const std::string& folder) {
   std::error_code error;
   for (const char* file : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
     if (fs::exists(fs::path(folder) / file, error)) {
@@ -122,7 +122,7 @@ absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenRanks(folder.checkpoint));
   const std::vector<TensorNames> names = CheckpointNames(folder.model);
   PENSTOCK_ASSIGN_OR_RETURN(const Pieces pieces, FindPieces(names, source));
-  PENSTOCK_RETURN_IF_ERROR(PrepareTarget(options.to));
+  PENSTOCK_RETURN_IF_ERROR(PrepareExport(options.to));
   ExportedModel result = {.next_iteration = folder.next_iteration};
   PENSTOCK_RETURN_IF_ERROR(WriteFiles(options.to, DivideIntoFiles(pieces, options.most_file_bytes), result));
   // Last, because it is what a model is recognised by.

@@ -14,8 +14,6 @@
 namespace penstock::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // Of what configurations of all families may have: tokens, names, how it is generated with, what is logged.
 void PassOver(ConfigFields& fields) {
   fields.MeansNothing({"_attn_implementation",
@@ -76,7 +74,7 @@ void PassOver(ConfigFields& fields) {
   fields.Require("cross_attention_hidden_size", nullptr);
   fields.Require("tie_encoder_decoder", false);
   fields.Require("chunk_size_feed_forward", 0);
-  fields.Require("pruned_heads", Json::object());
+  fields.Require("pruned_heads", nlohmann::json::object());
   fields.Require("quantization_config", nullptr);
 }
 
@@ -104,7 +102,7 @@ v1::DataType ReadDataType(ConfigFields& fields) {
 
 }  // namespace
 
-absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const Json& config) {
+absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nlohmann::json& config) {
   if (!config.is_object()) return absl::InvalidArgumentError(absl::StrCat(name, ": is no JSON object"));
   ConfigFields fields(name, config);
   HuggingFaceModel model;
@@ -130,7 +128,7 @@ absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path) 
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string file = folder ? absl::StrCat(path, "/config.json") : path;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  return ModelOfConfig(file, Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  return ModelOfConfig(file, nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false));
 }
 
 }  // namespace penstock::cli

@@ -125,7 +125,7 @@ absl::StatusOr<uint64_t> Import::Write(const std::string& path) const {
 }
 
 // Where the checkpoint goes, made.
-absl::StatusOr<std::string> PrepareTarget(const std::string& to) {
+absl::StatusOr<std::string> PrepareImport(const std::string& to) {
   const std::string target = ImportedTensors(to);
   const fs::path checkpoints = fs::path(target).parent_path().parent_path();
   std::error_code error;
@@ -148,7 +148,7 @@ absl::StatusOr<ImportedModel> ImportModel(const std::string& from, const std::st
   PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenHuggingFace(from));
   Import import(model, source);
   PENSTOCK_RETURN_IF_ERROR(import.Plan());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string target, PrepareTarget(to));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string target, PrepareImport(to));
   PENSTOCK_ASSIGN_OR_RETURN(result.bytes, import.Write(target));
   result.tensors = import.tensors();
   PENSTOCK_ASSIGN_OR_RETURN(const std::string config, ReadFile(absl::StrCat(from, "/config.json")));

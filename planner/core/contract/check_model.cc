@@ -6,15 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/wrong_in_job.h"
 
 namespace penstock::core {
 namespace {
-
-constexpr uint32_t kRelativePositionBuckets = 32;
-
-absl::Status Wrong(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
-}
 
 bool IsT5(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
 

@@ -11,16 +11,11 @@
 #include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/wrong_in_job.h"
 #include "planner/core/model/stage_list.h"
 
 namespace penstock::core {
 namespace {
-
-constexpr uint32_t kRelativePositionBuckets = 32;
-
-absl::Status Wrong(absl::string_view field, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
-}
 
 absl::Status CheckJobId(const std::string& id) {
   if (id.empty() || id.size() > 128) return Wrong("job.job_id", "must have 1 to 128 characters");

@@ -12,7 +12,7 @@
 namespace penstock::worker {
 namespace {
 
-ModelConfig T5() {
+ModelConfig FourLayerT5() {
   return {.layers = 4,
           .hidden = 8,
           .heads = 2,
@@ -26,7 +26,9 @@ ModelConfig T5() {
 }
 
 // The middle of the model: both stacks, and what they share with other stages.
-std::vector<ParameterSpec> Specs() { return StageParameterSpecs(T5(), {.first_layer = 1, .layers = 2}); }
+std::vector<ParameterSpec> Specs() {
+  return StageParameterSpecs(FourLayerT5(), {.first_layer = 1, .layers = 2});
+}
 
 class FlatParametersTest : public ::testing::TestWithParam<at::ScalarType> {
  protected:

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-Json Gpt2() {
+Json SmallGpt2() {
   return Json::parse(R"({"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 8,
                          "vocab_size": 11})");
 }
@@ -75,8 +75,8 @@ class ImportModelTest : public ::testing::Test {
 };
 
 TEST_F(ImportModelTest, TurnsTheMatricesOfAGpt2) {
-  const std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
-  WriteCheckpoint(Gpt2(), tensors);
+  const std::vector<TensorToWrite> tensors = TensorsOf(SmallGpt2());
+  WriteCheckpoint(SmallGpt2(), tensors);
   ASSERT_EQ(Refusal(), "");
   uint64_t begin = 0;
   for (const TensorToWrite& tensor : tensors) {
@@ -93,16 +93,16 @@ TEST_F(ImportModelTest, TurnsTheMatricesOfAGpt2) {
 }
 
 TEST_F(ImportModelTest, TakesWhatWasSavedWithoutTheHead) {
-  std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  std::vector<TensorToWrite> tensors = TensorsOf(SmallGpt2());
   for (TensorToWrite& tensor : tensors) tensor.name = tensor.name.substr(std::string("transformer.").size());
   tensors.push_back({"h.0.attn.bias", "F32", {1, 1, 8, 8}});
-  WriteCheckpoint(Gpt2(), tensors);
+  WriteCheckpoint(SmallGpt2(), tensors);
   EXPECT_EQ(Refusal(), "");
 }
 
 TEST_F(ImportModelTest, ReadsFilesThatAnIndexNames) {
-  const std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
-  WriteCheckpoint(Gpt2(), tensors);
+  const std::vector<TensorToWrite> tensors = TensorsOf(SmallGpt2());
+  WriteCheckpoint(SmallGpt2(), tensors);
   std::filesystem::rename(folder_.Path("hf/model.safetensors"), folder_.Path("hf/model-1.safetensors"));
   EXPECT_THAT(Refusal(), HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
   Json index;
@@ -118,22 +118,22 @@ TEST_F(ImportModelTest, ReadsFilesThatAnIndexNames) {
 }
 
 TEST_F(ImportModelTest, NamesTheTensorThatIsMissingOrTooMuchOrOfAnotherShape) {
-  std::vector<TensorToWrite> tensors = TensorsOf(Gpt2());
+  std::vector<TensorToWrite> tensors = TensorsOf(SmallGpt2());
   tensors.push_back({"transformer.h.1.ln_1.weight", "F32", {4}});
-  WriteCheckpoint(Gpt2(), tensors);
+  WriteCheckpoint(SmallGpt2(), tensors);
   EXPECT_THAT(Refusal(), HasSubstr("tensor 'transformer.h.1.ln_1.weight' is none of the model"));
   tensors.pop_back();
   tensors.back().shape = {5};
-  WriteCheckpoint(Gpt2(), tensors);
+  WriteCheckpoint(SmallGpt2(), tensors);
   EXPECT_THAT(Refusal(), HasSubstr("tensor 'transformer.ln_f.bias' is [5]; by config.json it is [4]"));
   tensors.pop_back();
-  WriteCheckpoint(Gpt2(), tensors);
+  WriteCheckpoint(SmallGpt2(), tensors);
   EXPECT_THAT(Refusal(), HasSubstr("has no tensor 'transformer.ln_f.bias'"));
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("model"))) << "nothing is written of what is refused";
 }
 
 TEST_F(ImportModelTest, NamesABrokenFile) {
-  WriteCheckpoint(Gpt2(), TensorsOf(Gpt2()));
+  WriteCheckpoint(SmallGpt2(), TensorsOf(SmallGpt2()));
   const std::string file = folder_.Path("hf/model.safetensors");
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   EXPECT_THAT(Refusal(), HasSubstr("hf/model.safetensors': the entry of tensor"));
@@ -142,7 +142,7 @@ TEST_F(ImportModelTest, NamesABrokenFile) {
 }
 
 TEST_F(ImportModelTest, DoesNotWriteOverACheckpoint) {
-  WriteCheckpoint(Gpt2(), TensorsOf(Gpt2()));
+  WriteCheckpoint(SmallGpt2(), TensorsOf(SmallGpt2()));
   ASSERT_EQ(Refusal(), "");
   EXPECT_THAT(Refusal(), HasSubstr("model/checkpoints' has checkpoints: name another folder"));
   ASSERT_TRUE(ExportModel({.from = folder_.Path("model"), .to = folder_.Path("back")}).ok());
