@@ -33,9 +33,9 @@ class ObservedCall final : public grpc::experimental::Interceptor {
   const absl::Time start_ = absl::Now();
 };
 
-class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class ObserverFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(CallObserver observer) : observer_(std::move(observer)) {}
+  explicit ObserverFactory(CallObserver observer) : observer_(std::move(observer)) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
     const auto* method = ServedMethod(*call);
@@ -49,7 +49,7 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
 }  // namespace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> ObserveCalls(CallObserver observer) {
-  return std::make_unique<Factory>(std::move(observer));
+  return std::make_unique<ObserverFactory>(std::move(observer));
 }
 
 }  // namespace penstock

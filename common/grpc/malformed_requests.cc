@@ -34,7 +34,7 @@ class MalformedRequest final : public grpc::experimental::Interceptor {
   const google::protobuf::MethodDescriptor* const method_;
 };
 
-class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class ExplainerFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
     const auto* method = ServedMethod(*call);
@@ -45,7 +45,7 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
 }  // namespace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests() {
-  return std::make_unique<Factory>();
+  return std::make_unique<ExplainerFactory>();
 }
 
 }  // namespace penstock

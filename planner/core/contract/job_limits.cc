@@ -20,7 +20,7 @@ absl::Status BelowOne(absl::string_view field, double value) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, "; use at least 0 and less than 1"));
 }
 
-absl::Status CheckLayers(const v1::ModelSpec& model) {
+absl::Status CheckLayerCount(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.layers", model.layers(), kMostLayers));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.encoder_layers", model.encoder_layers(), kMostLayers));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.decoder_layers", model.decoder_layers(), kMostLayers));
@@ -29,7 +29,7 @@ absl::Status CheckLayers(const v1::ModelSpec& model) {
 }
 
 absl::Status CheckModelLimits(const v1::ModelSpec& model) {
-  PENSTOCK_RETURN_IF_ERROR(CheckLayers(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckLayerCount(model));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.hidden", model.hidden(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.heads", model.heads(), kMostWidth));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.model.key_value_heads", model.key_value_heads(), kMostWidth));
