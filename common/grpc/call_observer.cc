@@ -10,12 +10,11 @@ namespace {
 
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
-using grpc::experimental::ServerRpcInfo;
 
 class ObservedCall final : public grpc::experimental::Interceptor {
  public:
-  ObservedCall(const google::protobuf::MethodDescriptor* method, const CallObserver* observer)
-      : method_(method), observer_(observer) {}
+  ObservedCall(const google::protobuf::MethodDescriptor* method, std::shared_ptr<const CallObserver> observer)
+      : method_(method), observer_(std::move(observer)) {}
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
@@ -29,27 +28,15 @@ class ObservedCall final : public grpc::experimental::Interceptor {
 
  private:
   const google::protobuf::MethodDescriptor* const method_;
-  const CallObserver* const observer_;
+  const std::shared_ptr<const CallObserver> observer_;
   const absl::Time start_ = absl::Now();
-};
-
-class ObserverFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  explicit ObserverFactory(CallObserver observer) : observer_(std::move(observer)) {}
-
-  grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
-    const auto* method = ServedMethod(*call);
-    return method == nullptr ? nullptr : new ObservedCall(method, &observer_);
-  }
-
- private:
-  const CallObserver observer_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> ObserveCalls(CallObserver observer) {
-  return std::make_unique<ObserverFactory>(std::move(observer));
+  const auto shared = std::make_shared<const CallObserver>(std::move(observer));
+  return InterceptServedMethods([shared](const auto* method) { return new ObservedCall(method, shared); });
 }
 
 }  // namespace penstock

@@ -8,7 +8,6 @@ namespace {
 
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
-using grpc::experimental::ServerRpcInfo;
 
 // Of one call to a method that the server has: UNIMPLEMENTED without a word is gRPC's own.
 class MalformedRequest final : public grpc::experimental::Interceptor {
@@ -34,18 +33,10 @@ class MalformedRequest final : public grpc::experimental::Interceptor {
   const google::protobuf::MethodDescriptor* const method_;
 };
 
-class ExplainerFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* call) override {
-    const auto* method = ServedMethod(*call);
-    return method == nullptr ? nullptr : new MalformedRequest(method);
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NameMalformedRequests() {
-  return std::make_unique<ExplainerFactory>();
+  return InterceptServedMethods([](const auto* method) { return new MalformedRequest(method); });
 }
 
 }  // namespace penstock
