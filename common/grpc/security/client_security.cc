@@ -49,9 +49,7 @@ class TokenOfFile final : public grpc::MetadataCredentialsPlugin {
 };
 
 absl::Status Check(const ClientSecurity& security) {
-  if (security.certificate.empty() != security.key.empty()) {
-    return absl::InvalidArgumentError("--tls-cert and --tls-key go together: give both or neither");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckGoTogether(security.certificate, security.key));
   if (!security.encrypts()) {
     for (const auto& [flag, value] :
          {std::pair("--tls-cert", &security.certificate), std::pair("--token-file", &security.token),

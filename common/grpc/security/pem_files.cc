@@ -21,6 +21,11 @@ absl::Status CheckHolds(const std::string& path, absl::string_view flag, absl::s
 
 }  // namespace
 
+absl::Status CheckGoTogether(const std::string& certificate, const std::string& key) {
+  if (certificate.empty() == key.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--tls-cert and --tls-key go together: give both or neither");
+}
+
 absl::Status CheckCertificateFile(const std::string& path, absl::string_view what) {
   return CheckHolds(path, what, "-----BEGIN CERTIFICATE-----", "certificate");
 }

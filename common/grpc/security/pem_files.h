@@ -12,6 +12,9 @@
 
 namespace penstock {
 
+// --tls-cert and --tls-key are given together or not at all. Possible errors: INVALID_ARGUMENT.
+absl::Status CheckGoTogether(const std::string& certificate, const std::string& key);
+
 // `what` stands in front of errors: the flag. Possible errors: those of ReadFile; INVALID_ARGUMENT (holds no
 // certificate, or no private key).
 absl::Status CheckCertificateFile(const std::string& path, absl::string_view what);

@@ -35,9 +35,7 @@ class Gate final : public grpc::AuthMetadataProcessor {
 };
 
 absl::Status Check(const ServerSecurity& security) {
-  if (security.certificate.empty() != security.key.empty()) {
-    return absl::InvalidArgumentError("--tls-cert and --tls-key go together: give both or neither");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckGoTogether(security.certificate, security.key));
   if (!security.encrypts()) {
     if (!security.client_authority.empty())
       return absl::InvalidArgumentError("--tls-client-ca needs --tls-cert and --tls-key");
