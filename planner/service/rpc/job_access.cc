@@ -34,11 +34,6 @@ bool MayCallPlanner(Role role, absl::string_view method) {
   return false;
 }
 
-bool MayTouch(const Caller& caller, absl::string_view owner) {
-  if (caller.role == Role::kOperator || owner.empty() || owner == caller.owner) return true;
-  return caller.role == Role::kViewer && caller.owner.empty();
-}
-
 }  // namespace
 
 bool MayCall(Role role, absl::string_view method) {
@@ -53,8 +48,13 @@ Caller JobAccess::CallerOf(const grpc::CallbackServerContext& context) const {
   return control_->Identify(context.client_metadata(), *context.auth_context());
 }
 
+bool JobAccess::MayTouch(const Caller& caller, const v1::JobSpec& job) {
+  if (caller.role == Role::kOperator || job.owner().empty() || job.owner() == caller.owner) return true;
+  return caller.role == Role::kViewer && caller.owner.empty();
+}
+
 absl::Status JobAccess::Check(const grpc::CallbackServerContext& context, const v1::JobSpec& job) const {
-  if (MayTouch(CallerOf(context), job.owner())) return absl::OkStatus();
+  if (MayTouch(CallerOf(context), job)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("job '", job.job_id(), "' is somebody else's"));
 }
 

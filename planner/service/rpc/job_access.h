@@ -41,9 +41,11 @@ class JobAccess {
   absl::StatusOr<std::string> OwnerOf(const grpc::CallbackServerContext& context,
                                       const std::string& asked) const;
 
- private:
+  // For those who ask about many jobs.
   Caller CallerOf(const grpc::CallbackServerContext& context) const;
+  static bool MayTouch(const Caller& caller, const v1::JobSpec& job);
 
+ private:
   const std::shared_ptr<const AccessControl> control_;
 };
 
