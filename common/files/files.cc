@@ -78,8 +78,12 @@ absl::Status Replace(const std::string& path, absl::string_view contents) {
   absl::Status status = WriteAside(partial, path, contents);
   if (status.ok() && rename(partial.c_str(), path.c_str()) != 0)
     status = FileError(path, "renaming to", errno);
-  if (!status.ok()) unlink(partial.c_str());
-  return status;
+  if (!status.ok()) {
+    unlink(partial.c_str());
+    return status;
+  }
+  const fs::path folder = fs::path(path).parent_path();
+  return SyncFolder(folder.empty() ? "." : folder.string());
 }
 
 }  // namespace
@@ -96,6 +100,15 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (got == 0) return contents;
     contents.append(buffer, static_cast<size_t>(got));
   }
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A folder may be written to and not read: then its names are flushed when the system likes.
+  if (folder.get() < 0 && errno == EACCES) return absl::OkStatus();
+  if (folder.get() < 0) return FileError(path, "opening folder", errno);
+  if (fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return absl::OkStatus();
+  return FileError(path, "flushing folder", errno);
 }
 
 absl::StatusOr<std::string> FileToReplace(const std::string& path) {

@@ -1,0 +1,129 @@
+#include "common/checkpoint/checkpoint_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/hash/crc32.h"
+#include "common/status/status_macros.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "iteration-";
+
+absl::Status Damaged(const std::string& path, absl::string_view how) {
+  return absl::DataLossError(absl::StrCat("'", path, "' is damaged: ", how));
+}
+
+absl::Status CheckSize(const Checkpoint& checkpoint, uint32_t rank) {
+  const std::string path = PartPath(checkpoint.path, rank);
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  if (error) return Damaged(path, error.message());
+  if (checkpoint.manifest.parts.empty() || size == checkpoint.manifest.parts[rank].bytes)
+    return absl::OkStatus();
+  return Damaged(path, absl::StrCat("it has ", size, " bytes of ", checkpoint.manifest.parts[rank].bytes));
+}
+
+absl::Status CheckParts(const Checkpoint& checkpoint, CheckpointDepth depth) {
+  for (uint32_t rank = 0; rank < checkpoint.manifest.ranks; ++rank) {
+    PENSTOCK_RETURN_IF_ERROR(CheckSize(checkpoint, rank));
+    if (depth == CheckpointDepth::kContents) PENSTOCK_RETURN_IF_ERROR(ReadPart(checkpoint, rank).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& path, uint64_t next_iteration) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<CheckpointManifest> manifest = ParseManifest(text);
+  if (!manifest.ok()) {
+    return Damaged(path, absl::StrCat("it is no manifest of a checkpoint: ", manifest.status().message()));
+  }
+  if (manifest->next_iteration == next_iteration) return manifest;
+  return Damaged(path, absl::StrCat("it says \"next_iteration\" ", manifest->next_iteration,
+                                    ", its folder is of ", next_iteration));
+}
+
+}  // namespace
+
+std::string CheckpointPath(const std::string& directory, uint64_t next_iteration) {
+  return (fs::path(directory) / absl::StrCat(std::string(kPrefix), next_iteration)).string();
+}
+
+std::string PartialCheckpointPath(const std::string& directory, uint64_t next_iteration) {
+  return CheckpointPath(directory, next_iteration) + ".partial";
+}
+
+std::string PartPath(const std::string& path, uint32_t rank) {
+  return (fs::path(path) / absl::StrCat("rank-", rank, ".safetensors")).string();
+}
+
+std::string RecordPath(const std::string& path, uint32_t rank) {
+  return (fs::path(path) / absl::StrCat("rank-", rank, ".json")).string();
+}
+
+std::string ManifestPath(const std::string& path) { return (fs::path(path) / "manifest.json").string(); }
+
+std::vector<uint64_t> CompleteCheckpoints(const std::string& directory) {
+  std::vector<uint64_t> iterations;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    uint64_t iteration = 0;
+    if (name.rfind(kPrefix, 0) == 0 && absl::SimpleAtoi(name.substr(kPrefix.size()), &iteration) &&
+        fs::exists(ManifestPath(entry.path().string()), error)) {
+      iterations.push_back(iteration);
+    }
+  }
+  std::ranges::sort(iterations, std::ranges::greater());
+  return iterations;
+}
+
+absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t next_iteration,
+                                          CheckpointDepth depth) {
+  Checkpoint checkpoint = {.path = CheckpointPath(directory, next_iteration), .manifest = {}};
+  PENSTOCK_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(ManifestPath(checkpoint.path), next_iteration));
+  const absl::Status parts = CheckParts(checkpoint, depth);
+  if (parts.ok()) return checkpoint;
+  // It may have been removed meanwhile, as a whole: a newer one is complete.
+  std::error_code error;
+  if (!fs::exists(ManifestPath(checkpoint.path), error)) {
+    return absl::NotFoundError(absl::StrCat("'", checkpoint.path, "' is not there any more"));
+  }
+  return parts;
+}
+
+absl::StatusOr<std::string> ReadPart(const Checkpoint& checkpoint, uint32_t rank) {
+  const std::string path = PartPath(checkpoint.path, rank);
+  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, ReadFile(path));
+  if (checkpoint.manifest.parts.empty()) return contents;
+  const CheckpointPart& part = checkpoint.manifest.parts[rank];
+  if (contents.size() == part.bytes && Crc32(contents) == part.crc32) return contents;
+  return Damaged(path, absl::StrCat("its ", contents.size(), " bytes are not those that were written"));
+}
+
+absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(
+    const std::string& directory, CheckpointDepth depth, const OnDamagedCheckpoint& on_damaged,
+    const std::function<bool(const Checkpoint&)>& wanted) {
+  absl::Status damage;
+  for (const uint64_t iteration : CompleteCheckpoints(directory)) {
+    absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(directory, iteration, depth);
+    if (checkpoint.ok() && (!wanted || wanted(*checkpoint))) return *std::move(checkpoint);
+    if (checkpoint.ok() || absl::IsNotFound(checkpoint.status())) continue;
+    if (on_damaged) on_damaged(CheckpointPath(directory, iteration), checkpoint.status());
+    damage.Update(checkpoint.status());
+  }
+  if (damage.ok()) return std::nullopt;
+  return absl::DataLossError(
+      absl::StrCat("no checkpoint in '", directory, "' is sound, the newest: ", damage.message()));
+}
+
+}  // namespace penstock
