@@ -1,5 +1,7 @@
 #include "worker/runtime/executor.h"
 
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,10 +9,13 @@
 #include "common/status/status_macros.h"
 #include "worker/memory/tensor_memory.h"
 #include "worker/program/describe.h"
+#include "worker/runtime/finite_search.h"
 #include "worker/runtime/iteration.h"
 
 namespace penstock::worker {
 namespace {
+
+std::string NameOf(const Program& program) { return absl::StrCat("iteration ", program.iteration); }
 
 // The program must be for the stages that this worker built.
 absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
@@ -24,11 +29,8 @@ absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
 
 }  // namespace
 
-absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
-  PENSTOCK_RETURN_IF_ERROR(CheckStages(program, parts_));
-  const std::string where = absl::StrCat("iteration ", program.iteration);
-  ResetPeakTensorBytes(parts_.device->place());
-  Iteration iteration(parts_, program);
+absl::Status Executor::RunInstructions(const Program& program, Iteration& iteration) const {
+  const std::string where = NameOf(program);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
     absl::Status status = parts_.timer->Begin(instruction);
@@ -36,8 +38,43 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
     if (status.ok()) status = parts_.timer->End(instruction);
     if (!status.ok()) return AnnotateError(status, absl::StrCat(where, ", ", Describe(program, instruction)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Explain(const Program& program, const std::string& what) const {
+  for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
+  const std::string where = NameOf(program);
+  FiniteSearch search(parts_.stages);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(search.LookAtParameters(), where));
+  Iteration again(parts_, program, &search);
+  const absl::Status status = RunInstructions(program, again);
+  if (!status.ok() && again.not_finite().empty()) return status;
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(again.AwaitTransfers(), where));
+  const absl::StatusOr<std::string> cause = search.Conclude(program.rank, parts_.job->topology.WorldGroup(),
+                                                            *parts_.communicator, parts_.device->place());
+  if (!cause.ok()) return AnnotateError(cause.status(), where);
+  return absl::OutOfRangeError(absl::StrCat(
+      where, ": ", what, " is not finite, which began at ", *cause,
+      "; no parameter was changed. Try a lower learning rate (--lr), a longer warm-up (--warmup) "
+      "or a smaller --clip-norm"));
+}
+
+absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(CheckStages(program, parts_));
+  const std::string where = NameOf(program);
+  ResetPeakTensorBytes(parts_.device->place());
   IterationResult result;
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.Finish(result), where));
+  auto iteration = std::make_unique<Iteration>(parts_, program);
+  absl::Status status = RunInstructions(program, *iteration);
+  if (const std::string what = iteration->not_finite(); !what.empty()) {
+    status = AnnotateError(iteration->AwaitTransfers(), where);
+    // Its buffers have to go first: the second time needs as many.
+    iteration.reset();
+    if (status.ok()) status = Explain(program, what);
+  } else if (status.ok()) {
+    status = AnnotateError(iteration->Finish(result), where);
+  }
+  if (!status.ok()) return status;
   PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
   result.peak_memory_bytes = PeakTensorBytes(parts_.device->place());
   result.started_unix_ns = times.started_unix_ns;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,8 @@
 
 namespace penstock::worker {
 
+class Iteration;
+
 // What an executor works with. All pointers must outlive it.
 struct ExecutorParts {
   const JobConfig* job = nullptr;
@@ -40,6 +43,9 @@ struct ExecutorParts {
   InstructionTimer* timer = nullptr;
   // Called with the iteration when all gradients are reduced and not yet clipped. May be empty.
   std::function<absl::Status(uint64_t iteration)> gradients_ready = {};
+  // Asked once an iteration, before its first instruction, for what this rank says to all others. May be
+  // empty.
+  std::function<Votes()> votes = {};
 };
 
 class Executor {
@@ -49,10 +55,17 @@ class Executor {
   // Runs one iteration. Not thread-safe. After an error the executor must not be used again.
   // Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone), INVALID_ARGUMENT
   // (samples that the dataset does not have, shapes that do not fit), RESOURCE_EXHAUSTED (memory), INTERNAL.
-  // The message names iteration, instruction and peer.
+  // The message names iteration, instruction and peer. OUT_OF_RANGE: the loss or the norm of the gradients is
+  // not finite, and no parameter of any rank was changed; the message, which is the same on every rank, says
+  // which rank and micro-batch it comes from. To find that out, the iteration is run a second time.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
  private:
+  absl::Status RunInstructions(const Program& program, Iteration& iteration) const;
+  // Runs an iteration that has ended again, to say where the number comes from because of which `what` is not
+  // finite.
+  absl::Status Explain(const Program& program, const std::string& what) const;
+
   const ExecutorParts parts_;
 };
 

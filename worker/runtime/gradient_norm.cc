@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/status/status_macros.h"
+#include "worker/runtime/ballot.h"
 #include "worker/runtime/shared_gradients.h"
 #include "worker/torch/boundary.h"
 
@@ -34,35 +35,36 @@ absl::StatusOr<at::Tensor> SumStages(const at::Tensor& squares, const std::vecto
   });
 }
 
-absl::StatusOr<double> NormOf(const at::Tensor& sums) {
-  return CallTorch("the gradient norm", [&] {
-    const at::Tensor host = sums.to(at::kCPU);
-    double sum = 0;
-    for (int64_t shard = 0; shard < host.numel(); ++shard) sum += host[shard].item<double>();
-    return std::sqrt(sum);
-  });
+double NormOf(const at::Tensor& sums) {
+  const at::Tensor host = sums.to(at::kCPU);
+  double sum = 0;
+  for (int64_t shard = 0; shard < host.numel(); ++shard) sum += host[shard].item<double>();
+  return std::sqrt(sum);
 }
 
 }  // namespace
 
-absl::StatusOr<double> ReduceGradientNorm(const ExecutorParts& parts, uint32_t stages,
-                                          const NormGroups& groups) {
+absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
+                                                const NormGroups& groups, const at::Tensor& ballot) {
   const ModelConfig& model = parts.job->model;
   const Sharding& sharding = parts.optimizer->sharding();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
                             GatherSharedGradients(model, parts.stages, sharding, parts.device->place()));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor squares, OwnSquares(parts, stages));
-  sums.push_back(squares);
+  const size_t shared_count = sums.size();
+  sums.insert(sums.end(), {squares, ballot});
   PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.pipeline));
-  sums.pop_back();
+  sums.resize(shared_count);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> shared,
                             ScatterSharedGradients(model, parts.stages, sharding, sums));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor by_shard, SumStages(squares, shared));
-  if (sharding.divided) {
-    std::vector<at::Tensor> tensors = {by_shard};
-    PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(tensors, groups.replicas));
+  if (!groups.replicas.empty()) {
+    std::vector<at::Tensor> of_replicas = {ballot};
+    if (sharding.divided) of_replicas.push_back(by_shard);
+    PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(of_replicas, groups.replicas));
   }
-  return NormOf(by_shard);
+  return CallTorch("the gradient norm",
+                   [&] { return NormAndVotes{.norm = NormOf(by_shard), .votes = ReadVotes(ballot)}; });
 }
 
 }  // namespace penstock::worker

@@ -1,27 +1,39 @@
 // The norm of all gradients of a model, over the stages of its pipeline and, where replicas divide the
-// optimizer's state, over the replicas.
+// optimizer's state, over the replicas; and what all ranks say (worker/runtime/ballot.h), which travels with
+// it.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/runtime/executor.h"
+#include "worker/runtime/votes.h"
 
 namespace penstock::worker {
 
 struct NormGroups {
   // The ranks of this replica.
   std::vector<uint32_t> pipeline;
-  // Ranks of every replica, in their order; empty where the optimizer's state is not divided.
+  // Ranks of every replica, in their order; empty: this replica alone.
   std::vector<uint32_t> replicas = {};
+};
+
+struct NormAndVotes {
+  double norm = 0;
+  // Those of all ranks.
+  Votes votes = {};
 };
 
 // Gradients are reduced over the replicas. Those that several stages share are summed over the pipeline on
 // the way. The same bits on all ranks, whether the optimizer's state is divided or not: what is added up, and
-// in which order, is the sums of squares by stage and shard; a reduction adds zeros to them at most. Possible
-// errors: those of Communicator::AllReduceSum, RESOURCE_EXHAUSTED (memory), INTERNAL.
-absl::StatusOr<double> ReduceGradientNorm(const ExecutorParts& parts, uint32_t stages,
-                                          const NormGroups& groups);
+// in which order, is the sums of squares by stage and shard; a reduction adds zeros to them at most.
+// `ballot`: what this rank says. It does not go with the gradients, which would then be cut elsewhere in
+// their message than those of a divided state, and differ in the last bit. Possible errors: those of
+// Communicator::AllReduceSum, RESOURCE_EXHAUSTED (memory), INTERNAL.
+absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
+                                                const NormGroups& groups, const at::Tensor& ballot);
 
 }  // namespace penstock::worker

@@ -9,6 +9,7 @@
 #include "worker/comm/groups.h"
 #include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
+#include "worker/runtime/ballot.h"
 #include "worker/runtime/gradient_norm.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
@@ -47,8 +48,12 @@ absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, cons
 
 }  // namespace
 
-Iteration::Iteration(const ExecutorParts& parts, const Program& program)
-    : parts_(parts), program_(program), pending_(program.instructions.size()) {
+Iteration::Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search)
+    : parts_(parts),
+      program_(program),
+      search_(search),
+      pending_(program.instructions.size()),
+      own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
   }
@@ -128,6 +133,9 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
                                                       shape, tokens, input, shape.recompute[key.stage],
                                                       static_cast<double>(program_.loss_tokens)));
   at::Tensor output = std::exchange(forward.output, at::Tensor());
+  if (search_ != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(search_->AfterForward(key, input, output, IsLast(key.stage)));
+  }
   PENSTOCK_RETURN_IF_ERROR(forwards_.Put(key, std::move(forward)));
   if (!IsLast(key.stage)) return outputs_.Put(key, std::move(output));
   losses_.push_back(std::move(output));
@@ -140,6 +148,9 @@ absl::Status Iteration::Backward(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
                             parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient));
+  if (search_ != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, input_gradient));
+  }
   return KeepInputGradient(key, std::move(input_gradient));
 }
 
@@ -149,6 +160,9 @@ absl::Status Iteration::BackwardInput(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
                             parts_.stages.at(key.stage)->BackwardInput(std::move(forward), output_gradient));
+  if (search_ != nullptr) {
+    PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, split.input_gradient));
+  }
   PENSTOCK_RETURN_IF_ERROR(put_aside_.Put(key, std::move(split.put_aside)));
   return KeepInputGradient(key, std::move(split.input_gradient));
 }
@@ -156,7 +170,8 @@ absl::Status Iteration::BackwardInput(const Instruction& instruction) {
 absl::Status Iteration::BackwardWeight(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward::PutAside put_aside, put_aside_.Take(key));
-  return parts_.stages.at(key.stage)->BackwardWeight(std::move(put_aside));
+  PENSTOCK_RETURN_IF_ERROR(parts_.stages.at(key.stage)->BackwardWeight(std::move(put_aside)));
+  return search_ != nullptr ? search_->AfterBackward(key, {}, {}) : absl::OkStatus();
 }
 
 absl::Status Iteration::KeepInputGradient(const BufferKey& key, at::Tensor gradient) {
@@ -200,24 +215,47 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   const FlatParameters& flat = parts_.stages.at(instruction.stage)->flat_parameters();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
   reduced_over_[instruction.stage] = instruction.group;
-  if (!sharding.divided) return parts_.communicator->AllReduceSum(gradients, group);
-  PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
-  return parts_.communicator->ReduceScatterSum(gradients, group);
+  if (sharding.divided) {
+    PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
+    PENSTOCK_RETURN_IF_ERROR(parts_.communicator->ReduceScatterSum(gradients, group));
+  } else {
+    PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(gradients, group));
+  }
+  return search_ != nullptr ? search_->AfterSum(instruction.stage, sharding) : absl::OkStatus();
+}
+
+absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
+  NormGroups groups = {.pipeline = program_.groups[instruction.group]};
+  // The same for all stages of a rank.
+  if (!reduced_over_.empty()) groups.replicas = program_.groups[reduced_over_.begin()->second];
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
+  const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
+  PENSTOCK_ASSIGN_OR_RETURN(const NormAndVotes all, ReduceNormAndVotes(parts_, stages, groups, ballot));
+  gradient_norm_ = all.norm;
+  votes_ = all.votes;
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::CheckFinite() {
+  if (votes_.loss_not_finite) {
+    not_finite_ = "the loss";
+  } else if (!std::isfinite(gradient_norm_)) {
+    not_finite_ = "the norm of the gradients";
+  }
+  if (not_finite_.empty()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(not_finite_, " is not finite"));
 }
 
 absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
-  NormGroups groups = {.pipeline = program_.groups[instruction.group]};
   if (parts_.optimizer->sharding().divided) {
     for (const auto& [number, _] : parts_.stages) {
       if (reduced_over_.contains(number)) continue;
       return absl::InternalError(absl::StrCat("the gradients of stage ", number,
                                               " were not reduced, but the optimizer's state is divided"));
     }
-    groups.replicas = program_.groups[reduced_over_.begin()->second];
   }
-  PENSTOCK_ASSIGN_OR_RETURN(
-      gradient_norm_,
-      ReduceGradientNorm(parts_, static_cast<uint32_t>(program_.layers_per_stage.size()), groups));
+  PENSTOCK_RETURN_IF_ERROR(SumOverRanks(instruction));
+  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
   if (parts_.gradients_ready) {
     PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::gradients));
     PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
@@ -242,14 +280,20 @@ absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
   return absl::OkStatus();
 }
 
-absl::Status Iteration::Finish(IterationResult& result) {
+absl::Status Iteration::AwaitTransfers() {
   for (uint32_t id = 0; id < pending_.size(); ++id) PENSTOCK_RETURN_IF_ERROR(Await(id));
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::Finish(IterationResult& result) {
+  PENSTOCK_RETURN_IF_ERROR(AwaitTransfers());
   for (const at::Tensor& loss : losses_) {
     PENSTOCK_ASSIGN_OR_RETURN(const double value, CallTorch("the loss", [&] { return loss.item<double>(); }));
     result.loss += value;
   }
   result.gradient_norm = gradient_norm_;
   result.learning_rate = learning_rate_;
+  result.votes = votes_;
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,18 +18,26 @@
 #include "worker/program/program.h"
 #include "worker/runtime/buffer_map.h"
 #include "worker/runtime/executor.h"
+#include "worker/runtime/finite_search.h"
+#include "worker/runtime/votes.h"
 
 namespace penstock::worker {
 
 class Iteration {
  public:
-  // Both must outlive this object.
-  Iteration(const ExecutorParts& parts, const Program& program);
+  // All must outlive this object. `search`: looks at every pass; null: none does.
+  Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search = nullptr);
 
   // What must have ended before the instruction (its deps), then the instruction.
   absl::Status Execute(const Instruction& instruction);
-  // Waits for what is still under way, then fills in loss, norm and learning rate.
+  // Waits for what is still under way.
+  absl::Status AwaitTransfers();
+  // The same, then fills in loss, norm, learning rate and votes.
   absl::Status Finish(IterationResult& result);
+
+  // Why OPTIMIZER_STEP has ended with OUT_OF_RANGE and without changing anything: "the loss", say, is not
+  // finite. The same on every rank. Empty: it has not.
+  const std::string& not_finite() const { return not_finite_; }
 
  private:
   // A buffer and the id of the RECV that fills it.
@@ -49,6 +58,10 @@ class Iteration {
   absl::Status StepOptimizer(const Instruction& instruction);
   // Where replicas divide the optimizer's state: gives all replicas what each has of a buffer.
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
+  // Sums what is of all ranks: shared gradients, the norm, votes. Sets gradient_norm_ and votes_.
+  absl::Status SumOverRanks(const Instruction& instruction);
+  // An error where the loss of any rank or the norm is not finite.
+  absl::Status CheckFinite();
 
   // Waits for the transfer that the instruction `id` started; nothing to do where it is none or has ended.
   absl::Status Await(uint32_t id);
@@ -66,6 +79,7 @@ class Iteration {
 
   const ExecutorParts& parts_;
   const Program& program_;
+  FiniteSearch* const search_;
   // Of this rank's stages.
   std::map<uint32_t, TokenNeeds> needs_;
 
@@ -85,6 +99,10 @@ class Iteration {
   std::map<uint32_t, uint32_t> reduced_over_;
   double gradient_norm_ = 0;
   double learning_rate_ = 0;
+  // Of this rank, then of all.
+  const Votes own_votes_;
+  Votes votes_;
+  std::string not_finite_;
 };
 
 }  // namespace penstock::worker

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/agent/control_plane.h"
+#include "worker/runtime/votes.h"
 
 namespace penstock::worker {
 
@@ -14,6 +15,8 @@ struct IterationResult {
   // Global, before clipping.
   double gradient_norm = 0;
   double learning_rate = 0;
+  // Those of all ranks.
+  Votes votes = {};
   // What the rank's tensors took at most at once, by the allocator's statistics; 0 on CPU where they are not
   // counted.
   int64_t peak_memory_bytes = 0;

@@ -16,6 +16,7 @@
 #include "worker/memory/tensor_memory.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/describe.h"
+#include "worker/runtime/ballot.h"
 
 namespace penstock::worker {
 namespace {
@@ -278,8 +279,10 @@ TEST_F(ExecutorTest, RunsAWholeIterationOnOneRank) {
   EXPECT_EQ(result->learning_rate, 0.01);
   EXPECT_FALSE(at::equal(before, stage_->parameters().front().value));
   EXPECT_EQ(stage_->parameters().front().gradient.abs().max().item<float>(), 0);
-  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1)))
-      << "gradients are summed over the group of REDUCE_GRADIENTS, the norm over that of OPTIMIZER_STEP";
+  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1), ElementsAre(0, 2)))
+      << "gradients are summed over the group of REDUCE_GRADIENTS, the norm over that of OPTIMIZER_STEP, "
+         "votes "
+         "over both";
 }
 
 TEST_F(ExecutorTest, MeasuresEveryInstructionInOrder) {
@@ -414,8 +417,8 @@ TEST_F(ExecutorTest, HandsOverBetweenStagesOfOneRank) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->loss, whole->loss);
     EXPECT_NEAR(result->gradient_norm, whole->gradient_norm, 1e-6 * whole->gradient_norm);
-    EXPECT_THAT(communicator_.reduced,
-                ElementsAre(Elements(*stage_), Elements(*upper_stage_), /*squares of stages=*/2));
+    EXPECT_THAT(communicator_.reduced, ElementsAre(Elements(*stage_), Elements(*upper_stage_),
+                                                   /*squares of stages=*/2 + kVoteCount, kVoteCount));
     EXPECT_TRUE(communicator_.sent.empty());
   }
 }
@@ -432,7 +435,8 @@ TEST_F(ExecutorTest, UpdatesItsShardAndGathersTheRestWhereTheStateIsDivided) {
   ASSERT_TRUE(result.ok()) << result.status();
   const int64_t elements = Elements(*stage_);
   EXPECT_THAT(communicator_.reduce_scattered, ElementsAre(elements));
-  EXPECT_THAT(communicator_.reduced, ElementsAre(/*squares, stages x shards=*/2, /*by shard=*/2));
+  EXPECT_THAT(communicator_.reduced,
+              ElementsAre(/*squares, stages x shards=*/2 + kVoteCount, /*by shard=*/2 + kVoteCount));
   EXPECT_THAT(communicator_.gathered, ElementsAre(elements));
   EXPECT_THAT(communicator_.groups,
               ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1), ElementsAre(0, 2), ElementsAre(0, 2)))
@@ -465,8 +469,9 @@ TEST_F(ExecutorTest, ReducesZeroGradientsWhereTheReplicaHasNoMicroBatch) {
   Add(Op::kOptimizerStep).group = 1;
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(communicator_.reduced, ElementsAre(Elements(*stage_), /*squares of the stage=*/1));
-  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1)));
+  EXPECT_THAT(communicator_.reduced,
+              ElementsAre(Elements(*stage_), /*squares of the stage=*/1 + kVoteCount, kVoteCount));
+  EXPECT_THAT(communicator_.groups, ElementsAre(ElementsAre(0, 2), ElementsAre(0, 1), ElementsAre(0, 2)));
   EXPECT_EQ(result->loss, 0);
 }
 

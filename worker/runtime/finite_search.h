@@ -1,0 +1,84 @@
+// Finds the pass that made the first number that is not finite. An iteration is run as ever and looked at
+// only when its loss or the norm of its gradients is not finite; then it is run again, with the same numbers,
+// and this object looks at what goes into every pass and comes out of it.
+//
+// A rank that got such a number from another one is not to blame: what counts is a pass of which all inputs
+// are finite and an output is not.
+//
+//   FiniteSearch search(stages);
+//   ... an Iteration that is given it ...
+//   PENSTOCK_ASSIGN_OR_RETURN(std::string where, search.Conclude(rank, world, communicator));
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/model/stage.h"
+#include "worker/optimizer/sharding.h"
+#include "worker/runtime/buffer_map.h"
+
+namespace penstock::worker {
+
+// In the order in which findings explain each other: the first one is shown.
+enum class NotFinite : uint8_t { kParameter, kOutput, kLoss, kInputGradient, kGradient, kSum };
+
+struct Finding {
+  NotFinite what = NotFinite::kParameter;
+  uint32_t rank = 0;
+  uint32_t stage = 0;
+  // Not of kParameter and kSum.
+  uint32_t micro_batch = 0;
+
+  auto operator<=>(const Finding&) const = default;
+};
+
+// "rank 3: the output of micro-batch 2 on stage 1".
+std::string Describe(const Finding& finding);
+
+// Of one rank. Not thread-safe. Tensors that are undefined count as finite. Possible errors of all methods:
+// those of RunTorch.
+class FiniteSearch {
+ public:
+  // The stages of this rank, which must outlive this object.
+  explicit FiniteSearch(const std::map<uint32_t, Stage*>& stages) : stages_(stages) {}
+
+  // Before the first pass.
+  absl::Status LookAtParameters();
+  // `output` is the loss on the last stage.
+  absl::Status AfterForward(const BufferKey& key, const at::Tensor& input, const at::Tensor& output,
+                            bool last);
+  // Any of the three kinds; tensors that a kind does not have are undefined.
+  absl::Status AfterBackward(const BufferKey& key, const at::Tensor& output_gradient,
+                             const at::Tensor& input_gradient);
+  // Of the gradients over the replicas: of what is updated here, as only that is the sum.
+  absl::Status AfterSum(uint32_t stage, const Sharding& sharding);
+
+  // What this rank has found; its `rank` is not set.
+  const std::optional<Finding>& found() const { return found_; }
+
+  // Exchanges what all ranks have found, and describes it: the same on all of them. `world` is a group of the
+  // communicator. Possible errors, also: those of AllReduceSum.
+  absl::StatusOr<std::string> Conclude(uint32_t rank, const std::vector<uint32_t>& world,
+                                       Communicator& communicator, at::Device device) const;
+
+ private:
+  void Found(NotFinite what, const BufferKey& key, const std::string& name);
+
+  const std::map<uint32_t, Stage*>& stages_;
+  std::optional<Finding> found_;
+  // Micro-batches that have carried such a number on this rank.
+  std::set<uint32_t> tainted_;
+  // Stages whose gradients hold one.
+  std::set<uint32_t> spoilt_;
+};
+
+}  // namespace penstock::worker
