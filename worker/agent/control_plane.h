@@ -83,6 +83,8 @@ class ControlPlane {
   // Blocks until all reports have arrived.
   // Possible errors: DEADLINE_EXCEEDED, or the failure of the epoch.
   virtual absl::Status FlushReports(absl::Duration timeout) = 0;
+  // One more than the iteration of the last report that has arrived; 0: none has.
+  virtual uint64_t Reported() const = 0;
 
   // Tells the planner that this worker cannot go on in this epoch; tries again while it does not answer, for
   // as long as `timeout`. Returns what the planner says the epoch failed of, which names the rank that failed

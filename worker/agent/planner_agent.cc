@@ -85,6 +85,7 @@ class PlannerAgentImpl : public PlannerAgent {
   absl::StatusOr<NextProgram> Next() override { return programs_->Next(); }
   absl::Status Report(IterationReport report) override { return reports_.Send(std::move(report)); }
   absl::Status FlushReports(absl::Duration timeout) override { return reports_.Flush(timeout); }
+  uint64_t Reported() const override { return reports_.delivered(); }
 
   absl::Status ReportFailure(const absl::Status& failure, absl::Duration timeout) override {
     return heartbeat_.ReportFailure(failure, timeout);

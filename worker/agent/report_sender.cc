@@ -51,6 +51,11 @@ absl::Status ReportSender::Flush(absl::Duration timeout) {
       absl::StrCat(unsent_, " reports have not reached the planner within ", absl::FormatDuration(timeout)));
 }
 
+uint64_t ReportSender::delivered() const {
+  MutexLock lock(&mutex_);
+  return delivered_;
+}
+
 void ReportSender::Stop(const absl::Status& reason) {
   queue_.Close(reason);
   MutexLock lock(&mutex_);
@@ -81,6 +86,7 @@ void ReportSender::Run() {
     }
     MutexLock lock(&mutex_);
     --unsent_;
+    delivered_ = report->iteration + 1;
     changed_.SignalAll();
   }
 }

@@ -1,6 +1,7 @@
 // Sends iteration reports in order, in the background.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <thread>
 
@@ -25,6 +26,8 @@ class ReportSender {
   // Both as in ControlPlane. Possible errors: the reason given to Stop.
   absl::Status Send(IterationReport report);
   absl::Status Flush(absl::Duration timeout);
+  // As ControlPlane::Reported.
+  uint64_t delivered() const;
 
   // `reason` is an error. Any thread.
   void Stop(const absl::Status& reason);
@@ -42,10 +45,11 @@ class ReportSender {
   const FailureHandler on_failure_;
   ClosableQueue<IterationReport> queue_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   // Handed over and not yet taken by the planner.
   int unsent_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t delivered_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status stopped_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;

@@ -31,40 +31,60 @@ std::string TypeName(at::ScalarType type) {
   }
 }
 
-absl::Status Append(const NamedTensor& tensor, nlohmann::ordered_json& header, std::string& data) {
+absl::Status Describe(const NamedTensor& tensor, size_t begin, nlohmann::ordered_json& header) {
   const std::string type = TypeName(tensor.value.scalar_type());
   if (type.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor '", tensor.name,
                      "' is of a type that is not written: ", c10::toString(tensor.value.scalar_type())));
   }
+  header[tensor.name] = {{"dtype", type},
+                         {"shape", tensor.value.sizes().vec()},
+                         {"data_offsets", {begin, begin + tensor.value.nbytes()}}};
+  return absl::OkStatus();
+}
+
+absl::Status Append(const NamedTensor& tensor, std::string& contents) {
   return RunTorch(absl::StrCat("copying '", tensor.name, "'"), [&] {
     const at::Tensor host = tensor.value.detach().to(at::kCPU).contiguous();
-    const size_t begin = data.size();
-    data.append(static_cast<const char*>(host.const_data_ptr()), host.nbytes());
-    header[tensor.name] = {
-        {"dtype", type}, {"shape", host.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
+    contents.append(static_cast<const char*>(host.const_data_ptr()), host.nbytes());
   });
 }
 
 }  // namespace
 
-absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors) {
+absl::StatusOr<std::string> SerializeTensors(const std::vector<NamedTensor>& tensors) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  std::string data;
-  for (const NamedTensor& tensor : tensors) PENSTOCK_RETURN_IF_ERROR(Append(tensor, header, data));
+  size_t bytes = 0;
+  for (const NamedTensor& tensor : tensors) {
+    PENSTOCK_RETURN_IF_ERROR(Describe(tensor, bytes, header));
+    bytes += tensor.value.nbytes();
+  }
   std::string text = header.dump();
   text.append((kTensorHeaderLengthBytes - text.size() % kTensorHeaderLengthBytes) % kTensorHeaderLengthBytes,
               ' ');  // aligns the data
   const uint64_t length = text.size();
-  std::string contents(reinterpret_cast<const char*>(&length), kTensorHeaderLengthBytes);
-  return WriteFileAtomically(path, contents + text + data);
+  std::string contents;
+  contents.reserve(kTensorHeaderLengthBytes + text.size() + bytes);
+  contents.append(reinterpret_cast<const char*>(&length), kTensorHeaderLengthBytes).append(text);
+  for (const NamedTensor& tensor : tensors) PENSTOCK_RETURN_IF_ERROR(Append(tensor, contents));
+  return contents;
+}
+
+absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string contents, SerializeTensors(tensors));
+  return WriteFileAtomically(path, contents);
 }
 
 absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, ReadFile(path));
+  return Parse(path, std::move(contents));
+}
+
+absl::StatusOr<TensorFile> TensorFile::Parse(const std::string& path, std::string contents) {
   TensorFile file;
   file.path_ = path;
-  PENSTOCK_ASSIGN_OR_RETURN(file.contents_, ReadFile(path));
+  file.contents_ = std::move(contents);
   absl::StatusOr<TensorHeader> header = ParseTensorHeader(file.contents_);
   if (!header.ok()) return AnnotateError(header.status(), absl::StrCat("'", path, "'"));
   file.header_ = *std::move(header);

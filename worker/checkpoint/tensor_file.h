@@ -24,8 +24,12 @@ struct NamedTensor {
   at::Tensor value;
 };
 
-// Writes aside, flushes to disk and renames. float64, float32, bfloat16 and int64, on any device.
-// Possible errors: those of WriteFileAtomically; INVALID_ARGUMENT (another type).
+// The whole file of tensors of float64, float32, bfloat16 and int64, on any device.
+// Possible errors: INVALID_ARGUMENT (another type), those of RunTorch.
+absl::StatusOr<std::string> SerializeTensors(const std::vector<NamedTensor>& tensors);
+
+// Writes aside, flushes to disk and renames.
+// Possible errors: those of WriteFileAtomically and SerializeTensors.
 absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 class TensorFile {
@@ -33,6 +37,8 @@ class TensorFile {
   // Reads the header. Possible errors: NOT_FOUND, INVALID_ARGUMENT (broken or truncated: names file and
   // cause).
   static absl::StatusOr<TensorFile> Open(const std::string& path);
+  // Of a file that was read already; `path` is for messages. Possible errors: INVALID_ARGUMENT.
+  static absl::StatusOr<TensorFile> Parse(const std::string& path, std::string contents);
 
   bool Contains(const std::string& name) const { return header_.entries.contains(name); }
   // Copies the tensor `name` into `destination`, which has its type and shape.

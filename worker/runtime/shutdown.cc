@@ -57,6 +57,33 @@ bool Shutdown::signalled() const {
   return signalled_;
 }
 
+void Shutdown::BeginSoftStop(absl::Duration time) {
+  MutexLock lock(&mutex_);
+  soft_time_ = time;
+}
+
+void Shutdown::EndSoftStop() {
+  {
+    MutexLock lock(&mutex_);
+    soft_time_ = absl::ZeroDuration();
+    RequestWantedLocked();
+  }
+  Wake();
+}
+
+absl::Status Shutdown::wanted() const {
+  MutexLock lock(&mutex_);
+  return reason_.ok() ? wanted_ : reason_;
+}
+
+void Shutdown::RequestWantedLocked() {
+  wanted_until_ = absl::InfiniteFuture();
+  if (wanted_.ok() || !reason_.ok()) return;
+  signalled_ = true;
+  reason_ = wanted_;
+  changed_.SignalAll();
+}
+
 absl::Status Shutdown::WaitFor(absl::Duration time) {
   const absl::Time end = absl::Now() + time;
   MutexLock lock(&mutex_);
@@ -105,12 +132,20 @@ void Shutdown::WaitForEvent(absl::Time deadline) {
 void Shutdown::HandleSignal() {
   signalfd_siginfo info;
   if (read(signals_.get(), &info, sizeof(info)) != sizeof(info)) return;
-  const char* name = info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+  const absl::Status why =
+      absl::CancelledError(absl::StrCat("stopped by ", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT"));
   {
     MutexLock lock(&mutex_);
+    if (soft_time_ > absl::ZeroDuration() && wanted_.ok() && reason_.ok()) {
+      wanted_ = why;
+      wanted_until_ = absl::Now() + soft_time_;
+      LogInfo("ending after this iteration, with a checkpoint; a second signal ends at once",
+              {{"reason", std::string(why.message())}});
+      return;
+    }
     signalled_ = signalled_ || reason_.ok();
   }
-  Request(absl::CancelledError(absl::StrCat("stopped by ", name)));
+  Request(why);
 }
 
 void Shutdown::CallHandlers(const absl::Status& why) {
@@ -139,14 +174,17 @@ void Shutdown::ExitWhenOver(absl::Time deadline, const absl::Status& why) {
 void Shutdown::Run() {
   absl::Time deadline = absl::InfiniteFuture();
   absl::Time limit = absl::InfiniteFuture();
+  absl::Time noted = absl::InfiniteFuture();
   for (;;) {
-    WaitForEvent(std::min(deadline, limit));
+    WaitForEvent(std::min({deadline, limit, noted}));
     HandleSignal();
     absl::Status why;
     absl::Status limit_reason;
     {
       MutexLock lock(&mutex_);
       if (disarmed_) return;
+      if (absl::Now() >= wanted_until_) RequestWantedLocked();
+      noted = wanted_until_;
       why = reason_;
       limit = limit_;
       limit_reason = limit_reason_;

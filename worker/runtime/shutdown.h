@@ -47,6 +47,13 @@ class Shutdown {
   // The request came as a signal.
   bool signalled() const;
 
+  // From now on the first signal is only noted, for wanted() to tell: who trains finishes the iteration and
+  // writes a checkpoint. It is a request after `time`, with a second signal, and with EndSoftStop.
+  void BeginSoftStop(absl::Duration time);
+  void EndSoftStop();
+  // Why somebody wants this process to end, be it a request already or not; OK: nobody does. Any thread.
+  absl::Status wanted() const;
+
   // Blocks for `time`, or until a request: returns its reason.
   absl::Status WaitFor(absl::Duration time);
 
@@ -61,6 +68,8 @@ class Shutdown {
  private:
   void Run();
   void HandleSignal();
+  // The signal that was only noted becomes a request.
+  void RequestWantedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls the handlers that have not been called.
   void CallHandlers(const absl::Status& why);
   // Does not return once the time is over.
@@ -76,6 +85,11 @@ class Shutdown {
   mutable Mutex mutex_;
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
   bool signalled_ ABSL_GUARDED_BY(mutex_) = false;
+  // How long a noted signal may wait; 0: it may not.
+  absl::Duration soft_time_ ABSL_GUARDED_BY(mutex_);
+  // The signal that was noted, and when it becomes a request.
+  absl::Status wanted_ ABSL_GUARDED_BY(mutex_);
+  absl::Time wanted_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool disarmed_ ABSL_GUARDED_BY(mutex_) = false;
   CondVar changed_;
   std::map<uint64_t, Handler> handlers_ ABSL_GUARDED_BY(mutex_);
@@ -86,6 +100,18 @@ class Shutdown {
   absl::Status limit_reason_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;
+};
+
+// Signals are noted rather than heeded for as long as it lives. A time of 0 changes nothing.
+class SoftStop {
+ public:
+  SoftStop(Shutdown& shutdown, absl::Duration time) : shutdown_(shutdown) { shutdown_.BeginSoftStop(time); }
+  ~SoftStop() { shutdown_.EndSoftStop(); }
+  SoftStop(const SoftStop&) = delete;
+  SoftStop& operator=(const SoftStop&) = delete;
+
+ private:
+  Shutdown& shutdown_;
 };
 
 }  // namespace penstock::worker

@@ -1,12 +1,15 @@
 #include "worker/runtime/trainer.h"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/logging/logging.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/torch/boundary.h"
@@ -14,20 +17,42 @@
 namespace penstock::worker {
 namespace {
 
-// Complete checkpoints that are kept.
-constexpr size_t kKeptCheckpoints = 2;
+// What one of the replicas writes of tensors that all of them hold: about as many bytes as every other.
+std::vector<NamedTensor> ShareOf(const std::vector<NamedTensor>& tensors, uint32_t replica,
+                                 uint32_t replicas) {
+  std::vector<size_t> bytes(replicas, 0);
+  std::vector<NamedTensor> share;
+  for (const NamedTensor& tensor : tensors) {
+    const auto least = std::min_element(bytes.begin(), bytes.end());
+    *least += tensor.value.nbytes();
+    if (least - bytes.begin() == replica) share.push_back(tensor);
+  }
+  return share;
+}
+
+// The part of a rank as tensors. DATA_LOSS: it is damaged, or another rank found that it is.
+absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank) {
+  absl::StatusOr<std::string> read = ReadPart(checkpoint, rank);
+  if (absl::IsNotFound(read.status())) return absl::DataLossError(read.status().message());
+  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, std::move(read));
+  absl::StatusOr<TensorFile> file = TensorFile::Parse(PartPath(checkpoint.path, rank), std::move(contents));
+  if (absl::IsInvalidArgument(file.status())) return absl::DataLossError(file.status().message());
+  return file;
+}
 
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(parts_.device->MakeTimer()) {}
 
 uint64_t Trainer::first_iteration() const {
-  return parts_.checkpoint.has_value() ? parts_.checkpoint->next_iteration : job().first_iteration;
+  return parts_.checkpoint.has_value() ? parts_.checkpoint->manifest.next_iteration : job().first_iteration;
 }
 
 absl::Status Trainer::Build(const Program& program) {
   ExecutorParts executor = {
       .job = &job(), .device = parts_.device, .communicator = parts_.communicator, .timer = timer_.get()};
+  executor.votes = parts_.votes;
+  replica_ = program.replica;
   for (uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<Stage> stage,
@@ -51,7 +76,7 @@ absl::Status Trainer::Build(const Program& program) {
   executor_ = std::make_unique<Executor>(std::move(executor));
   if (parts_.checkpoint.has_value()) PENSTOCK_RETURN_IF_ERROR(Restore());
   if (!parts_.checkpoint_dir.empty() && parts_.registration->rank == 0) {
-    RemovePartialCheckpoints(parts_.checkpoint_dir);
+    RemovePartialCheckpoints(parts_.checkpoint_dir, RealFolderChanges());
   }
   return absl::OkStatus();
 }
@@ -61,7 +86,7 @@ absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
   return executor_->Run(program);
 }
 
-absl::Status Trainer::Barrier() {
+absl::Status Trainer::Meet() {
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor one, CallTorch("a barrier", [&] {
                               return at::ones({1},
                                               at::TensorOptions(at::kFloat).device(parts_.device->place()));
@@ -70,30 +95,31 @@ absl::Status Trainer::Barrier() {
   return parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup());
 }
 
-absl::StatusOr<bool> Trainer::WriteCheckpointPart(uint64_t iteration) {
-  const uint64_t interval = job().training.checkpoint_interval;
-  if (interval == 0 || parts_.checkpoint_dir.empty() || (iteration + 1) % interval != 0) return false;
-  const std::string what = absl::StrCat("the checkpoint after iteration ", iteration);
-  const absl::StatusOr<std::string> partial = MakePartialCheckpoint(parts_.checkpoint_dir, iteration + 1);
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(partial.status(), what));
-  const std::string file = RankFile(*partial, parts_.registration->rank);
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WriteTensorFile(file, State(/*with_copies=*/false)), what));
-  return true;
-}
-
-absl::Status Trainer::FinishCheckpoint(uint64_t iteration) {
-  const std::string what = absl::StrCat("the checkpoint after iteration ", iteration);
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(Barrier(), what));
-  if (parts_.registration->rank != 0) return absl::OkStatus();
-  const std::string& directory = parts_.checkpoint_dir;
-  PENSTOCK_RETURN_IF_ERROR(
-      AnnotateError(CompleteCheckpointFolder(directory, iteration + 1, job(), kKeptCheckpoints), what));
-  LogInfo("checkpoint written", {{"directory", directory}, {"next_iteration", iteration + 1}});
+absl::Status Trainer::CheckFinite() const {
+  for (const NamedParameter& parameter : parameters_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const bool finite, CallTorch("looking at the parameters", [&] {
+                                return at::isfinite(parameter.value).all().item<bool>();
+                              }));
+    if (finite) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        "parameter '", parameter.name,
+        "' is not finite after its update, and is not written. Try a lower learning rate (--lr)"));
+  }
   return absl::OkStatus();
 }
 
-std::vector<NamedTensor> Trainer::State(bool with_copies) const {
-  std::vector<NamedTensor> tensors = optimizer_->State(with_copies);
+absl::StatusOr<std::string> Trainer::CopyPart() const {
+  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
+  std::vector<NamedTensor> own = optimizer_->State(/*with_copies=*/false);
+  std::vector<NamedTensor> of_all_replicas = Parameters(/*with_copies=*/false);
+  if (!optimizer_->sharding().divided)
+    std::ranges::move(std::exchange(own, {}), std::back_inserter(of_all_replicas));
+  std::ranges::move(ShareOf(of_all_replicas, replica_, job().replicas), std::back_inserter(own));
+  return SerializeTensors(own);
+}
+
+std::vector<NamedTensor> Trainer::Parameters(bool with_copies) const {
+  std::vector<NamedTensor> tensors;
   for (const NamedParameter& parameter : parameters_) {
     if (with_copies || !parameter.copy) tensors.push_back({parameter.name, parameter.value});
   }
@@ -101,21 +127,25 @@ std::vector<NamedTensor> Trainer::State(bool with_copies) const {
 }
 
 absl::Status Trainer::Restore() {
-  const CompleteCheckpoint& checkpoint = *parts_.checkpoint;
-  // Tensors have the same names however the model is split, so any file may hold them; this rank's own comes
-  // first.
-  std::vector<MissingPiece> missing = PiecesToRead(State(/*with_copies=*/true));
-  for (uint32_t i = 0; i < checkpoint.ranks && !missing.empty(); ++i) {
-    const uint32_t rank = (parts_.registration->rank + i) % checkpoint.ranks;
-    PENSTOCK_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(RankFile(checkpoint.path, rank)));
-    PENSTOCK_RETURN_IF_ERROR(ReadPieces(file, missing));
+  const Checkpoint& checkpoint = *parts_.checkpoint;
+  // Tensors have the same names however the model is split, so any part may hold them.
+  std::vector<MissingPiece> missing = PiecesToRead(Parameters(/*with_copies=*/true));
+  std::ranges::move(PiecesToRead(optimizer_->State(/*with_copies=*/true)), std::back_inserter(missing));
+  for (const uint32_t rank : ReadingOrder(checkpoint.manifest, parts_.registration->rank)) {
+    if (missing.empty()) break;
+    const absl::StatusOr<TensorFile> file = OpenPart(checkpoint, rank);
+    if (absl::IsDataLoss(file.status())) {
+      return PassOverDamaged(checkpoint, file.status(), RealFolderChanges());
+    }
+    PENSTOCK_RETURN_IF_ERROR(file.status());
+    PENSTOCK_RETURN_IF_ERROR(ReadPieces(*file, missing));
   }
   if (!missing.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the checkpoint '", checkpoint.path, "' has no '",
                                                    missing.front().name, "': it is of another model"));
   }
   LogInfo("continuing from a checkpoint",
-          {{"checkpoint", checkpoint.path}, {"next_iteration", checkpoint.next_iteration}});
+          {{"checkpoint", checkpoint.path}, {"next_iteration", checkpoint.manifest.next_iteration}});
   return absl::OkStatus();
 }
 
@@ -125,7 +155,7 @@ absl::Status Trainer::DumpGradients(uint64_t iteration) {
     if (!parameter.copy) gradients.push_back({parameter.name, parameter.gradient});
   }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
-  return WriteTensorFile(RankFile(folder, parts_.registration->rank), gradients);
+  return WriteTensorFile(PartPath(folder, parts_.registration->rank), gradients);
 }
 
 }  // namespace penstock::worker

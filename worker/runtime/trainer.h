@@ -4,14 +4,13 @@
 //   Trainer trainer({.registration = &agent->registration(), ...});
 //   ... ask for programs from trainer.first_iteration() ...
 //   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, trainer.Run(program));
-//   PENSTOCK_ASSIGN_OR_RETURN(bool due, trainer.WriteCheckpointPart(program.iteration));
-//   ... report the iteration ...
-//   if (due) PENSTOCK_RETURN_IF_ERROR(trainer.FinishCheckpoint(program.iteration));
+//   PENSTOCK_ASSIGN_OR_RETURN(std::string part, trainer.CopyPart());   // for a checkpoint
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,7 +38,9 @@ struct TrainerParts {
   // Where checkpoints are written; empty: none are.
   std::string checkpoint_dir = {};
   // What to continue from.
-  std::optional<CompleteCheckpoint> checkpoint = {};
+  std::optional<Checkpoint> checkpoint = {};
+  // What this rank says to all others in an iteration (ExecutorParts).
+  std::function<Votes()> votes = {};
   // Where the reduced gradients of every iteration are written; empty: they are not.
   std::string gradients_dir = {};
 };
@@ -55,25 +56,29 @@ class Trainer {
   // the checkpoint.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
-  // Writes this rank's part of the checkpoint after the iteration, where one is due; false: none is.
-  absl::StatusOr<bool> WriteCheckpointPart(uint64_t iteration);
-  // Makes it a complete one. Blocks until every rank has come here.
-  absl::Status FinishCheckpoint(uint64_t iteration);
+  // This rank's part of a checkpoint, as bytes of a tensor file: what it alone holds (of a divided optimizer
+  // state), and of what the replicas of its stages hold too, its share. Possible errors: OUT_OF_RANGE (a
+  // parameter is not finite; names it), RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::string> CopyPart() const;
+
+  // Blocks until all ranks are here. Possible errors: those of AllReduceSum.
+  absl::Status Meet();
 
  private:
   const JobConfig& job() const { return parts_.registration->job; }
   absl::Status Build(const Program& program);
-  // Parameters and the optimizer's state, by name. A checkpoint holds one of the copies of what stages share.
-  std::vector<NamedTensor> State(bool with_copies) const;
+  // By name. A checkpoint holds one of the copies of what stages share.
+  std::vector<NamedTensor> Parameters(bool with_copies) const;
+  absl::Status CheckFinite() const;
   absl::Status Restore();
-  // Blocks until all ranks are here.
-  absl::Status Barrier();
   absl::Status DumpGradients(uint64_t iteration);
 
   const TrainerParts parts_;
   std::map<uint32_t, std::unique_ptr<Stage>> stages_;
   // Of all stages, in stage order.
   std::vector<NamedParameter> parameters_;
+  // Of this rank.
+  uint32_t replica_ = 0;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<Executor> executor_;

@@ -28,14 +28,15 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     if (next.finished) break;
     const uint64_t iteration = next.program.iteration;
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
-    PENSTOCK_ASSIGN_OR_RETURN(const bool checkpoint, parts.write_checkpoint(iteration));
+    const Votes votes = result.votes;
+    PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->AfterIteration(iteration, votes));
     PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, next.waited, std::move(result))));
-    if (checkpoint) {
-      PENSTOCK_RETURN_IF_ERROR(control.FlushReports(parts.report_timeout));
-      PENSTOCK_RETURN_IF_ERROR(parts.complete_checkpoint(iteration));
-    }
     parts.finished(iteration);
+    if (!votes.stop) continue;
+    PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->BeforeStop());
+    PENSTOCK_RETURN_IF_ERROR(parts.stop_reason());
   }
+  PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->AtEnd());
   return control.FlushReports(parts.report_timeout);
 }
 

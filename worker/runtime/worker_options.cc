@@ -29,6 +29,7 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");
   app.add_option("--checkpoint-dir", run.checkpoint_dir,
                  "Folder of the checkpoints (default: none are written)");
+  app.add_flag("--no-checkpoints", run.no_checkpoints, "Read checkpoints for --resume, but write none");
   app.add_flag("--resume", run.resume, "Continue from the newest complete checkpoint, if there is one");
   app.add_option("--host", run.host, "Address under which other workers reach this one")
       ->capture_default_str();
@@ -54,6 +55,12 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--planner-timeout", run.planner_timeout_s,
                  "Seconds that the planner may be away: the worker reconnects by itself")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option(
+         "--stop-seconds", run.stop_seconds,
+         "With --checkpoint-dir: after SIGTERM or SIGINT, seconds to finish the iteration and write a "
+         "checkpoint; a second signal ends at once, 0 does so with the first")
+      ->check(CLI::Range(0u, 1000000u))
       ->capture_default_str();
   app.add_option("--max-rejoins", run.max_rejoins,
                  "When another rank is lost: how often to go on from the newest checkpoint, in this process, "

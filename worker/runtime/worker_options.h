@@ -22,6 +22,8 @@ struct RunOptions {
   std::string dataset;
   std::string checkpoint_dir;
   bool resume = false;
+  // Checkpoints are read and not written.
+  bool no_checkpoints = false;
   std::string host = "127.0.0.1";
   uint32_t threads = 1;
   // "cpu", "cuda:N" or "simulated".
@@ -35,6 +37,8 @@ struct RunOptions {
   uint32_t transfer_timeout_s = 600;
   // Seconds that the planner may be silent.
   uint32_t planner_timeout_s = 60;
+  // After SIGTERM or SIGINT: seconds for the iteration and a checkpoint; 0: neither is waited for.
+  uint32_t stop_seconds = 20;
   // Epochs in a row that may fail without a new iteration before the worker ends; 0: it ends with its first.
   uint32_t max_rejoins = 10;
 };

@@ -21,6 +21,7 @@
 #include "worker/device/simulated/simulated_device.h"
 #include "worker/memory/tensor_memory.h"
 #include "worker/runtime/checkpoint_store.h"
+#include "worker/runtime/checkpointing.h"
 #include "worker/runtime/epoch_stop.h"
 #include "worker/runtime/rejoin.h"
 #include "worker/runtime/trainer.h"
@@ -123,7 +124,7 @@ class Worker {
          .host = options_.host,
          .rank = options_.rank,
          .incarnation = RandomIncarnation(),
-         .first_iteration = checkpoint_.has_value() ? checkpoint_->next_iteration : 0,
+         .first_iteration = checkpoint_.has_value() ? checkpoint_->manifest.next_iteration : 0,
          .planner_timeout = PlannerTimeout(),
          .taken_timeout = std::min(PlannerTimeout(), kTakenTimeout),
          .wait = [this](absl::Duration time) { return shutdown_.WaitFor(time); }});
@@ -131,7 +132,7 @@ class Worker {
 
   absl::Status JoinAndTrain(uint64_t& next_iteration) {
     // In this order: the agent's threads abort the communicator and must have ended before it goes away.
-    EpochStop stop(shutdown_, options_.max_rejoins > 0 ? kEpochGrace : shutdown_.grace());
+    EpochStop stop(shutdown_, EpochGrace());
     Joined joined;
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerAgent> agent, Register());
     const Registration& self = agent->registration();
@@ -148,23 +149,39 @@ class Worker {
 
   absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, uint64_t& next_iteration) {
     PENSTOCK_ASSIGN_OR_RETURN(joined, Join(options_, agent, *accelerator_.device));
+    const SoftStop soft_stop(shutdown_, SoftStopTime());
     stop.SetAbort([communicator = joined.communicator.get()](const absl::Status& why) {
       communicator->Abort(std::string(why.message()));
     });
+    // The checkpoints are used by the trainer's votes, and copy what it trains.
+    Checkpointing* writing = nullptr;
     Trainer trainer({.registration = &agent.registration(),
                      .device = accelerator_.device.get(),
                      .communicator = joined.communicator.get(),
                      .checkpoint_dir = options_.checkpoint_dir,
                      .checkpoint = checkpoint_,
+                     .votes = [&] { return VotesOf(*writing); },
                      .gradients_dir = options_.gradients_dir});
+    Checkpointing checkpoints({.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
+                               .rank = agent.registration().rank,
+                               .job = &agent.registration().job,
+                               .copy = [&] { return trainer.CopyPart(); },
+                               .reported = [&] { return agent.Reported(); },
+                               .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
+                               .meet = [&] { return trainer.Meet(); }});
+    writing = &checkpoints;
     agent.StartPrograms(trainer.first_iteration());
-    return RunTrainingLoop(
-        agent,
-        {.run = [&](const Program& program) { return trainer.Run(program); },
-         .write_checkpoint = [&](uint64_t iteration) { return trainer.WriteCheckpointPart(iteration); },
-         .complete_checkpoint = [&](uint64_t iteration) { return trainer.FinishCheckpoint(iteration); },
-         .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
-         .report_timeout = PlannerTimeout()});
+    const absl::Status status =
+        RunTrainingLoop(agent, {.run = [&](const Program& program) { return trainer.Run(program); },
+                                .checkpoints = &checkpoints,
+                                .stop_reason = [&] { return shutdown_.wanted(); },
+                                .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
+                                .report_timeout = PlannerTimeout()});
+    // A disk that hangs would keep this thread: then the process ends.
+    if (!status.ok() && checkpoints.IsWritingAfter(EpochGrace())) {
+      shutdown_.SetLimit(absl::ZeroDuration(), status);
+    }
+    return status;
   }
 
   // Says to the planner how it ended and returns the reason that is worth telling the user.
@@ -178,15 +195,24 @@ class Worker {
     return agent.ReportFailure(status, options_.max_rejoins > 0 ? PlannerTimeout() : kLastWord);
   }
 
+  Votes VotesOf(const Checkpointing& checkpoints) const {
+    return {.stop = !shutdown_.wanted().ok(), .unwritten = checkpoints.unwritten()};
+  }
+
+  absl::Duration EpochGrace() const { return options_.max_rejoins > 0 ? kEpochGrace : shutdown_.grace(); }
+  absl::Duration SoftStopTime() const {
+    return WritesCheckpoints() ? absl::Seconds(options_.stop_seconds) : absl::ZeroDuration();
+  }
+  bool WritesCheckpoints() const { return !options_.checkpoint_dir.empty() && !options_.no_checkpoints; }
   absl::Duration PlannerTimeout() const { return absl::Seconds(options_.planner_timeout_s); }
 
   const RunOptions& options_;
   const Accelerator accelerator_;
   Shutdown& shutdown_;
   // What this process began with.
-  std::optional<CompleteCheckpoint> started_from_;
+  std::optional<Checkpoint> started_from_;
   // What the epoch begins with.
-  std::optional<CompleteCheckpoint> checkpoint_;
+  std::optional<Checkpoint> checkpoint_;
 };
 
 }  // namespace

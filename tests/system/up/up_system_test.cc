@@ -346,7 +346,7 @@ TEST_F(UpTest, ASignalEndsTheMeasuringOfAProfile) {
 TEST_F(UpTest, ALossThatIsNoNumberEndsTheRun) {
   PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--lr", "1000", "--clip-norm", "0"}));
   EXPECT_EQ(up.Wait(), 1);
-  EXPECT_THAT(up.errors(), HasSubstr("is not a number: try a lower --lr"));
+  EXPECT_THAT(up.errors(), HasSubstr("is not finite, which began at rank"));
 }
 
 TEST_F(UpTest, AFolderInUseIsRefused) {
@@ -426,7 +426,7 @@ TEST_F(SimulatedUpTest, RunsThePlanThatPlanPrints) {
        "0,1,2,3,3,2,1,0"}};
   for (const std::vector<std::string>& schedule : schedules) {
     const double makespan_ms = Summary("plan", schedule)["makespan_ms"];
-    std::vector<std::string> arguments = {"--time-scale", "0", "--iterations", "1"};
+    std::vector<std::string> arguments = {"--time-scale", "0", "--iterations", "1", "--fresh"};
     arguments.insert(arguments.end(), schedule.begin(), schedule.end());
     const nlohmann::json summary = Summary("up", arguments);
     EXPECT_DOUBLE_EQ(summary["planned_iteration_ms"], makespan_ms);

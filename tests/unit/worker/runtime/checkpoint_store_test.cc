@@ -4,104 +4,91 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "common/checkpoint/checkpoint_writing.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::worker {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
 
 class CheckpointStoreTest : public ::testing::Test {
  protected:
-  void Write(uint64_t iteration) {
-    const auto path = MakePartialCheckpoint(folder_, iteration);
-    ASSERT_TRUE(path.ok()) << path.status();
-    std::ofstream(RankFile(*path, 0)) << "state of " << iteration;
-    const absl::Status status = CompleteCheckpointFolder(folder_, iteration, job_, /*keep=*/2);
-    ASSERT_TRUE(status.ok()) << status;
+  Checkpoint Write(uint64_t iteration, const std::string& job = "job") {
+    const JobConfig config = {.job_id = job, .model = {}, .pipeline = 2, .replicas = 1};
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const absl::Status written =
+          WritePart(folder_, rank, "state", ManifestOf(config, iteration), RealFolderChanges());
+      EXPECT_TRUE(written.ok()) << written;
+    }
+    const absl::Status status = CompleteCheckpoint(folder_, iteration, /*keep=*/9, RealFolderChanges());
+    EXPECT_TRUE(status.ok()) << status;
+    return *OpenCheckpoint(folder_, iteration, CheckpointDepth::kContents);
   }
 
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
-    return names;
+  void Damage(const Checkpoint& checkpoint) { fs::remove(PartPath(checkpoint.path, 1)); }
+
+  uint64_t OfJob(const std::string& job, const std::optional<Checkpoint>& started_from) {
+    const auto found = FindCheckpointOfJob(folder_, job, started_from);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() && found->has_value() ? (*found)->manifest.next_iteration : 0;
   }
 
   const TemporaryFolder temporary_;
   const std::string folder_ = temporary_.path();
-  const JobConfig job_ = {.job_id = "job", .model = {}, .pipeline = 2, .replicas = 2};
 };
 
-TEST_F(CheckpointStoreTest, FindsNothingWhereThereIsNothing) {
-  EXPECT_FALSE(FindNewestCheckpoint(folder_)->has_value());
-  EXPECT_FALSE(FindNewestCheckpoint(folder_ + "/missing")->has_value());
-}
-
-TEST_F(CheckpointStoreTest, FindsTheNewestByNumberNotByName) {
-  Write(9);
-  Write(10);
-  const auto newest = FindNewestCheckpoint(folder_);
-  ASSERT_TRUE(newest.ok()) << newest.status();
-  EXPECT_EQ((*newest)->next_iteration, 10u);
-  EXPECT_EQ((*newest)->ranks, 4u);
-  EXPECT_TRUE(fs::exists(RankFile((*newest)->path, 0)));
-}
-
-TEST_F(CheckpointStoreTest, APartialCheckpointDoesNotCount) {
-  Write(4);
-  ASSERT_TRUE(MakePartialCheckpoint(folder_, 8).ok());
-  EXPECT_EQ((*FindNewestCheckpoint(folder_))->next_iteration, 4u);
-}
-
-TEST_F(CheckpointStoreTest, KeepsTheLastTwo) {
-  for (uint64_t iteration : {2, 4, 6, 8}) Write(iteration);
-  EXPECT_THAT(Names(), UnorderedElementsAre("iteration-6", "iteration-8"));
-}
-
-TEST_F(CheckpointStoreTest, ReplacesACheckpointOfTheSameIteration) {
+TEST_F(CheckpointStoreTest, TheNewestFallsBackToTheOneBefore) {
   Write(2);
-  Write(2);
-  EXPECT_THAT(Names(), UnorderedElementsAre("iteration-2"));
-}
-
-TEST_F(CheckpointStoreTest, RemovesWhatWasLeftHalfWritten) {
-  Write(2);
-  ASSERT_TRUE(MakePartialCheckpoint(folder_, 4).ok());
-  RemovePartialCheckpoints(folder_);
-  EXPECT_THAT(Names(), UnorderedElementsAre("iteration-2"));
+  const Checkpoint newest = Write(4);
+  EXPECT_EQ((*FindNewestCheckpoint(folder_))->manifest.next_iteration, 4u);
+  Damage(newest);
+  EXPECT_EQ((*FindNewestCheckpoint(folder_))->manifest.next_iteration, 2u);
 }
 
 TEST_F(CheckpointStoreTest, AJobGoesOnFromItsOwnCheckpointsAndNotFromThoseOfOthers) {
-  const CompleteCheckpoint start = {.path = "elsewhere", .next_iteration = 3};
-  EXPECT_FALSE((*FindCheckpointOfJob(folder_, "other", std::nullopt)).has_value());
-  Write(2);
+  EXPECT_EQ(OfJob("other", std::nullopt), 0u);
+  const Checkpoint start = Write(2, "earlier");
   Write(4);
-  EXPECT_EQ((*FindCheckpointOfJob(folder_, "job", start))->next_iteration, 4u);
-  EXPECT_EQ((*FindCheckpointOfJob(folder_, "other", start))->next_iteration, 3u);
+  Write(6);
+  EXPECT_EQ(OfJob("job", start), 6u);
+  EXPECT_EQ(OfJob("other", start), 2u);
+  EXPECT_EQ(OfJob("other", std::nullopt), 0u);
 }
 
-TEST_F(CheckpointStoreTest, NamesABrokenManifest) {
-  Write(2);
-  std::ofstream(folder_ + "/iteration-2/manifest.json") << "{";
-  const absl::Status status = FindNewestCheckpoint(folder_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("iteration-2/manifest.json"));
+TEST_F(CheckpointStoreTest, ADamagedCheckpointOfAJobSendsItBackToTheOneBefore) {
+  Write(2, "earlier");
+  const Checkpoint start = Write(4, "earlier");
+  const Checkpoint first = Write(6);
+  Damage(Write(8));
+  EXPECT_EQ(OfJob("job", start), 6u);
+  Damage(first);
+  EXPECT_EQ(OfJob("job", start), 4u);
+  EXPECT_EQ(OfJob("job", std::nullopt), 0u) << "it began at the beginning";
+  Damage(start);
+  EXPECT_EQ(OfJob("job", start), 2u);
 }
 
-TEST_F(CheckpointStoreTest, AManifestThatMakesNoSenseIsRefused) {
+TEST_F(CheckpointStoreTest, APartThatCannotBeReadEndsTheEpochAndIsKeptAside) {
   Write(2);
-  for (const char* manifest : {"", "[]", "{}", R"({"ranks": "4"})", R"({"ranks": 0, "next_iteration": 2})",
-                               R"({"ranks": -4})", R"({"ranks": 4294967300, "next_iteration": 2})",
-                               R"({"ranks": 4})", R"({"ranks": 4, "next_iteration": 3})"}) {
-    std::ofstream(folder_ + "/iteration-2/manifest.json") << manifest;
-    const absl::Status status = FindNewestCheckpoint(folder_).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << manifest;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("iteration-2/manifest.json")) << manifest;
+  const Checkpoint newest = Write(4);
+  for (int rank = 0; rank < 2; ++rank) {
+    const absl::Status status =
+        PassOverDamaged(newest, absl::DataLossError("'rank-1' is damaged"), RealFolderChanges());
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'rank-1' is damaged; it is kept as"));
   }
+  EXPECT_EQ((*FindNewestCheckpoint(folder_))->manifest.next_iteration, 2u);
+  EXPECT_TRUE(fs::exists(newest.path + ".damaged"));
+}
+
+TEST(ReadingOrder, BeginsWithTheRanksOfTheSamePlaceInThePipeline) {
+  EXPECT_THAT(ReadingOrder({.ranks = 4, .pipeline = 2, .data = 2}, 1), ElementsAre(1, 3, 2, 0));
+  EXPECT_THAT(ReadingOrder({.ranks = 4, .pipeline = 2, .data = 2}, 2), ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(ReadingOrder({.ranks = 3}, 7), ElementsAre(1, 2, 0)) << "of the first format";
 }
 
 }  // namespace

@@ -57,6 +57,52 @@ TEST(Shutdown, AHandlerAddedAfterTheRequestIsCalledToo) {
   EXPECT_FALSE(probe.Wait().ok());
 }
 
+TEST(Shutdown, AFirstSignalIsOnlyNotedWhileTheWorkerStopsSoftly) {
+  BlockStopSignals();
+  Shutdown shutdown(kLongGrace);
+  Probe probe;
+  shutdown.AddHandler(probe.handler());
+  {
+    const SoftStop soft(shutdown, absl::Minutes(10));
+    EXPECT_TRUE(shutdown.wanted().ok());
+    kill(getpid(), SIGTERM);
+    while (shutdown.wanted().ok()) std::this_thread::yield();
+    EXPECT_EQ(shutdown.wanted(), absl::CancelledError("stopped by SIGTERM"));
+    EXPECT_TRUE(shutdown.reason().ok());
+    EXPECT_FALSE(shutdown.signalled());
+  }
+  EXPECT_EQ(shutdown.reason(), absl::CancelledError("stopped by SIGTERM"));
+  EXPECT_TRUE(shutdown.signalled());
+  EXPECT_EQ(probe.Wait(), absl::CancelledError("stopped by SIGTERM"));
+}
+
+TEST(Shutdown, ASecondSignalEndsTheSoftStop) {
+  BlockStopSignals();
+  Shutdown shutdown(kLongGrace);
+  const SoftStop soft(shutdown, absl::Minutes(10));
+  kill(getpid(), SIGTERM);
+  while (shutdown.wanted().ok()) std::this_thread::yield();
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(shutdown.WaitFor(absl::Minutes(1)), absl::CancelledError("stopped by SIGINT"));
+  EXPECT_TRUE(shutdown.signalled());
+}
+
+TEST(Shutdown, ASoftStopHasItsTime) {
+  BlockStopSignals();
+  Shutdown shutdown(kLongGrace);
+  const SoftStop soft(shutdown, absl::Milliseconds(1));
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(shutdown.WaitFor(absl::Minutes(1)), absl::CancelledError("stopped by SIGTERM"));
+}
+
+TEST(Shutdown, ARequestDoesNotWaitForASoftStop) {
+  Shutdown shutdown(kLongGrace);
+  const SoftStop soft(shutdown, absl::Minutes(10));
+  shutdown.Request(absl::UnavailableError("rank 2 was lost"));
+  EXPECT_EQ(shutdown.wanted(), absl::UnavailableError("rank 2 was lost"));
+  EXPECT_EQ(shutdown.reason(), absl::UnavailableError("rank 2 was lost"));
+}
+
 TEST(Shutdown, ASignalIsARequest) {
   BlockStopSignals();
   Probe probe;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace penstock::worker {
 namespace {
@@ -35,6 +37,7 @@ class FakeControlPlane : public ControlPlane {
     flushed = reports.size();
     return flush_status;
   }
+  uint64_t Reported() const override { return reports.empty() ? 0 : reports.back().iteration + 1; }
   absl::Status ReportFailure(const absl::Status& failure, absl::Duration) override { return failure; }
   void Leave() override {}
 
@@ -59,31 +62,47 @@ class FakeControlPlane : public ControlPlane {
 
 class TrainingLoopTest : public ::testing::Test {
  protected:
-  absl::Status Run() {
+  TrainingLoopTest() {
+    job_ = {.job_id = "job", .model = {}, .pipeline = 1, .replicas = 1};
+    job_.training.iterations = 6;
+  }
+
+  absl::Status Run(const std::string& checkpoint_dir = "") {
+    Checkpointing checkpoints({.directory = checkpoint_dir,
+                               .job = &job_,
+                               .copy = [this]() -> absl::StatusOr<std::string> {
+                                 events_.push_back(
+                                     absl::StrCat("copy, ", control_.reports.size(), " reports"));
+                                 return std::string("state");
+                               },
+                               .reported = [this] { return control_.Reported(); },
+                               .flush_reports = [this] { return control_.FlushReports(absl::Seconds(1)); },
+                               .meet =
+                                   [this] {
+                                     events_.push_back(absl::StrCat("meet, ", control_.flushed, " reports"));
+                                     return absl::OkStatus();
+                                   }});
     return RunTrainingLoop(
         control_,
         {.run = [this](const Program& program) -> absl::StatusOr<IterationResult> {
            events_.push_back(absl::StrCat("run ", program.iteration));
            if (program.iteration == failing_) return absl::UnavailableError("rank 1 is gone");
-           return IterationResult{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
+           IterationResult result{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
+           result.votes.stop = program.iteration == stopping_;
+           return result;
          },
-         .write_checkpoint =
-             [this](uint64_t iteration) {
-               if (iteration == checkpoint_) events_.push_back(absl::StrCat("write ", iteration));
-               return iteration == checkpoint_;
-             },
-         .complete_checkpoint =
-             [this](uint64_t iteration) {
-               events_.push_back(absl::StrCat("complete ", iteration, ", ", control_.flushed, " reports"));
-               return absl::OkStatus();
-             },
+         .checkpoints = &checkpoints,
+         .stop_reason = [this] { return stop_reason_; },
          .finished =
              [this](uint64_t iteration) { events_.push_back(absl::StrCat("finished ", iteration)); }});
   }
 
+  const TemporaryFolder folder_;
+  JobConfig job_;
   FakeControlPlane control_;
   uint64_t failing_ = 99;
-  uint64_t checkpoint_ = 99;
+  uint64_t stopping_ = 99;
+  absl::Status stop_reason_;
   std::vector<std::string> events_;
 };
 
@@ -101,20 +120,34 @@ TEST_F(TrainingLoopTest, RunsAndReportsUntilTheJobIsFinished) {
   EXPECT_EQ(control_.flushed, 2u);
 }
 
-TEST_F(TrainingLoopTest, ACheckpointIsCompleteOnlyOnceThePlannerHasTheReportsBeforeIt) {
+TEST_F(TrainingLoopTest, TheLastIterationIsWrittenBeforeItIsReportedAndCompleteAtTheEnd) {
   control_.Add(4);
   control_.Add(5);
   control_.AddEnd();
-  checkpoint_ = 5;
-  EXPECT_TRUE(Run().ok());
-  EXPECT_THAT(events_,
-              ElementsAre("run 4", "finished 4", "run 5", "write 5", "complete 5, 2 reports", "finished 5"));
+  EXPECT_TRUE(Run(folder_.path()).ok());
+  EXPECT_THAT(events_, ElementsAre("run 4", "finished 4", "run 5", "copy, 1 reports", "finished 5"));
+  EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(6));
+}
 
-  control_.Add(6);
-  checkpoint_ = 6;
-  control_.flush_status = absl::DeadlineExceededError("1 report has not reached the planner");
-  EXPECT_EQ(Run(), control_.flush_status);
-  EXPECT_EQ(events_.back(), "write 6");
+TEST_F(TrainingLoopTest, ARankThatIsToStopEndsWithACheckpoint) {
+  control_.Add(2);
+  control_.Add(3);
+  control_.Add(4);
+  stopping_ = 3;
+  stop_reason_ = absl::CancelledError("stopped by SIGTERM");
+  EXPECT_EQ(Run(folder_.path()), stop_reason_);
+  EXPECT_THAT(events_, ElementsAre("run 2", "finished 2", "run 3", "copy, 1 reports", "finished 3",
+                                   "meet, 2 reports"));
+  EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(4));
+}
+
+TEST_F(TrainingLoopTest, ARankThatIsNotToStopGoesOnAfterTheCheckpointOfTheOthers) {
+  control_.Add(3);
+  control_.Add(4);
+  stopping_ = 3;
+  EXPECT_EQ(Run(folder_.path()), absl::UnavailableError("the planner is gone"));
+  EXPECT_THAT(events_, ::testing::Contains("finished 4"));
+  EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(4));
 }
 
 TEST_F(TrainingLoopTest, EndsWithTheErrorOfAnIterationAndDoesNotReportIt) {

@@ -1,0 +1,234 @@
+#include "worker/runtime/checkpointing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/runtime/checkpoint_store.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr Votes kWritten = {};
+constexpr Votes kUnwritten = {.unwritten = true};
+constexpr Votes kStop = {.stop = true};
+
+// A disk that takes parts only when it is told to.
+class SlowDisk : public FolderChanges {
+ public:
+  absl::Status Write(const std::string& path, absl::string_view contents) override {
+    if (gate != nullptr) gate->WaitForNotification();
+    return failure.ok() ? RealFolderChanges().Write(path, contents) : failure;
+  }
+  absl::Status Make(const std::string& folder) override { return RealFolderChanges().Make(folder); }
+  absl::Status Sync(const std::string& folder) override { return RealFolderChanges().Sync(folder); }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return RealFolderChanges().Rename(from, to);
+  }
+  absl::Status Remove(const std::string& path) override { return RealFolderChanges().Remove(path); }
+
+  absl::Notification* gate = nullptr;
+  absl::Status failure;
+};
+
+class CheckpointingTest : public ::testing::Test {
+ protected:
+  void Begin(uint32_t rank, uint64_t interval, uint64_t iterations) {
+    job_ = {.job_id = "job", .model = {}, .pipeline = 2, .replicas = 1};
+    job_.training.checkpoint_interval = interval;
+    job_.training.iterations = iterations;
+    rank_ = rank;
+    checkpoints_ = std::make_unique<Checkpointing>(
+        CheckpointingParts{.directory = dir_,
+                           .rank = rank,
+                           .job = &job_,
+                           .changes = &disk_,
+                           .copy = [this]() -> absl::StatusOr<std::string> {
+                             events_.push_back(absl::StrCat("copy ", iteration_));
+                             return absl::StrCat("state ", iteration_);
+                           },
+                           .reported = [this] { return reported_; },
+                           .flush_reports =
+                               [this] {
+                                 events_.emplace_back("flush");
+                                 return absl::OkStatus();
+                               },
+                           .meet =
+                               [this] {
+                                 events_.emplace_back("meet");
+                                 return meet_status_;
+                               }});
+  }
+
+  // The part of the other rank.
+  void OtherWrites(uint64_t next_iteration) {
+    ASSERT_TRUE(
+        WritePart(dir_, 1 - rank_, "other", ManifestOf(job_, next_iteration), RealFolderChanges()).ok());
+  }
+
+  absl::Status After(uint64_t iteration, const Votes& votes) {
+    iteration_ = iteration;
+    return checkpoints_->AfterIteration(iteration, votes);
+  }
+
+  void ExpectSound(uint64_t next_iteration, const std::string& part) {
+    const auto checkpoint = OpenCheckpoint(dir_, next_iteration, CheckpointDepth::kContents);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ(*ReadPart(*checkpoint, rank_), part);
+  }
+
+  const TemporaryFolder temporary_;
+  const std::string dir_ = temporary_.Path("checkpoints");
+  SlowDisk disk_;
+  JobConfig job_;
+  uint32_t rank_ = 0;
+  uint64_t iteration_ = 0;
+  uint64_t reported_ = 99;
+  absl::Status meet_status_;
+  std::vector<std::string> events_;
+  std::unique_ptr<Checkpointing> checkpoints_;
+};
+
+TEST_F(CheckpointingTest, TrainingGoesOnWhileAPartIsWritten) {
+  absl::Notification gate;
+  disk_.gate = &gate;
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(0, kWritten).ok());
+  EXPECT_FALSE(checkpoints_->unwritten());
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_TRUE(checkpoints_->unwritten());
+  ASSERT_TRUE(After(2, kUnwritten).ok());
+  EXPECT_THAT(events_, ElementsAre("copy 1")) << "nobody waited";
+  EXPECT_THAT(CompleteCheckpoints(dir_), IsEmpty());
+  OtherWrites(2);
+  gate.Notify();
+  // The next one waits for it.
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet", "copy 3"));
+  ASSERT_TRUE(checkpoints_->BeforeStop().code() == absl::StatusCode::kFailedPrecondition)
+      << "the other rank has no part of it";
+  ExpectSound(2, "state 1");
+}
+
+TEST_F(CheckpointingTest, IsCompleteOnceAllRanksSayThatTheyHaveWritten) {
+  Begin(0, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  ASSERT_TRUE(After(2, kUnwritten).ok());
+  EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
+  ASSERT_TRUE(After(4, kWritten).ok());
+  OtherWrites(6);
+  ASSERT_TRUE(After(5, kWritten).ok());
+  ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(6, 2));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "copy 5", "flush", "meet"));
+}
+
+TEST_F(CheckpointingTest, APartWhoseReportsThePlannerLacksIsNotWritten) {
+  Begin(1, 2, 100);
+  reported_ = 1;
+  ASSERT_TRUE(After(1, kWritten).ok());
+  // Waits for the disk, completes nothing: this is not rank 0.
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  reported_ = 3;
+  EXPECT_TRUE(checkpoints_->unwritten());
+  ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+  EXPECT_FALSE(checkpoints_->unwritten());
+}
+
+TEST_F(CheckpointingTest, OtherRanksThanTheFirstCompleteNothing) {
+  Begin(1, 2, 100);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  ASSERT_TRUE(After(2, kWritten).ok());
+  ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+  EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
+}
+
+TEST_F(CheckpointingTest, TheLastIterationIsOnTheDiskBeforeItIsReported) {
+  for (const uint64_t interval : {0, 2, 5}) {
+    std::filesystem::remove_all(dir_);
+    Begin(0, interval, 3);
+    ASSERT_TRUE(After(2, kWritten).ok());
+    EXPECT_TRUE(std::filesystem::exists(RecordPath(PartialCheckpointPath(dir_, 3), 0)));
+    EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
+    OtherWrites(3);
+    events_.clear();
+    ASSERT_TRUE(checkpoints_->AtEnd().ok());
+    EXPECT_THAT(events_, IsEmpty()) << "the end of the job says that all have written: a rank may be gone";
+    ExpectSound(3, "state 2");
+  }
+}
+
+TEST_F(CheckpointingTest, AJobThatWasDrainedHasItsLastIterationToo) {
+  Begin(0, 2, 0);
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  ASSERT_TRUE(After(2, kWritten).ok());
+  OtherWrites(3);
+  iteration_ = 2;
+  ASSERT_TRUE(checkpoints_->AtEnd().ok());
+  EXPECT_THAT(events_, ElementsAre("copy 1", "copy 2", "flush", "meet"));
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(3, 2));
+}
+
+TEST_F(CheckpointingTest, ARankThatIsToStopHasAllOfThemWrite) {
+  Begin(0, 0, 100);
+  ASSERT_TRUE(After(6, kWritten).ok());
+  EXPECT_THAT(events_, IsEmpty());
+  ASSERT_TRUE(After(7, kStop).ok());
+  OtherWrites(8);
+  ASSERT_TRUE(checkpoints_->BeforeStop().ok());
+  ExpectSound(8, "state 7");
+}
+
+TEST_F(CheckpointingTest, WhatCannotBeWrittenIsSaidAfterTheNextIteration) {
+  Begin(0, 2, 100);
+  disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
+  absl::Notification gate;
+  disk_.gate = &gate;
+  ASSERT_TRUE(After(1, kWritten).ok());
+  gate.Notify();
+  // The next checkpoint waits for the disk at the latest.
+  const absl::Status status = After(3, kUnwritten);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the checkpoint after iteration 1: 'rank-0': No space left"));
+  EXPECT_EQ(After(4, kWritten).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(events_, ElementsAre("copy 1"));
+}
+
+TEST_F(CheckpointingTest, APeerThatIsGoneEndsTheWaiting) {
+  Begin(0, 2, 100);
+  meet_status_ = absl::UnavailableError("rank 1 is gone");
+  ASSERT_TRUE(After(1, kWritten).ok());
+  const absl::Status status = After(3, kUnwritten);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
+}
+
+TEST_F(CheckpointingTest, WithoutAFolderNothingIsWritten) {
+  job_.training.iterations = 2;
+  Checkpointing checkpoints({.job = &job_});
+  EXPECT_TRUE(checkpoints.AfterIteration(0, kStop).ok());
+  EXPECT_TRUE(checkpoints.AfterIteration(1, kWritten).ok());
+  EXPECT_FALSE(checkpoints.unwritten());
+  EXPECT_TRUE(checkpoints.BeforeStop().ok());
+  EXPECT_TRUE(checkpoints.AtEnd().ok());
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,105 @@
+#include "worker/runtime/checkpointing.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
+#include "common/logging/logging.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/runtime/checkpoint_store.h"
+
+namespace penstock::worker {
+namespace {
+
+std::string NameOf(uint64_t next_iteration) {
+  return absl::StrCat("the checkpoint after iteration ", next_iteration - 1);
+}
+
+}  // namespace
+
+bool Checkpointing::unwritten() const {
+  return pending_.has_value() && (writer_.busy() || parts_.reported() < *pending_);
+}
+
+bool Checkpointing::IsLast(uint64_t iteration) const {
+  return parts_.job->training.iterations > 0 && iteration + 1 >= parts_.job->training.iterations;
+}
+
+bool Checkpointing::IsDue(uint64_t iteration, const Votes& votes) const {
+  const uint64_t interval = parts_.job->training.checkpoint_interval;
+  return votes.stop || IsLast(iteration) || (interval > 0 && (iteration + 1) % interval == 0);
+}
+
+absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& votes) {
+  if (parts_.directory.empty()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(writer_.status());
+  done_ = iteration + 1;
+  if (pending_.has_value() && !votes.unwritten) Complete();
+  if (!IsDue(iteration, votes)) return absl::OkStatus();
+  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+  PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1));
+  return votes.stop || IsLast(iteration) ? WaitForDisk() : absl::OkStatus();
+}
+
+absl::Status Checkpointing::Begin(uint64_t next_iteration) {
+  // The one before it has left the memory.
+  PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
+  absl::StatusOr<std::string> part = parts_.copy();
+  if (!part.ok()) return AnnotateError(part.status(), NameOf(next_iteration));
+  pending_ = next_iteration;
+  begun_ = next_iteration;
+  const auto contents = std::make_shared<const std::string>(*std::move(part));
+  writer_.Add([this, next_iteration, contents] {
+    return AnnotateError(WritePart(parts_.directory, parts_.rank, *contents,
+                                   ManifestOf(*parts_.job, next_iteration), *parts_.changes),
+                         NameOf(next_iteration));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointing::Settle() {
+  PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.flush_reports(), NameOf(*pending_)));
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.meet(), NameOf(*pending_)));
+  Complete();
+  return absl::OkStatus();
+}
+
+void Checkpointing::Complete() {
+  const uint64_t next_iteration = *pending_;
+  pending_.reset();
+  if (parts_.rank != 0) return;
+  writer_.Add([this, next_iteration] {
+    PENSTOCK_RETURN_IF_ERROR(
+        AnnotateError(CompleteCheckpoint(parts_.directory, next_iteration, kKeptCheckpoints, *parts_.changes),
+                      NameOf(next_iteration)));
+    LogInfo("checkpoint written", {{"directory", parts_.directory}, {"next_iteration", next_iteration}});
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Checkpointing::WaitForDisk() { return writer_.Wait(parts_.disk_timeout); }
+
+absl::Status Checkpointing::BeforeStop() {
+  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+  return WaitForDisk();
+}
+
+absl::Status Checkpointing::AtEnd() {
+  if (parts_.directory.empty() || done_ == 0) return absl::OkStatus();
+  if (begun_ == done_ && IsLast(done_ - 1)) {
+    if (pending_.has_value()) Complete();
+    return WaitForDisk();
+  }
+  // A job that was drained: nobody knew which iteration would be its last.
+  if (begun_ != done_) {
+    if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+    PENSTOCK_RETURN_IF_ERROR(Begin(done_));
+  }
+  return BeforeStop();
+}
+
+}  // namespace penstock::worker

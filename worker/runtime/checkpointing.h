@@ -1,0 +1,99 @@
+// When a rank writes its part of a checkpoint, and when all parts make a complete one. Knows nothing of what
+// a part holds.
+//
+// A part is copied when its iteration is done and written in the background. What each rank says once in an
+// iteration (worker/runtime/votes.h) tells when all of them are on the disk; then rank 0 completes the
+// checkpoint, in the background too. Where it cannot be told in time, because the next checkpoint is due or
+// there is no next iteration, the ranks wait for their disks and meet.
+//
+//   Checkpointing checkpoints({.directory = dir, .rank = 0, .job = &job, ...});
+//   ... an iteration, in which votes().unwritten is checkpoints.unwritten() ...
+//   PENSTOCK_RETURN_IF_ERROR(checkpoints.AfterIteration(iteration, result.votes));
+//   ... report the iteration ...
+//   if (result.votes.stop) PENSTOCK_RETURN_IF_ERROR(checkpoints.BeforeStop());
+//   ... the job is finished ...
+//   PENSTOCK_RETURN_IF_ERROR(checkpoints.AtEnd());
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/files/folder_changes.h"
+#include "worker/program/job.h"
+#include "worker/runtime/background_writer.h"
+#include "worker/runtime/votes.h"
+
+namespace penstock::worker {
+
+struct CheckpointingParts {
+  // Empty: no checkpoints are written.
+  std::string directory = {};
+  uint32_t rank = 0;
+  const JobConfig* job = nullptr;
+  FolderChanges* changes = &RealFolderChanges();
+  // The contents of this rank's part, copied from what it trains.
+  std::function<absl::StatusOr<std::string>()> copy = {};
+  // One more than the last iteration whose report, and those of all before it, the planner has.
+  std::function<uint64_t()> reported = {};
+  // Blocks until the planner has all reports.
+  std::function<absl::Status()> flush_reports = {};
+  // Blocks until all ranks are here.
+  std::function<absl::Status()> meet = {};
+  // How long the disk may take.
+  absl::Duration disk_timeout = absl::Minutes(10);
+};
+
+// One thread. Possible errors of all methods: those of the parts and of common/checkpoint, also of what was
+// written in the background since; DEADLINE_EXCEEDED (the disk). They name the checkpoint.
+class Checkpointing {
+ public:
+  explicit Checkpointing(CheckpointingParts parts) : parts_(std::move(parts)) {}
+
+  // This rank's part of the last checkpoint is not on the disk, or the planner does not have the reports of
+  // the iterations before it: what goes on from a checkpoint leaves no iteration unreported.
+  bool unwritten() const;
+
+  // Copies this rank's part where a checkpoint is due: after so many iterations as the job says, after its
+  // last one, and where a rank is to stop. In the last two cases the part is on the disk when this returns,
+  // before the iteration is reported.
+  absl::Status AfterIteration(uint64_t iteration, const Votes& votes);
+
+  // All ranks end here, or may: the checkpoint after the last iteration is complete when this returns.
+  absl::Status BeforeStop();
+
+  // The job is finished: each rank has reported its last iteration, so its part is there.
+  absl::Status AtEnd();
+
+  // Whether the disk still has not taken what was given to it, after this time at the most.
+  bool IsWritingAfter(absl::Duration time) {
+    writer_.Wait(time).IgnoreError();
+    return writer_.busy();
+  }
+
+ private:
+  bool IsDue(uint64_t iteration, const Votes& votes) const;
+  bool IsLast(uint64_t iteration) const;
+  absl::Status Begin(uint64_t next_iteration);
+  // Waits until the pending checkpoint is on the disk of every rank, and completes it.
+  absl::Status Settle();
+  // All parts of the pending checkpoint are there. Rank 0 completes it, in the background.
+  void Complete();
+  absl::Status WaitForDisk();
+
+  const CheckpointingParts parts_;
+  // Of the checkpoint that is not complete, or not known to be: the iteration it continues with.
+  std::optional<uint64_t> pending_;
+  // One more than the last iteration that was done; 0: none.
+  uint64_t done_ = 0;
+  // Of the last checkpoint that was begun.
+  uint64_t begun_ = 0;
+  // Last: its tasks use what is above.
+  BackgroundWriter writer_;
+};
+
+}  // namespace penstock::worker
