@@ -131,7 +131,12 @@ void AddTrainingFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--min-lr", up.minimum_learning_rate, "Learning rate at the end of the cosine")
       ->capture_default_str();
   command.add_option("--warmup", up.warmup, "Iterations of linear warm-up")->capture_default_str();
-  command.add_option("--weight-decay", up.weight_decay, "AdamW weight decay")->capture_default_str();
+  command.add_option("--beta1", up.beta1, "AdamW: decay of the mean of the gradients")->capture_default_str();
+  command.add_option("--beta2", up.beta2, "AdamW: decay of the mean of their squares")->capture_default_str();
+  command.add_option("--epsilon", up.epsilon, "AdamW: what is added to the root of the mean of squares")
+      ->capture_default_str();
+  command.add_option("--weight-decay", up.weight_decay, "AdamW: weight decay of matrices")
+      ->capture_default_str();
   command.add_option("--clip-norm", up.clip_norm, "Largest global gradient norm; 0: no clipping")
       ->capture_default_str();
   command.add_option("--checkpoint-every", up.checkpoint_every, "Iterations between checkpoints; 0: none")

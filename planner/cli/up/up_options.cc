@@ -22,9 +22,18 @@ absl::Status CheckNumber(absl::string_view flag, double value, double least, dou
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use ", least, " to ", most));
 }
 
+// The contract takes 0 for the default.
+absl::Status CheckShare(absl::string_view flag, double value) {
+  if (value > 0 && value < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, ": use a number above 0 and below 1"));
+}
+
 absl::Status CheckTraining(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--lr", options.learning_rate, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--min-lr", options.minimum_learning_rate, 0, 1e3));
+  PENSTOCK_RETURN_IF_ERROR(CheckShare("--beta1", options.beta1));
+  PENSTOCK_RETURN_IF_ERROR(CheckShare("--beta2", options.beta2));
+  PENSTOCK_RETURN_IF_ERROR(CheckShare("--epsilon", options.epsilon));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--weight-decay", options.weight_decay, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--clip-norm", options.clip_norm, 0, 1e9));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--warmup", options.warmup, 0, core::kMostIterations));
@@ -71,6 +80,9 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
   training.mutable_learning_rate()->set_minimum(options.minimum_learning_rate);
   training.mutable_learning_rate()->set_warmup_iterations(options.warmup);
   training.mutable_learning_rate()->set_decay_iterations(options.iterations);
+  training.set_beta1(options.beta1);
+  training.set_beta2(options.beta2);
+  training.set_epsilon(options.epsilon);
   training.set_weight_decay(options.weight_decay);
   training.set_clip_norm(options.clip_norm);
   training.set_checkpoint_interval(options.checkpoint_every);

@@ -82,6 +82,9 @@ struct UpOptions {
   double learning_rate = 3e-3;
   double minimum_learning_rate = 3e-4;
   uint64_t warmup = 5;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
   double weight_decay = 0.1;
   double clip_norm = 1.0;
   uint64_t checkpoint_every = 0;

@@ -80,6 +80,41 @@ TEST(UpOptionsTest, OnlyRealDevicesCutWithoutBeingAsked) {
   EXPECT_EQ(CutOf(SimulatedRows(), v1::ARCHITECTURE_GPT).limits.max_length, 0);
 }
 
+TEST(UpOptionsTest, EveryNumberOfTheOptimizerReachesTheJob) {
+  UpOptions options;
+  options.learning_rate = 0.5;
+  options.minimum_learning_rate = 0.25;
+  options.warmup = 7;
+  options.beta1 = 0.8;
+  options.beta2 = 0.7;
+  options.epsilon = 1e-6;
+  options.weight_decay = 0.3;
+  options.clip_norm = 2;
+  const auto job = MakeJobSpec(options, SmallModel());
+  ASSERT_TRUE(job.ok()) << job.status();
+  const v1::TrainingSpec& training = job->training();
+  EXPECT_EQ(training.learning_rate().peak(), 0.5);
+  EXPECT_EQ(training.learning_rate().minimum(), 0.25);
+  EXPECT_EQ(training.learning_rate().warmup_iterations(), 7);
+  EXPECT_EQ(training.beta1(), 0.8);
+  EXPECT_EQ(training.beta2(), 0.7);
+  EXPECT_EQ(training.epsilon(), 1e-6);
+  EXPECT_EQ(training.weight_decay(), 0.3);
+  EXPECT_EQ(training.clip_norm(), 2);
+}
+
+TEST(UpOptionsTest, DecaysAndEpsilonAreBetweenNoneAndAll) {
+  const std::pair<const char*, double UpOptions::*> kFlags[] = {
+      {"--beta1", &UpOptions::beta1}, {"--beta2", &UpOptions::beta2}, {"--epsilon", &UpOptions::epsilon}};
+  for (const auto& [flag, option] : kFlags) {
+    for (const double bad : {0.0, 1.0, -0.5, std::nan("")}) {
+      UpOptions options;
+      options.*option = bad;
+      EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()), HasSubstr(flag));
+    }
+  }
+}
+
 TEST(UpOptionsTest, NumbersOfTrainingAreFiniteAndNotNegative) {
   const double kBad[] = {std::nan(""), std::numeric_limits<double>::infinity(), -1.0};
   const std::pair<const char*, double UpOptions::*> kFlags[] = {
