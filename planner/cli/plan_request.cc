@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
 
 namespace penstock::cli {
@@ -29,6 +31,7 @@ void SourceFlags::AddTo(CLI::App& command) {
       ->required();
   command.add_option("--max-length", limits.max_length,
                      "Cut samples to this many tokens (encoder-decoder: each side)");
+  AddCutFlag(command, limits.cut);
   command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
   command.add_option("--max-target", limits.max_target, "Encoder-decoder: cut targets to this many tokens");
 }
@@ -49,11 +52,13 @@ v1::Batch SourceFlags::MakeBatch(absl::Span<const SampleLength> rows, uint64_t f
                                  v1::Architecture architecture) const {
   v1::Batch batch;
   for (const SampleLength& row : rows) {
-    const SampleLength cut = CutToLimits(row, architecture, limits);
+    const uint64_t id = first_row++;
+    const std::optional<SampleLength> left = CutToLimits(row, architecture, limits);
+    if (!left.has_value()) continue;
     v1::Sample& sample = *batch.add_samples();
-    sample.set_sample_id(first_row++);
-    sample.set_input_tokens(cut.input);
-    sample.set_target_tokens(cut.target);
+    sample.set_sample_id(id);
+    sample.set_input_tokens(left->input);
+    sample.set_target_tokens(left->target);
   }
   return batch;
 }

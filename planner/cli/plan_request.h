@@ -24,14 +24,15 @@ struct SourceFlags {
   std::string lengths;
   LengthLimits limits;
 
-  // --profile, --lengths, --max-length, --max-input, --max-target.
+  // --profile, --lengths, --max-length, --cut, --max-input, --max-target.
   void AddTo(CLI::App& command);
 
   // A job of the profile's model, without mesh and planning. Reads the profile.
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (names the file).
   absl::StatusOr<v1::JobSpec> ReadModel() const;
 
-  // The samples of these rows, cut to the limits; `sample_id` is the row, counted from `first_row`.
+  // The samples of these rows, cut to the limits or left out; `sample_id` is the row, counted from
+  // `first_row`.
   v1::Batch MakeBatch(absl::Span<const SampleLength> rows, uint64_t first_row,
                       v1::Architecture architecture) const;
 };

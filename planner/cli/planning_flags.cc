@@ -59,6 +59,14 @@ const Names<v1::Effort>& EffortNames() {
   return names;
 }
 
+const Names<Cut>& CutNames() {
+  static const auto& names = *new Names<Cut>{{"input-start", Cut::kInputStart},
+                                             {"input-end", Cut::kInputEnd},
+                                             {"target-end", Cut::kTargetEnd},
+                                             {"drop", Cut::kDrop}};
+  return names;
+}
+
 template <typename Enum>
 std::string NameOf(const Names<Enum>& names, Enum wanted) {
   for (const auto& [name, value] : names)
@@ -115,6 +123,13 @@ void PlanningFlags::AddTo(CLI::App& command) {
   command.add_flag("--shard-optimizer-state", shard_optimizer_state,
                    "Divide optimizer state over replicas (ZeRO stage 1)");
 }
+
+void AddCutFlag(CLI::App& command, Cut& cut) {
+  AddChoice(command, "--cut", cut, CutNames(),
+            absl::StrCat("What a sample that is too long loses first; drop: all of it (", CutName(cut), ")"));
+}
+
+std::string CutName(Cut cut) { return NameOf(CutNames(), cut); }
 
 v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   v1::PlanningOptions options;

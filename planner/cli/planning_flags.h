@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/cli/sample_lengths.h"
 
 namespace CLI {
 class App;
@@ -45,6 +46,11 @@ struct PlanningFlags {
 void AddPolicyFlag(CLI::App& command, v1::Policy& policy);
 // --policies, separated by commas; what is set now is the default.
 void AddPoliciesFlag(CLI::App& command, std::vector<v1::Policy>& policies);
+
+// --cut, what of a sample is left out that is too long. `cut` must outlive the parse.
+void AddCutFlag(CLI::App& command, Cut& cut);
+// "input-end", the word that --cut takes.
+std::string CutName(Cut cut);
 
 // "dynamic" for POLICY_DYNAMIC: the word that --policy takes.
 std::string PolicyName(v1::Policy policy);

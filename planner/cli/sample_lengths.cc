@@ -84,6 +84,24 @@ uint32_t Limit(uint32_t tokens, uint32_t own_limit, uint32_t common_limit) {
   return limit > 0 ? std::min(tokens, limit) : tokens;
 }
 
+// Encoder-decoder.
+SampleLength CutSides(const SampleLength& length, const LengthLimits& limits) {
+  return {Limit(length.input, limits.max_input, limits.max_length),
+          Limit(length.target, limits.max_target, limits.max_length)};
+}
+
+// Decoder-only.
+SampleLength CutTogether(const SampleLength& length, const LengthLimits& limits) {
+  if (limits.max_length == 0) return length;
+  if (limits.cut == Cut::kTargetEnd) {
+    const uint32_t learnt = std::min(length.target, 1u);
+    const uint32_t input = std::min(length.input, limits.max_length - learnt);
+    return {input, std::min(length.target, limits.max_length - input)};
+  }
+  const uint32_t target = std::min(length.target, limits.max_length);
+  return {std::min(length.input, limits.max_length - target), target};
+}
+
 // The rows of the range that the file has, and how many rows it has up to the end of the range.
 struct Rows {
   std::vector<SampleLength> lengths;
@@ -139,14 +157,13 @@ absl::StatusOr<std::vector<SampleLength>> ReadAllLengths(const std::string& path
   return std::move(read.lengths);
 }
 
-SampleLength CutToLimits(const SampleLength& length, v1::Architecture architecture,
-                         const LengthLimits& limits) {
-  if (architecture == v1::ARCHITECTURE_T5)
-    return {Limit(length.input, limits.max_input, limits.max_length),
-            Limit(length.target, limits.max_target, limits.max_length)};
-  if (limits.max_length == 0) return length;
-  const uint32_t target = std::min(length.target, limits.max_length);
-  return {std::min(length.input, limits.max_length - target), target};
+std::optional<SampleLength> CutToLimits(const SampleLength& length, v1::Architecture architecture,
+                                        const LengthLimits& limits) {
+  const SampleLength left =
+      architecture == v1::ARCHITECTURE_T5 ? CutSides(length, limits) : CutTogether(length, limits);
+  const bool whole = left.input == length.input && left.target == length.target;
+  if (limits.cut == Cut::kDrop && !whole) return std::nullopt;
+  return left;
 }
 
 }  // namespace penstock::cli

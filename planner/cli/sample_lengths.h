@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +30,31 @@ absl::StatusOr<std::vector<SampleLength>> ReadLengths(const std::string& path, c
 // All rows. Possible errors: NOT_FOUND (the file), INVALID_ARGUMENT (names the file and the line).
 absl::StatusOr<std::vector<SampleLength>> ReadAllLengths(const std::string& path);
 
+// What of a sample is left out that is too long.
+enum class Cut : uint8_t {
+  // Decoder-only: the input loses its end, so that what is learnt stays, then the target its end.
+  // Encoder-decoder: each side loses its end.
+  kInputEnd,
+  // The same with the start of the input: what is nearest to the target stays.
+  kInputStart,
+  // Decoder-only: the target loses its end, down to one token, then the input its start. Encoder-decoder:
+  // as kInputStart.
+  kTargetEnd,
+  // All of it.
+  kDrop,
+};
+
 // Longest samples; 0 means no limit.
 struct LengthLimits {
   // Decoder-only: of input and target together. Encoder-decoder: of each that has no limit of its own.
   uint32_t max_length = 0;
   uint32_t max_input = 0;
   uint32_t max_target = 0;
+  Cut cut = Cut::kInputEnd;
 };
 
-// A decoder-only sample that is too long loses the end of its input first, so that what is learnt stays, and
-// then the end of its target.
-SampleLength CutToLimits(const SampleLength& length, v1::Architecture architecture,
-                         const LengthLimits& limits);
+// What is left of the sample; nullopt: it is left out.
+std::optional<SampleLength> CutToLimits(const SampleLength& length, v1::Architecture architecture,
+                                        const LengthLimits& limits);
 
 }  // namespace penstock::cli

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/core/audit/audit_plan.h"
@@ -65,8 +67,9 @@ absl::StatusOr<std::vector<core::ListedSample>> ListSamples(const VerifyFlags& f
   std::vector<core::ListedSample> samples;
   for (const uint64_t id : ids) {
     if (id >= all.size()) return missing(id);
-    const SampleLength cut = CutToLimits(all[id], planned.plan().model().architecture(), flags.limits);
-    samples.push_back({id, cut.input, cut.target});
+    const std::optional<SampleLength> left =
+        CutToLimits(all[id], planned.plan().model().architecture(), flags.limits);
+    if (left.has_value()) samples.push_back({id, left->input, left->target});
   }
   return samples;
 }
@@ -131,6 +134,7 @@ void AddVerifyCommand(CommandSet& commands) {
                       "With --lengths: data rows A:B, that is A to B-1, are the batch");
   command->add_option("--max-length", flags->limits.max_length,
                       "With --lengths: samples were cut to this many tokens (encoder-decoder: each side)");
+  AddCutFlag(*command, flags->limits.cut);
   command->add_option("--max-input", flags->limits.max_input,
                       "With --lengths, encoder-decoder: inputs were cut to this many tokens");
   command->add_option("--max-target", flags->limits.max_target,

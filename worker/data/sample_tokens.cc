@@ -6,7 +6,8 @@
 namespace penstock::worker {
 
 absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset, uint64_t sample,
-                                                  uint32_t input_tokens, uint32_t target_tokens) {
+                                                  uint32_t input_tokens, uint32_t target_tokens,
+                                                  InputCut cut) {
   if (sample >= dataset.size()) {
     return absl::InvalidArgumentError(absl::StrCat("sample ", sample, " is not in the dataset of ",
                                                    dataset.size(),
@@ -20,7 +21,9 @@ absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset,
                                                    ": planner and worker must use the same dataset"));
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, dataset.Tokens(sample));
-  tokens.erase(tokens.begin() + input_tokens, tokens.begin() + length.input);
+  const uint32_t surplus = length.input - input_tokens;
+  const auto first = tokens.begin() + (cut == InputCut::kStart ? 0 : input_tokens);
+  tokens.erase(first, first + surplus);
   tokens.resize(size_t{input_tokens} + target_tokens);
   return tokens;
 }

@@ -9,10 +9,14 @@
 
 namespace penstock::worker {
 
-// The first `input_tokens` of the sample's input, then the first `target_tokens` of its target. Thread-safe.
-// Possible errors: INVALID_ARGUMENT (the dataset has no such sample, or it has fewer tokens: it is not the
-// dataset that the lengths were read from).
+// Where an input loses tokens that is longer than planned; a target always loses its end.
+enum class InputCut : uint8_t { kEnd, kStart };
+
+// `input_tokens` of the sample's input, without what is cut, then the first `target_tokens` of its target.
+// Thread-safe. Possible errors: INVALID_ARGUMENT (the dataset has no such sample, or it has fewer tokens: it
+// is not the dataset that the lengths were read from).
 absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset, uint64_t sample,
-                                                  uint32_t input_tokens, uint32_t target_tokens);
+                                                  uint32_t input_tokens, uint32_t target_tokens,
+                                                  InputCut cut = InputCut::kEnd);
 
 }  // namespace penstock::worker

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/dataset/indexed_dataset.h"
 #include "worker/comm/communicator.h"
+#include "worker/data/sample_tokens.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
@@ -52,8 +53,9 @@ class Device {
 };
 
 // `name`: "cpu" or "cuda:N". Computes with LibTorch and communicates over Gloo or NCCL. `dataset` must
-// outlive the device. Possible errors: INVALID_ARGUMENT (names --device).
+// outlive the device; `cut` says how its samples are cut. Possible errors: INVALID_ARGUMENT (names --device).
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
-                                                        const IndexedDataset* dataset);
+                                                        const IndexedDataset* dataset,
+                                                        InputCut cut = InputCut::kEnd);
 
 }  // namespace penstock::worker

@@ -16,7 +16,8 @@ namespace {
 
 class TorchDevice : public Device {
  public:
-  TorchDevice(at::Device place, const IndexedDataset* dataset) : place_(place), dataset_(*dataset) {}
+  TorchDevice(at::Device place, const IndexedDataset* dataset, InputCut cut)
+      : place_(place), dataset_(*dataset), cut_(cut) {}
 
   at::Device place() const override { return place_; }
 
@@ -31,7 +32,7 @@ class TorchDevice : public Device {
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       PENSTOCK_ASSIGN_OR_RETURN(
           tokens.emplace_back(),
-          SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i]));
+          SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i], cut_));
     }
     return MakeTokenBatch(shape, tokens, model, needs, place_);
   }
@@ -53,16 +54,17 @@ class TorchDevice : public Device {
  private:
   const at::Device place_;
   const IndexedDataset& dataset_;
+  const InputCut cut_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
-                                                        const IndexedDataset* dataset) {
+                                                        const IndexedDataset* dataset, InputCut cut) {
   const absl::StatusOr<at::Device> place =
       CallTorch(absl::StrCat("--device ", name), [&] { return at::Device(name); });
   if (!place.ok()) return absl::InvalidArgumentError(std::string(place.status().message()));
-  return std::make_unique<TorchDevice>(*place, dataset);
+  return std::make_unique<TorchDevice>(*place, dataset, cut);
 }
 
 }  // namespace penstock::worker

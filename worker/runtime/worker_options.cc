@@ -27,6 +27,13 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--job", run.job_id, "Id of the job");
   app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");
+  app.add_option_function<std::string>(
+         "--cut",
+         [&run](const std::string& cut) {
+           run.cut_input_start = cut == "input-start" || cut == "target-end";
+         },
+         "What samples lost that are longer than planned, as penstock up --cut says (input-end)")
+      ->check(CLI::IsMember({"input-start", "input-end", "target-end", "drop"}));
   app.add_option("--checkpoint-dir", run.checkpoint_dir,
                  "Folder of the checkpoints (default: none are written)");
   app.add_flag("--no-checkpoints", run.no_checkpoints, "Read checkpoints for --resume, but write none");

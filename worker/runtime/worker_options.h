@@ -20,6 +20,8 @@ struct RunOptions {
   std::string job_id;
   std::optional<uint32_t> rank;
   std::string dataset;
+  // The start of an input that is too long is cut, and not its end.
+  bool cut_input_start = false;
   std::string checkpoint_dir;
   bool resume = false;
   // Checkpoints are read and not written.

@@ -58,7 +58,9 @@ absl::StatusOr<Accelerator> MakeAccelerator(const RunOptions& options) {
     return accelerator;
   }
   PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, IndexedDataset::Open(options.dataset));
-  PENSTOCK_ASSIGN_OR_RETURN(accelerator.device, MakeTorchDevice(options.device, accelerator.dataset.get()));
+  PENSTOCK_ASSIGN_OR_RETURN(accelerator.device,
+                            MakeTorchDevice(options.device, accelerator.dataset.get(),
+                                            options.cut_input_start ? InputCut::kStart : InputCut::kEnd));
   return accelerator;
 }
 

@@ -35,12 +35,13 @@ struct ShuffleOptions {
   SampleCut cut;
 };
 
-// A fresh shuffle of all samples in each epoch. `dataset` must outlive the source and not be empty.
+// A fresh shuffle of all samples in each epoch, but those that the cut leaves out: batches are full.
+// `dataset` must outlive the source and hold a sample that is not left out.
 std::unique_ptr<BatchSource> ShuffledBatches(const IndexedDataset& dataset, const ShuffleOptions& options);
 
 // The rows of a file of lengths in their order: `first` is the first batch, as many rows after it the second,
 // and so on; behind the last row comes the first one again. `rows` are all of the file, and hold `first`.
-// Samples are named by their row.
+// Samples are named by their row; of a batch, those that the cut leaves out are missing.
 std::unique_ptr<BatchSource> RowBatches(std::vector<SampleLength> rows, RowRange first, const SampleCut& cut);
 
 }  // namespace penstock::cli

@@ -1,10 +1,27 @@
 #include "planner/cli/up/run_data.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/dataset/largest_token.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/planning_flags.h"
 
 namespace penstock::cli {
+
+absl::Status RunData::CheckCut(const UpOptions& options, v1::Architecture architecture) const {
+  const SampleCut cut = CutOf(options, architecture);
+  const auto stays = [&](const SampleLength& length) {
+    return CutToLimits(length, cut.architecture, cut.limits).has_value();
+  };
+  bool any = dataset_ == nullptr && std::any_of(rows_.begin(), rows_.end(), stays);
+  for (size_t i = 0; dataset_ != nullptr && i < dataset_->size() && !any; ++i)
+    any = stays(dataset_->Length(i));
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--cut drop: every sample is longer than --max-length (--max-input, --max-target); raise it or cut "
+      "them");
+}
 
 absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {
   RunData data;

@@ -24,6 +24,10 @@ class RunData {
   // Possible errors: INVALID_ARGUMENT, naming --vocab.
   absl::StatusOr<uint32_t> Vocab(const UpOptions& options) const;
 
+  // Whether a sample is left when those that are too long have been left out.
+  // Possible errors: INVALID_ARGUMENT, naming --cut.
+  absl::Status CheckCut(const UpOptions& options, v1::Architecture architecture) const;
+
   // This object must outlive the source.
   std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;
 

@@ -57,6 +57,7 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
                                     const std::optional<v1::ProfileFile>& profile) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
+  PENSTOCK_RETURN_IF_ERROR(data.CheckCut(options, model.architecture()));
   // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
   SetTypicalSamples({data.MakeBatches(options, model.architecture())->Make(0)}, &job);
   if (IsSimulated(options)) {

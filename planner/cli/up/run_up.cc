@@ -114,7 +114,10 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
   std::vector<std::string> arguments = AsFlags(options_.planner.security);
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
-  if (!simulated()) return arguments;
+  if (!simulated()) {
+    arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
+    return arguments;
+  }
   for (std::string& argument : SimulationArguments(options_.simulation))
     arguments.push_back(std::move(argument));
   arguments.emplace_back("--device=simulated");

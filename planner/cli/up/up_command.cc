@@ -7,6 +7,7 @@
 #include "common/simulation/simulation_flags.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/up/run_up.h"
 #include "planner/cli/up/up_options.h"
 
@@ -58,6 +59,7 @@ void AddDataFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--max-length", up.limits.max_length,
                      "Longer samples are cut to so many tokens; encoder-decoder: each side (2048; simulated "
                      "devices: none are cut)");
+  AddCutFlag(command, up.limits.cut);
   command.add_option("--max-input", up.limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
   command.add_option("--max-target", up.limits.max_target,
                      "Encoder-decoder: cut targets to this many tokens");

@@ -9,7 +9,9 @@ namespace penstock::cli {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 TEST(ParseRows, TakesTwoNumbers) {
   const auto rows = ParseRows("256:512");
@@ -73,22 +75,50 @@ TEST_F(ReadLengthsTest, SaysHowManyRowsThereAre) {
   EXPECT_THAT(std::string(lengths.status().message()), HasSubstr("has 2: give smaller --rows"));
 }
 
-TEST(CutToLimits, KeepsWhatIsLearntOfDecoderOnlySamples) {
-  const LengthLimits limits{.max_length = 10};
-  const auto cut = [&](uint32_t input, uint32_t target) {
-    const SampleLength length = CutToLimits({input, target}, v1::ARCHITECTURE_GPT, limits);
-    return std::pair(length.input, length.target);
-  };
-  EXPECT_EQ(cut(4, 5), std::pair(4u, 5u));
-  EXPECT_EQ(cut(8, 5), std::pair(5u, 5u));
-  EXPECT_EQ(cut(8, 12), std::pair(0u, 10u));
+// Input and target of what is left of a decoder-only sample of at most 10 tokens; none: it is left out.
+std::vector<uint32_t> LeftOf(uint32_t input, uint32_t target, Cut cut) {
+  const auto left = CutToLimits({input, target}, v1::ARCHITECTURE_GPT, {.max_length = 10, .cut = cut});
+  if (!left.has_value()) return {};
+  return {left->input, left->target};
+}
+
+TEST(CutToLimits, SamplesThatFitStayWhole) {
+  for (const Cut cut : {Cut::kInputEnd, Cut::kInputStart, Cut::kTargetEnd, Cut::kDrop}) {
+    EXPECT_THAT(LeftOf(4, 6, cut), ElementsAre(4, 6));
+    EXPECT_THAT(LeftOf(0, 10, cut), ElementsAre(0, 10));
+  }
+}
+
+TEST(CutToLimits, CuttingTheInputKeepsWhatIsLearnt) {
+  for (const Cut cut : {Cut::kInputEnd, Cut::kInputStart}) {
+    EXPECT_THAT(LeftOf(8, 5, cut), ElementsAre(5, 5));
+    EXPECT_THAT(LeftOf(8, 12, cut), ElementsAre(0, 10));
+  }
+}
+
+TEST(CutToLimits, CuttingTheTargetKeepsTheInputAndSomethingToLearn) {
+  EXPECT_THAT(LeftOf(4, 12, Cut::kTargetEnd), ElementsAre(4, 6));
+  EXPECT_THAT(LeftOf(9, 5, Cut::kTargetEnd), ElementsAre(9, 1));
+  EXPECT_THAT(LeftOf(12, 5, Cut::kTargetEnd), ElementsAre(9, 1));
+  EXPECT_THAT(LeftOf(0, 12, Cut::kTargetEnd), ElementsAre(0, 10));
+  EXPECT_THAT(LeftOf(12, 0, Cut::kTargetEnd), ElementsAre(10, 0));
+}
+
+TEST(CutToLimits, SamplesThatAreTooLongMayBeLeftOut) {
+  EXPECT_THAT(LeftOf(8, 5, Cut::kDrop), IsEmpty());
+  const LengthLimits sides = {.max_length = 20, .max_target = 30, .cut = Cut::kDrop};
+  EXPECT_FALSE(CutToLimits({21, 5}, v1::ARCHITECTURE_T5, sides).has_value());
+  EXPECT_FALSE(CutToLimits({5, 31}, v1::ARCHITECTURE_T5, sides).has_value());
+  EXPECT_TRUE(CutToLimits({20, 30}, v1::ARCHITECTURE_T5, sides).has_value());
 }
 
 TEST(CutToLimits, CutsBothSidesOfEncoderDecoderSamples) {
-  const SampleLength length =
-      CutToLimits({100, 100}, v1::ARCHITECTURE_T5, {.max_length = 20, .max_target = 30});
-  EXPECT_EQ(length.input, 20u);
-  EXPECT_EQ(length.target, 30u);
+  for (const Cut cut : {Cut::kInputEnd, Cut::kInputStart, Cut::kTargetEnd}) {
+    const auto left =
+        CutToLimits({100, 100}, v1::ARCHITECTURE_T5, {.max_length = 20, .max_target = 30, .cut = cut});
+    EXPECT_EQ(left->input, 20u);
+    EXPECT_EQ(left->target, 30u);
+  }
 }
 
 }  // namespace

@@ -94,5 +94,31 @@ TEST(BatchSourceTest, RowsFollowEachOtherAndStartOver) {
   EXPECT_EQ(source->Make(1).samples(0).target_tokens(), 50);
 }
 
+TEST(BatchSourceTest, BatchesAreFullOfWhatIsNotLeftOut) {
+  ShuffleOptions options = Options(3, 20, 1);
+  options.cut.limits.cut = Cut::kDrop;
+  const auto source = ShuffledBatches(Dataset(), options);
+  std::multiset<uint64_t> seen;
+  for (uint64_t iteration = 0; iteration < 4; ++iteration) {
+    const v1::Batch batch = source->Make(iteration);
+    ASSERT_EQ(batch.samples_size(), 3);
+    for (const v1::Sample& sample : batch.samples()) {
+      seen.insert(sample.sample_id());
+      EXPECT_EQ(sample.input_tokens(), Dataset().Length(sample.sample_id()).input);
+    }
+  }
+  // Two samples fit: six times each.
+  EXPECT_EQ(seen.count(0), 6u);
+  EXPECT_EQ(seen.count(1), 6u);
+}
+
+TEST(BatchSourceTest, RowsThatAreLeftOutAreMissing) {
+  const auto source =
+      RowBatches({{1, 1}, {2, 2}, {4, 90}}, {0, 3}, {.limits = {.max_length = 50, .cut = Cut::kDrop}});
+  const v1::Batch batch = source->Make(0);
+  ASSERT_EQ(batch.samples_size(), 2);
+  EXPECT_EQ(batch.samples(1).sample_id(), 1u);
+}
+
 }  // namespace
 }  // namespace penstock::cli
