@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/up/checkpoints.h"
 
 namespace penstock::cli {
 namespace {
@@ -17,11 +17,11 @@ constexpr const char* kImportedJob = "imported";
 
 std::string RunFile(const std::string& path) { return absl::StrCat(path, "/run.json"); }
 
-std::string Checkpoint(const std::string& path) { return absl::StrCat(path, "/checkpoints/iteration-0"); }
+std::string FirstCheckpoint(const std::string& path) { return absl::StrCat(path, "/checkpoints/iteration-0"); }
 
 }  // namespace
 
-std::string ImportedTensors(const std::string& path) { return Checkpoint(path) + "/rank-0.safetensors"; }
+std::string ImportedTensors(const std::string& path) { return FirstCheckpoint(path) + "/rank-0.safetensors"; }
 
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   absl::StatusOr<std::string> json = ReadFile(RunFile(path));
@@ -36,10 +36,11 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   if (!parsed.ok())
     return absl::InvalidArgumentError(absl::StrCat("'", RunFile(path), "': ", parsed.ToString()));
   const std::string checkpoints = absl::StrCat(path, "/checkpoints");
-  const std::optional<CheckpointFolder> newest = NewestCheckpoint(checkpoints);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
+                            NewestCheckpoint(checkpoints, CheckpointDepth::kSizes, nullptr));
   if (!newest.has_value())
     return absl::NotFoundError(absl::StrCat("'", checkpoints, "' has no complete checkpoint"));
-  return ModelFolder{job.model(), newest->path, newest->next_iteration};
+  return ModelFolder{job.model(), newest->path, newest->manifest.next_iteration};
 }
 
 absl::Status WriteModelFolder(const std::string& path, const v1::ModelSpec& model) {
@@ -54,7 +55,7 @@ absl::Status WriteModelFolder(const std::string& path, const v1::ModelSpec& mode
   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(RunFile(path), json));
   const nlohmann::ordered_json manifest = {{"format", 1}, {"job", kImportedJob}, {"next_iteration", 0},
                                            {"ranks", 1},  {"pipeline", 1},       {"data", 1}};
-  return WriteFileAtomically(Checkpoint(path) + "/manifest.json", manifest.dump(2) + "\n");
+  return WriteFileAtomically(FirstCheckpoint(path) + "/manifest.json", manifest.dump(2) + "\n");
 }
 
 }  // namespace penstock::cli

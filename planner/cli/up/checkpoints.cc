@@ -1,25 +1,42 @@
 #include "planner/cli/up/checkpoints.h"
 
-#include <filesystem>
-#include <system_error>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_writing.h"
+#include "common/files/folder_changes.h"
+#include "common/status/status_macros.h"
 
 namespace penstock::cli {
 
-std::optional<CheckpointFolder> NewestCheckpoint(const std::string& checkpoint_dir) {
-  std::optional<CheckpointFolder> newest;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint_dir, ignored)) {
-    const std::string name = entry.path().filename().string();
-    absl::string_view number = name;
-    uint64_t iteration = 0;
-    if (!absl::ConsumePrefix(&number, "iteration-") || !absl::SimpleAtoi(number, &iteration)) continue;
-    if (!std::filesystem::exists(entry.path() / "manifest.json", ignored)) continue;
-    if (!newest.has_value() || iteration > newest->next_iteration) {
-      newest = CheckpointFolder{.path = entry.path().string(), .next_iteration = iteration};
-    }
+std::optional<Checkpoint> LastCheckpoint(const std::string& directory) {
+  return NewestCheckpoint(directory, CheckpointDepth::kSizes, nullptr).value_or(std::nullopt);
+}
+
+void CompleteLeftCheckpoints(const std::string& directory, const SayToUser& say) {
+  for (const uint64_t iteration : PartialCheckpoints(directory)) {
+    if (!CompleteCheckpoint(directory, iteration, kKeptCheckpoints, RealFolderChanges()).ok()) continue;
+    say(absl::StrCat("checkpoint ", CheckpointPath(directory, iteration),
+                     ": a worker ended before it was complete; all parts are there, it is completed"));
+  }
+}
+
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& directory,
+                                                             const SayToUser& say) {
+  CompleteLeftCheckpoints(directory, say);
+  std::vector<std::string> damaged;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::optional<Checkpoint> newest,
+      NewestCheckpoint(directory, CheckpointDepth::kContents,
+                       [&](const std::string& path, const absl::Status& why) {
+                         damaged.push_back(path);
+                         say(absl::StrCat("checkpoint ", path, " cannot be used: ", why.message()));
+                       }));
+  for (const std::string& path : damaged) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string aside, SetDamagedAside(path, RealFolderChanges()));
+    say(absl::StrCat("checkpoint ", path, " is kept as ", aside, "; going on from the one before it, ",
+                     newest->path));
   }
   return newest;
 }

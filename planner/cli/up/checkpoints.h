@@ -1,20 +1,30 @@
-// Which checkpoints a run has written.
+// What `penstock up` does with the checkpoints of its run. What they are: common/checkpoint.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint_folder.h"
+
 namespace penstock::cli {
 
-struct CheckpointFolder {
-  std::string path;
-  // The iteration to go on with.
-  uint64_t next_iteration = 0;
-};
+// Tells the user.
+using SayToUser = std::function<void(const std::string&)>;
 
-// The newest complete checkpoint ("iteration-N", with a manifest) below `checkpoint_dir`, if there is one.
-// Workers rename a checkpoint to that name only when all ranks have written their part.
-std::optional<CheckpointFolder> NewestCheckpoint(const std::string& checkpoint_dir);
+// The newest complete checkpoint, as far as can be seen without reading it all; nullopt: there is none that
+// is sound.
+std::optional<Checkpoint> LastCheckpoint(const std::string& directory);
+
+// Completes checkpoints whose parts are all there and whose writers ended before they could do it. While no
+// worker runs.
+void CompleteLeftCheckpoints(const std::string& directory, const SayToUser& say);
+
+// The checkpoint that a run goes on from: the newest one, every byte of which is as it was written; nullopt:
+// there is none. Those that are damaged are set aside, and the user is told. While no worker runs.
+// Possible errors: DATA_LOSS (all are damaged), those of the file system.
+absl::StatusOr<std::optional<Checkpoint>> CheckpointToResume(const std::string& directory,
+                                                             const SayToUser& say);
 
 }  // namespace penstock::cli

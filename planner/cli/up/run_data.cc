@@ -4,10 +4,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/dataset/largest_token.h"
+#include "common/hash/crc32.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 
 namespace penstock::cli {
+namespace {
+
+// Samples whose tokens are looked at: enough to tell datasets apart, few enough for any size.
+constexpr size_t kLookedAt = 1024;
+
+uint32_t AddLength(const SampleLength& length, uint32_t crc32) {
+  const uint32_t both[] = {length.input, length.target};
+  return Crc32({reinterpret_cast<const char*>(both), sizeof(both)}, crc32);
+}
+
+absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset) {
+  uint32_t crc32 = 0;
+  for (size_t i = 0; i < dataset.size(); ++i) crc32 = AddLength(dataset.Length(i), crc32);
+  const size_t step = std::max<size_t>(1, dataset.size() / kLookedAt);
+  for (size_t i = 0; i < dataset.size(); i += step) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, dataset.Tokens(i));
+    crc32 = Crc32({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t)}, crc32);
+  }
+  return crc32;
+}
+
+}  // namespace
 
 absl::Status RunData::CheckCut(const UpOptions& options, v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
@@ -21,6 +44,22 @@ absl::Status RunData::CheckCut(const UpOptions& options, v1::Architecture archit
   return absl::InvalidArgumentError(
       "--cut drop: every sample is longer than --max-length (--max-input, --max-target); raise it or cut "
       "them");
+}
+
+absl::StatusOr<DataRecord> RunData::Describe(const UpOptions& options, v1::Architecture architecture) const {
+  const LengthLimits limits = CutOf(options, architecture).limits;
+  DataRecord record = {.samples = rows_.size(),
+                       .global_batch = first_.size(),
+                       .max_length = limits.max_length,
+                       .max_input = limits.max_input,
+                       .max_target = limits.max_target,
+                       .cut = CutName(limits.cut)};
+  for (const SampleLength& row : rows_) record.crc32 = AddLength(row, record.crc32);
+  if (dataset_ == nullptr) return record;
+  record.samples = dataset_->size();
+  record.global_batch = options.global_batch;
+  PENSTOCK_ASSIGN_OR_RETURN(record.crc32, ChecksumOf(*dataset_));
+  return record;
 }
 
 absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {

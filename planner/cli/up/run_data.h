@@ -11,6 +11,7 @@
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/run_record.h"
 #include "planner/cli/up/up_options.h"
 
 namespace penstock::cli {
@@ -27,6 +28,10 @@ class RunData {
   // Whether a sample is left when those that are too long have been left out.
   // Possible errors: INVALID_ARGUMENT, naming --cut.
   absl::Status CheckCut(const UpOptions& options, v1::Architecture architecture) const;
+
+  // What distinguishes this data from other: all lengths, and the tokens of samples spread over the dataset.
+  // Possible errors: those of reading the dataset.
+  absl::StatusOr<DataRecord> Describe(const UpOptions& options, v1::Architecture architecture) const;
 
   // This object must outlive the source.
   std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;

@@ -1,8 +1,6 @@
 #include "planner/cli/up/run_folder.h"
 
 #include <fcntl.h>
-#include <google/protobuf/util/json_util.h>
-#include <google/protobuf/util/message_differencer.h>
 #include <sys/file.h>
 
 #include <filesystem>
@@ -13,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/files/files.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/up/checkpoints.h"
 
@@ -21,39 +18,6 @@ namespace penstock::cli {
 namespace {
 
 constexpr const char* kPlannerStore = "planner.db";
-
-std::string RunFile(const std::string& path) { return absl::StrCat(path, "/run.json"); }
-
-absl::Status WriteRunFile(const std::string& path, v1::JobSpec job) {
-  job.clear_profile();
-  std::string json;
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  const auto printed = google::protobuf::util::MessageToJsonString(job, &json, options);
-  if (!printed.ok()) return absl::InternalError(printed.ToString());
-  return WriteFileAtomically(RunFile(path), json);
-}
-
-// What may not change between the parts of a run: the model, and the seed that its values and sample order
-// come from.
-absl::Status CheckSameTraining(const std::string& path, const v1::JobSpec& job) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(RunFile(path)));
-  v1::JobSpec before;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &before);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(RunFile(path), ": ", parsed.ToString()));
-  std::string difference;
-  google::protobuf::util::MessageDifferencer differencer;
-  differencer.ReportDifferencesToString(&difference);
-  if (!differencer.Compare(before.model(), job.model())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume: the run in '", path, "' has another model: ", difference));
-  }
-  if (before.training().seed() != job.training().seed()) {
-    return absl::InvalidArgumentError(absl::StrCat("--seed ", job.training().seed(), ": the run in '", path,
-                                                   "' was started with ", before.training().seed()));
-  }
-  return absl::OkStatus();
-}
 
 // Removes what earlier runs left, by name: the user's folder may hold other things.
 void RemoveOld(const std::string& folder, absl::string_view prefix, absl::string_view extension) {
@@ -87,9 +51,31 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& path) {
   return lock;
 }
 
+// Where the run that is resumed goes on.
+absl::StatusOr<uint64_t> Resume(const RunFolderOptions& options, const std::string& checkpoints,
+                                const RunRecord& record) {
+  PENSTOCK_ASSIGN_OR_RETURN(const RunRecord before, ReadRunRecord(options.path));
+  PENSTOCK_RETURN_IF_ERROR(CheckSameRun(before, record, options.allowed_changes, options.path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
+                            CheckpointToResume(checkpoints, options.say));
+  if (newest.has_value()) return newest->manifest.next_iteration;
+  return absl::NotFoundError(absl::StrCat("--resume: no checkpoint in '", checkpoints, "'"));
+}
+
+absl::Status BeginAnew(const RunFolderOptions& options, const std::string& checkpoints) {
+  const std::vector<uint64_t> there = CompleteCheckpoints(checkpoints);
+  if (!there.empty() && !options.fresh) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("--run-dir '", options.path, "' holds ", CheckpointPath(checkpoints, there.front()),
+                     ": use --resume to go on, --fresh to begin anew, or another folder"));
+  }
+  RemoveOld(checkpoints, "iteration-", "");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const v1::JobSpec& job) {
+absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const RunRecord& record) {
   PENSTOCK_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(options.path));
   RunFolder folder{.path = options.path,
                    .logs = absl::StrCat(options.path, "/logs"),
@@ -97,26 +83,17 @@ absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, cons
                    .planner_store = absl::StrCat(options.path, "/", kPlannerStore),
                    .first_iteration = 0,
                    .lock = std::move(lock)};
-  const std::optional<CheckpointFolder> newest = NewestCheckpoint(folder.checkpoints);
   if (options.resume) {
-    if (!newest.has_value()) {
-      return absl::NotFoundError(absl::StrCat("--resume: no checkpoint in '", folder.checkpoints, "'"));
-    }
-    PENSTOCK_RETURN_IF_ERROR(CheckSameTraining(options.path, job));
-    folder.first_iteration = newest->next_iteration;
-  } else if (newest.has_value() && !options.fresh) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("--run-dir '", options.path, "' holds ", newest->path,
-                     ": use --resume to go on, --fresh to begin anew, or another folder"));
+    PENSTOCK_ASSIGN_OR_RETURN(folder.first_iteration, Resume(options, folder.checkpoints, record));
   } else {
-    RemoveOld(folder.checkpoints, "iteration-", "");
+    PENSTOCK_RETURN_IF_ERROR(BeginAnew(options, folder.checkpoints));
   }
   RemoveOld(folder.logs, "", ".log");
   // Of a run that is over: what counts of it is in its checkpoints.
   RemoveOld(options.path, kPlannerStore, "");
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.logs));
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.checkpoints));
-  PENSTOCK_RETURN_IF_ERROR(WriteRunFile(options.path, job));
+  PENSTOCK_RETURN_IF_ERROR(WriteRunRecord(options.path, record));
   return folder;
 }
 

@@ -1,6 +1,6 @@
 // The folder of a run: logs, checkpoints, and what the run was started with.
 //
-//   RUN_DIR/run.json                what was trained (job.json without its cost profile)
+//   RUN_DIR/run.json                what the run was started with (run_record.h)
 //   RUN_DIR/logs/*.log              one file for each process
 //   RUN_DIR/checkpoints/iteration-N
 //   RUN_DIR/planner.db              the planner's jobs, for as long as the run lives
@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/process/file_descriptor.h"
-#include "penstock/v1/job.pb.h"
+#include "planner/cli/up/checkpoints.h"
+#include "planner/cli/up/run_record.h"
 
 namespace penstock::cli {
 
@@ -31,12 +33,17 @@ struct RunFolderOptions {
   std::string path;
   bool resume = false;
   bool fresh = false;
+  // What may differ from the run that is resumed (ChangeableFlags).
+  std::vector<std::string> allowed_changes = {};
+  // Tells the user of checkpoints that cannot be used.
+  SayToUser say = {};
 };
 
-// Makes the folder, or finds the checkpoint to resume from, and writes run.json. With `resume`, model, data
-// and seed must be those that the run was started with; mesh, policy and the number of iterations may change.
-// Possible errors: ALREADY_EXISTS (another run uses it; checkpoints are there: --resume or --fresh),
-// NOT_FOUND (nothing to resume), INVALID_ARGUMENT (another model: names the field), those of the file system.
-absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const v1::JobSpec& job);
+// Makes the folder, or finds the checkpoint to resume from, and writes `record` to run.json. With `resume`
+// the run must be the one that was started in the folder (CheckSameRun). Possible errors: ALREADY_EXISTS
+// (another run uses it; checkpoints are there: --resume or --fresh), NOT_FOUND (nothing to resume),
+// INVALID_ARGUMENT (another run: names the flag), DATA_LOSS (every checkpoint is damaged), those of the file
+// system.
+absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const RunRecord& record);
 
 }  // namespace penstock::cli

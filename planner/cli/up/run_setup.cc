@@ -42,7 +42,7 @@ void NameWhatHasNoName(UpOptions* options) {
   if (options->job_id.empty()) {
     options->job_id = DefaultJobId(options->dataset.empty() ? options->lengths : options->dataset);
   }
-  if (options->run_dir.empty()) options->run_dir = absl::StrCat("penstock-runs/", options->job_id);
+  if (options->run_dir.empty()) options->run_dir = absl::StrCat(kRunsFolder, "/", options->job_id);
 }
 
 // Of the flags; of simulated devices, of the profile.
@@ -64,6 +64,21 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
     job.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding(options)));
   }
   return job;
+}
+
+absl::StatusOr<RunFolder> MakeFolder(const UpOptions& options, const RunData& data, const v1::JobSpec& job,
+                                     const RunSetupTools& tools) {
+  RunRecord record;
+  record.flags = options.flags;
+  record.job = job;
+  record.job.clear_profile();
+  PENSTOCK_ASSIGN_OR_RETURN(record.data, data.Describe(options, job.model().architecture()));
+  return PrepareRunFolder({.path = options.run_dir,
+                           .resume = options.resume,
+                           .fresh = options.fresh,
+                           .allowed_changes = options.allowed_changes,
+                           .say = tools.say},
+                          record);
 }
 
 // Better now than after the training.
@@ -120,9 +135,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
   }
   NameWhatHasNoName(&options);
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, profile));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      RunFolder folder,
-      PrepareRunFolder({.path = options.run_dir, .resume = options.resume, .fresh = options.fresh}, job));
+  PENSTOCK_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, data, job, tools));
   job.set_first_iteration(folder.first_iteration);
   if (job.first_iteration() >= options.iterations) {
     return absl::InvalidArgumentError(absl::StrCat("--iterations ", options.iterations,

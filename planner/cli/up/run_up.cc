@@ -270,13 +270,13 @@ absl::Status UpRun::WaitForWorkers() {
 
 bool UpRun::MissesLastCheckpoint() const {
   if (options_.checkpoint_every == 0 || options_.iterations % options_.checkpoint_every != 0) return false;
-  const auto newest = NewestCheckpoint(setup_.folder.checkpoints);
-  return !newest.has_value() || newest->next_iteration != options_.iterations;
+  const auto newest = LastCheckpoint(setup_.folder.checkpoints);
+  return !newest.has_value() || newest->manifest.next_iteration != options_.iterations;
 }
 
 absl::Status UpRun::Finish() {
   RunArtifacts artifacts{.run_dir = options_.run_dir, .checkpoint = "", .trace = options_.trace};
-  if (const auto checkpoint = NewestCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
+  if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;
   }
   console_.EndProgress();
@@ -295,10 +295,9 @@ absl::Status UpRun::Run() {
   cluster_->Stop();
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !iterations_.empty()) status.Update(Finish());
-  if (status.ok() || !NewestCheckpoint(setup_.folder.checkpoints).has_value()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(status.message(), "\nThe same command with --resume and --run-dir ",
-                                   options_.run_dir, " goes on from the last checkpoint."));
+  if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).has_value()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "\n`penstock up --resume --run-dir ",
+                                                  options_.run_dir, "` goes on from the last checkpoint."));
 }
 
 absl::Status SetUpAndRun(UpOptions options) {

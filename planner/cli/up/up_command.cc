@@ -1,13 +1,21 @@
 // `penstock up`: flags.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/simulation/simulation_flags.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/recorded_flags.h"
+#include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_up.h"
 #include "planner/cli/up/up_options.h"
 
@@ -25,7 +33,16 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--run-dir", up.run_dir,
                      "Folder of this run: logs and checkpoints (default: penstock-runs/JOB)");
   command.add_option("--job-id", up.job_id, "Name of the job (default: the dataset's name and the time)");
-  command.add_flag("--resume", up.resume, "Go on from the newest checkpoint in --run-dir");
+  command.add_flag("--resume", up.resume,
+                   "Go on from the newest checkpoint in --run-dir (default: the newest run), with the flags "
+                   "that the run was started with; those that are given as well take their place");
+  command
+      .add_option("--allow-change", up.allowed_changes,
+                  absl::StrCat("With --resume: what may differ from before, separated by commas: ",
+                               absl::StrJoin(ChangeableFlags(), ", ")))
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(CLI::IsMember(ChangeableFlags()));
   command.add_flag("--fresh", up.fresh, "Begin anew although --run-dir has checkpoints: they are removed");
   command
       .add_option("--max-restarts", up.max_restarts,
@@ -163,6 +180,44 @@ absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
   return absl::OkStatus();
 }
 
+// Of one command line, and not of the run.
+bool BelongsToTheRun(const std::string& flag) {
+  static const auto* others = new std::set<std::string>{"--help",  "--resume", "--fresh",        "--run-dir",
+                                                        "--trace", "--json",   "--allow-change", "--job-id"};
+  return !others->contains(flag);
+}
+
+// The run may be resumed from another folder.
+void MakePathsAbsolute(FlagValues& flags) {
+  for (const char* flag :
+       {"--dataset", "--lengths", "--profile", "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
+    const auto given = flags.find(flag);
+    if (given == flags.end()) continue;
+    for (std::string& path : given->second)
+      path = std::filesystem::absolute(path).lexically_normal().string();
+  }
+}
+
+// With --resume the flags of the run, as far as no others are given.
+absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
+  if (up.resume) {
+    if (up.run_dir.empty()) {
+      PENSTOCK_ASSIGN_OR_RETURN(up.run_dir, NewestRunFolder(kRunsFolder));
+    }
+    const absl::StatusOr<RunRecord> record = ReadRunRecord(up.run_dir);
+    if (absl::IsNotFound(record.status())) {
+      return absl::NotFoundError(
+          absl::StrCat("--resume: no run was started in '", up.run_dir, "', which has no run.json"));
+    }
+    if (!record.ok()) return AnnotateError(record.status(), "--resume");
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(GiveFlags(record->flags, command), up.run_dir + "/run.json"));
+  }
+  for (auto& [flag, values] : GivenFlags(command))
+    if (BelongsToTheRun(flag)) up.flags[flag] = values;
+  MakePathsAbsolute(up.flags);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddUpCommand(CommandSet& commands) {
@@ -173,8 +228,8 @@ void AddUpCommand(CommandSet& commands) {
        .examples =
            "penstock up --pp 2 --dp 2 --dataset data/mix --global-batch 64 --iterations 100\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
-           "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix "
-           "--resume\n"
+           "penstock up --run-dir runs/mix --resume\n"
+           "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
            "penstock up --device simulated --profile gpt.json --lengths lengths.csv --rows 0:256 --pp 8 --dp "
            "4 "
            "--time-scale 0.1 --slow-rank 5:1.3"});
@@ -187,8 +242,9 @@ void AddUpCommand(CommandSet& commands) {
   AddTrainingFlags(*command, *up);
   AddRunFlags(*command, *up);
   commands.OnRun(command, [up, command] {
-    const absl::Status fitting = CheckFlagsFitDevice(*command, *up);
-    return fitting.ok() ? RunUp(*up) : fitting;
+    PENSTOCK_RETURN_IF_ERROR(CompleteFlags(*command, *up));
+    PENSTOCK_RETURN_IF_ERROR(CheckFlagsFitDevice(*command, *up));
+    return RunUp(*up);
   });
 }
 

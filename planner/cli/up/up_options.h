@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/planner_flags.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/recorded_flags.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/up/batch_source.h"
 
@@ -27,6 +29,10 @@ struct UpOptions {
   std::string run_dir;
   // Go on from the newest checkpoint of the run folder.
   bool resume = false;
+  // What may differ from the run that is resumed: names of flags.
+  std::vector<std::string> allowed_changes;
+  // The flags of the command line, for run.json.
+  FlagValues flags;
   // Begin anew although the run folder has checkpoints; they are removed.
   bool fresh = false;
   // Processes that died are started again so often in all; 0: the first death ends the run.

@@ -1,0 +1,222 @@
+#include "planner/cli/up/run_record.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 2;
+
+std::string RecordFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/run.json"); }
+
+absl::Status Wrong(const std::string& file, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", file, "' does not say what a run was started with: ", what));
+}
+
+template <typename Number>
+bool ReadNumber(const json& object, const char* key, Number& number) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_unsigned()) return false;
+  const auto value = found->get<uint64_t>();
+  number = static_cast<Number>(value);
+  return value <= std::numeric_limits<Number>::max();
+}
+
+std::optional<DataRecord> ParseData(const json& object) {
+  DataRecord data;
+  const bool whole =
+      object.is_object() && ReadNumber(object, "samples", data.samples) &&
+      ReadNumber(object, "crc32", data.crc32) && ReadNumber(object, "global_batch", data.global_batch) &&
+      ReadNumber(object, "max_length", data.max_length) && ReadNumber(object, "max_input", data.max_input) &&
+      ReadNumber(object, "max_target", data.max_target) && object.contains("cut") &&
+      object["cut"].is_string();
+  if (whole) data.cut = object["cut"];
+  return whole ? std::optional(data) : std::nullopt;
+}
+
+ordered_json PrintData(const DataRecord& data) {
+  return {{"samples", data.samples},
+          {"crc32", data.crc32},
+          {"global_batch", data.global_batch},
+          {"max_length", data.max_length},
+          {"max_input", data.max_input},
+          {"max_target", data.max_target},
+          {"cut", data.cut}};
+}
+
+std::optional<FlagValues> ParseFlags(const json& object) {
+  if (!object.is_object()) return std::nullopt;
+  FlagValues flags;
+  for (const auto& [name, values] : object.items()) {
+    if (!values.is_array()) return std::nullopt;
+    for (const json& value : values) {
+      if (!value.is_string()) return std::nullopt;
+      flags[name].push_back(value.get<std::string>());
+    }
+  }
+  return flags;
+}
+
+// A number of a run by the flag that sets it.
+struct Setting {
+  const char* flag;
+  double (*of)(const RunRecord&);
+};
+
+const std::vector<Setting>& Settings() {
+  static const auto* settings = new std::vector<Setting>{
+      {"global-batch", [](const RunRecord& r) { return static_cast<double>(r.data.global_batch); }},
+      {"max-length", [](const RunRecord& r) { return static_cast<double>(r.data.max_length); }},
+      {"max-input", [](const RunRecord& r) { return static_cast<double>(r.data.max_input); }},
+      {"max-target", [](const RunRecord& r) { return static_cast<double>(r.data.max_target); }},
+      {"lr", [](const RunRecord& r) { return r.job.training().learning_rate().peak(); }},
+      {"min-lr", [](const RunRecord& r) { return r.job.training().learning_rate().minimum(); }},
+      {"warmup",
+       [](const RunRecord& r) {
+         return static_cast<double>(r.job.training().learning_rate().warmup_iterations());
+       }},
+      {"beta1", [](const RunRecord& r) { return r.job.training().beta1(); }},
+      {"beta2", [](const RunRecord& r) { return r.job.training().beta2(); }},
+      {"epsilon", [](const RunRecord& r) { return r.job.training().epsilon(); }},
+      {"weight-decay", [](const RunRecord& r) { return r.job.training().weight_decay(); }},
+      {"clip-norm", [](const RunRecord& r) { return r.job.training().clip_norm(); }},
+  };
+  return *settings;
+}
+
+bool Allows(const std::vector<std::string>& allowed, const std::string& flag) {
+  return std::find(allowed.begin(), allowed.end(), flag) != allowed.end();
+}
+
+absl::Status Refuse(const std::string& flag, absl::string_view now, absl::string_view before,
+                    const std::string& run_dir) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " ", now, ": the run in '", run_dir, "' was started with ", before,
+                   "; leave the flag out to go on as before, or add --allow-change ", flag));
+}
+
+// Of GPT, which has learned a place for each position; of T5 it only says how samples are cut.
+bool HasOtherPositions(const v1::ModelSpec& before, const v1::ModelSpec& now) {
+  return now.architecture() != v1::ARCHITECTURE_T5 &&
+         before.max_sequence_length() != now.max_sequence_length();
+}
+
+absl::Status CheckModelAndSeed(const RunRecord& before, const RunRecord& now, const std::string& run_dir) {
+  std::string difference;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&difference);
+  v1::ModelSpec model = now.job.model();
+  if (!HasOtherPositions(before.job.model(), model))
+    model.set_max_sequence_length(before.job.model().max_sequence_length());
+  if (!differencer.Compare(before.job.model(), model)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: the run in '", run_dir, "' has another model: ", difference));
+  }
+  if (before.job.training().seed() == now.job.training().seed()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--seed ", now.job.training().seed(), ": the run in '",
+                                                 run_dir, "' was started with ",
+                                                 before.job.training().seed()));
+}
+
+// Before the model, which has the longest of them: so a flag is named.
+absl::Status CheckPositions(const RunRecord& before, const RunRecord& now, const std::string& run_dir) {
+  if (!HasOtherPositions(before.job.model(), now.job.model())) return absl::OkStatus();
+  if (before.data.max_length == now.data.max_length) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--max-length ", now.data.max_length, ": the run in '",
+                                                 run_dir, "' was started with ", before.data.max_length,
+                                                 ", and its model has as many positions"));
+}
+
+}  // namespace
+
+absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir) {
+  const std::string file = RecordFile(run_dir);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  uint64_t format = 0;
+  if (!object.is_object() || !ReadNumber(object, "format", format) || format != kFormat)
+    return Wrong(file, absl::StrCat("expected \"format\" ", kFormat));
+  RunRecord record;
+  std::optional<FlagValues> flags = ParseFlags(object.value("flags", json()));
+  if (!flags) return Wrong(file, "expected \"flags\", each a list of texts");
+  record.flags = *std::move(flags);
+  const std::optional<DataRecord> data = ParseData(object.value("data", json()));
+  if (!data) return Wrong(file, "expected \"data\" with its numbers");
+  record.data = *data;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage(object.value("job", json()).dump(), &record.job);
+  if (!parsed.ok()) return Wrong(file, absl::StrCat("\"job\": ", parsed.ToString()));
+  return record;
+}
+
+absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record) {
+  std::string job;
+  const auto printed = google::protobuf::util::MessageToJsonString(record.job, &job);
+  if (!printed.ok()) return absl::InternalError(printed.ToString());
+  const ordered_json object = {{"format", kFormat},
+                               {"flags", record.flags},
+                               {"data", PrintData(record.data)},
+                               {"job", ordered_json::parse(job, nullptr, /*allow_exceptions=*/false)}};
+  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
+}
+
+absl::StatusOr<std::string> NewestRunFolder(const std::string& runs) {
+  std::string newest;
+  fs::file_time_type newest_time = fs::file_time_type::min();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(runs, error)) {
+    const fs::file_time_type time = fs::last_write_time(RecordFile(entry.path().string()), error);
+    if (error || time <= newest_time) continue;
+    newest = entry.path().string();
+    newest_time = time;
+  }
+  if (!newest.empty()) return newest;
+  return absl::NotFoundError(
+      absl::StrCat("--resume: there is no run in '", runs, "': name its folder with --run-dir"));
+}
+
+absl::Status CheckSameRun(const RunRecord& before, const RunRecord& now,
+                          const std::vector<std::string>& allowed, const std::string& run_dir) {
+  // The model last: another dataset has another vocabulary, too.
+  const bool same_data = before.data.samples == now.data.samples && before.data.crc32 == now.data.crc32;
+  if (!same_data && !Allows(allowed, "dataset")) {
+    return Refuse("dataset", absl::StrCat("of ", now.data.samples, " samples"),
+                  absl::StrCat("another one, of ", before.data.samples, " samples"), run_dir);
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckPositions(before, now, run_dir));
+  for (const Setting& setting : Settings()) {
+    if (setting.of(before) == setting.of(now) || Allows(allowed, setting.flag)) continue;
+    return Refuse(setting.flag, absl::StrCat(setting.of(now)), absl::StrCat(setting.of(before)), run_dir);
+  }
+  if (before.data.cut != now.data.cut && !Allows(allowed, "cut")) {
+    return Refuse("cut", now.data.cut, before.data.cut, run_dir);
+  }
+  return CheckModelAndSeed(before, now, run_dir);
+}
+
+std::vector<std::string> ChangeableFlags() {
+  std::vector<std::string> flags = {"dataset"};
+  for (const Setting& setting : Settings()) flags.emplace_back(setting.flag);
+  flags.emplace_back("cut");
+  return flags;
+}
+
+}  // namespace penstock::cli
