@@ -168,6 +168,10 @@ std::string LocalCluster::NamesOfRunningWorkers() {
   return absl::StrJoin(names, ", ");
 }
 
+void LocalCluster::AskWorkersToStop() {
+  for (const Member& worker : workers_) worker.process->Signal(SIGTERM);
+}
+
 void LocalCluster::Stop(absl::Duration grace) {
   // All at once: each would otherwise spend its grace waiting for a peer that is gone.
   std::vector<ChildProcess*> workers;

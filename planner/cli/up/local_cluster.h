@@ -94,6 +94,9 @@ class LocalCluster {
   // "worker-1, worker-3".
   std::string NamesOfRunningWorkers();
 
+  // SIGTERM to the workers, which then end by themselves. Does not block.
+  void AskWorkersToStop();
+
   // SIGTERM to the workers, and SIGKILL to those that still run after `grace`; then the same with the
   // planner. Blocks for at most twice `grace`.
   void Stop(absl::Duration grace = kStopGrace);

@@ -1,7 +1,6 @@
 #include "planner/cli/up/run_up.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -72,11 +71,12 @@ class UpRun {
   // Flags of the workers that say what they run on, and how often they join a new epoch.
   std::vector<std::string> WorkerArguments() const;
   absl::Status Train();
+  // After a signal: has the workers end with a checkpoint.
+  absl::Status StopWorkers(TrainingRun& run);
   // Waits until the workers have said what happened, so that the cause and not its echo is shown.
   absl::Status Explain(const absl::Status& failure);
   // Starts again what died.
   absl::Status Supervise(const TrainingRun& run);
-  absl::Status CheckLoss() const;
   absl::Status WaitForWorkers();
   // How waiting for the workers' end has ended.
   enum class Wait : uint8_t { kEnded, kHung, kTooLong, kSignal };
@@ -92,6 +92,9 @@ class UpRun {
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
   bool simulated() const { return options_.device == UpDevice::kSimulated; }
   bool supervised() const { return options_.max_restarts > 0; }
+  SayToUser Say() const {
+    return [this](const std::string& text) { console_.SayNews(text); };
+  }
   void ShowIteration(const v1::IterationSummary& iteration);
 
   const std::string bin_dir_;
@@ -114,6 +117,8 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
   std::vector<std::string> arguments = AsFlags(options_.planner.security);
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
+  arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
+  if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   if (!simulated()) {
     arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
     return arguments;
@@ -181,12 +186,25 @@ absl::Status UpRun::Train() {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
-    PENSTOCK_RETURN_IF_ERROR(CheckLoss());
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
-    if (stop_.WaitFor(kTick)) return absl::CancelledError("stopped by a signal");
+    if (stop_.WaitFor(kTick)) return StopWorkers(run);
   }
   return WaitForWorkers();
+}
+
+absl::Status UpRun::StopWorkers(TrainingRun& run) {
+  if (WritesCheckpoints(options_)) {
+    console_.SayNews(absl::StrCat("stopping after this iteration, with a checkpoint (within ",
+                                  options_.stop_seconds, " s; once more: at once)"));
+    cluster_->AskWorkersToStop();
+    const absl::Time deadline = absl::Now() + absl::Seconds(options_.stop_seconds);
+    while (!cluster_->WorkersEnded() && absl::Now() < deadline && !stop_.WaitForAnother(kTick)) {
+      // They may wait for a plan. That their epoch fails because they leave is what was asked for.
+      run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); }).IgnoreError();
+    }
+  }
+  return absl::CancelledError("stopped by a signal");
 }
 
 absl::Status UpRun::Supervise(const TrainingRun& run) {
@@ -203,13 +221,6 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
   }
   return supervisor_->Step({.job = run.status(), .silence = run.silence(), .furthest = furthest_},
                            absl::Now());
-}
-
-// A model that is lost stays lost.
-absl::Status UpRun::CheckLoss() const {
-  if (iterations_.empty() || std::isfinite(iterations_.back().loss())) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("the loss of iteration ", iterations_.back().iteration(),
-                                         " is not a number: try a lower --lr or a longer --warmup"));
 }
 
 bool UpRun::WorkersAreAlive() {
@@ -256,7 +267,9 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
 absl::Status UpRun::WaitForWorkers() {
   switch (AwaitWorkers(kWorkersEnd + Crowding(options_))) {
     case Wait::kEnded:
-      // One that died once all was done, or came too late to do anything, takes nothing away.
+      // One that died once all was done, or came too late to do anything, takes nothing away: what it has
+      // written is there.
+      CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
       return supervised() && !MissesLastCheckpoint() ? absl::OkStatus() : cluster_->Check();
     case Wait::kSignal:
       return absl::CancelledError("stopped by a signal");
@@ -269,7 +282,7 @@ absl::Status UpRun::WaitForWorkers() {
 }
 
 bool UpRun::MissesLastCheckpoint() const {
-  if (options_.checkpoint_every == 0 || options_.iterations % options_.checkpoint_every != 0) return false;
+  if (!WritesCheckpoints(options_)) return false;
   const auto newest = LastCheckpoint(setup_.folder.checkpoints);
   return !newest.has_value() || newest->manifest.next_iteration != options_.iterations;
 }
@@ -293,6 +306,7 @@ absl::Status UpRun::Run() {
   absl::Status status = StartProcesses();
   if (status.ok()) status = Train();
   cluster_->Stop();
+  CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !iterations_.empty()) status.Update(Finish());
   if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).has_value()) return status;

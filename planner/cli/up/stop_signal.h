@@ -17,9 +17,16 @@ class StopSignal {
   // True once a signal has come. Blocks until then, or until the time is over.
   bool WaitFor(absl::Duration timeout);
 
+  // The same for one more signal, after the first.
+  bool WaitForAnother(absl::Duration timeout);
+
  private:
+  // Takes a signal that comes within the time.
+  bool Take(absl::Duration timeout);
+
   FileDescriptor descriptor_;
   bool received_ = false;
+  bool received_another_ = false;
 };
 
 }  // namespace penstock::cli

@@ -158,7 +158,16 @@ void AddTrainingFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
   command.add_option("--clip-norm", up.clip_norm, "Largest global gradient norm; 0: no clipping")
       ->capture_default_str();
-  command.add_option("--checkpoint-every", up.checkpoint_every, "Iterations between checkpoints; 0: none")
+  command
+      .add_option("--checkpoint-every", up.checkpoint_every,
+                  "Iterations between checkpoints; 0: only at the end and when the run is stopped")
+      ->capture_default_str();
+  command.add_flag("--no-checkpoints", up.no_checkpoints, "Write no checkpoint, not even at the end");
+  command
+      .add_option(
+          "--stop-seconds", up.stop_seconds,
+          "After Ctrl-C: seconds to finish the iteration and write a checkpoint; Ctrl-C again ends at "
+          "once")
       ->capture_default_str();
 }
 

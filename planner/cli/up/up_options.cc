@@ -39,6 +39,10 @@ absl::Status CheckTraining(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--warmup", options.warmup, 0, core::kMostIterations));
   PENSTOCK_RETURN_IF_ERROR(
       CheckRange("--checkpoint-every", options.checkpoint_every, 0, core::kMostIterations));
+  if (options.no_checkpoints && options.checkpoint_every > 0) {
+    return absl::InvalidArgumentError("--no-checkpoints and --checkpoint-every exclude each other: give one");
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--stop-seconds", options.stop_seconds, 0, 86400));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--threads", options.threads, 0, 4096));
   return CheckNumber("--profile-seconds", options.profile_seconds, 0.1, 3600);
 }
@@ -92,6 +96,11 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 }  // namespace
 
 uint32_t WorkerCount(const UpOptions& options) { return options.pipeline * options.data; }
+
+bool WritesCheckpoints(const UpOptions& options) {
+  const bool trains = options.device != UpDevice::kSimulated;
+  return !options.no_checkpoints && (trains || options.checkpoint_every > 0);
+}
 
 uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   if (options.threads != 0) return options.threads;

@@ -93,7 +93,11 @@ struct UpOptions {
   double epsilon = 1e-8;
   double weight_decay = 0.1;
   double clip_norm = 1.0;
+  // 0: only at the end and when it is stopped.
   uint64_t checkpoint_every = 0;
+  bool no_checkpoints = false;
+  // On a signal: seconds for the iteration and its checkpoint.
+  uint32_t stop_seconds = 60;
   // Threads of each worker; 0: the machine's cores divided by the workers, at least 1.
   uint32_t threads = 0;
 
@@ -105,6 +109,9 @@ struct UpOptions {
 
 // Ranks of the job, which are the workers of this machine.
 uint32_t WorkerCount(const UpOptions& options);
+
+// Of simulated devices only where they are asked for: nothing is trained.
+bool WritesCheckpoints(const UpOptions& options);
 
 // Threads of one worker: as asked for, or an equal share of the cores.
 uint32_t ThreadsOfEachWorker(const UpOptions& options);

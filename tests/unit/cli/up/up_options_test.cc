@@ -115,6 +115,20 @@ TEST(UpOptionsTest, DecaysAndEpsilonAreBetweenNoneAndAll) {
   }
 }
 
+TEST(UpOptionsTest, CheckpointsAreWrittenUnlessNobodyWantsThem) {
+  UpOptions options;
+  EXPECT_TRUE(WritesCheckpoints(options));
+  options.no_checkpoints = true;
+  EXPECT_FALSE(WritesCheckpoints(options));
+  options.checkpoint_every = 5;
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
+              HasSubstr("--no-checkpoints"));
+  UpOptions simulated = SimulatedRows();
+  EXPECT_FALSE(WritesCheckpoints(simulated));
+  simulated.checkpoint_every = 5;
+  EXPECT_TRUE(WritesCheckpoints(simulated));
+}
+
 TEST(UpOptionsTest, NumbersOfTrainingAreFiniteAndNotNegative) {
   const double kBad[] = {std::nan(""), std::numeric_limits<double>::infinity(), -1.0};
   const std::pair<const char*, double UpOptions::*> kFlags[] = {
