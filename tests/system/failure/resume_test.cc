@@ -66,12 +66,15 @@ class ResumeTest : public ::testing::Test {
     return cluster_.FiguresOf(job.job_id());
   }
 
-  // Three iterations of job_, the last beyond the checkpoint; then rank 1 is killed.
+  // Four iterations of job_; then rank 1 is killed. The first checkpoint is complete, because the second one
+  // is due; the second one is not, because no iteration follows in which the ranks could say that it is
+  // there.
   void Interrupt() {
     cluster_.Register(job_);
-    cluster_.Submit(job_.job_id(), {batches_.begin(), batches_.begin() + 3});
+    cluster_.Submit(job_.job_id(), {batches_.begin(), batches_.begin() + 4});
     cluster_.StartWorkers(job_, Settings("checkpoints", false));
-    cluster_.WaitForIterations(job_.job_id(), 3);
+    cluster_.WaitForIterations(job_.job_id(), 4);
+    cluster_.WaitForCheckpoint(cluster_.folder().Path("checkpoints"), 2);
     cluster_.worker(1).Signal(SIGKILL);
     for (uint32_t rank : {0, 2, 3}) cluster_.ExpectEnd(rank, absl::Seconds(10));
   }
@@ -87,7 +90,7 @@ TEST_F(ResumeTest, ContinuesWithTheSameBits) {
   Interrupt();
   cluster_.StartWorkers(job_, Settings("checkpoints", true));
   cluster_.WaitUntilRunning(job_.job_id());
-  cluster_.Submit(job_.job_id(), {batches_.begin() + 3, batches_.end()});
+  cluster_.Submit(job_.job_id(), {batches_.begin() + 4, batches_.end()});
   cluster_.ExpectAllFinish();
   EXPECT_THAT(cluster_.WorkerLog(0), HasSubstr("next_iteration=2"));
   const std::vector<Figures> resumed = cluster_.FiguresOf(job_.job_id());

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/process/log_tail.h"
 #include "common/status/retry_iteration.h"
 #include "tests/support/port_file.h"
@@ -150,6 +151,14 @@ void Cluster::WaitForIterations(const std::string& job_id, uint64_t iterations, 
     if (epochs == Epochs::kOne) {
       ASSERT_NE(status.state(), v1::JOB_STATE_FAILED) << status.failure() << AllWorkerLogs();
     }
+    Tick();
+  }
+}
+
+void Cluster::WaitForCheckpoint(const std::string& directory, uint64_t next_iteration) {
+  const absl::Time deadline = absl::Now() + kDeadline;
+  while (!OpenCheckpoint(directory, next_iteration, CheckpointDepth::kSizes).ok()) {
+    ASSERT_LT(absl::Now(), deadline) << "no checkpoint " << next_iteration << AllWorkerLogs();
     Tick();
   }
 }

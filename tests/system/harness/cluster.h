@@ -96,6 +96,8 @@ class Cluster {
   // unless the workers join a new one.
   enum class Epochs : uint8_t { kOne, kMany };
   void WaitForIterations(const std::string& job_id, uint64_t iterations, Epochs epochs = Epochs::kOne);
+  // Blocks until the checkpoint is complete: it is written while training goes on.
+  void WaitForCheckpoint(const std::string& directory, uint64_t next_iteration);
   // Blocks until an epoch later than `epoch` has completed an iteration.
   void WaitForIterationAfterEpoch(const std::string& job_id, uint64_t epoch);
   uint64_t Epoch(const std::string& job_id) { return StatusOf(job_id).epoch(); }

@@ -1,0 +1,153 @@
+// `penstock up` as a user runs it, for system tests: real planner, real workers, real text.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/process/child_process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock {
+
+inline constexpr absl::Duration kRunDeadline = absl::Seconds(240);
+inline constexpr absl::Duration kPoll = absl::Milliseconds(20);
+
+// The real data set where it lies beside the repository, else the repository's own text.
+inline std::vector<std::string> TrainingText() {
+  const std::string source = PENSTOCK_SOURCE_DIR;
+  const std::string real = absl::StrCat(source, "/../shared/data/tokens/multitask_tokens.jsonl.gz");
+  if (std::filesystem::exists(real)) return {real};
+  return {absl::StrCat(source, "/docs"), absl::StrCat(source, "/proto"), absl::StrCat(source, "/common")};
+}
+
+// A running `penstock`, with its output in files.
+class PenstockRun {
+ public:
+  PenstockRun(const TemporaryFolder& folder, const std::string& name, std::vector<std::string> arguments)
+      : output_(folder.Path(name + ".out")), errors_(folder.Path(name + ".err")) {
+    arguments.insert(arguments.begin(), PENSTOCK_BINARY);
+    auto started = ChildProcess::Start({.arguments = std::move(arguments),
+                                        // A cache of its own: no profile of another test or user.
+                                        .environment = {{"PENSTOCK_CACHE", folder.Path("cache")}},
+                                        .log_path = errors_,
+                                        .output_path = output_});
+    EXPECT_TRUE(started.ok()) << started.status();
+    if (started.ok()) process_ = *std::move(started);
+  }
+
+  int Wait() {
+    const std::optional<ExitStatus> ended = process_->WaitFor(kRunDeadline);
+    EXPECT_TRUE(ended.has_value()) << "still running after " << kRunDeadline << "\n" << errors();
+    return ended.has_value() ? ended->code : -1;
+  }
+
+  // Blocks until stdout or stderr holds the text.
+  void WaitForText(const std::string& text) {
+    const absl::Time deadline = absl::Now() + kRunDeadline;
+    while (absl::Now() < deadline) {
+      if (absl::StrContains(output() + errors(), text)) return;
+      if (process_->WaitFor(kPoll).has_value()) break;
+    }
+    ASSERT_THAT(output() + errors(), testing::HasSubstr(text));
+  }
+
+  ChildProcess& process() { return *process_; }
+  std::string output() const { return ReadFile(output_).value_or(""); }
+  std::string errors() const { return ReadFile(errors_).value_or(""); }
+
+ private:
+  std::string output_;
+  std::string errors_;
+  std::unique_ptr<ChildProcess> process_;
+};
+
+class UpTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::string> arguments = {"dataset", "import", "--out", Dataset()};
+    for (const std::string& text : TrainingText()) arguments.push_back(text);
+    PenstockRun import(folder_, "import", arguments);
+    ASSERT_EQ(import.Wait(), 0) << import.errors();
+  }
+
+  std::string Dataset() const { return folder_.Path("text"); }
+  std::string RunDir() const { return folder_.Path("run"); }
+
+  // 2 stages x 2 replicas of a tiny model.
+  std::vector<std::string> UpArguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "up", "--pp",         "2",     "--dp",    "2",    "--dataset", Dataset(), "--global-batch",
+        "16", "--hidden",     "32",    "--heads", "2",    "--ffn",     "64",      "--layers",
+        "2",  "--max-length", "256",   "--lr",    "1e-2", "--warmup",  "2",       "--profile-seconds",
+        "1",  "--run-dir",    RunDir()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  TemporaryFolder folder_;
+};
+
+// The pids of the processes of a run whose command line holds the text, by the run's folder, which it holds,
+// too.
+inline std::vector<pid_t> ProcessesOf(const std::string& run_dir, const std::string& text) {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::string command = ReadFile(entry.path().string() + "/cmdline").value_or("");
+    if (absl::StrContains(command, "/penstock-") && absl::StrContains(command, run_dir) &&
+        absl::StrContains(command, text)) {
+      pids.push_back(pid);
+    }
+  }
+  return pids;
+}
+
+inline std::vector<pid_t> WorkersOf(const std::string& run_dir) {
+  return ProcessesOf(run_dir, "penstock-worker");
+}
+
+inline void KillOne(const std::string& run_dir, const std::string& text) {
+  const std::vector<pid_t> pids = ProcessesOf(run_dir, text);
+  ASSERT_EQ(pids.size(), 1) << text;
+  kill(pids.front(), SIGKILL);
+}
+
+// The tensors of a checkpoint by file: parameters and optimizer state of every rank.
+inline std::map<std::string, std::string> FilesOf(const std::string& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    files[entry.path().filename()] = ReadFile(entry.path()).value_or("");
+  }
+  return files;
+}
+
+// "iteration 12/59  loss 4.213", of each line of progress.
+inline std::vector<std::string> ProgressOf(const std::string& errors) {
+  std::vector<std::string> progress;
+  for (const absl::string_view line : absl::StrSplit(errors, '\n')) {
+    const size_t loss = line.find("  loss ");
+    if (absl::StartsWith(line, "iteration ") && loss != absl::string_view::npos) {
+      progress.emplace_back(line.substr(0, line.find("  ", loss + 2)));
+    }
+  }
+  return progress;
+}
+
+}  // namespace penstock
