@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "absl/strings/numbers.h"
@@ -20,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPartial = ".partial";
+// Of a part that is read piece by piece.
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
 absl::StatusOr<PartRecord> ReadRecord(const std::string& partial, uint32_t rank) {
   const std::string path = RecordPath(partial, rank);
@@ -32,6 +35,21 @@ absl::StatusOr<PartRecord> ReadRecord(const std::string& partial, uint32_t rank)
   absl::StatusOr<PartRecord> record = ParseRecord(*text);
   if (!record.ok()) return AnnotateError(record.status(), absl::StrCat("'", path, "'"));
   return record;
+}
+
+absl::StatusOr<CheckpointPart> ReadPiecewise(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("'", path, "' cannot be opened"));
+  CheckpointPart part;
+  std::string piece(kPieceBytes, '\0');
+  while (file) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    const auto bytes = static_cast<size_t>(file.gcount());
+    part.crc32 = Crc32(absl::string_view(piece.data(), bytes), part.crc32);
+    part.bytes += bytes;
+  }
+  if (!file.eof()) return absl::UnavailableError(absl::StrCat("'", path, "' cannot be read"));
+  return part;
 }
 
 bool AreOfOneCheckpoint(const CheckpointManifest& a, const CheckpointManifest& b) {
@@ -71,6 +89,13 @@ absl::Status WritePart(const std::string& directory, uint32_t rank, absl::string
   PENSTOCK_RETURN_IF_ERROR(changes.Write(PartPath(partial, rank), contents));
   const PartRecord record = {.part = {.bytes = contents.size(), .crc32 = Crc32(contents)}, .of = of};
   return changes.Write(RecordPath(partial, rank), PrintRecord(record));
+}
+
+absl::Status RecordPart(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
+                        FolderChanges& changes) {
+  const std::string partial = PartialCheckpointPath(directory, of.next_iteration);
+  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, ReadPiecewise(PartPath(partial, rank)));
+  return changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of}));
 }
 
 absl::Status CompleteCheckpoint(const std::string& directory, uint64_t next_iteration, size_t keep,

@@ -26,6 +26,11 @@ namespace penstock {
 absl::Status WritePart(const std::string& directory, uint32_t rank, absl::string_view contents,
                        const CheckpointManifest& of, FolderChanges& changes);
 
+// Leaves the record of a part that is at its place already, written by other means because it need not fit
+// into memory: it is read piece by piece. Possible errors: NOT_FOUND (no such part), those of FolderChanges.
+absl::Status RecordPart(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
+                        FolderChanges& changes);
+
 // Makes the partial checkpoint a complete one, then removes those before it but the newest sound ones, so
 // that `keep` are left with it; later ones, which another run has left, stay. Replaces a complete checkpoint
 // of the same iteration. For one process at a time. Possible errors: FAILED_PRECONDITION (the part of a rank

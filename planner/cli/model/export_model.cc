@@ -40,7 +40,7 @@ absl::StatusOr<Pieces> FindPieces(const std::vector<TensorNames>& all, const Ten
     const auto found = source.tensors().find(names.name);
     if (found == source.tensors().end() || found->second.tensor->shape != names.shape()) {
       return absl::InvalidArgumentError(absl::StrCat("'", source.folder(), "' has no tensor '", names.name,
-                                                     "' of the shape that run.json asks for"));
+                                                     "' of the shape that model.json asks for"));
     }
     int64_t row = 0;
     for (const TensorPiece& piece : names.pieces) {

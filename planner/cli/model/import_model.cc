@@ -153,7 +153,8 @@ absl::StatusOr<ImportedModel> ImportModel(const std::string& from, const std::st
   result.tensors = import.tensors();
   PENSTOCK_ASSIGN_OR_RETURN(const std::string config, ReadFile(absl::StrCat(from, "/config.json")));
   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(to, "/config.json"), config));
-  PENSTOCK_RETURN_IF_ERROR(WriteModelFolder(to, model));
+  PENSTOCK_RETURN_IF_ERROR(WriteModel(to, model));
+  PENSTOCK_RETURN_IF_ERROR(CompleteImport(to));
   return result;
 }
 

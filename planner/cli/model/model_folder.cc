@@ -2,60 +2,71 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <nlohmann/json.hpp>
+#include <filesystem>
 #include <optional>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
 #include "common/files/files.h"
+#include "common/files/folder_changes.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::cli {
 namespace {
 
-constexpr const char* kImportedJob = "imported";
+std::string ModelFile(const std::string& path) { return absl::StrCat(path, "/model.json"); }
 
-std::string RunFile(const std::string& path) { return absl::StrCat(path, "/run.json"); }
+std::string Checkpoints(const std::string& path) { return absl::StrCat(path, "/checkpoints"); }
 
-std::string FirstCheckpoint(const std::string& path) { return absl::StrCat(path, "/checkpoints/iteration-0"); }
+absl::StatusOr<v1::ModelSpec> ReadModel(const std::string& path) {
+  const std::string file = ModelFile(path);
+  const absl::StatusOr<std::string> json = ReadFile(file);
+  if (absl::IsNotFound(json.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "'", file, "' is not there: name the folder of a run, or one that penstock model import made"));
+  }
+  if (!json.ok()) return json.status();
+  v1::ModelSpec model;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(*json, &model);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("'", file, "': ", parsed.ToString()));
+  return model;
+}
 
 }  // namespace
 
-std::string ImportedTensors(const std::string& path) { return FirstCheckpoint(path) + "/rank-0.safetensors"; }
-
-absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
-  absl::StatusOr<std::string> json = ReadFile(RunFile(path));
-  if (absl::IsNotFound(json.status())) {
-    return absl::NotFoundError(
-        absl::StrCat("'", RunFile(path),
-                     "' is not there: name the folder of a run, or one that penstock model import made"));
-  }
-  if (!json.ok()) return json.status();
-  v1::JobSpec job;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(*json, &job);
-  if (!parsed.ok())
-    return absl::InvalidArgumentError(absl::StrCat("'", RunFile(path), "': ", parsed.ToString()));
-  const std::string checkpoints = absl::StrCat(path, "/checkpoints");
-  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
-                            NewestCheckpoint(checkpoints, CheckpointDepth::kSizes, nullptr));
-  if (!newest.has_value())
-    return absl::NotFoundError(absl::StrCat("'", checkpoints, "' has no complete checkpoint"));
-  return ModelFolder{job.model(), newest->path, newest->manifest.next_iteration};
+bool HasModel(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(ModelFile(path), ignored);
 }
 
-absl::Status WriteModelFolder(const std::string& path, const v1::ModelSpec& model) {
-  v1::JobSpec job;
-  job.set_job_id(kImportedJob);
-  *job.mutable_model() = model;
+absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadModel(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
+                            NewestCheckpoint(Checkpoints(path), CheckpointDepth::kSizes, nullptr));
+  if (newest.has_value()) return ModelFolder{std::move(model), newest->path, newest->manifest.next_iteration};
+  return absl::NotFoundError(absl::StrCat("'", Checkpoints(path), "' has no complete checkpoint"));
+}
+
+absl::Status WriteModel(const std::string& path, const v1::ModelSpec& model) {
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
-  const auto printed = google::protobuf::util::MessageToJsonString(job, &json, options);
+  const auto printed = google::protobuf::util::MessageToJsonString(model, &json, options);
   if (!printed.ok()) return absl::InternalError(printed.ToString());
-  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(RunFile(path), json));
-  const nlohmann::ordered_json manifest = {{"format", 1}, {"job", kImportedJob}, {"next_iteration", 0},
-                                           {"ranks", 1},  {"pipeline", 1},       {"data", 1}};
-  return WriteFileAtomically(FirstCheckpoint(path) + "/manifest.json", manifest.dump(2) + "\n");
+  return WriteFileAtomically(ModelFile(path), json);
+}
+
+std::string ImportedTensors(const std::string& path) {
+  return PartPath(PartialCheckpointPath(Checkpoints(path), 0), 0);
+}
+
+absl::Status CompleteImport(const std::string& path) {
+  const CheckpointManifest of = {.job_id = "imported", .ranks = 1, .pipeline = 1, .data = 1};
+  PENSTOCK_RETURN_IF_ERROR(RecordPart(Checkpoints(path), 0, of, RealFolderChanges()));
+  return CompleteCheckpoint(Checkpoints(path), 0, kKeptCheckpoints, RealFolderChanges());
 }
 
 }  // namespace penstock::cli

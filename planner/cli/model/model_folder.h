@@ -1,13 +1,14 @@
 // A folder with a model in Penstock's layout: that of a run, or one that `penstock model import` made.
 //
-//   DIR/run.json                          the model
-//   DIR/checkpoints/iteration-N/rank-R.safetensors, manifest.json
+//   DIR/model.json                        the model: a penstock.v1.ModelSpec
+//   DIR/checkpoints/iteration-N           its tensors (common/checkpoint)
 //   DIR/config.json                       that it was imported with; a run has none
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
 
@@ -20,15 +21,20 @@ struct ModelFolder {
   uint64_t next_iteration = 0;
 };
 
-// Possible errors: NOT_FOUND (no such folder, no run.json, no checkpoint), INVALID_ARGUMENT (a broken
-// run.json); all name the file.
+bool HasModel(const std::string& path);
+
+// Possible errors: NOT_FOUND (no such folder, no model.json, no checkpoint), INVALID_ARGUMENT (a broken
+// model.json), DATA_LOSS (no checkpoint is sound); all name the file.
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path);
 
-// Writes run.json and the manifest of a checkpoint of one rank and no iteration, last, because it makes the
-// checkpoint complete. Possible errors: those of WriteFileAtomically.
-absl::Status WriteModelFolder(const std::string& path, const v1::ModelSpec& model);
+// Writes model.json. Possible errors: those of WriteFileAtomically.
+absl::Status WriteModel(const std::string& path, const v1::ModelSpec& model);
 
-// Where the tensors of such a model go.
+// Where the tensors of an imported model are written before its checkpoint is complete.
 std::string ImportedTensors(const std::string& path);
+
+// Completes the checkpoint of an imported model, of one rank and no iteration. Possible errors: those of
+// RecordPart and CompleteCheckpoint.
+absl::Status CompleteImport(const std::string& path);
 
 }  // namespace penstock::cli

@@ -1,7 +1,6 @@
 #include "planner/cli/model/model_info.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -53,7 +52,7 @@ std::string PositionText(const v1::ModelSpec& model) {
 
 absl::StatusOr<ModelInfo> InfoOf(const std::string& path) {
   ModelInfo info;
-  if (std::filesystem::exists(absl::StrCat(path, "/run.json"))) {
+  if (HasModel(path)) {
     PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(path));
     info.model = folder.model;
     info.kind = absl::StrCat("Penstock, iteration ", folder.next_iteration);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/model_folder.h"
 #include "planner/cli/up/checkpoints.h"
 
 namespace penstock::cli {
@@ -93,6 +94,7 @@ absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, cons
   RemoveOld(options.path, kPlannerStore, "");
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.logs));
   PENSTOCK_RETURN_IF_ERROR(MakeFolder(folder.checkpoints));
+  PENSTOCK_RETURN_IF_ERROR(WriteModel(options.path, record.job.model()));
   PENSTOCK_RETURN_IF_ERROR(WriteRunRecord(options.path, record));
   return folder;
 }

@@ -1,6 +1,7 @@
 // The folder of a run: logs, checkpoints, and what the run was started with.
 //
 //   RUN_DIR/run.json                what the run was started with (run_record.h)
+//   RUN_DIR/model.json              its model, for `penstock model` (model/model_folder.h)
 //   RUN_DIR/logs/*.log              one file for each process
 //   RUN_DIR/checkpoints/iteration-N
 //   RUN_DIR/planner.db              the planner's jobs, for as long as the run lives

@@ -157,8 +157,8 @@ TEST_F(ImportModelTest, ExportNamesWhatIsNotThere) {
     return std::string(
         ExportModel({.from = folder_.Path("run"), .to = folder_.Path("back")}).status().message());
   };
-  EXPECT_THAT(refusal(), HasSubstr("run/run.json' is not there: name the folder of a run"));
-  folder_.Write("run/run.json", "{}");
+  EXPECT_THAT(refusal(), HasSubstr("run/model.json' is not there: name the folder of a run"));
+  folder_.Write("run/model.json", "{}");
   EXPECT_THAT(refusal(), HasSubstr("run/checkpoints' has no complete checkpoint"));
 }
 

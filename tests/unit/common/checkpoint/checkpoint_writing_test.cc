@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/files/files.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/temporary_folder.h"
 
@@ -184,6 +185,22 @@ TEST_F(CheckpointWritingTest, OneWhoseCompletionWasInterruptedIsCompletedLater) 
   changes_.failing = "";
   EXPECT_TRUE(CompleteCheckpoint(dir_, 4, 2, changes_).ok());
   EXPECT_TRUE(OpenCheckpoint(dir_, 4, CheckpointDepth::kContents).ok());
+}
+
+TEST_F(CheckpointWritingTest, APartOfManyPiecesIsRecordedAsItLies) {
+  std::string part((size_t{5} << 20) + 7, 'x');
+  for (size_t i = 0; i < part.size(); i += 1000) part[i] = static_cast<char>(i / 1000);
+  const std::string partial = PartialCheckpointPath(dir_, 4);
+  ASSERT_TRUE(RealFolderChanges().Make(partial).ok());
+  EXPECT_EQ(RecordPart(dir_, 0, Of(4), RealFolderChanges()).code(), absl::StatusCode::kNotFound);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(WriteFileAtomically(PartPath(partial, rank), part).ok());
+    ASSERT_TRUE(RecordPart(dir_, rank, Of(4), RealFolderChanges()).ok());
+  }
+  ASSERT_TRUE(CompleteCheckpoint(dir_, 4, 2, RealFolderChanges()).ok());
+  const auto sound = OpenCheckpoint(dir_, 4, CheckpointDepth::kContents);
+  ASSERT_TRUE(sound.ok()) << sound.status();
+  EXPECT_EQ(sound->manifest.parts[1].bytes, part.size());
 }
 
 TEST_F(CheckpointWritingTest, RemovesWhatWasLeftHalfWritten) {
