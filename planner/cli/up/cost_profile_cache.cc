@@ -57,9 +57,26 @@ std::string ProcessorName() {
 constexpr absl::string_view kMeasurement = "2";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
+std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
+  if (value == 0) return "";
+  return absl::StrCat("-", Slug(absl::StripPrefix(name, prefix)));
+}
+
 std::string FeedForwardName(v1::FeedForward feed_forward) {
-  if (feed_forward == v1::FEED_FORWARD_UNSPECIFIED) return "";
-  return absl::StrCat("-", Slug(absl::StripPrefix(v1::FeedForward_Name(feed_forward), "FEED_FORWARD_")));
+  return PartName(feed_forward, v1::FeedForward_Name(feed_forward), "FEED_FORWARD_");
+}
+
+std::string BiasesName(absl::string_view part, v1::Biases biases) {
+  const std::string name = PartName(biases, v1::Biases_Name(biases), "BIASES_");
+  return name.empty() ? "" : absl::StrCat("-", part, "-biases", name);
+}
+
+// Norms, positions and biases, by which passes and bytes differ.
+std::string PartNames(const v1::ModelSpec& model) {
+  return absl::StrCat(PartName(model.norm(), v1::Norm_Name(model.norm()), "NORM_"),
+                      PartName(model.position(), v1::Position_Name(model.position()), "POSITION_"),
+                      BiasesName("attention", model.attention_biases()),
+                      BiasesName("ffn", model.feed_forward_biases()));
 }
 
 std::string Optional(absl::string_view name, uint32_t value) {
@@ -121,8 +138,9 @@ std::string CostProfileName(const MeasureOptions& options) {
   const v1::ModelSpec& model = options.model;
   return absl::StrCat(
       model.architecture() == v1::ARCHITECTURE_T5 ? "t5" : "gpt", "-hidden", model.hidden(), "-heads",
-      model.heads(), Optional("inner", model.attention_inner()), "-ffn", model.ffn(),
-      FeedForwardName(model.feed_forward()), Optional("buckets", model.relative_position_buckets()),
+      model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
+      PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
+      Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads,
       "-workers", options.copies, "-", ProcessorName(), "-v", kMeasurement, ".json");
