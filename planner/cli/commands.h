@@ -11,6 +11,8 @@ void AddAdviseCommand(CommandSet& commands);
 void AddVerifyCommand(CommandSet& commands);
 // `dataset import`, `dataset info` and `dataset lengths`.
 void AddDatasetCommands(CommandSet& commands);
+// `model import`, `model export` and `model info`.
+void AddModelCommands(CommandSet& commands);
 void AddUpCommand(CommandSet& commands);
 // `status`, `jobs` and `workers`.
 void AddStatusCommands(CommandSet& commands);

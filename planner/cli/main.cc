@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   AddAdviseCommand(commands);
   AddVerifyCommand(commands);
   AddDatasetCommands(commands);
+  AddModelCommands(commands);
   AddStatusCommands(commands);
   AddJobCommands(commands);
   return commands.Run(argc, argv);
