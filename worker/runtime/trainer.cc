@@ -11,6 +11,7 @@
 #include "common/checkpoint/checkpoint_writing.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/initial_values.h"
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/torch/boundary.h"
 
@@ -63,6 +64,7 @@ absl::Status Trainer::Build(const Program& program) {
     executor.stages[number] = stage.get();
     stages_[number] = std::move(stage);
   }
+  PENSTOCK_RETURN_IF_ERROR(SetInitialValues());
   std::vector<const FlatParameters*> flat;
   for (const auto& [number, stage] : stages_) flat.push_back(&stage->flat_parameters());
   const Sharding sharding = {.count = static_cast<int>(job().replicas),
@@ -124,6 +126,15 @@ std::vector<NamedTensor> Trainer::Parameters(bool with_copies) const {
     if (with_copies || !parameter.copy) tensors.push_back({parameter.name, parameter.value});
   }
   return tensors;
+}
+
+absl::Status Trainer::SetInitialValues() const {
+  if (parts_.init_from.empty() || parts_.checkpoint.has_value()) return absl::OkStatus();
+  std::vector<NamedTensor> values;
+  for (const NamedParameter& parameter : parameters_) values.push_back({parameter.name, parameter.value});
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadInitialValues(parts_.init_from, values), "--init-from"));
+  LogInfo("beginning with the parameters of a checkpoint", {{"checkpoint", parts_.init_from}});
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Restore() {

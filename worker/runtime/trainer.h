@@ -39,6 +39,8 @@ struct TrainerParts {
   std::string checkpoint_dir = {};
   // What to continue from.
   std::optional<Checkpoint> checkpoint = {};
+  // Folder of a checkpoint whose parameters training begins with; empty: with those of the seed.
+  std::string init_from = {};
   // What this rank says to all others in an iteration (ExecutorParts).
   std::function<Votes()> votes = {};
   // Where the reduced gradients of every iteration are written; empty: they are not.
@@ -69,6 +71,8 @@ class Trainer {
   absl::Status Build(const Program& program);
   // By name. A checkpoint holds one of the copies of what stages share.
   std::vector<NamedTensor> Parameters(bool with_copies) const;
+  // Of the parameters that training begins with, before the optimizer copies them.
+  absl::Status SetInitialValues() const;
   absl::Status CheckFinite() const;
   absl::Status Restore();
   absl::Status DumpGradients(uint64_t iteration);

@@ -38,6 +38,10 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
                  "Folder of the checkpoints (default: none are written)");
   app.add_flag("--no-checkpoints", run.no_checkpoints, "Read checkpoints for --resume, but write none");
   app.add_flag("--resume", run.resume, "Continue from the newest complete checkpoint, if there is one");
+  app.add_option("--init-from", run.init_from,
+                 "Folder of a checkpoint whose parameters training begins with, where there is none to "
+                 "continue from (default: drawn by the seed)")
+      ->check(CLI::ExistingDirectory);
   app.add_option("--host", run.host, "Address under which other workers reach this one")
       ->capture_default_str();
   app.add_option("--threads", run.threads, "Threads that compute")
@@ -104,6 +108,8 @@ void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
           "--device " + run.device,
           "--time-scale, --noise, --slow-rank, --slow-link and --stall are for simulated");
     }
+  } else if (!run.init_from.empty()) {
+    throw CLI::ValidationError("--init-from", "simulated devices have no parameters");
   }
   if (run.resume && run.checkpoint_dir.empty()) throw CLI::RequiresError("--resume", "--checkpoint-dir");
 }

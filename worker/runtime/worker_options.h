@@ -26,6 +26,7 @@ struct RunOptions {
   bool resume = false;
   // Checkpoints are read and not written.
   bool no_checkpoints = false;
+  std::string init_from;
   std::string host = "127.0.0.1";
   uint32_t threads = 1;
   // "cpu", "cuda:N" or "simulated".

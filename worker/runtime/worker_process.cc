@@ -162,6 +162,7 @@ class Worker {
                      .communicator = joined.communicator.get(),
                      .checkpoint_dir = options_.checkpoint_dir,
                      .checkpoint = checkpoint_,
+                     .init_from = options_.init_from,
                      .votes = [&] { return VotesOf(*writing); },
                      .gradients_dir = options_.gradients_dir});
     Checkpointing checkpoints({.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",

@@ -21,6 +21,13 @@ std::string ModelFile(const std::string& path) { return absl::StrCat(path, "/mod
 
 std::string Checkpoints(const std::string& path) { return absl::StrCat(path, "/checkpoints"); }
 
+}  // namespace
+
+bool HasModel(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(ModelFile(path), ignored);
+}
+
 absl::StatusOr<v1::ModelSpec> ReadModel(const std::string& path) {
   const std::string file = ModelFile(path);
   const absl::StatusOr<std::string> json = ReadFile(file);
@@ -33,13 +40,6 @@ absl::StatusOr<v1::ModelSpec> ReadModel(const std::string& path) {
   const auto parsed = google::protobuf::util::JsonStringToMessage(*json, &model);
   if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("'", file, "': ", parsed.ToString()));
   return model;
-}
-
-}  // namespace
-
-bool HasModel(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(ModelFile(path), ignored);
 }
 
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {

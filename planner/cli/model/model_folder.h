@@ -27,6 +27,9 @@ bool HasModel(const std::string& path);
 // model.json), DATA_LOSS (no checkpoint is sound); all name the file.
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path);
 
+// The model alone; no checkpoint need be there. Possible errors: as above.
+absl::StatusOr<v1::ModelSpec> ReadModel(const std::string& path);
+
 // Writes model.json. Possible errors: those of WriteFileAtomically.
 absl::Status WriteModel(const std::string& path, const v1::ModelSpec& model);
 

@@ -85,6 +85,14 @@ absl::StatusOr<uint32_t> RunData::Vocab(const UpOptions& options) const {
                                                  least - 1, "; use ", least, " or more"));
 }
 
+absl::Status RunData::CheckVocab(absl::string_view flag, uint32_t vocab) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*dataset_));
+  if (static_cast<uint32_t>(largest) < vocab) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": its vocabulary has ", vocab,
+                                                 " tokens, the dataset has token ", largest,
+                                                 ": it was made with another tokenizer"));
+}
+
 std::unique_ptr<BatchSource> RunData::MakeBatches(const UpOptions& options,
                                                   v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);

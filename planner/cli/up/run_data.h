@@ -25,6 +25,10 @@ class RunData {
   // Possible errors: INVALID_ARGUMENT, naming --vocab.
   absl::StatusOr<uint32_t> Vocab(const UpOptions& options) const;
 
+  // Whether every token of the dataset is below `vocab`.
+  // Possible errors: INVALID_ARGUMENT, naming `flag`, which gave the model.
+  absl::Status CheckVocab(absl::string_view flag, uint32_t vocab) const;
+
   // Whether a sample is left when those that are too long have been left out.
   // Possible errors: INVALID_ARGUMENT, naming --cut.
   absl::Status CheckCut(const UpOptions& options, v1::Architecture architecture) const;

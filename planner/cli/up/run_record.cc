@@ -113,9 +113,9 @@ absl::Status Refuse(const std::string& flag, absl::string_view now, absl::string
                    "; leave the flag out to go on as before, or add --allow-change ", flag));
 }
 
-// Of GPT, which has learned a place for each position; of T5 it only says how samples are cut.
+// Of a model that has learned each position; of others it only says how samples are cut.
 bool HasOtherPositions(const v1::ModelSpec& before, const v1::ModelSpec& now) {
-  return now.architecture() != v1::ARCHITECTURE_T5 &&
+  return now.architecture() != v1::ARCHITECTURE_T5 && now.position() != v1::POSITION_ROTARY &&
          before.max_sequence_length() != now.max_sequence_length();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,8 @@
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/model/model_folder.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/batch_source.h"
@@ -45,17 +48,71 @@ void NameWhatHasNoName(UpOptions* options) {
   if (options->run_dir.empty()) options->run_dir = absl::StrCat(kRunsFolder, "/", options->job_id);
 }
 
+// What --init-from names.
+absl::StatusOr<ModelFolder> InitialModel(const UpOptions& options) {
+  absl::StatusOr<ModelFolder> folder = OpenModelFolder(options.init_from);
+  if (!folder.ok()) return AnnotateError(folder.status(), "--init-from");
+  return folder;
+}
+
+// What --model describes.
+absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const RunSetupTools& tools) {
+  const absl::StatusOr<HuggingFaceModel> model = ReadHuggingFaceConfig(options.model);
+  if (!model.ok()) return AnnotateError(model.status(), "--model");
+  if (!model->dropout.empty())
+    tools.say(absl::StrCat("model: ", model->dropout, ": Penstock trains without dropout"));
+  return model->spec;
+}
+
+// A model that --model or --init-from gives as a whole.
+absl::StatusOr<v1::ModelSpec> WholeModel(const UpOptions& options, const RunData& data,
+                                         const RunSetupTools& tools) {
+  const absl::string_view flag = options.init_from.empty() ? "--model" : "--init-from";
+  v1::ModelSpec model;
+  if (options.model_of_run) {
+    PENSTOCK_ASSIGN_OR_RETURN(model, ReadModel(options.run_dir));
+  } else if (options.init_from.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(model, ConfiguredModel(options, tools));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, InitialModel(options));
+    model = folder.model;
+  }
+  PENSTOCK_RETURN_IF_ERROR(data.CheckVocab(flag, model.vocab()));
+  return FitModel(options, flag, std::move(model));
+}
+
 // Of the flags; of simulated devices, of the profile.
 absl::StatusOr<v1::ModelSpec> ModelOf(const UpOptions& options, const RunData& data,
-                                      const std::optional<v1::ProfileFile>& profile) {
+                                      const std::optional<v1::ProfileFile>& profile,
+                                      const RunSetupTools& tools) {
   if (IsSimulated(options)) return profile->model();
+  if (!options.model.empty() || !options.init_from.empty()) return WholeModel(options, data, tools);
   PENSTOCK_ASSIGN_OR_RETURN(const uint32_t vocab, data.Vocab(options));
   return ModelOfFlags(options, vocab);
 }
 
+// A run that begins anew removes the checkpoints of its folder.
+absl::Status CheckInitialModelStays(const UpOptions& options) {
+  if (options.init_from.empty() || options.resume) return absl::OkStatus();
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(options.init_from, options.run_dir, ignored)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--init-from: '", options.init_from,
+                                                 "' is the folder of --run-dir; name another one there"));
+}
+
+// What workers begin with: the checkpoint's folder; none where they go on from one of the run.
+absl::Status FindInitialValues(UpOptions* options) {
+  if (options->resume) options->init_from.clear();
+  if (options->init_from.empty()) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, InitialModel(*options));
+  options->init_from = std::filesystem::absolute(folder.checkpoint).string();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data,
-                                    const std::optional<v1::ProfileFile>& profile) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile));
+                                    const std::optional<v1::ProfileFile>& profile,
+                                    const RunSetupTools& tools) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile, tools));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
   PENSTOCK_RETURN_IF_ERROR(data.CheckCut(options, model.architecture()));
   // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
@@ -134,7 +191,8 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
     PENSTOCK_ASSIGN_OR_RETURN(profile, ReadProfileFile("--profile", options.profile));
   }
   NameWhatHasNoName(&options);
-  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, profile));
+  PENSTOCK_RETURN_IF_ERROR(CheckInitialModelStays(options));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, profile, tools));
   PENSTOCK_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, data, job, tools));
   job.set_first_iteration(folder.first_iteration);
   if (job.first_iteration() >= options.iterations) {
@@ -143,6 +201,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
                                                    "; ask for more"));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTracePath(options));
+  PENSTOCK_RETURN_IF_ERROR(FindInitialValues(&options));
   PENSTOCK_RETURN_IF_ERROR(AddCosts(options, profile, tools, &job));
   return RunSetup{std::move(options), std::move(data), std::move(job), std::move(folder)};
 }

@@ -117,6 +117,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
   std::vector<std::string> arguments = AsFlags(options_.planner.security);
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
+  if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   if (!simulated()) {

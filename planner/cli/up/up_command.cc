@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -99,7 +100,8 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
 const Names<v1::FeedForward>& FeedForwards() {
   static const auto* kinds = new Names<v1::FeedForward>{{"relu", v1::FEED_FORWARD_RELU},
                                                         {"gelu", v1::FEED_FORWARD_GELU},
-                                                        {"gated-gelu", v1::FEED_FORWARD_GATED_GELU}};
+                                                        {"gated-gelu", v1::FEED_FORWARD_GATED_GELU},
+                                                        {"gated-silu", v1::FEED_FORWARD_GATED_SILU}};
   return *kinds;
 }
 
@@ -122,6 +124,12 @@ void AddDeviceFlags(CLI::App& command, UpOptions& up) {
 }
 
 void AddModelFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--model", up.model,
+                     "Hugging Face's config.json, or a folder with one: GPT-2, Llama or T5; in place of the "
+                     "flags below");
+  command.add_option("--init-from", up.init_from,
+                     "Folder of penstock model import, or of a run: the model, and the parameters to begin "
+                     "with");
   AddChoice(command, "--architecture", up.architecture, Architectures(), "Kind of model (gpt)");
   command.add_option("--layers", up.layers, "Transformer blocks")->capture_default_str();
   command.add_option("--encoder-layers", up.encoder_layers, "T5: layers of the encoder")
@@ -171,6 +179,19 @@ void AddTrainingFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+// Flags that describe a model, and `more`, where the model is given otherwise.
+absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> more, absl::string_view why) {
+  std::vector<const char*> flags = {
+      "--architecture",    "--layers", "--encoder-layers", "--decoder-layers",      "--hidden", "--heads",
+      "--attention-inner", "--ffn",    "--feed-forward",   "--decoder-start-token", "--vocab"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  for (const char* flag : flags) {
+    if (command.get_option(flag)->count() == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+  }
+  return absl::OkStatus();
+}
+
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
   if (up.device != UpDevice::kSimulated) {
@@ -179,14 +200,18 @@ absl::Status CheckFlagsFitDevice(const CLI::App& command, const UpOptions& up) {
         "--time-scale, --noise, --noise-seed, --slow-rank, --slow-link and --stall are for --device "
         "simulated");
   }
-  for (const char* flag :
-       {"--architecture", "--layers", "--encoder-layers", "--decoder-layers", "--hidden", "--heads",
-        "--attention-inner", "--ffn", "--feed-forward", "--decoder-start-token", "--vocab", "--dtype"}) {
-    if (command.get_option(flag)->count() == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": with --device simulated the model is that of --profile"));
-  }
-  return absl::OkStatus();
+  return RefuseModelFlags(command, {"--model", "--init-from", "--dtype"},
+                          "with --device simulated the model is that of --profile");
+}
+
+bool GivesWholeModel(const UpOptions& up) { return !up.model.empty() || !up.init_from.empty(); }
+
+absl::Status CheckModelIsGivenOnce(const CLI::App& command, const UpOptions& up) {
+  if (!up.model.empty() && !up.init_from.empty())
+    return absl::InvalidArgumentError("--model: the model is that of --init-from; leave it out");
+  if (!GivesWholeModel(up)) return absl::OkStatus();
+  return RefuseModelFlags(
+      command, {}, absl::StrCat("the model is that of ", up.model.empty() ? "--init-from" : "--model"));
 }
 
 // Of one command line, and not of the run.
@@ -198,8 +223,8 @@ bool BelongsToTheRun(const std::string& flag) {
 
 // The run may be resumed from another folder.
 void MakePathsAbsolute(FlagValues& flags) {
-  for (const char* flag :
-       {"--dataset", "--lengths", "--profile", "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
+  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--tls-ca",
+                           "--tls-cert", "--tls-key", "--token-file"}) {
     const auto given = flags.find(flag);
     if (given == flags.end()) continue;
     for (std::string& path : given->second)
@@ -210,6 +235,7 @@ void MakePathsAbsolute(FlagValues& flags) {
 // With --resume the flags of the run, as far as no others are given.
 absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
   if (up.resume) {
+    const bool model_given = GivesWholeModel(up);
     if (up.run_dir.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(up.run_dir, NewestRunFolder(kRunsFolder));
     }
@@ -220,6 +246,7 @@ absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
     }
     if (!record.ok()) return AnnotateError(record.status(), "--resume");
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(GiveFlags(record->flags, command), up.run_dir + "/run.json"));
+    up.model_of_run = !model_given && GivesWholeModel(up);
   }
   for (auto& [flag, values] : GivenFlags(command))
     if (BelongsToTheRun(flag)) up.flags[flag] = values;
@@ -239,6 +266,7 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --run-dir runs/mix --resume\n"
            "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
+           "penstock up --init-from models/llama --dataset data/mix --max-length 1024 --lr 1e-5\n"
            "penstock up --device simulated --profile gpt.json --lengths lengths.csv --rows 0:256 --pp 8 --dp "
            "4 "
            "--time-scale 0.1 --slow-rank 5:1.3"});
@@ -253,6 +281,8 @@ void AddUpCommand(CommandSet& commands) {
   commands.OnRun(command, [up, command] {
     PENSTOCK_RETURN_IF_ERROR(CompleteFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckFlagsFitDevice(*command, *up));
+    PENSTOCK_RETURN_IF_ERROR(CheckModelIsGivenOnce(*command, *up));
+    up->dtype_given = command->get_option("--dtype")->count() > 0;
     return RunUp(*up);
   });
 }

@@ -78,6 +78,16 @@ absl::Status CheckLayers(const UpOptions& options) {
                                                  t5 ? "--encoder-layers, --decoder-layers" : "--layers"));
 }
 
+absl::Status CheckLimits(const LengthLimits& limits) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, core::kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-input", limits.max_input, 0, core::kMostSequenceLength));
+  return CheckRange("--max-target", limits.max_target, 0, core::kMostSequenceLength);
+}
+
+uint32_t LongestOf(const LengthLimits& limits) {
+  return std::max({limits.max_length, limits.max_input, limits.max_target});
+}
+
 void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
   training.set_seed(options.seed);
   training.mutable_learning_rate()->set_peak(options.learning_rate);
@@ -148,9 +158,7 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
                      " is no multiple of --heads ", options.heads));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, core::kMostFeedForwardWidth));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-length", limits.max_length, 2, core::kMostSequenceLength));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-input", limits.max_input, 0, core::kMostSequenceLength));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("--max-target", limits.max_target, 0, core::kMostSequenceLength));
+  PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--vocab", vocab, 2, core::kMostVocab));
   v1::ModelSpec model;
   model.set_architecture(options.architecture);
@@ -168,8 +176,30 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   model.set_ffn(options.ffn);
   model.set_feed_forward(options.feed_forward);
   model.set_vocab(vocab);
-  model.set_max_sequence_length(std::max({limits.max_length, limits.max_input, limits.max_target}));
+  model.set_max_sequence_length(LongestOf(limits));
   model.set_dtype(options.dtype);
+  return model;
+}
+
+absl::StatusOr<v1::ModelSpec> FitModel(const UpOptions& options, absl::string_view name,
+                                       v1::ModelSpec model) {
+  const LengthLimits limits = CutOf(options, model.architecture()).limits;
+  PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
+  const uint32_t longest = LongestOf(limits);
+  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
+  // Relative positions have no end.
+  if (!t5 && longest > model.max_sequence_length()) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-length ", longest, ": the model of ", name, " has ",
+                                                   model.max_sequence_length(), " positions; use ",
+                                                   model.max_sequence_length(), " or less"));
+  }
+  if (t5 || model.position() == v1::POSITION_ROTARY) model.set_max_sequence_length(longest);
+  const uint32_t layers = model.layers() + model.encoder_layers() + model.decoder_layers();
+  if (layers < options.pipeline) {
+    return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, ": the model of ", name,
+                                                   " has ", layers, " layers; a stage needs one"));
+  }
+  if (options.dtype_given) model.set_dtype(options.dtype);
   return model;
 }
 

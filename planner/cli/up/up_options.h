@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/planner_flags.h"
@@ -66,6 +67,14 @@ struct UpOptions {
   std::string profile;
   double profile_seconds = 6;
 
+  // A config.json of Hugging Face's, or a folder with one: the model, in place of the flags below but
+  // `dtype`.
+  std::string model;
+  // Folder of an imported model or of a run: the model, and the parameters to begin with.
+  std::string init_from;
+  // A run is resumed that was started with one of them: its model is in its folder, whether or not what they
+  // name is still there.
+  bool model_of_run = false;
   // Model; with simulated devices that of the profile.
   v1::Architecture architecture = v1::ARCHITECTURE_GPT;
   uint32_t layers = 4;
@@ -82,6 +91,8 @@ struct UpOptions {
   // 0: one more than the largest token id of the dataset.
   uint32_t vocab = 0;
   v1::DataType dtype = v1::DATA_TYPE_FLOAT32;
+  // The user chose it.
+  bool dtype_given = false;
 
   // Training.
   uint64_t seed = 1;
@@ -126,6 +137,11 @@ SampleCut CutOf(const UpOptions& options, v1::Architecture architecture);
 // The model that the flags describe. `vocab` is the size of the vocabulary.
 // Possible errors: INVALID_ARGUMENT, naming the flag.
 absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vocab);
+
+// A model that is given as a whole (`model`, `init_from`), for samples of `limits`. `name` is the flag that
+// gave it. Learned positions stay as many as they are; of other models the longest sample decides. Possible
+// errors: INVALID_ARGUMENT, naming the flag (a limit above the longest sequence of the model).
+absl::StatusOr<v1::ModelSpec> FitModel(const UpOptions& options, absl::string_view name, v1::ModelSpec model);
 
 // The job that these options ask for, without its cost profile and first iteration.
 // Possible errors: INVALID_ARGUMENT, naming the flag.
