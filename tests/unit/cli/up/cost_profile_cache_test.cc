@@ -40,13 +40,18 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
 }
 
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
-  std::vector<v1::ModelSpec> models(7, Model());
+  std::vector<v1::ModelSpec> models(12, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
   models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   models[3].set_attention_inner(128);
   models[4].set_relative_position_buckets(16);
   models[5].set_relative_position_max_distance(64);
   models[6].set_max_sequence_length(1024);
+  models[7].set_key_value_heads(2);
+  models[8].set_norm(v1::NORM_RMS);
+  models[9].set_position(v1::POSITION_ROTARY);
+  models[10].set_attention_biases(v1::BIASES_NONE);
+  models[11].set_feed_forward_biases(v1::BIASES_NONE);
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);
@@ -55,6 +60,9 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
 TEST(CostProfileCacheTest, ModelsOfEqualLayersShareAProfile) {
   v1::ModelSpec model = Model();
   model.set_layers(8);
+  EXPECT_EQ(Name(model), Name(Model()));
+  model.set_tied_head(true);
+  model.mutable_rotary()->set_theta(500000);
   EXPECT_EQ(Name(model), Name(Model()));
   model.set_decoder_start_token(3);
   EXPECT_EQ(Name(model), Name(Model()));

@@ -47,6 +47,39 @@ TEST(UpOptionsTest, EveryPolicyAndScheduleIsTaken) {
   }
 }
 
+TEST(UpOptionsTest, AModelThatIsGivenIsFittedToTheSamples) {
+  v1::ModelSpec learned = SmallModel();
+  learned.set_max_sequence_length(1024);
+  UpOptions options;
+  options.limits = {.max_length = 512};
+  EXPECT_EQ(FitModel(options, "--model", learned)->max_sequence_length(), 1024) << "positions are parameters";
+  v1::ModelSpec rotary = learned;
+  rotary.set_position(v1::POSITION_ROTARY);
+  EXPECT_EQ(FitModel(options, "--model", rotary)->max_sequence_length(), 512);
+  options.limits = {.max_length = 1025};
+  for (const v1::ModelSpec& model : {learned, rotary}) {
+    EXPECT_THAT(std::string(FitModel(options, "--model", model).status().message()),
+                HasSubstr("--max-length 1025: the model of --model has 1024 positions"));
+  }
+  v1::ModelSpec t5;
+  t5.set_architecture(v1::ARCHITECTURE_T5);
+  t5.set_encoder_layers(2);
+  t5.set_decoder_layers(2);
+  EXPECT_EQ(FitModel(options, "--model", t5)->max_sequence_length(), 1025) << "has no end";
+}
+
+TEST(UpOptionsTest, AModelThatIsGivenKeepsItsNumberFormatUnlessTheUserChooses) {
+  v1::ModelSpec model = SmallModel();
+  model.set_dtype(v1::DATA_TYPE_BFLOAT16);
+  UpOptions options;
+  EXPECT_EQ(FitModel(options, "--model", model)->dtype(), v1::DATA_TYPE_BFLOAT16);
+  options.dtype_given = true;
+  EXPECT_EQ(FitModel(options, "--model", model)->dtype(), v1::DATA_TYPE_FLOAT32);
+  options.pipeline = 5;
+  EXPECT_THAT(std::string(FitModel(options, "--init-from", model).status().message()),
+              HasSubstr("--pp 5: the model of --init-from has 4 layers"));
+}
+
 TEST(UpOptionsTest, AnEncoderDecoderHasLayersAndLimitsOfBothSides) {
   UpOptions options;
   options.architecture = v1::ARCHITECTURE_T5;
