@@ -58,7 +58,7 @@ v1::ProfileFile SmallProfile() {
 
 }  // namespace
 
-Ended Penstock::Run(const std::vector<std::string>& arguments) {
+Ended Penstock::Run(const std::vector<std::string>& arguments, absl::Duration limit) {
   const std::string run = std::to_string(runs_++);
   ChildOptions options{.arguments = {PENSTOCK_BINARY},
                        .log_path = folder_.Path(run + ".err"),
@@ -67,7 +67,7 @@ Ended Penstock::Run(const std::vector<std::string>& arguments) {
   auto process = ChildProcess::Start(options);
   EXPECT_TRUE(process.ok()) << process.status();
   if (!process.ok()) return {};
-  const auto status = (*process)->WaitFor(absl::Seconds(30));
+  const auto status = (*process)->WaitFor(limit);
   return {status.has_value() ? status->code : -1, folder_.Read(run + ".out"), folder_.Read(run + ".err")};
 }
 

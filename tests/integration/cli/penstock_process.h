@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock {
@@ -21,8 +22,8 @@ struct Ended {
 
 class Penstock {
  public:
-  // Blocks until it ends, at most 30 s.
-  Ended Run(const std::vector<std::string>& arguments);
+  // Blocks until it ends, at most for `limit`.
+  Ended Run(const std::vector<std::string>& arguments, absl::Duration limit = absl::Seconds(30));
 
   const TemporaryFolder& folder() const { return folder_; }
 
