@@ -2,9 +2,9 @@
 // the replicas and the recomputation, workers over Gloo compute the losses and gradients of a plain reference
 // that knows nothing of plans.
 //
-// What runs is a covering set of all pairs: some 34 cases, whose ranks are real processes. With
-// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (160 cases), with
-// PENSTOCK_EQUIVALENCE=all every combination (29,952) in a seeded order; then the ranks are threads of this
+// What runs is a covering set of all pairs: some 45 cases, whose ranks are real processes. With
+// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (243 cases), with
+// PENSTOCK_EQUIVALENCE=all every combination (52,416) in a seeded order; then the ranks are threads of this
 // process, because to start processes takes longer than what they do. A case waits more than it computes, so
 // let several processes run a part each, and write to memory:
 //

@@ -24,6 +24,10 @@ struct Model {
   // T5; 0: the defaults.
   uint32_t buckets;
   uint32_t distance;
+  // RMS norm, rotary positions, grouped queries, no biases.
+  bool llama = false;
+  // The embedding is the head, and of a T5 the only one.
+  bool tied = false;
 };
 constexpr Model kModels[] = {
     {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
@@ -31,6 +35,9 @@ constexpr Model kModels[] = {
     // So few buckets that most distances of these samples share one.
     {"T5", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20},
     {"T5Gated", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_GATED_GELU, 0, 0},
+    {"Llama", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true},
+    {"GptTied", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0, /*llama=*/false, /*tied=*/true},
+    {"T5Tied", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20, /*llama=*/false, /*tied=*/true},
 };
 
 struct Policy {
@@ -171,6 +178,18 @@ void SetEncoderDecoderCosts(v1::CostProfile& profile) {
   *profile.add_layers() = head;
 }
 
+void SetLlamaParts(v1::ModelSpec& spec) {
+  spec.set_norm(v1::NORM_RMS);
+  spec.set_position(v1::POSITION_ROTARY);
+  spec.mutable_rotary()->set_theta(50);
+  spec.mutable_rotary()->set_scaling(v1::ROTARY_SCALING_LINEAR);
+  spec.mutable_rotary()->set_factor(2);
+  spec.set_heads(4);
+  spec.set_key_value_heads(2);
+  spec.set_attention_biases(v1::BIASES_NONE);
+  spec.set_feed_forward_biases(v1::BIASES_NONE);
+}
+
 void SetModel(const Model& model, v1::JobSpec& job) {
   v1::ModelSpec& spec = *job.mutable_model();
   spec.set_architecture(model.architecture);
@@ -178,8 +197,11 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   // Not the hidden width.
   spec.set_attention_inner(24);
   spec.set_layers(kLayers);
+  spec.set_tied_head(model.tied);
+  if (model.llama) SetLlamaParts(spec);
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
+  spec.set_tied_embeddings(model.tied);
   spec.set_encoder_layers(kLayers / 2);
   spec.set_decoder_layers(kLayers / 2);
   spec.set_decoder_start_token(3);
@@ -211,19 +233,27 @@ v1::JobSpec JobOf(const Case& choice) {
 
 ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
   const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
-  ReferenceModel reference = {.encoder_decoder = t5,
-                              .layers = model.layers(),
-                              .encoder_layers = model.encoder_layers(),
-                              .decoder_layers = model.decoder_layers(),
-                              .decoder_start_token = model.decoder_start_token(),
-                              .relative_position_buckets = model.relative_position_buckets(),
-                              .relative_position_max_distance = model.relative_position_max_distance(),
-                              .heads = model.heads()};
+  ReferenceModel reference = {
+      .encoder_decoder = t5,
+      .layers = model.layers(),
+      .encoder_layers = model.encoder_layers(),
+      .decoder_layers = model.decoder_layers(),
+      .decoder_start_token = model.decoder_start_token(),
+      .relative_position_buckets = model.relative_position_buckets(),
+      .relative_position_max_distance = model.relative_position_max_distance(),
+      .heads = model.heads(),
+      .rms_norm = t5 || model.norm() == v1::NORM_RMS,
+      .key_value_heads = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads(),
+      .rotary_theta = model.rotary().theta(),
+      .rotary_factor = std::max(1.0, model.rotary().factor()),
+      .tied_head = model.tied_head(),
+      .tied_embeddings = model.tied_embeddings()};
   if (reference.relative_position_buckets == 0) reference.relative_position_buckets = 32;
   if (reference.relative_position_max_distance == 0) reference.relative_position_max_distance = 128;
   using FeedForward = ReferenceModel::FeedForward;
   reference.feed_forward = t5 ? FeedForward::kRelu : FeedForward::kGelu;
   if (model.feed_forward() == v1::FEED_FORWARD_GATED_GELU) reference.feed_forward = FeedForward::kGatedGelu;
+  if (model.feed_forward() == v1::FEED_FORWARD_GATED_SILU) reference.feed_forward = FeedForward::kGatedSilu;
   return reference;
 }
 

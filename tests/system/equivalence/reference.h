@@ -18,7 +18,7 @@ namespace penstock::testing {
 // What of a model is not said by the shapes of its parameters; fields as in v1::ModelSpec, with every default
 // filled in.
 struct ReferenceModel {
-  enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu };
+  enum class FeedForward : uint8_t { kRelu, kGelu, kGatedGelu, kGatedSilu };
 
   // T5, otherwise GPT.
   bool encoder_decoder = false;
@@ -32,6 +32,14 @@ struct ReferenceModel {
   int64_t relative_position_max_distance = 0;
   FeedForward feed_forward = FeedForward::kGelu;
   int64_t heads = 0;
+  // GPT: RMS norm in place of layer norm.
+  bool rms_norm = false;
+  int64_t key_value_heads = 0;
+  // GPT: with rotary positions; 0: with learned ones. `rotary_factor`: of the linear scaling.
+  double rotary_theta = 0;
+  double rotary_factor = 1;
+  bool tied_head = false;
+  bool tied_embeddings = false;
 };
 
 struct ReferenceSample {

@@ -1,5 +1,6 @@
 // GPT (Radford et al. 2019): pre-norm blocks, learned positions, biases, GELU (or a gated one), a head of its
-// own.
+// own or the embedding as head. Llama (Touvron et al. 2023): the same with RMS norms, rotary positions,
+// SwiGLU, grouped queries and no biases.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -15,33 +16,57 @@ at::Tensor LayerNorm(const at::Tensor& x, const ReferenceParameters& p, const st
   return centred / (variance + 1e-5).sqrt() * p.at(name + ".weight") + p.at(name + ".bias");
 }
 
-// x: [length, hidden]. One head after the other; every token sees those before it in the row.
-at::Tensor Attend(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
-                  const ReferenceModel& model) {
+at::Tensor Norm(const at::Tensor& x, const ReferenceParameters& p, const std::string& name,
+                const ReferenceModel& model) {
+  return model.rms_norm ? RmsNorm(x, p, name) : LayerNorm(x, p, name);
+}
+
+// One head of queries or keys, [length, width]: the pair of elements (i, i + width/2) is turned by an angle
+// in proportion to the position, as a product with [[cos, -sin], [sin, cos]].
+at::Tensor Turn(const at::Tensor& head, const std::vector<int64_t>& positions, const ReferenceModel& model) {
+  if (model.rotary_theta == 0) return head;
+  const int64_t half = head.size(1) / 2;
+  const at::Tensor exponents = at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half));
+  const at::Tensor angles = at::tensor(positions, at::kLong).to(at::kDouble).unsqueeze(1) *
+                            at::pow(model.rotary_theta, exponents) / model.rotary_factor;
+  const at::Tensor left = head.narrow(1, 0, half);
+  const at::Tensor right = head.narrow(1, half, half);
+  return at::cat({left * angles.cos() - right * angles.sin(), left * angles.sin() + right * angles.cos()}, 1);
+}
+
+// x: [length, hidden]. One head after the other; every token sees those before it in the row. Neighbouring
+// query heads share a key head and a value head.
+at::Tensor Attend(const at::Tensor& x, const std::vector<int64_t>& positions, const ReferenceParameters& p,
+                  const std::string& layer, const ReferenceModel& model) {
   const int64_t length = x.size(0);
   const at::Tensor qkv = Linear(x, p, layer + ".attention.qkv");
-  const int64_t inner = qkv.size(1) / 3;
-  const int64_t width = inner / model.heads;
+  const int64_t width = qkv.size(1) / (model.heads + 2 * model.key_value_heads);
   const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  const auto head_at = [&](int64_t index) { return qkv.narrow(1, index * width, width); };
   std::vector<at::Tensor> heads;
   for (int64_t head = 0; head < model.heads; ++head) {
-    const auto part = [&](int64_t which) { return qkv.narrow(1, which * inner + head * width, width); };
-    const at::Tensor scores = part(0).matmul(part(1).t()) / std::sqrt(static_cast<double>(width));
-    heads.push_back(scores.masked_fill(future, -INFINITY).softmax(-1).matmul(part(2)));
+    const int64_t shared = head / (model.heads / model.key_value_heads);
+    const at::Tensor query = Turn(head_at(head), positions, model);
+    const at::Tensor key = Turn(head_at(model.heads + shared), positions, model);
+    const at::Tensor value = head_at(model.heads + model.key_value_heads + shared);
+    const at::Tensor scores = query.matmul(key.t()) / std::sqrt(static_cast<double>(width));
+    heads.push_back(scores.masked_fill(future, -INFINITY).softmax(-1).matmul(value));
   }
   return Linear(at::cat(heads, 1), p, layer + ".attention.output");
 }
 
 // [length, vocab]
 at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const ReferenceModel& model) {
-  at::Tensor x = p.at("embedding.token.weight").index_select(0, at::tensor(tokens.ids, at::kLong)) +
-                 p.at("embedding.position.weight").index_select(0, at::tensor(tokens.positions, at::kLong));
+  at::Tensor x = p.at("embedding.token.weight").index_select(0, at::tensor(tokens.ids, at::kLong));
+  if (model.rotary_theta == 0) {
+    x = x + p.at("embedding.position.weight").index_select(0, at::tensor(tokens.positions, at::kLong));
+  }
   for (int64_t i = 0; i < model.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
-    x = x + Attend(LayerNorm(x, p, layer + ".attention_norm"), p, layer, model);
-    x = x + FeedForward(LayerNorm(x, p, layer + ".ffn_norm"), p, layer, model);
+    x = x + Attend(Norm(x, p, layer + ".attention_norm", model), tokens.positions, p, layer, model);
+    x = x + FeedForward(Norm(x, p, layer + ".ffn_norm", model), p, layer, model);
   }
-  return Linear(LayerNorm(x, p, "final_norm"), p, "head");
+  return Linear(Norm(x, p, "final_norm", model), p, model.tied_head ? "embedding.token" : "head");
 }
 
 }  // namespace

@@ -22,7 +22,11 @@ at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::
   return bias == p.end() ? product : product + bias->second;
 }
 
-// GELU gated by a second product: Shazeer 2020, "GLU Variants Improve Transformer".
+at::Tensor RmsNorm(const at::Tensor& x, const ReferenceParameters& p, const std::string& name) {
+  return x / ((x * x).mean(-1, true) + 1e-6).sqrt() * p.at(name + ".weight");
+}
+
+// GELU or SiLU gated by a second product: Shazeer 2020, "GLU Variants Improve Transformer".
 at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
                        const ReferenceModel& model) {
   const at::Tensor up = Linear(x, p, layer + ".ffn.up");
@@ -33,6 +37,10 @@ at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const 
       return Linear(Gelu(up), p, layer + ".ffn.down");
     case ReferenceModel::FeedForward::kGatedGelu:
       return Linear(Gelu(Linear(x, p, layer + ".ffn.gate")) * up, p, layer + ".ffn.down");
+    case ReferenceModel::FeedForward::kGatedSilu: {
+      const at::Tensor gate = Linear(x, p, layer + ".ffn.gate");
+      return Linear(gate * gate.sigmoid() * up, p, layer + ".ffn.down");
+    }
   }
   return {};
 }

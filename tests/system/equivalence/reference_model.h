@@ -21,6 +21,9 @@ at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::
 at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
                        const ReferenceModel& model);
 
+// RMS norm (Zhang and Sennrich 2019) over the last dimension.
+at::Tensor RmsNorm(const at::Tensor& x, const ReferenceParameters& p, const std::string& name);
+
 // A token of a row, with its position in its sample, from 0.
 struct RowTokens {
   std::vector<int64_t> ids;

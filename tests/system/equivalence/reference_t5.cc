@@ -1,6 +1,6 @@
 // T5 (Raffel et al. 2020), in the reading of Hugging Face's T5ForConditionalGeneration without dropout: RMS
 // norms before each part, no biases, unscaled attention, a relative position bias for each stack, ReLU, GELU
-// or gated GELU, a head of its own whose input is not scaled.
+// or gated GELU, a head of its own whose input is not scaled, or the embedding as head.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -10,10 +10,6 @@
 
 namespace penstock::testing {
 namespace {
-
-at::Tensor RmsNorm(const at::Tensor& x, const ReferenceParameters& p, const std::string& name) {
-  return x / ((x * x).mean(-1, true) + 1e-6).sqrt() * p.at(name + ".weight");
-}
 
 // Which row of the table a key has whose position is `distance` after that of the query. Half of the rows (of
 // those of a side, where both sides have their own) are for one distance each, the others grow in width by a
@@ -105,7 +101,8 @@ at::Tensor Encode(const RowTokens& source, const ReferenceParameters& p, const R
 // [target tokens, vocab]. Every token sees those before it in the row, and the whole source.
 at::Tensor Decode(const RowTokens& target, const at::Tensor& encoded, const ReferenceParameters& p,
                   const ReferenceModel& model) {
-  at::Tensor x = Embed(target, p.at("decoder.embedding.token.weight"));
+  const std::string table = model.tied_embeddings ? "embedding.token" : "decoder.embedding.token";
+  at::Tensor x = Embed(target, p.at(table + ".weight"));
   const int64_t length = x.size(0);
   const Mask mask = {.bias = PositionBias(target.positions, p.at("decoder.relative_bias.weight"),
                                           /*both_sides=*/false, model),
@@ -116,7 +113,10 @@ at::Tensor Decode(const RowTokens& target, const at::Tensor& encoded, const Refe
     x = x + CrossAttention(x, encoded, p, layer, model);
     x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer, model);
   }
-  return Linear(RmsNorm(x, p, "final_norm"), p, "head");
+  x = RmsNorm(x, p, "final_norm");
+  // T5 1.0: the embedding is the head too, and what it reads is scaled.
+  return model.tied_head ? Linear(x / std::sqrt(static_cast<double>(x.size(1))), p, table)
+                         : Linear(x, p, "head");
 }
 
 }  // namespace
