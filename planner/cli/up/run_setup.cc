@@ -191,6 +191,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
     PENSTOCK_ASSIGN_OR_RETURN(profile, ReadProfileFile("--profile", options.profile));
   }
   NameWhatHasNoName(&options);
+  PENSTOCK_RETURN_IF_ERROR(CheckTracePath(options));
   PENSTOCK_RETURN_IF_ERROR(CheckInitialModelStays(options));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, profile, tools));
   PENSTOCK_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, data, job, tools));
@@ -200,7 +201,6 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
                                                    ": the checkpoint is already at ", job.first_iteration(),
                                                    "; ask for more"));
   }
-  PENSTOCK_RETURN_IF_ERROR(CheckTracePath(options));
   PENSTOCK_RETURN_IF_ERROR(FindInitialValues(&options));
   PENSTOCK_RETURN_IF_ERROR(AddCosts(options, profile, tools, &job));
   return RunSetup{std::move(options), std::move(data), std::move(job), std::move(folder)};
