@@ -46,16 +46,27 @@ def pass_durations(costs, stage, sums, recompute):
     }
 
 
-def reduce_duration(costs, stage, ranks):
-    """A ring over the ranks that hold the stage."""
+def share_bytes(costs, stage, count):
+    return -(-round_half_up(parameter_bytes(costs, stage)) // count)
+
+
+def half_ring(costs, stage, ranks):
+    """A reduce-scatter or an all-gather: a ring over the ranks that hold the stage."""
     count = len(ranks)
     if count == 1:
         return 0
-    share = -(-round_half_up(parameter_bytes(costs, stage)) // count)
+    share = share_bytes(costs, stage, count)
     step = max(costs.transfer_ns(share, rank, ranks[(index + 1) % count]) for index, rank in enumerate(ranks))
-    return 2 * (count - 1) * step
+    return (count - 1) * step
 
 
-def optimizer_duration(costs, stages):
+def reduce_duration(costs, stage, ranks, shard_optimizer_state):
+    return (1 if shard_optimizer_state else 2) * half_ring(costs, stage, ranks)
+
+
+def optimizer_duration(costs, stage, ranks, shard_optimizer_state):
+    """Of one stage of a rank; `ranks` hold it."""
     per_byte = costs.profile.optimizer_ns_per_parameter_byte
-    return sum(round_half_up(round_half_up(parameter_bytes(costs, stage)) * per_byte) for stage in stages)
+    if not shard_optimizer_state:
+        return round_half_up(round_half_up(parameter_bytes(costs, stage)) * per_byte)
+    return round_half_up(share_bytes(costs, stage, len(ranks)) * per_byte) + half_ring(costs, stage, ranks)

@@ -92,6 +92,11 @@ def _check_durations(reading, costs, report):
     pipeline = reading.pipeline
     result = [[0] * len(program.instructions) for program in reading.programs]
     passes = {}
+    sharded = reading.options.shard_optimizer_state
+
+    def holders(stage):
+        return [pipeline.rank(replica, stage.index) for replica in range(pipeline.replicas)]
+
     for rank, item in reading.instructions():
         op, stage = reading.op(item), pipeline.stages[item.stage]
         replica = reading.replica_of(rank)
@@ -105,9 +110,9 @@ def _check_durations(reading, costs, report):
         elif item.transfer is not None:
             duration = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         elif op == "REDUCE_GRADIENTS":
-            duration = reduce_duration(costs, stage, [pipeline.rank(other, item.stage) for other in range(pipeline.replicas)])
+            duration = reduce_duration(costs, stage, holders(stage), sharded)
         elif op == "OPTIMIZER_STEP":
-            duration = optimizer_duration(costs, pipeline.stages_of(rank))
+            duration = sum(optimizer_duration(costs, own, holders(own), sharded) for own in pipeline.stages_of(rank))
         result[rank][item.id] = duration
         report.compare("durations", reading.place(rank, item), "expected_duration_ns", item.expected_duration_ns, duration)
     return result

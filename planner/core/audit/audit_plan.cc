@@ -46,9 +46,7 @@ class Audit {
     CheckFamily();
     for (int replica = 0; replica < plan_.replicas_size(); ++replica) ListReplica(replica);
     if (!violations_.empty()) return std::move(violations_);
-    for (int stage = 0; stage < costs_.stages(); ++stage)
-      reduce_ns_.push_back(
-          costs_.AllReduceNs(costs_.ParameterBytes(stage), job_.topology.GradientGroup(stage)));
+    for (int stage = 0; stage < costs_.stages(); ++stage) reduce_ns_.push_back(costs_.ReduceNs(stage));
     for (const v1::Program& program : plan_.programs()) CheckProgram(program);
     return std::move(violations_);
   }

@@ -101,7 +101,7 @@ double LowerBound::PathNs(const SampleTokens& sample) const {
     back += TransferNs(bound.transfer, sums) + Dot(bound.pass(backward), alone);
     const double weight = pipeline_.split ? Dot(bound.pass(BoundPass::kWeight), alone) : 0;
     const double recompute = stage == 0 ? RecomputeNs(sums) : 0;
-    longest = std::max(longest, back + weight + recompute + bound.all_reduce_ns);
+    longest = std::max(longest, back + weight + recompute + bound.reduce_ns);
   }
   return forward + longest;
 }
@@ -109,7 +109,7 @@ double LowerBound::PathNs(const SampleTokens& sample) const {
 double LowerBound::TailNs(const RankBound& rank, bool inputs, const BatchSums& batch) const {
   if (pipeline_.split && !inputs) {
     double reduce = kInfinity;
-    for (const int stage : rank.stages) reduce = std::min(reduce, pipeline_.stages[stage].all_reduce_ns);
+    for (const int stage : rank.stages) reduce = std::min(reduce, pipeline_.stages[stage].reduce_ns);
     return reduce;
   }
   const int first = rank.stages.front();
@@ -118,7 +118,7 @@ double LowerBound::TailNs(const RankBound& rank, bool inputs, const BatchSums& b
     const StageBound& bound = pipeline_.stages[stage];
     double time = ChainNs(stage, first, inputs ? BoundPass::kInput : BoundPass::kWhole, batch);
     if (inputs) time += Dot(bound.pass(BoundPass::kWeight), batch.least);
-    tail = std::max(tail, time + bound.all_reduce_ns);
+    tail = std::max(tail, time + bound.reduce_ns);
   }
   return tail;
 }

@@ -12,8 +12,7 @@ void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
   sum->target += layers * bytes.target;
 }
 
-StageBound BoundStage(const CostModel& costs, const Job& job,
-                      const std::array<LayerBound, kLayerKinds>& layers, int index) {
+StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLayerKinds>& layers, int index) {
   const Stage& stage = costs.stage(index);
   const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
   StageBound bound;
@@ -39,8 +38,7 @@ StageBound BoundStage(const CostModel& costs, const Job& job,
       }
     }
   }
-  bound.all_reduce_ns =
-      static_cast<double>(costs.AllReduceNs(costs.ParameterBytes(index), job.topology.GradientGroup(index)));
+  bound.reduce_ns = static_cast<double>(costs.ReduceNs(index));
   return bound;
 }
 
@@ -97,7 +95,7 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
     layers[kind] = BoundLayer(costs.profile(), kind, job.recompute);
   }
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    stages.push_back(BoundStage(costs, job, layers, stage));
+    stages.push_back(BoundStage(costs, layers, stage));
     if (stage + 1 < costs.stages()) stages.back().transfer = BoundTransfer(costs, job, stage);
   }
   for (int rank = 0; rank < costs.ranks(); ++rank) {

@@ -23,7 +23,7 @@ struct StageBound {
   // To the next stage, over the fastest link that any replica has there; nothing on the last stage, and where
   // the next stage is on the same rank.
   TransferBound transfer;
-  double all_reduce_ns = 0;
+  double reduce_ns = 0;
   // One for each choice of a level for the layers of each kind. Any other choice lies between them.
   struct Option {
     PerToken kept;

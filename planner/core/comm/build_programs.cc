@@ -29,7 +29,7 @@ void AddCollectives(const CostModel& costs, const Topology& topology, ProgramSet
   }
 }
 
-IterationEnd MakeEnd(const CostModel& costs, const Topology& topology) {
+IterationEnd MakeEnd(const CostModel& costs) {
   IterationEnd end;
   end.steps.resize(costs.ranks());
   for (int stage = costs.stages() - 1; stage >= 0; --stage) {
@@ -44,7 +44,7 @@ IterationEnd MakeEnd(const CostModel& costs, const Topology& topology) {
     reduction.stream = Stream::kCollective;
     reduction.stage = stage;
     reduction.joint = stage;
-    reduction.duration_ns = costs.AllReduceNs(costs.ParameterBytes(stage), topology.GradientGroup(stage));
+    reduction.duration_ns = costs.ReduceNs(stage);
     end.reductions.push_back(reduction);
   }
   return end;
@@ -92,7 +92,7 @@ absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<cons
   const Topology topology = costs.topology().WithReplicas(static_cast<int>(replicas.size()));
   ProgramSet set;
   AddCollectives(costs, topology, &set);
-  IterationEnd end = MakeEnd(costs, topology);
+  IterationEnd end = MakeEnd(costs);
   PipelineTimeline timeline;
   for (int replica = 0; replica < topology.replicas(); ++replica) {
     const bool ran = timeline.Run(replicas[replica].costs, replicas[replica].passes, stop);

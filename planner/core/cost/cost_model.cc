@@ -39,6 +39,8 @@ LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompute) {
   return result;
 }
 
+int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
 }  // namespace
 
 CostModel::CostModel(Profile profile, const Job& job)
@@ -47,7 +49,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
-      token_table_(job.token_table) {
+      token_table_(job.token_table),
+      divided_state_(job.shard_optimizer_state) {
   double state = profile_.state_bytes_per_parameter_byte;
   if (job.shard_optimizer_state) {
     const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
@@ -250,15 +253,22 @@ int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   return latency + RoundToInteger(static_cast<double>(bytes) / speed * 1e9);
 }
 
-int64_t CostModel::AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) const {
-  const auto count = static_cast<int64_t>(ranks.size());
-  if (count < 2) return 0;
-  const int64_t chunk = (bytes + count - 1) / count;
-  int64_t step = TransferNs(chunk, ranks.back(), ranks.front());
+int64_t CostModel::RingStepNs(int stage) const {
+  const std::vector<int32_t> ranks = topology_.GradientGroup(stage);
+  const int64_t bytes = CeilDivide(parameter_bytes_[stage], static_cast<int64_t>(ranks.size()));
+  int64_t step = TransferNs(bytes, ranks.back(), ranks.front());
   // The slowest link of the ring sets the pace of every step.
-  for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(chunk, ranks[i - 1], ranks[i]));
-  return RoundToInteger(2.0 * static_cast<double>(count - 1) * static_cast<double>(step));
+  for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(bytes, ranks[i - 1], ranks[i]));
+  return step;
 }
+
+int64_t CostModel::HalfOfAllReduceNs(int stage) const {
+  const int steps = topology_.replicas() - 1;
+  if (steps == 0) return 0;
+  return RoundToInteger(static_cast<double>(steps) * static_cast<double>(RingStepNs(stage)));
+}
+
+int64_t CostModel::ReduceNs(int stage) const { return (divided_state_ ? 1 : 2) * HalfOfAllReduceNs(stage); }
 
 int64_t CostModel::StepBytes() const {
   int encoders = 0;
@@ -274,8 +284,10 @@ int64_t CostModel::StepBytes() const {
 }
 
 int64_t CostModel::OptimizerNs(int stage) const {
-  return RoundToInteger(static_cast<double>(parameter_bytes_[stage]) *
-                        profile_.optimizer_ns_per_parameter_byte);
+  const int64_t shares = divided_state_ ? topology_.replicas() : 1;
+  const int64_t update = RoundToInteger(static_cast<double>(CeilDivide(parameter_bytes_[stage], shares)) *
+                                        profile_.optimizer_ns_per_parameter_byte);
+  return divided_state_ ? update + HalfOfAllReduceNs(stage) : update;
 }
 
 }  // namespace penstock::core

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/types.h"
@@ -97,8 +96,10 @@ class CostModel {
   int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
     return LinkNs(bytes, LinkBetween(from_rank, to_rank));
   }
-  // Ring all-reduce over the ranks, in their order: 2 (n-1) steps of bytes / n.
-  int64_t AllReduceNs(int64_t bytes, absl::Span<const int32_t> ranks) const;
+  // Gradients of the stage over its n replicas, in a ring of their order: 2 (n-1) steps of bytes / n. With a
+  // divided optimizer state only the first half, a reduce-scatter.
+  int64_t ReduceNs(int stage) const;
+  // The update of the stage; with a divided state that of a replica's share, and the all-gather after it.
   int64_t OptimizerNs(int stage) const;
   // What the ranks of a pipeline exchange in the optimizer step: the squared norm of the gradients, and the
   // gradients of parameters that several stages hold. Takes no time in the model.
@@ -108,6 +109,10 @@ class CostModel {
 
  private:
   const PipelineShape& shape() const { return topology_.shape(); }
+  // One step of the ring over the replicas of the stage.
+  int64_t RingStepNs(int stage) const;
+  // A reduce-scatter of the stage's gradients, or an all-gather of its parameters.
+  int64_t HalfOfAllReduceNs(int stage) const;
   // Of what a stage embeds; the same in both passes.
   double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
   bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
@@ -119,6 +124,8 @@ class CostModel {
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;
   TokenTable token_table_;
+  // The optimizer state, over replicas.
+  bool divided_state_;
   std::vector<int64_t> parameter_bytes_;
   std::vector<int64_t> static_bytes_;
 };

@@ -47,7 +47,7 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
       optimizer_ns_(costs.ranks(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
-    reduce_ns_.push_back(costs.AllReduceNs(costs.ParameterBytes(stage), topology_.GradientGroup(stage)));
+    reduce_ns_.push_back(costs.ReduceNs(stage));
     optimizer_ns_[costs.rank_of(stage)] += costs.OptimizerNs(stage);
   }
 }

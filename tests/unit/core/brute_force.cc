@@ -133,7 +133,7 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
   std::vector<int64_t> rank_reduce(costs.ranks(), 0);
   for (int s = 0; s < costs.stages(); ++s) {
     int64_t& reduce = rank_reduce[costs.rank_of(s)];
-    reduce += costs.AllReduceNs(costs.ParameterBytes(s), job.topology.GradientGroup(s));
+    reduce += costs.ReduceNs(s);
     pipeline.reduce_ns.push_back(reduce);
   }
   return pipeline;
