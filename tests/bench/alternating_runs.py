@@ -1,0 +1,115 @@
+"""Trains the same model on the same real samples in several variants, so that their times can be compared.
+
+Every variant runs once in each round, in an order that turns, so that each has a run of every other one beside it: one run
+varies by 8 % on a small machine. What counts is the ratio of two runs of one round; its median and range over the rounds.
+"""
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+MODELS = {
+    "gpt": ["--architecture", "gpt", "--layers", "8"],
+    "t5": ["--architecture", "t5", "--encoder-layers", "4", "--decoder-layers", "4"],
+}
+MODEL_SPECS = {
+    "gpt": {"architecture": "ARCHITECTURE_GPT", "layers": 8},
+    "t5": {"architecture": "ARCHITECTURE_T5", "encoderLayers": 4, "decoderLayers": 4},
+}
+KEPT = ("tokens_per_second", "planned_iteration_ms", "measured_iteration_ms", "predicted_bubble", "bubble", "planning_ms",
+        "prediction_error", "padding_efficiency", "last_loss")
+
+
+def add_arguments(parser):
+    parser.add_argument("--data", required=True, help="samples, JSON lines, .gz or not")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"), help="folder of the binaries")
+    parser.add_argument("--models", default="gpt,t5")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=10, help="of a run; the first is not counted")
+    parser.add_argument("--global-batch", type=int, default=16)
+    parser.add_argument("--max-length", type=int, default=512)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--vocab", type=int, default=4096)
+    parser.add_argument("--profile-seconds", type=int, default=10)
+
+
+def run(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def import_samples(args, folder):
+    """A dataset of the samples, their ids modulo the vocabulary."""
+    path = os.path.join(folder, "samples.jsonl")
+    opened = gzip.open if args.data.endswith(".gz") else open
+    with opened(args.data, "rt") as source, open(path, "w") as out:
+        for line in source:
+            sample = json.loads(line)
+            kept = {key: [token % args.vocab for token in sample[key]]
+                    for key in ("input", "target", "tokens") if key in sample}
+            out.write(json.dumps(kept) + "\n")
+    dataset = os.path.join(folder, "data")
+    run([os.path.join(args.bin, "penstock"), "dataset", "import", "--out", dataset, path])
+    return dataset
+
+
+def measure_profile(args, model, folder):
+    """One profile for all variants: what they plan with is the same."""
+    spec = dict(MODEL_SPECS[model], hidden=args.hidden, heads=4, ffn=4 * args.hidden, vocab=args.vocab,
+                maxSequenceLength=args.max_length, dtype="DATA_TYPE_FLOAT32")
+    described = os.path.join(folder, model + ".json")
+    with open(described, "w") as out:
+        json.dump(spec, out)
+    profile = os.path.join(folder, model + ".profile.json")
+    run([os.path.join(args.bin, "penstock-worker"), "profile", "--model-json", described, "--out", profile, "--threads",
+         "1", "--seconds", str(args.profile_seconds)], env=dict(os.environ, OMP_NUM_THREADS="1"))
+    return profile
+
+
+def train(args, model, flags, dataset, profile, run_dir):
+    """The summary of a run."""
+    summary = run([os.path.join(args.bin, "penstock"), "up", "--json", "--dataset", dataset, "--profile", profile,
+                   "--threads", "1", "--no-checkpoints", "--global-batch", str(args.global_batch), "--max-length",
+                   str(args.max_length), "--iterations", str(args.iterations), "--look-ahead", str(args.iterations),
+                   "--hidden", str(args.hidden), "--heads", "4", "--ffn", str(4 * args.hidden), "--vocab",
+                   str(args.vocab), "--run-dir", run_dir] + MODELS[model] + flags)
+    return json.loads(summary)
+
+
+def alternate(args, model, variants, dataset, profile, folder, more):
+    """Runs every variant (name: flags) `args.rounds` times, prints a JSON row for each run with what is in `more`, and returns
+    the rows."""
+    names = list(variants)
+    rows = []
+    for turn in range(args.rounds):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            run_dir = os.path.join(folder, "-".join([model, *map(str, more.values()), name, str(turn)]))
+            summary = train(args, model, variants[name], dataset, profile, run_dir)
+            row = {"model": model, **more, "variant": name, "round": turn}
+            row.update({key: summary[key] for key in KEPT})
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    return rows
+
+
+def median(rows, variant, key):
+    return statistics.median(row[key] for row in rows if row["variant"] == variant)
+
+
+def ratios(rows, variant, base, key):
+    """Of each round: that of `base` divided by that of `variant`."""
+    by_round = {}
+    for row in rows:
+        by_round.setdefault(row["round"], {})[row["variant"]] = row
+    return [own[base][key] / own[variant][key] for own in by_round.values()]
+
+
+def with_range(values):
+    return f"{statistics.median(values):.3f} ({min(values):.2f}-{max(values):.2f})"
