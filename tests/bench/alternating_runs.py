@@ -44,16 +44,24 @@ def run(command, **more):
     return done.stdout
 
 
-def import_samples(args, folder):
-    """A dataset of the samples, their ids modulo the vocabulary."""
-    path = os.path.join(folder, "samples.jsonl")
-    opened = gzip.open if args.data.endswith(".gz") else open
-    with opened(args.data, "rt") as source, open(path, "w") as out:
+def read_lines(path, vocab):
+    """The samples of a file, their ids modulo the vocabulary: {"input": ..., "target": ...} or {"tokens": ...}."""
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "rt") as source:
         for line in source:
             sample = json.loads(line)
-            kept = {key: [token % args.vocab for token in sample[key]]
-                    for key in ("input", "target", "tokens") if key in sample}
-            out.write(json.dumps(kept) + "\n")
+            yield {key: [token % vocab for token in sample[key]] for key in ("input", "target", "tokens") if key in sample}
+
+
+def read_samples(path, vocab):
+    """Input and target of each sample as one sequence."""
+    return [[token for part in sample.values() for token in part] for sample in read_lines(path, vocab)]
+
+
+def import_samples(args, folder):
+    path = os.path.join(folder, "samples.jsonl")
+    with open(path, "w") as out:
+        out.writelines(json.dumps(sample) + "\n" for sample in read_lines(args.data, args.vocab))
     dataset = os.path.join(folder, "data")
     run([os.path.join(args.bin, "penstock"), "dataset", "import", "--out", dataset, path])
     return dataset
