@@ -44,8 +44,11 @@ TEST(BadRequests, EndWithTheirStatusAndNameTheirField) {
   for (const Row& row : ReadTable(PENSTOCK_BAD_INPUT "/requests")) {
     const absl::StatusOr<std::string> request = RequestOf(row);
     ASSERT_TRUE(request.ok()) << row.place << ": " << request.status();
-    const absl::Status status =
-        CallRaw(channel, MethodOf(std::string(absl::StripPrefix(row.section, "bytes "))), *request);
+    const std::string method = MethodOf(std::string(absl::StripPrefix(row.section, "bytes ")));
+    absl::Status status = CallRaw(channel, method, *request);
+    // A message that is refused for its size may take the connection along, and the next call with it. A
+    // planner that is gone does not answer the second time either.
+    if (absl::IsUnavailable(status)) status = CallRaw(channel, method, *request);
     EXPECT_EQ(absl::StatusCodeToString(status.code()), row.expected)
         << row.place << ": " << row.change << "\n"
         << status;
