@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_writing.h"
 #include "common/logging/logging.h"
@@ -52,11 +53,16 @@ absl::Status Checkpointing::Begin(uint64_t next_iteration) {
   pending_ = next_iteration;
   begun_ = next_iteration;
   const auto contents = std::make_shared<const std::string>(*std::move(part));
-  writer_.Add([this, next_iteration, contents] {
-    return AnnotateError(WritePart(parts_.directory, parts_.rank, *contents,
-                                   ManifestOf(*parts_.job, next_iteration), *parts_.changes),
-                         NameOf(next_iteration));
-  });
+  writer_.Add([this, next_iteration, contents] { return Write(next_iteration, *contents); });
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointing::Write(uint64_t next_iteration, const std::string& contents) const {
+  const absl::Time begin = absl::Now();
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WritePart(parts_.directory, parts_.rank, contents,
+                                                   ManifestOf(*parts_.job, next_iteration), *parts_.changes),
+                                         NameOf(next_iteration)));
+  if (parts_.part_written) parts_.part_written(contents.size(), absl::Now() - begin);
   return absl::OkStatus();
 }
 

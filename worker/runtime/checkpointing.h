@@ -15,6 +15,7 @@
 //   PENSTOCK_RETURN_IF_ERROR(checkpoints.AtEnd());
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -44,6 +45,8 @@ struct CheckpointingParts {
   std::function<absl::Status()> flush_reports = {};
   // Blocks until all ranks are here.
   std::function<absl::Status()> meet = {};
+  // Called in the background when this rank's part is on the disk. May be empty.
+  std::function<void(size_t bytes, absl::Duration took)> part_written = {};
   // How long the disk may take.
   absl::Duration disk_timeout = absl::Minutes(10);
 };
@@ -79,6 +82,8 @@ class Checkpointing {
   bool IsDue(uint64_t iteration, const Votes& votes) const;
   bool IsLast(uint64_t iteration) const;
   absl::Status Begin(uint64_t next_iteration);
+  // In the background.
+  absl::Status Write(uint64_t next_iteration, const std::string& contents) const;
   // Waits until the pending checkpoint is on the disk of every rank, and completes it.
   absl::Status Settle();
   // All parts of the pending checkpoint are there. Rank 0 completes it, in the background.

@@ -28,6 +28,7 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
     if (next.finished) break;
     const uint64_t iteration = next.program.iteration;
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
+    parts.ran(next.program, result, next.waited);
     const Votes votes = result.votes;
     PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->AfterIteration(iteration, votes));
     PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, next.waited, std::move(result))));

@@ -19,7 +19,10 @@ struct TrainingLoopParts {
   Checkpointing* checkpoints = nullptr;
   // Why this rank is to end when its checkpoint is written; OK: it goes on. Asked where any rank is to stop.
   std::function<absl::Status()> stop_reason = [] { return absl::OkStatus(); };
-  // Called when the iteration is done.
+  // Called with each iteration that was run, and how long this rank waited for its program.
+  std::function<void(const Program&, const IterationResult&, absl::Duration waited)> ran =
+      [](const Program&, const IterationResult&, absl::Duration) {};
+  // Called when the iteration is done: what belongs to it is written, or being written, and reported.
   std::function<void(uint64_t iteration)> finished = [](uint64_t) {};
   // How long the planner may take for reports.
   absl::Duration report_timeout = absl::Seconds(60);

@@ -44,6 +44,8 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
       ->check(CLI::ExistingDirectory);
   app.add_option("--host", run.host, "Address under which other workers reach this one")
       ->capture_default_str();
+  app.add_option("--metrics-listen", run.metrics_listen,
+                 "host:port for Prometheus metrics of this rank (default: none)");
   app.add_option("--threads", run.threads, "Threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();

@@ -28,6 +28,8 @@ struct RunOptions {
   bool no_checkpoints = false;
   std::string init_from;
   std::string host = "127.0.0.1";
+  // "host:port" of Prometheus metrics; empty: none are served.
+  std::string metrics_listen;
   uint32_t threads = 1;
   // "cpu", "cuda:N" or "simulated".
   std::string device = "cpu";

@@ -14,12 +14,16 @@
 #include "absl/time/time.h"
 #include "common/dataset/indexed_dataset.h"
 #include "common/logging/logging.h"
+#include "common/metrics/metrics.h"
+#include "common/metrics/process_metrics.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
 #include "worker/device/simulated/simulated_device.h"
 #include "worker/memory/tensor_memory.h"
+#include "worker/metrics/worker_metrics.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/checkpointing.h"
 #include "worker/runtime/epoch_stop.h"
@@ -64,6 +68,16 @@ absl::StatusOr<Accelerator> MakeAccelerator(const RunOptions& options) {
   return accelerator;
 }
 
+// Null: none are wanted.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const RunOptions& options,
+                                                            MetricsRegistry& registry) {
+  if (options.metrics_listen.empty()) return nullptr;
+  auto server = MetricsServer::Start(options.metrics_listen, &registry);
+  if (!server.ok()) return AnnotateError(server.status(), "--metrics-listen");
+  LogInfo("serving metrics", {{"port", (*server)->port()}});
+  return server;
+}
+
 // What the worker has once it is registered and the others are there. Members go away in reverse order.
 struct Joined {
   std::unique_ptr<StoreServer> store;
@@ -95,14 +109,15 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
 // One rank in the epochs of its job.
 class Worker {
  public:
-  Worker(const RunOptions& options, Accelerator accelerator, Shutdown& shutdown)
-      : options_(options), accelerator_(std::move(accelerator)), shutdown_(shutdown) {}
+  Worker(const RunOptions& options, Accelerator accelerator, Shutdown& shutdown, WorkerMetrics& metrics)
+      : options_(options), accelerator_(std::move(accelerator)), shutdown_(shutdown), metrics_(metrics) {}
 
   // One epoch. `again`: after another one, whatever --resume says.
   EpochEnd RunEpoch(bool again) {
     EpochEnd end;
     const absl::Status found = FindCheckpoint(again);
     end.status = found.ok() ? JoinAndTrain(end.next_iteration) : found;
+    if (!end.status.ok()) metrics_.OnEpochFailed(end.status);
     return end;
   }
 
@@ -139,6 +154,7 @@ class Worker {
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerAgent> agent, Register());
     const Registration& self = agent->registration();
     LogInfo("registered", {{"job", options_.job_id}, {"rank", self.rank}, {"epoch", self.epoch}});
+    metrics_.OnEpochJoined(options_.job_id, self);
     const uint64_t handler = shutdown_.AddHandler([&agent](const absl::Status& why) { agent->Stop(why); });
     agent->SetFailureListener([&stop](const absl::Status& why) { stop.Request(why); });
     const absl::Status status = Train(*agent, stop, joined, next_iteration);
@@ -165,21 +181,25 @@ class Worker {
                      .init_from = options_.init_from,
                      .votes = [&] { return VotesOf(*writing); },
                      .gradients_dir = options_.gradients_dir});
-    Checkpointing checkpoints({.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
-                               .rank = agent.registration().rank,
-                               .job = &agent.registration().job,
-                               .copy = [&] { return trainer.CopyPart(); },
-                               .reported = [&] { return agent.Reported(); },
-                               .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
-                               .meet = [&] { return trainer.Meet(); }});
+    Checkpointing checkpoints(
+        {.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
+         .rank = agent.registration().rank,
+         .job = &agent.registration().job,
+         .copy = [&] { return trainer.CopyPart(); },
+         .reported = [&] { return agent.Reported(); },
+         .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
+         .meet = [&] { return trainer.Meet(); },
+         .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); }});
     writing = &checkpoints;
     agent.StartPrograms(trainer.first_iteration());
-    const absl::Status status =
-        RunTrainingLoop(agent, {.run = [&](const Program& program) { return trainer.Run(program); },
-                                .checkpoints = &checkpoints,
-                                .stop_reason = [&] { return shutdown_.wanted(); },
-                                .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
-                                .report_timeout = PlannerTimeout()});
+    const absl::Status status = RunTrainingLoop(
+        agent, {.run = [&](const Program& program) { return trainer.Run(program); },
+                .checkpoints = &checkpoints,
+                .stop_reason = [&] { return shutdown_.wanted(); },
+                .ran = [&](const Program& program, const IterationResult& result,
+                           absl::Duration waited) { metrics_.OnIteration(program, result, waited); },
+                .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
+                .report_timeout = PlannerTimeout()});
     // A disk that hangs would keep this thread: then the process ends.
     if (!status.ok() && checkpoints.IsWritingAfter(EpochGrace())) {
       shutdown_.SetLimit(absl::ZeroDuration(), status);
@@ -212,6 +232,7 @@ class Worker {
   const RunOptions& options_;
   const Accelerator accelerator_;
   Shutdown& shutdown_;
+  WorkerMetrics& metrics_;
   // What this process began with.
   std::optional<Checkpoint> started_from_;
   // What the epoch begins with.
@@ -228,7 +249,11 @@ void PrepareProcess() {
 absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   at::set_num_threads(static_cast<int>(options.threads));
   PENSTOCK_ASSIGN_OR_RETURN(Accelerator accelerator, MakeAccelerator(options));
-  Worker worker(options, std::move(accelerator), shutdown);
+  MetricsRegistry registry;
+  AddProcessMetrics(&registry, "penstock-worker", PENSTOCK_VERSION);
+  WorkerMetrics metrics(registry);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> server, ServeMetrics(options, registry));
+  Worker worker(options, std::move(accelerator), shutdown, metrics);
   const absl::Status status = TrainThroughFailures(
       {.most = options.max_rejoins}, {.run_epoch = [&](bool again) { return worker.RunEpoch(again); },
                                       .wait = [&](absl::Duration time) { return shutdown.WaitFor(time); }});

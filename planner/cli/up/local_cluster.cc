@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/files/files.h"
@@ -25,6 +26,15 @@ constexpr int kNotWorthRestarting = 2;
 absl::Status EndedError(const std::string& name, const std::string& log, const std::string& how) {
   return absl::UnavailableError(
       absl::StrCat(name, " ", how, "; the end of ", log, ":\n", LogTail(log, kShownProcessLogLines)));
+}
+
+// "host:port" as that of rank 0, where 0 is any free port.
+std::string AddressOfRank(const std::string& address, uint32_t rank) {
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0)
+    return address;
+  return absl::StrCat(address.substr(0, colon + 1), port + rank);
 }
 
 }  // namespace
@@ -80,6 +90,9 @@ absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
                                           absl::StrCat("--threads=", options.threads),
                                           absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
     if (!options.dataset.empty()) arguments.push_back(absl::StrCat("--dataset=", options.dataset));
+    if (!options.metrics_listen.empty()) {
+      arguments.push_back(absl::StrCat("--metrics-listen=", AddressOfRank(options.metrics_listen, rank)));
+    }
     arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
     std::vector<std::string> resuming = arguments;
     resuming.emplace_back("--resume");

@@ -46,6 +46,8 @@ struct LocalWorkerOptions {
   std::string dataset;
   std::string checkpoint_dir;
   bool resume = false;
+  // "host:port" of the metrics of rank 0; those of rank r at port + r. Empty: none.
+  std::string metrics_listen = {};
   // More flags of penstock-worker.
   std::vector<std::string> arguments = {};
 };

@@ -157,6 +157,7 @@ absl::Status UpRun::StartProcesses() {
                                  .dataset = simulated() ? "" : options_.dataset,
                                  .checkpoint_dir = setup_.folder.checkpoints,
                                  .resume = options_.resume,
+                                 .metrics_listen = options_.worker_metrics_listen,
                                  .arguments = WorkerArguments()});
 }
 

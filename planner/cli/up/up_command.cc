@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -56,6 +57,10 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
       "one)");
   command.add_option("--metrics-listen", up.metrics_listen,
                      "host:port for Prometheus metrics of the planner");
+  command
+      .add_option("--worker-metrics-listen", up.worker_metrics_listen,
+                  "host:port for Prometheus metrics of rank 0; rank r serves its own at port + r")
+      ->check(WhatIsWrongWithAddresses);
   command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");
   command.add_option("--trace", up.trace,
                      "Write the measured iterations in Chrome's trace format to this file");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
@@ -57,8 +58,24 @@ absl::Status CheckMesh(const UpOptions& options) {
                                                  core::kMostRanks));
 }
 
+absl::Status CheckWorkerMetrics(const UpOptions& options) {
+  const std::string& address = options.worker_metrics_listen;
+  if (address.empty()) return absl::OkStatus();
+  constexpr uint64_t kMostPort = 65535;
+  uint64_t port = 0;
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port))
+    return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address, ": use HOST:PORT"));
+  const uint64_t last = port == 0 ? 0 : port + uint64_t{options.pipeline} * options.data - 1;
+  if (last <= kMostPort) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address,
+                                                 ": the last rank would serve on port ", last,
+                                                 "; use a lower port, or 0 for free ones"));
+}
+
 absl::Status CheckSizes(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckWorkerMetrics(options));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
   return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
 }

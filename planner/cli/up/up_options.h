@@ -42,6 +42,8 @@ struct UpOptions {
   PlannerFlags planner;
   // "host:port" for the metrics of our own planner; empty: none.
   std::string metrics_listen;
+  // "host:port" of the metrics of rank 0; those of rank r at port + r. Empty: none.
+  std::string worker_metrics_listen;
 
   UpDevice device = UpDevice::kCpu;
   SimulationOptions simulation;

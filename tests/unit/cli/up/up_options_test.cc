@@ -34,6 +34,19 @@ TEST(UpOptionsTest, TheDefaultsMakeAJobThatIsPlannedFreely) {
   EXPECT_EQ(job->model().max_sequence_length(), 2048);
 }
 
+TEST(UpOptionsTest, EveryRankHasAPortForItsMetrics) {
+  UpOptions options;
+  options.pipeline = 2;
+  options.data = 2;
+  for (const char* address : {"", "127.0.0.1:0", "127.0.0.1:65532"}) {
+    options.worker_metrics_listen = address;
+    EXPECT_TRUE(MakeJobSpec(options, SmallModel()).ok()) << address;
+  }
+  options.worker_metrics_listen = "127.0.0.1:65533";
+  EXPECT_THAT(std::string(MakeJobSpec(options, SmallModel()).status().message()),
+              HasSubstr("--worker-metrics-listen 127.0.0.1:65533: the last rank would serve on port 65536"));
+}
+
 TEST(UpOptionsTest, EveryPolicyAndScheduleIsTaken) {
   for (const v1::Policy policy : {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED}) {
     for (const v1::Schedule schedule : {v1::SCHEDULE_SPLIT_BACKWARD, v1::SCHEDULE_INTERLEAVED}) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -70,6 +71,11 @@ class CheckpointingTest : public ::testing::Test {
                                [this] {
                                  events_.emplace_back("meet");
                                  return meet_status_;
+                               },
+                           .part_written =
+                               [this](size_t bytes, absl::Duration took) {
+                                 EXPECT_GT(took, absl::ZeroDuration());
+                                 written_bytes_ += bytes;
                                }});
   }
 
@@ -99,6 +105,7 @@ class CheckpointingTest : public ::testing::Test {
   uint64_t reported_ = 99;
   absl::Status meet_status_;
   std::vector<std::string> events_;
+  std::atomic<size_t> written_bytes_ = 0;
   std::unique_ptr<Checkpointing> checkpoints_;
 };
 
@@ -117,6 +124,7 @@ TEST_F(CheckpointingTest, TrainingGoesOnWhileAPartIsWritten) {
   gate.Notify();
   // The next one waits for it.
   ASSERT_TRUE(After(3, kUnwritten).ok());
+  EXPECT_GE(written_bytes_, std::string("state 1").size());
   EXPECT_THAT(events_, ElementsAre("copy 1", "flush", "meet", "copy 3"));
   ASSERT_TRUE(checkpoints_->BeforeStop().code() == absl::StatusCode::kFailedPrecondition)
       << "the other rank has no part of it";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace penstock::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
 
 // Answers from lists and keeps what it is told.
 class FakeControlPlane : public ControlPlane {
@@ -93,6 +95,8 @@ class TrainingLoopTest : public ::testing::Test {
          },
          .checkpoints = &checkpoints,
          .stop_reason = [this] { return stop_reason_; },
+         .ran = [this](const Program& program, const IterationResult&,
+                       absl::Duration waited) { waited_[program.iteration] = waited; },
          .finished =
              [this](uint64_t iteration) { events_.push_back(absl::StrCat("finished ", iteration)); }});
   }
@@ -104,6 +108,8 @@ class TrainingLoopTest : public ::testing::Test {
   uint64_t stopping_ = 99;
   absl::Status stop_reason_;
   std::vector<std::string> events_;
+  // By iteration: what the loop says of the wait for its program.
+  std::map<uint64_t, absl::Duration> waited_;
 };
 
 TEST_F(TrainingLoopTest, RunsAndReportsUntilTheJobIsFinished) {
@@ -115,6 +121,7 @@ TEST_F(TrainingLoopTest, RunsAndReportsUntilTheJobIsFinished) {
   ASSERT_EQ(control_.reports.size(), 2u);
   EXPECT_EQ(control_.reports[1].iteration, 5u);
   EXPECT_EQ(control_.reports[1].waited_for_program_ns, 75);
+  EXPECT_THAT(waited_, ElementsAre(Pair(4, absl::Nanoseconds(74)), Pair(5, absl::Nanoseconds(75))));
   EXPECT_EQ(control_.reports[1].loss, 0.5);
   EXPECT_EQ(control_.reports[1].peak_memory_bytes, 77);
   EXPECT_EQ(control_.flushed, 2u);
