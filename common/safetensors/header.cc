@@ -1,10 +1,12 @@
 #include "common/safetensors/header.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
@@ -73,6 +75,18 @@ absl::StatusOr<std::map<std::string, StoredTensor>> ParseSafetensorsHeader(absl:
     tensors[name] = *std::move(tensor);
   }
   return tensors;
+}
+
+absl::StatusOr<SafetensorsLayout> ParseSafetensors(absl::string_view contents) {
+  uint64_t length = 0;
+  if (contents.size() >= kSafetensorsLengthBytes) std::memcpy(&length, contents.data(), sizeof(length));
+  if (length == 0 || length > contents.size() - kSafetensorsLengthBytes)
+    return absl::InvalidArgumentError("it is no safetensors file, or it is truncated");
+  SafetensorsLayout layout = {.data_begin = kSafetensorsLengthBytes + length, .tensors = {}};
+  PENSTOCK_ASSIGN_OR_RETURN(layout.tensors,
+                            ParseSafetensorsHeader(contents.substr(kSafetensorsLengthBytes, length),
+                                                   contents.size() - layout.data_begin));
+  return layout;
 }
 
 }  // namespace penstock

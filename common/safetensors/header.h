@@ -12,6 +12,9 @@
 
 namespace penstock {
 
+// Of the length, before the JSON.
+inline constexpr uint64_t kSafetensorsLengthBytes = 8;
+
 // A tensor as a header describes it.
 struct StoredTensor {
   // As the format names it: "F32", "BF16".
@@ -32,5 +35,17 @@ uint64_t ElementBytesOf(absl::string_view type);
 // or points beyond the end).
 absl::StatusOr<std::map<std::string, StoredTensor>> ParseSafetensorsHeader(absl::string_view text,
                                                                            uint64_t data_bytes);
+
+// What is where in a file.
+struct SafetensorsLayout {
+  // Where the data begins.
+  uint64_t data_begin = 0;
+  // By the tensor's name.
+  std::map<std::string, StoredTensor> tensors;
+};
+
+// `contents` is the whole file. Possible errors: INVALID_ARGUMENT (no such file, or a truncated one, or as
+// above).
+absl::StatusOr<SafetensorsLayout> ParseSafetensors(absl::string_view contents);
 
 }  // namespace penstock

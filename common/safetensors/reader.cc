@@ -15,7 +15,6 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
 // The largest header that huggingface/safetensors reads.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
 
@@ -42,15 +41,16 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& pat
   if (fstat(reader.file_.get(), &state) != 0) return FileError(path, "reading", errno);
   const auto size = static_cast<uint64_t>(state.st_size);
   uint64_t length = 0;
-  if (S_ISREG(state.st_mode) && size >= kLengthBytes) {
+  if (S_ISREG(state.st_mode) && size >= kSafetensorsLengthBytes) {
     PENSTOCK_RETURN_IF_ERROR(
-        ReadAt(path, reader.file_.get(), 0, absl::MakeSpan(reinterpret_cast<char*>(&length), kLengthBytes)));
+        ReadAt(path, reader.file_.get(), 0,
+               absl::MakeSpan(reinterpret_cast<char*>(&length), kSafetensorsLengthBytes)));
   }
-  if (length == 0 || length > kMostHeaderBytes || length > size - kLengthBytes)
+  if (length == 0 || length > kMostHeaderBytes || length > size - kSafetensorsLengthBytes)
     return absl::InvalidArgumentError(absl::StrCat("'", path, "': is no safetensors file, or is truncated"));
   std::string text(length, '\0');
-  PENSTOCK_RETURN_IF_ERROR(ReadAt(path, reader.file_.get(), kLengthBytes, absl::MakeSpan(text)));
-  reader.data_begin_ = kLengthBytes + length;
+  PENSTOCK_RETURN_IF_ERROR(ReadAt(path, reader.file_.get(), kSafetensorsLengthBytes, absl::MakeSpan(text)));
+  reader.data_begin_ = kSafetensorsLengthBytes + length;
   auto tensors = ParseSafetensorsHeader(text, size - reader.data_begin_);
   if (!tensors.ok()) return AnnotateError(tensors.status(), absl::StrCat("'", path, "'"));
   reader.tensors_ = *std::move(tensors);

@@ -61,12 +61,12 @@ absl::StatusOr<std::string> SerializeTensors(const std::vector<NamedTensor>& ten
     bytes += tensor.value.nbytes();
   }
   std::string text = header.dump();
-  text.append((kTensorHeaderLengthBytes - text.size() % kTensorHeaderLengthBytes) % kTensorHeaderLengthBytes,
+  text.append((kSafetensorsLengthBytes - text.size() % kSafetensorsLengthBytes) % kSafetensorsLengthBytes,
               ' ');  // aligns the data
   const uint64_t length = text.size();
   std::string contents;
-  contents.reserve(kTensorHeaderLengthBytes + text.size() + bytes);
-  contents.append(reinterpret_cast<const char*>(&length), kTensorHeaderLengthBytes).append(text);
+  contents.reserve(kSafetensorsLengthBytes + text.size() + bytes);
+  contents.append(reinterpret_cast<const char*>(&length), kSafetensorsLengthBytes).append(text);
   for (const NamedTensor& tensor : tensors) PENSTOCK_RETURN_IF_ERROR(Append(tensor, contents));
   return contents;
 }
@@ -85,26 +85,26 @@ absl::StatusOr<TensorFile> TensorFile::Parse(const std::string& path, std::strin
   TensorFile file;
   file.path_ = path;
   file.contents_ = std::move(contents);
-  absl::StatusOr<TensorHeader> header = ParseTensorHeader(file.contents_);
-  if (!header.ok()) return AnnotateError(header.status(), absl::StrCat("'", path, "'"));
-  file.header_ = *std::move(header);
+  absl::StatusOr<SafetensorsLayout> layout = ParseSafetensors(file.contents_);
+  if (!layout.ok()) return AnnotateError(layout.status(), absl::StrCat("'", path, "'"));
+  file.layout_ = *std::move(layout);
   return file;
 }
 
-absl::StatusOr<const TensorEntry*> TensorFile::Find(const std::string& name) const {
-  const auto found = header_.entries.find(name);
-  if (found != header_.entries.end()) return &found->second;
+absl::StatusOr<const StoredTensor*> TensorFile::Find(const std::string& name) const {
+  const auto found = layout_.tensors.find(name);
+  if (found != layout_.tensors.end()) return &found->second;
   return absl::NotFoundError(absl::StrCat("'", path_, "' has no tensor '", name, "'"));
 }
 
-absl::Status TensorFile::WrongTensor(const std::string& name, const TensorEntry& entry) const {
+absl::Status TensorFile::WrongTensor(const std::string& name, const StoredTensor& entry) const {
   return absl::InvalidArgumentError(absl::StrCat("'", path_, "': tensor '", name, "' is ", entry.type, " [",
                                                  absl::StrJoin(entry.shape, ", "),
                                                  "], which is not that of the model"));
 }
 
 absl::Status TensorFile::CheckShape(const std::string& name, at::IntArrayRef shape) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const TensorEntry* const entry, Find(name));
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredTensor* const entry, Find(name));
   return at::IntArrayRef(entry->shape) == shape ? absl::OkStatus() : WrongTensor(name, *entry);
 }
 
@@ -115,14 +115,14 @@ absl::Status TensorFile::Read(const std::string& name, const at::Tensor& destina
 
 absl::Status TensorFile::ReadElements(const std::string& name, int64_t first,
                                       const at::Tensor& destination) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const TensorEntry* const entry, Find(name));
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredTensor* const entry, Find(name));
   const size_t skipped = static_cast<size_t>(first) * destination.element_size();
   if (entry->type != TypeName(destination.scalar_type()) ||
       skipped + destination.nbytes() > entry->end - entry->begin) {
     return WrongTensor(name, *entry);
   }
   return RunTorch(absl::StrCat("reading '", name, "'"), [&] {
-    char* data = const_cast<char*>(contents_.data() + header_.data_begin + entry->begin + skipped);
+    char* data = const_cast<char*>(contents_.data() + layout_.data_begin + entry->begin + skipped);
     const at::NoGradGuard no_gradients;
     destination.copy_(at::from_blob(data, destination.sizes(), destination.scalar_type()));
   });

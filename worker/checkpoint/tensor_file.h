@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/checkpoint/tensor_header.h"
+#include "common/safetensors/header.h"
 
 namespace penstock::worker {
 
@@ -40,13 +40,13 @@ class TensorFile {
   // Of a file that was read already; `path` is for messages. Possible errors: INVALID_ARGUMENT.
   static absl::StatusOr<TensorFile> Parse(const std::string& path, std::string contents);
 
-  bool Contains(const std::string& name) const { return header_.entries.contains(name); }
+  bool Contains(const std::string& name) const { return layout_.tensors.contains(name); }
   // Copies the tensor `name` into `destination`, which has its type and shape.
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
   absl::Status Read(const std::string& name, const at::Tensor& destination) const;
 
   // By name.
-  const std::map<std::string, TensorEntry>& entries() const { return header_.entries; }
+  const std::map<std::string, StoredTensor>& entries() const { return layout_.tensors; }
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (the tensor `name` has another shape).
   absl::Status CheckShape(const std::string& name, at::IntArrayRef shape) const;
   // Copies elements of the tensor `name`, from `first` on, into `destination`, which has its type and one
@@ -54,12 +54,12 @@ class TensorFile {
   absl::Status ReadElements(const std::string& name, int64_t first, const at::Tensor& destination) const;
 
  private:
-  absl::StatusOr<const TensorEntry*> Find(const std::string& name) const;
-  absl::Status WrongTensor(const std::string& name, const TensorEntry& entry) const;
+  absl::StatusOr<const StoredTensor*> Find(const std::string& name) const;
+  absl::Status WrongTensor(const std::string& name, const StoredTensor& entry) const;
 
   std::string path_;
   std::string contents_;
-  TensorHeader header_;
+  SafetensorsLayout layout_;
 };
 
 }  // namespace penstock::worker
