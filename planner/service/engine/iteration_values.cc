@@ -25,7 +25,9 @@ void IterationValues::PutPlan(PlanPtr plan, size_t bytes) {
 
 void IterationValues::PutReport(const v1::ReportIterationRequest& report) {
   Values& values = iterations_[report.iteration()];
-  if (!values.reports.emplace(report.rank(), report).second) return;
+  ReportPtr& kept = values.reports[report.rank()];
+  if (kept != nullptr) return;
+  kept = std::make_shared<v1::ReportIterationRequest>(report);
   const size_t bytes = MemoryBytesOf(report);
   values.bytes += bytes;
   bytes_ += bytes;
@@ -41,8 +43,8 @@ PlanPtr IterationValues::plan(uint64_t iteration) const {
   return found == iterations_.end() ? nullptr : found->second.plan;
 }
 
-std::vector<v1::ReportIterationRequest> IterationValues::reports(uint64_t iteration) const {
-  std::vector<v1::ReportIterationRequest> reports;
+std::vector<ReportPtr> IterationValues::reports(uint64_t iteration) const {
+  std::vector<ReportPtr> reports;
   const auto found = iterations_.find(iteration);
   if (found == iterations_.end()) return reports;
   for (const auto& [rank, report] : found->second.reports) reports.push_back(report);
@@ -52,7 +54,7 @@ std::vector<v1::ReportIterationRequest> IterationValues::reports(uint64_t iterat
 void IterationValues::DropReportsFrom(uint64_t iteration) {
   for (auto it = iterations_.lower_bound(iteration); it != iterations_.end(); ++it) {
     for (const auto& [rank, report] : it->second.reports) {
-      const size_t bytes = MemoryBytesOf(report);
+      const size_t bytes = MemoryBytesOf(*report);
       it->second.bytes -= bytes;
       bytes_ -= bytes;
     }

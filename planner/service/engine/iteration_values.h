@@ -16,6 +16,15 @@ namespace penstock {
 
 using BatchPtr = std::shared_ptr<const v1::Batch>;
 using PlanPtr = std::shared_ptr<const v1::Plan>;
+using ReportPtr = std::shared_ptr<const v1::ReportIterationRequest>;
+
+// What is known of an iteration, to be looked at without the lock of its job.
+struct HeldIteration {
+  BatchPtr batch;
+  PlanPtr plan;
+  // By rank; ranks that have not reported are missing.
+  std::vector<ReportPtr> reports;
+};
 
 // Bytes of memory that a message takes, more or less.
 size_t MemoryBytesOf(const google::protobuf::Message& message);
@@ -33,7 +42,7 @@ class IterationValues {
   BatchPtr batch(uint64_t iteration) const;
   PlanPtr plan(uint64_t iteration) const;
   // By rank.
-  std::vector<v1::ReportIterationRequest> reports(uint64_t iteration) const;
+  std::vector<ReportPtr> reports(uint64_t iteration) const;
 
   // They will be run again.
   void DropReportsFrom(uint64_t iteration);
@@ -51,7 +60,7 @@ class IterationValues {
   struct Values {
     BatchPtr batch;
     PlanPtr plan;
-    std::map<uint32_t, v1::ReportIterationRequest> reports;
+    std::map<uint32_t, ReportPtr> reports;
     size_t bytes = 0;
   };
   using Iterations = std::map<uint64_t, Values>;

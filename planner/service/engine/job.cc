@@ -1,10 +1,12 @@
 #include "planner/service/engine/job.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
+#include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
@@ -123,6 +125,16 @@ v1::GetJobResponse Job::Get(uint64_t from_iteration) const {
   return response;
 }
 
+std::vector<v1::IterationSummary> Job::Summaries(uint64_t from_iteration) const {
+  std::vector<v1::IterationSummary> summaries;
+  MutexLock lock(&mutex_);
+  const auto& all = state_.summaries();
+  const auto first = std::ranges::lower_bound(
+      all, from_iteration, {}, [](const v1::IterationSummary& one) { return one.iteration(); });
+  summaries.assign(first, all.end());
+  return summaries;
+}
+
 std::optional<v1::IterationSummary> Job::LastSummary() const {
   MutexLock lock(&mutex_);
   if (state_.summaries().empty()) return std::nullopt;
@@ -143,30 +155,38 @@ void Job::WantPlanLocked(uint64_t iteration) {
   if (!values_.Has(iteration)) wanted_.insert(iteration);
 }
 
-absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
-  v1::GetIterationResponse response;
-  {
-    MutexLock lock(&mutex_);
-    if (iteration < state_.first_held() || !state_.IsPlanned(iteration)) {
-      return absl::OutOfRangeError(absl::StrCat("iteration: ", iteration,
-                                                " is not held; planned iterations from ", state_.first_held(),
-                                                " to before ", state_.planned(), " are"));
-    }
-    const PlanPtr plan = values_.plan(iteration);
-    const BatchPtr batch = values_.batch(iteration);
-    if (plan != nullptr && batch != nullptr) {
-      *response.mutable_batch() = *batch;
-      *response.mutable_plan() = *plan;
-      for (v1::ReportIterationRequest& report : values_.reports(iteration)) {
-        *response.add_reports() = std::move(report);
-      }
-      return response;
-    }
-    WantPlanLocked(iteration);
+absl::StatusOr<HeldIteration> Job::Held(uint64_t iteration) const {
+  MutexLock lock(&mutex_);
+  if (iteration < state_.first_held() || !state_.IsPlanned(iteration)) {
+    return absl::OutOfRangeError(absl::StrCat("iteration: ", iteration,
+                                              " is not held; planned iterations from ", state_.first_held(),
+                                              " to before ", state_.planned(), " are"));
   }
-  PlanMore();
-  return absl::UnavailableError(absl::StrCat("iteration: the plan of ", iteration,
-                                             " is no longer in memory and is made again; try again"));
+  HeldIteration held = {.batch = values_.batch(iteration), .plan = values_.plan(iteration), .reports = {}};
+  if (held.batch == nullptr || held.plan == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("iteration: the plan of ", iteration, " is no longer in memory"));
+  }
+  held.reports = values_.reports(iteration);
+  return held;
+}
+
+absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
+  const absl::StatusOr<HeldIteration> held = Held(iteration);
+  if (absl::IsUnavailable(held.status())) {
+    {
+      MutexLock lock(&mutex_);
+      WantPlanLocked(iteration);
+    }
+    PlanMore();
+    return absl::UnavailableError(absl::StrCat(held.status().message(), " and is made again; try again"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(held.status());
+  v1::GetIterationResponse response;
+  *response.mutable_batch() = *held->batch;
+  *response.mutable_plan() = *held->plan;
+  for (const ReportPtr& report : held->reports) *response.add_reports() = *report;
+  return response;
 }
 
 absl::StatusOr<v1::JobState> Job::Drain() {

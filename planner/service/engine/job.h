@@ -78,6 +78,11 @@ class Job : public std::enable_shared_from_this<Job> {
   v1::JobStatus Status() const;
   v1::GetJobResponse Get(uint64_t from_iteration) const;
   absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration);
+  // The same without copies, for who only looks: what is no longer in memory is not made again.
+  // Possible errors: OUT_OF_RANGE (the iteration is not held), UNAVAILABLE (not in memory).
+  absl::StatusOr<HeldIteration> Held(uint64_t iteration) const;
+  // Of iterations from this one on, ascending.
+  std::vector<v1::IterationSummary> Summaries(uint64_t from_iteration) const;
   // Of the last iteration that all ranks reported.
   std::optional<v1::IterationSummary> LastSummary() const;
   // Of batches, plans and reports in memory.
