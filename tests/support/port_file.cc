@@ -33,7 +33,8 @@ absl::StatusOr<ServedPorts> AwaitPorts(ChildProcess& planner, const std::string&
   }
   return ServedPorts{.planner = ports.value("planner_port", 0),
                      .metrics = ports.value("metrics_port", 0),
-                     .health = ports.value("health_port", 0)};
+                     .health = ports.value("health_port", 0),
+                     .page = ports.value("page_port", 0)};
 }
 
 }  // namespace penstock

@@ -14,6 +14,7 @@ struct ServedPorts {
   int planner = 0;
   int metrics = 0;
   int health = 0;
+  int page = 0;
 };
 
 // Waits until `planner`, which was started with `--port-file path` where no file was, serves.

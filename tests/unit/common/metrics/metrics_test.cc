@@ -1,40 +1,14 @@
 #include "common/metrics/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "absl/strings/str_cat.h"
+#include "tests/support/http_exchange.h"
 
 namespace penstock {
 namespace {
 
 using testing::HasSubstr;
-
-// The answer of a loopback port to "GET path", or an empty string.
-std::string HttpGet(int port, const std::string& path) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const timeval timeout{10, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n");
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-      write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
-    char buffer[4096];
-    for (ssize_t n = read(fd, buffer, sizeof(buffer)); n > 0; n = read(fd, buffer, sizeof(buffer))) {
-      answer.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
-  return answer;
-}
 
 TEST(MetricsTest, CountsByLabel) {
   MetricsRegistry registry;
@@ -83,7 +57,7 @@ TEST(MetricsTest, ServesAllMetricsOverHttp) {
   });
   const auto server = MetricsServer::Start("127.0.0.1:0", &registry);
   ASSERT_TRUE(server.ok()) << server.status();
-  const std::string answer = HttpGet((*server)->port(), "/metrics");
+  const std::string answer = HttpAnswerTo((*server)->port(), "GET", "/metrics");
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("penstock_plans_total 1\n"));
   EXPECT_THAT(answer, HasSubstr("penstock_age_seconds 4\n"));
