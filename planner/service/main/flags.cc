@@ -61,6 +61,13 @@ void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
       ->capture_default_str();
   app->add_option("--metrics-listen", options->metrics_listen,
                   "host:port of Prometheus metrics (default: none)");
+  app->add_option(
+      "--page-listen", options->page.listen,
+      "host:port of a page for browsers that shows jobs and how they run, read-only (default: none)");
+  app->add_flag(
+      "--page-allow-anyone", options->page.allow_anyone,
+      "serve the page to other machines, unencrypted and without asking who reads it: whoever reaches the "
+      "port sees every job");
   app->add_option("--health-listen", options->health_listen,
                   "host:port of a second gRPC server with grpc.health.v1 alone, for probes (default: none)");
   app->add_flag("--reflection", options->reflection, "serve gRPC reflection, for grpcurl");

@@ -32,6 +32,7 @@ std::string PortsAsJson(const BoundPorts& ports) {
   json["planner_port"] = ports.planner;
   if (ports.metrics != 0) json["metrics_port"] = ports.metrics;
   if (ports.health != 0) json["health_port"] = ports.health;
+  if (ports.page != 0) json["page_port"] = ports.page;
   return json.dump() + "\n";
 }
 
@@ -62,6 +63,7 @@ absl::Status Serve(const PlannerFlags& flags) {
   LogInfo("planner serves", {{"planner_port", ports.planner},
                              {"metrics_port", ports.metrics},
                              {"health_port", ports.health},
+                             {"page_port", ports.page},
                              {"planning_threads", flags.server.engine.planning_threads},
                              {"store", StoreName(flags.store)}});
   if (!flags.port_file.empty()) {

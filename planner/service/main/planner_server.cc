@@ -117,6 +117,10 @@ absl::Status PlannerServer::Listen() {
     metrics_server_ = *std::move(started);
     ports_.metrics = metrics_server_->port();
   }
+  if (!options_.page.listen.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(page_server_, ServePage(options_.page, &slot_));
+    ports_.page = page_server_->port();
+  }
   ticker_ = std::make_unique<Ticker>(kTick, [this] { Tick(); });
   health_.SetServing("", true);
   return absl::OkStatus();
@@ -258,6 +262,7 @@ void PlannerServer::Stop() {
   StopOne(&server_);
   StopOne(&health_server_);
   metrics_server_.reset();
+  page_server_.reset();
 }
 
 }  // namespace penstock

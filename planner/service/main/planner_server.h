@@ -27,6 +27,7 @@
 #include "planner/service/leadership/leadership.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/main/ticker.h"
+#include "planner/service/page/page.h"
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/planner_rpc_service.h"
 #include "planner/service/store/event_store.h"
@@ -38,6 +39,8 @@ struct PlannerServerOptions {
   std::string listen = "127.0.0.1:0";
   // HTTP for Prometheus; empty: none.
   std::string metrics_listen = {};
+  // A page for browsers that shows jobs; an empty address: none.
+  PageOptions page = {};
   // A second gRPC server with the health service alone, for probes; empty: none.
   std::string health_listen = {};
   bool reflection = false;
@@ -66,6 +69,7 @@ struct BoundPorts {
   int planner = 0;
   int metrics = 0;
   int health = 0;
+  int page = 0;
 };
 
 class PlannerServer : private Candidate {
@@ -157,6 +161,7 @@ class PlannerServer : private Candidate {
   RunningServer server_;
   RunningServer health_server_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<HttpServer> page_server_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<Ticker> ticker_;
   BoundPorts ports_;

@@ -174,9 +174,11 @@ TEST_F(BinaryTest, WritesThePortsThatItServes) {
   Serve();
   EXPECT_EQ(nlohmann::json::parse(folder_.Read("ports.json")).size(), 1);
   ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
-  Serve({"--metrics-listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0"});
+  Serve(
+      {"--metrics-listen", "127.0.0.1:0", "--health-listen", "127.0.0.1:0", "--page-listen", "127.0.0.1:0"});
   EXPECT_GT(ports_.metrics, 0);
   EXPECT_GT(ports_.health, 0);
+  EXPECT_GT(ports_.page, 0);
 }
 
 TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {

@@ -1,0 +1,83 @@
+// One job: its state, how it has run so far, its last iterations.
+
+import {LineChart} from "./charts.js";
+import {byId, fillFigures, fillTable, setText, showText} from "./dom.js";
+import {compact, plural, round, share, stateName, timeOfNanoseconds, withCommas} from "./format.js";
+import {showWorkers} from "./workers.js";
+
+let charts = null;
+
+function makeCharts() {
+  const container = byId("charts");
+  return [
+    new LineChart(container, {title: "Loss", series: [{key: "loss", name: "loss"}], fromZero: false}),
+    new LineChart(container, {title: "Tokens/s", series: [{key: "tokens_per_second", name: "tokens/s"}]}),
+    new LineChart(container, {title: "Iteration", series: [{key: "measured_ms", name: "measured"}, {key: "predicted_ms", name: "planned"}], unit: " ms"}),
+    new LineChart(container, {title: "Planned ahead", series: [{key: "planned_ahead", name: "iterations planned ahead"}], format: round}),
+  ];
+}
+
+function modelText(model) {
+  if (model === null) return "";
+  const [name, layers] = model.architecture === "ARCHITECTURE_T5" ? ["T5", `${model.encoder_layers} + ${model.decoder_layers}`] : ["GPT", model.layers];
+  return `${name}, ${layers} layers, width ${model.hidden}; `;
+}
+
+function subtitle(spec) {
+  const policy = spec.planning.policy.replace("POLICY_", "").toLowerCase();
+  const owner = spec.owner === "" ? "" : `; of ${spec.owner}`;
+  return `${modelText(spec.model)}${plural(spec.mesh.pipeline, "rank")} a pipeline × ${plural(spec.mesh.data, "replica")}; policy ${policy}${owner}`;
+}
+
+function ratio(numerator, denominator) {
+  return Number(denominator) > 0 ? Number(numerator) / Number(denominator) : NaN;
+}
+
+function tokensPerSecond(iteration) {
+  return 1e9 * ratio(iteration.real_tokens, iteration.measured_ns);
+}
+
+// What trains nothing has no loss.
+function lossText(loss) {
+  return Number(loss) === 0 ? "none" : compact(loss);
+}
+
+function figuresOf(status, spec, last) {
+  const all = spec.training === null ? 0 : Number(spec.training.iterations);
+  const figures = [["state", stateName(status.state)],
+                   ["iterations done", withCommas(status.completed_iteration) + (all > 0 ? ` of ${withCommas(all)}` : "")],
+                   ["planned ahead", withCommas(Math.max(0, status.planned_iteration - status.completed_iteration))],
+                   ["epoch", withCommas(status.epoch)]];
+  if (last === undefined) return figures;
+  return [...figures, ["loss", lossText(last.loss)], ["tokens/s", compact(tokensPerSecond(last))],
+          ["padding efficiency", share(ratio(last.real_tokens, last.computed_tokens))],
+          ["bubble, planned / measured", `${share(last.predicted_bubble)} / ${share(last.bubble)}`],
+          ["measured against planned", share(ratio(last.measured_ns, last.predicted_ns))]];
+}
+
+function iterationRow(one) {
+  return [withCommas(one.iteration), lossText(one.loss), compact(one.gradient_norm), compact(tokensPerSecond(one)), timeOfNanoseconds(one.measured_ns),
+          timeOfNanoseconds(one.predicted_ns), share(one.bubble), share(ratio(one.real_tokens, one.computed_tokens)), withCommas(one.micro_batches),
+          timeOfNanoseconds(one.planning_time_ns), withCommas(one.planned_ahead), timeOfNanoseconds(one.waited_for_program_ns)];
+}
+
+// `data`: the answer to data/job.
+export function showJob({job: {status, job: spec, iterations}, history}) {
+  byId("job").hidden = false;
+  charts ??= makeCharts();
+  setText(byId("job-title"), `Job ${status.job_id}`);
+  document.title = `${status.job_id} (${stateName(status.state)}), Penstock`;
+  setText(byId("job-model"), subtitle(spec));
+  showText(byId("job-failure"), status.failure);
+  fillFigures(byId("figures"), figuresOf(status, spec, iterations.at(-1)));
+  for (const chart of charts) chart.update(history);
+  const points = history.iterations_per_point;
+  setText(byId("history-note"), points > 1 ? `A point of these charts is the mean of ${points} iterations.` : "");
+  fillTable(byId("last-iterations"), iterations.toReversed().map(iterationRow));
+  showWorkers(status, spec);
+}
+
+export function hideJob() {
+  byId("job").hidden = true;
+  document.title = "Penstock";
+}
