@@ -20,6 +20,9 @@ namespace {
 
 constexpr absl::Duration kStartPollInterval = absl::Milliseconds(20);
 constexpr size_t kShownProcessLogLines = 8;
+// Of the planner's command line.
+constexpr size_t kListenArgument = 1;
+constexpr size_t kPageArgument = 2;
 // Of penstock-worker, when another start would end the same; and of any command whose flags are wrong.
 constexpr int kNotWorthRestarting = 2;
 
@@ -54,9 +57,11 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   const std::string port_file = absl::StrCat(options_.log_dir, "/planner.ports.json");
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
-  std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
-                                        "--listen=127.0.0.1:0", absl::StrCat("--port-file=", port_file),
-                                        absl::StrCat("--store=", options.store)};
+  // Those of kListenArgument and kPageArgument stand where they are found again.
+  std::vector<std::string> arguments = {
+      absl::StrCat(options_.bin_dir, "/penstock-planner"), "--listen=127.0.0.1:0",
+      absl::StrCat("--page-listen=", options.page_listen), absl::StrCat("--port-file=", port_file),
+      absl::StrCat("--store=", options.store)};
   if (!options.metrics_listen.empty()) {
     arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
   }
@@ -73,12 +78,21 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
     if (!ports.is_object() || !ports.contains("planner_port")) {
       return absl::InternalError(absl::StrCat("'", port_file, "' names no port: ", json));
     }
-    const std::string address = absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
-    planner_->arguments[1] = absl::StrCat("--listen=", address);
-    return address;
+    return KeepAddresses(ports["planner_port"].get<int>(), ports.value("page_port", 0), options);
   }
   return EndedError(planner_->name, planner_->log,
                     absl::StrCat("did not serve within ", absl::FormatDuration(options.deadline)));
+}
+
+std::string LocalCluster::KeepAddresses(int port, int page_port, const LocalPlannerOptions& options) {
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  planner_->arguments[kListenArgument] = absl::StrCat("--listen=", address);
+  if (page_port != 0) {
+    const std::string host = options.page_listen.substr(0, options.page_listen.rfind(':'));
+    planner_->arguments[kPageArgument] = absl::StrCat("--page-listen=", host, ":", page_port);
+    page_ = absl::StrCat("http://", host, ":", page_port, "/");
+  }
+  return address;
 }
 
 absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {

@@ -34,6 +34,8 @@ struct LocalPlannerOptions {
   std::string store = "memory";
   // "host:port"; empty: none.
   std::string metrics_listen = {};
+  // The same, of the page for browsers.
+  std::string page_listen = {};
   // How long it may take to serve.
   absl::Duration deadline = absl::Seconds(10);
 };
@@ -75,6 +77,9 @@ class LocalCluster {
   // (it ended, or did not serve in time; names its log), those of ChildProcess::Start.
   absl::StatusOr<std::string> StartPlanner(const LocalPlannerOptions& options);
 
+  // "http://127.0.0.1:41234/", of the planner that was started; empty: it serves none.
+  const std::string& page() const { return page_; }
+
   // Possible errors: those of ChildProcess::Start.
   absl::Status StartWorkers(const LocalWorkerOptions& options);
 
@@ -114,11 +119,15 @@ class LocalCluster {
 
   absl::StatusOr<Member> Start(const std::string& name, const std::vector<std::string>& arguments);
 
+  // Notes where the planner listens, so that it does when it is started again. Returns its address.
+  std::string KeepAddresses(int port, int page_port, const LocalPlannerOptions& options);
+
   // Members in the order of blame: the planner, then the workers.
   std::vector<Member*> Members();
 
   LocalClusterOptions options_;
   std::optional<Member> planner_;
+  std::string page_;
   std::vector<Member> workers_;
 };
 

@@ -139,7 +139,8 @@ absl::Status UpRun::StartProcesses() {
   if (address.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(
         address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
-                                         .metrics_listen = options_.metrics_listen}));
+                                         .metrics_listen = options_.metrics_listen,
+                                         .page_listen = options_.page_listen}));
   }
   PENSTOCK_ASSIGN_OR_RETURN(client_, PlannerFlags({address, options_.planner.security}).Client());
   v1::RegisterJobRequest request;
@@ -150,6 +151,7 @@ absl::Status UpRun::StartProcesses() {
   console_.Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
                             options_.pipeline, " stages x ", options_.data, " replicas); logs in ",
                             setup_.folder.logs));
+  if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
   return cluster_->StartWorkers({.planner_address = address,
                                  .job_id = job_.job_id(),
                                  .workers = workers,

@@ -61,6 +61,12 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
       .add_option("--worker-metrics-listen", up.worker_metrics_listen,
                   "host:port for Prometheus metrics of rank 0; rank r serves its own at port + r")
       ->check(WhatIsWrongWithAddresses);
+  command
+      .add_option(
+          "--page-listen", up.page_listen,
+          "host:port of the planner's page, which shows the run in a browser; only this machine's own "
+          "address. '': none")
+      ->capture_default_str();
   command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");
   command.add_option("--trace", up.trace,
                      "Write the measured iterations in Chrome's trace format to this file");

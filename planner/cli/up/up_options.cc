@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc/targets.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
 
@@ -137,6 +138,11 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
 absl::Status CheckDevice(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
   const bool simulated = options.device == UpDevice::kSimulated;
+  if (!options.page_listen.empty() && !IsLoopback(options.page_listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--page-listen ", options.page_listen,
+                     ": the page asks nobody who reads it; use 127.0.0.1:PORT, and ssh -L from elsewhere"));
+  }
   if (!options.lengths.empty() != !options.rows.empty()) {
     return absl::InvalidArgumentError("--lengths and --rows belong together: give both or neither");
   }

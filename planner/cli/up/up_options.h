@@ -44,6 +44,8 @@ struct UpOptions {
   std::string metrics_listen;
   // "host:port" of the metrics of rank 0; those of rank r at port + r. Empty: none.
   std::string worker_metrics_listen;
+  // Of the planner's page; empty: none.
+  std::string page_listen = "127.0.0.1:0";
 
   UpDevice device = UpDevice::kCpu;
   SimulationOptions simulation;
