@@ -26,7 +26,7 @@ int Profile(const ProfileOptions& options) {
 }
 
 int Run(int argc, char** argv) {
-  const CommandLine command = ParseCommandLine(argc, argv);
+  const CommandLine command = ParseCommandLine(argc, argv, [](const char* name) { return getenv(name); });
   if (command.exit_status.has_value()) return *command.exit_status;
   // c10d's store looks up the name of every address it connects to. A name server that does not answer must
   // not hold up the start; what the user has set stays.

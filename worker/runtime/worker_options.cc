@@ -25,7 +25,9 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
       ->check(WhatIsWrongWithAddresses);
   AddClientSecurityFlags(app, run.security);
   app.add_option("--job", run.job_id, "Id of the job");
-  app.add_option("--rank", run.rank, "The wanted rank (default: any that is free)");
+  app.add_option("--rank", run.rank,
+                 "The wanted rank (default: RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or "
+                 "JOB_COMPLETION_INDEX of the environment, the first that is set; else any that is free)");
   app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");
   app.add_option_function<std::string>(
          "--cut",
@@ -116,9 +118,22 @@ void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
   if (run.resume && run.checkpoint_dir.empty()) throw CLI::RequiresError("--resume", "--checkpoint-dir");
 }
 
+// --rank wins.
+void TakeRank(RunOptions& run, const Environment& environment) {
+  if (run.rank.has_value()) {
+    run.rank_from = "--rank";
+    return;
+  }
+  const absl::StatusOr<std::optional<LauncherRank>> launcher = RankOfLauncher(environment);
+  if (!launcher.ok()) throw CLI::ValidationError("--rank", std::string(launcher.status().message()));
+  if (!launcher->has_value()) return;
+  run.rank = (*launcher)->rank;
+  run.rank_from = (*launcher)->variable;
+}
+
 }  // namespace
 
-CommandLine ParseCommandLine(int argc, char** argv) {
+CommandLine ParseCommandLine(int argc, char** argv, const Environment& environment) {
   CommandLine result;
   ProfileOptions profile;
   CLI::App app("One rank of a Penstock job: registers with a planner and executes its programs.",
@@ -128,7 +143,10 @@ CommandLine ParseCommandLine(int argc, char** argv) {
   // CLI11 reports by exceptions; they end here.
   try {
     app.parse(argc, argv);
-    if (!profile_command->parsed()) RequireRunFlags(app, result.run);
+    if (!profile_command->parsed()) {
+      RequireRunFlags(app, result.run);
+      TakeRank(result.run, environment);
+    }
   } catch (const CLI::ParseError& error) {
     result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;
   }

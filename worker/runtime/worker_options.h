@@ -7,6 +7,7 @@
 
 #include "common/grpc/security/client_security.h"
 #include "common/simulation/simulation_options.h"
+#include "worker/runtime/launcher_rank.h"
 
 namespace penstock::worker {
 
@@ -19,6 +20,8 @@ struct RunOptions {
   ClientSecurity security;
   std::string job_id;
   std::optional<uint32_t> rank;
+  // What said so: "--rank" or a variable of the environment; empty where the planner chooses.
+  std::string rank_from;
   std::string dataset;
   // The start of an input that is too long is cut, and not its end.
   bool cut_input_start = false;
@@ -64,7 +67,8 @@ struct CommandLine {
   RunOptions run;
 };
 
-// Prints help on stdout and errors, naming the flag, on stderr.
-CommandLine ParseCommandLine(int argc, char** argv);
+// Prints help on stdout and errors, naming the flag or the variable of the environment, on stderr. Without
+// --rank the rank is that of whatever launched the worker (launcher_rank.h).
+CommandLine ParseCommandLine(int argc, char** argv, const Environment& environment);
 
 }  // namespace penstock::worker

@@ -147,13 +147,25 @@ class Worker {
          .wait = [this](absl::Duration time) { return shutdown_.WaitFor(time); }});
   }
 
+  // A rank that the planner refuses: a launcher's variable is easily not what its user thinks.
+  absl::Status NameRankSource(const absl::Status& refusal) const {
+    const bool of_rank = absl::IsInvalidArgument(refusal) || absl::IsAlreadyExists(refusal);
+    if (!of_rank || !options_.rank.has_value()) return refusal;
+    return AnnotateError(refusal, absl::StrCat(options_.rank_from, " ", *options_.rank));
+  }
+
   absl::Status JoinAndTrain(uint64_t& next_iteration) {
     // In this order: the agent's threads abort the communicator and must have ended before it goes away.
     EpochStop stop(shutdown_, EpochGrace());
     Joined joined;
-    PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerAgent> agent, Register());
+    absl::StatusOr<std::unique_ptr<PlannerAgent>> registered = Register();
+    if (!registered.ok()) return NameRankSource(registered.status());
+    const std::unique_ptr<PlannerAgent> agent = *std::move(registered);
     const Registration& self = agent->registration();
-    LogInfo("registered", {{"job", options_.job_id}, {"rank", self.rank}, {"epoch", self.epoch}});
+    LogInfo("registered", {{"job", options_.job_id},
+                           {"rank", self.rank},
+                           {"rank_from", options_.rank_from.empty() ? "planner" : options_.rank_from},
+                           {"epoch", self.epoch}});
     metrics_.OnEpochJoined(options_.job_id, self);
     const uint64_t handler = shutdown_.AddHandler([&agent](const absl::Status& why) { agent->Stop(why); });
     agent->SetFailureListener([&stop](const absl::Status& why) { stop.Request(why); });

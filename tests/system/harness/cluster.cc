@@ -95,18 +95,24 @@ std::unique_ptr<ChildProcess> Cluster::StartWorker(const v1::JobSpec& job, uint3
                                                    const std::string& log_path) {
   const Place place = rank < settings.places.size() ? settings.places[rank] : Place();
   std::vector<std::string> arguments = {
-      Binary("penstock-worker"), "--planner", planner_address(), "--job",  job.job_id(), "--rank",
-      absl::StrCat(rank),        "--dataset", settings.dataset,  "--host", place.address};
+      Binary("penstock-worker"), "--planner", planner_address(), "--job", job.job_id(), "--dataset",
+      settings.dataset,          "--host",    place.address};
+  auto environment = kWorkerEnvironment;
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
+  if (settings.rank_variable.empty()) {
+    add("--rank", absl::StrCat(rank));
+  } else {
+    environment.emplace_back(settings.rank_variable, absl::StrCat(rank));
+  }
   add("--checkpoint-dir", settings.checkpoint_dir);
   add("--dump-gradients", settings.gradients_dir);
   if (settings.resume) arguments.push_back("--resume");
   arguments.insert(arguments.end(), settings.arguments.begin(), settings.arguments.end());
   absl::StatusOr<std::unique_ptr<ChildProcess>> worker =
       ChildProcess::Start({.arguments = OnPlace(place, std::move(arguments)),
-                           .environment = kWorkerEnvironment,
+                           .environment = std::move(environment),
                            .log_path = log_path});
   EXPECT_TRUE(worker.ok()) << worker.status();
   return worker.ok() ? *std::move(worker) : nullptr;

@@ -44,6 +44,8 @@ struct WorkerSettings {
   std::vector<Place> places = {};
   // More flags.
   std::vector<std::string> arguments = {};
+  // Where a launcher would say the rank; empty: --rank says it.
+  std::string rank_variable = {};
 };
 
 struct ClusterOptions {

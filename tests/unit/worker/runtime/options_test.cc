@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +11,19 @@
 namespace penstock::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-CommandLine Parse(std::vector<std::string> arguments) {
+using Variables = std::map<std::string, std::string>;
+
+CommandLine Parse(std::vector<std::string> arguments, const Variables& variables = {}) {
   arguments.insert(arguments.begin(), "penstock-worker");
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
-  return ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
+  return ParseCommandLine(static_cast<int>(pointers.size()), pointers.data(), [&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found != variables.end() ? found->second.c_str() : nullptr;
+  });
 }
 
 TEST(WorkerOptions, AreReadFromTheCommandLine) {
@@ -27,6 +35,27 @@ TEST(WorkerOptions, AreReadFromTheCommandLine) {
   EXPECT_TRUE(command.run.resume);
   EXPECT_EQ(command.run.threads, 1u);
   EXPECT_FALSE(command.profile.has_value());
+}
+
+TEST(WorkerOptions, TheRankIsThatOfTheLauncherUnlessItIsGiven) {
+  const std::vector<std::string> flags = {"--planner=h:1", "--job=j", "--dataset=d"};
+  const Variables srun = {{"SLURM_PROCID", "3"}};
+  EXPECT_EQ(Parse(flags, srun).run.rank, 3u);
+  EXPECT_EQ(Parse(flags, srun).run.rank_from, "SLURM_PROCID");
+  EXPECT_EQ(Parse(flags).run.rank, std::nullopt);
+  EXPECT_EQ(Parse(flags).run.rank_from, "");
+  std::vector<std::string> with_rank = flags;
+  with_rank.emplace_back("--rank=1");
+  EXPECT_EQ(Parse(with_rank, srun).run.rank, 1u);
+  EXPECT_EQ(Parse(with_rank, srun).run.rank_from, "--rank");
+  EXPECT_FALSE(Parse(with_rank, {{"SLURM_PROCID", "x"}}).exit_status.has_value()) << "not asked for";
+}
+
+TEST(WorkerOptions, ALaunchersRankThatIsNoneEndsWithStatusTwoAndNamesTheVariable) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Parse({"--planner=h:1", "--job=j", "--dataset=d"}, {{"SLURM_PROCID", "one"}}).exit_status, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("SLURM_PROCID"), HasSubstr("one"), HasSubstr("--rank")));
 }
 
 TEST(WorkerOptions, HelpEndsWithStatusZero) {
