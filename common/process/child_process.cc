@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,21 @@ absl::StatusOr<FileDescriptor> OpenForAppending(const std::string& path) {
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file.get() < 0) return SystemError(errno, absl::StrCat("cannot write '", path, "'"));
   return file;
+}
+
+// The ends of a child's stdin.
+struct Input {
+  FileDescriptor child;
+  FileDescriptor parent;
+};
+
+// A pair of sockets: to write where nobody reads any more is an error there, and no signal.
+absl::StatusOr<Input> OpenInput(bool wanted) {
+  if (!wanted) return Input();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return SystemError(errno, "cannot make the stdin of a child process");
+  return Input{.child = FileDescriptor(ends[0]), .parent = FileDescriptor(ends[1])};
 }
 
 absl::StatusOr<std::string> FindProgram(const std::string& program) {
@@ -86,10 +102,12 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   PENSTOCK_ASSIGN_OR_RETURN(std::string program, FindProgram(options.arguments.front()));
   PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor log, OpenForAppending(options.log_path));
   PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor output, OpenForAppending(options.output_path));
+  PENSTOCK_ASSIGN_OR_RETURN(Input input, OpenInput(options.signals_on_stdin));
   PENSTOCK_ASSIGN_OR_RETURN(const pid_t pid, Spawn({.program = std::move(program),
                                                     .arguments = options.arguments,
                                                     .environment = MergedEnvironment(options.environment),
                                                     .working_directory = options.working_directory,
+                                                    .input = input.child.get(),
                                                     .output = output.get() >= 0 ? output.get() : log.get(),
                                                     .error = log.get()}));
   FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -99,7 +117,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
     waitpid(pid, nullptr, 0);
     return error;
   }
-  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, std::move(pidfd)));
+  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, std::move(pidfd), std::move(input.parent)));
 }
 
 ChildProcess::~ChildProcess() { Stop(absl::ZeroDuration()); }
@@ -119,11 +137,21 @@ ExitStatus ChildProcess::Reap() {
   if (WIFEXITED(raw)) status.code = WEXITSTATUS(raw);
   if (WIFSIGNALED(raw)) status.signal = WTERMSIG(raw);
   ended_ = status;
+  // Whoever has the child's stdin still, what it has started, finds its end.
+  if (input_.get() >= 0) shutdown(input_.get(), SHUT_RDWR);
   return status;
 }
 
 void ChildProcess::Signal(int signal) {
-  if (!ended_.has_value()) kill(pid_, signal);
+  if (ended_.has_value()) return;
+  if (input_.get() < 0 || signal == SIGKILL) {
+    kill(pid_, signal);
+    return;
+  }
+  // What is full or closed belongs to a child that is as good as dead, which whoever waits for it notices.
+  const std::string line = absl::StrCat(sigabbrev_np(signal), "\n");
+  [[maybe_unused]] const ssize_t sent =
+      send(input_.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 ExitStatus ChildProcess::Stop(absl::Duration grace) {

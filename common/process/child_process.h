@@ -49,6 +49,10 @@ struct ChildOptions {
   std::string output_path = {};
   // Empty: the parent's.
   std::string working_directory = {};
+  // For a program that starts another one where signals do not get to (ssh): its stdin is open for as long as
+  // it runs, and Signal writes a line with the signal's name ("TERM") there. SIGKILL is sent to the program
+  // as ever, whose end is seen by this object and closes its stdin, for what it has started, too.
+  bool signals_on_stdin = false;
 };
 
 // Not thread-safe. The thread that calls Start must live as long as the child: Linux sends the parent-death
@@ -79,12 +83,15 @@ class ChildProcess {
  private:
   friend std::optional<size_t> WaitForAny(std::span<ChildProcess* const> children, absl::Duration timeout);
 
-  ChildProcess(pid_t pid, FileDescriptor pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  ChildProcess(pid_t pid, FileDescriptor pidfd, FileDescriptor input)
+      : pid_(pid), pidfd_(std::move(pidfd)), input_(std::move(input)) {}
   ExitStatus Reap();
 
   const pid_t pid_;
   // Becomes readable when the child has ended.
   const FileDescriptor pidfd_;
+  // The other end of the child's stdin, where signals are written; -1: they are sent.
+  const FileDescriptor input_;
   std::optional<ExitStatus> ended_;
 };
 

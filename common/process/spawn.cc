@@ -21,6 +21,7 @@ struct Launch {
   char* const* arguments;
   char* const* environment;
   const char* working_directory;  // nullptr: stay
+  int input;
   int output;
   int error;
   int failure_pipe;
@@ -57,9 +58,9 @@ void ResetSignals() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before the line above.
   if (getppid() != launch.parent) _exit(127);
-  const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) FailInChild(launch);
-  if (nothing != STDIN_FILENO) close(nothing);
+  const int input = launch.input >= 0 ? launch.input : open("/dev/null", O_RDONLY);
+  if (input < 0 || dup2(input, STDIN_FILENO) < 0) FailInChild(launch);
+  if (input != STDIN_FILENO) close(input);
   if (launch.output >= 0 && dup2(launch.output, STDOUT_FILENO) < 0) FailInChild(launch);
   if (launch.error >= 0 && dup2(launch.error, STDERR_FILENO) < 0) FailInChild(launch);
   if (launch.working_directory != nullptr && chdir(launch.working_directory) != 0) FailInChild(launch);
@@ -99,6 +100,7 @@ absl::StatusOr<pid_t> Spawn(SpawnRequest request) {
                          .arguments = arguments.data(),
                          .environment = environment.data(),
                          .working_directory = folder,
+                         .input = request.input,
                          .output = request.output,
                          .error = request.error,
                          .failure_pipe = writer.get(),

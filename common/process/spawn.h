@@ -19,13 +19,15 @@ struct SpawnRequest {
   std::vector<std::string> environment = {};
   // Empty: the parent's.
   std::string working_directory = {};
+  // Descriptor that becomes stdin; -1: it is at its end.
+  int input = -1;
   // Descriptors that become stdout and stderr; -1: the parent's.
   int output = -1;
   int error = -1;
 };
 
 // Returns the id of a child that runs the program: in a process group of its own, with default signal
-// handling, stdin at its end, and SIGKILL due when the calling thread ends. Possible errors: as
+// handling, and SIGKILL due when the calling thread ends. Possible errors: as
 // ChildProcess::Start.
 absl::StatusOr<pid_t> Spawn(SpawnRequest request);
 

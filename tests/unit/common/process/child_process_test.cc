@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "common/process/log_tail.h"
 #include "tests/support/temporary_folder.h"
@@ -149,6 +150,28 @@ TEST_F(ChildProcessTest, StopAllEndsObedientAndStubbornChildren) {
   StopAll(children, absl::Milliseconds(200));
   EXPECT_EQ(obedient->Poll()->signal, SIGTERM);
   EXPECT_EQ(stubborn->Poll()->signal, SIGKILL);
+}
+
+TEST_F(ChildProcessTest, WithSignalsOnStdinAChildReadsTheirNames) {
+  auto started =
+      ChildProcess::Start({.arguments = {"sh", "-c", "read -r first; read -r second; echo $first $second"},
+                           .log_path = Path("log"),
+                           .signals_on_stdin = true});
+  ASSERT_TRUE(started.ok()) << started.status();
+  ChildProcess& child = **started;
+  child.Signal(SIGTERM);
+  child.Signal(SIGUSR1);
+  const std::optional<ExitStatus> ended = child.WaitFor(absl::Seconds(30));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code, 0) << "no signal was sent";
+  EXPECT_EQ(LogTail(Path("log"), 1), "TERM USR1\n");
+  child.Signal(SIGTERM);  // nobody reads it any more
+}
+
+TEST_F(ChildProcessTest, WithSignalsOnStdinAChildIsKilledAsEver) {
+  auto started = ChildProcess::Start({.arguments = {"sleep", "60"}, .signals_on_stdin = true});
+  ASSERT_TRUE(started.ok()) << started.status();
+  EXPECT_EQ((*started)->Stop(absl::Milliseconds(100)).signal, SIGKILL);
 }
 
 TEST_F(ChildProcessTest, RefusesAnEmptyCommand) {
