@@ -14,6 +14,7 @@ void AddDatasetCommands(CommandSet& commands);
 // `model import`, `model export` and `model info`.
 void AddModelCommands(CommandSet& commands);
 void AddUpCommand(CommandSet& commands);
+void AddFeedCommand(CommandSet& commands);
 // `status`, `jobs` and `workers`.
 void AddStatusCommands(CommandSet& commands);
 

@@ -5,6 +5,7 @@ int main(int argc, char** argv) {
   using namespace penstock::cli;  // NOLINT(google-build-using-namespace)
   CommandSet commands;
   AddUpCommand(commands);
+  AddFeedCommand(commands);
   AddPlanCommand(commands);
   AddCompareCommand(commands);
   AddAdviseCommand(commands);

@@ -38,7 +38,8 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
       last_answer_(absl::Now()) {}
 
 bool TrainingRun::MayFeed() const {
-  if (next_batch_ >= job_.training().iterations() || next_batch_ >= completed_ + window_) return false;
+  const uint64_t end = job_.training().iterations();
+  if ((end > 0 && next_batch_ >= end) || next_batch_ >= completed_ + window_) return false;
   return completed_ != completed_when_refused_ || absl::Now() >= retry_at_;
 }
 
@@ -49,7 +50,14 @@ void TrainingRun::Refused() {
   completed_when_refused_ = completed_;
 }
 
+void TrainingRun::FindPlace() {
+  if (place_found_) return;
+  place_found_ = true;
+  if (status_.next_iteration() > next_batch_) next_batch_ = status_.next_iteration() - 1;
+}
+
 absl::Status TrainingRun::Feed() {
+  FindPlace();
   while (MayFeed()) {
     if (!made_.has_value()) made_ = source_.Make(next_batch_);
     v1::SubmitBatchesRequest request;

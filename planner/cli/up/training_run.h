@@ -4,7 +4,8 @@
 //   TrainingRun run(client, job, batch_source);
 //   while (!run.finished()) PENSTOCK_RETURN_IF_ERROR(run.Step(on_iteration));   // never blocks for long
 //
-// One thread.
+// A job that has batches already, of a feeder before this one, goes on behind them; the last of them is
+// submitted once more, so that the planner refuses a source that makes other batches. One thread.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +41,18 @@ class TrainingRun {
   absl::Status Step(const std::function<void(const v1::IterationSummary&)>& on_iteration);
 
   bool finished() const { return status_.state() == v1::JOB_STATE_FINISHED; }
+  // The planner has taken every batch of the job, which is never true of one without an end.
+  bool fed() const { return job_.training().iterations() > 0 && next_batch_ >= job_.training().iterations(); }
+  // The iteration whose batch is submitted next.
+  uint64_t next_batch() const { return next_batch_; }
   // The planner's last answer, and for how long it has not answered since.
   const v1::JobStatus& status() const { return status_; }
   absl::Duration silence() const;
 
  private:
   absl::Status Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration);
+  // Where the job's batches end, once; those that a feeder before this one has submitted.
+  void FindPlace();
   absl::Status Feed();
   absl::StatusOr<v1::GetJobResponse> GetJob(uint64_t from_iteration);
   // A refused batch: OK where the epoch has failed meanwhile, and that passes.
@@ -61,6 +68,7 @@ class TrainingRun {
   const Epochs epochs_;
   const uint64_t window_;
   uint64_t next_batch_;
+  bool place_found_ = false;
   uint64_t next_summary_;
   // The first iteration that not every rank has reported.
   uint64_t completed_;

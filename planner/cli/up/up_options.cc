@@ -135,8 +135,7 @@ uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   return std::max(1U, std::thread::hardware_concurrency() / WorkerCount(options));
 }
 
-absl::Status CheckDevice(const UpOptions& options) {
-  PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
+absl::Status CheckData(const UpOptions& options) {
   const bool simulated = options.device == UpDevice::kSimulated;
   if (!options.page_listen.empty() && !IsLoopback(options.page_listen)) {
     return absl::InvalidArgumentError(
@@ -153,6 +152,13 @@ absl::Status CheckDevice(const UpOptions& options) {
   if (!simulated && !options.lengths.empty()) {
     return absl::InvalidArgumentError("--lengths is for --device simulated: give --dataset");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevice(const UpOptions& options) {
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckData(options));
+  const bool simulated = options.device == UpDevice::kSimulated;
   if (simulated && options.profile.empty()) {
     return absl::InvalidArgumentError(
         "--device simulated takes model and times of a cost profile: give --profile");

@@ -122,7 +122,7 @@ struct UpOptions {
   bool json = false;
 };
 
-// Ranks of the job, which are the workers of this machine.
+// Ranks of the job.
 uint32_t WorkerCount(const UpOptions& options);
 
 // Of simulated devices only where they are asked for: nothing is trained.
@@ -130,6 +130,10 @@ bool WritesCheckpoints(const UpOptions& options);
 
 // Threads of one worker: as asked for, or an equal share of the cores.
 uint32_t ThreadsOfEachWorker(const UpOptions& options);
+
+// Whether the flags of the data fit each other and the device. Possible errors: INVALID_ARGUMENT, naming the
+// flag.
+absl::Status CheckData(const UpOptions& options);
 
 // Whether the data, the profile and the options of the simulation fit the device.
 // Possible errors: INVALID_ARGUMENT, naming the flag.

@@ -45,6 +45,16 @@ class FakePlanner final : public v1::PlannerService::Service {
     MutexLock lock(&mutex_);
     full_ = full;
   }
+  // Of a feeder before this one.
+  void HasBatches(uint64_t batches) {
+    MutexLock lock(&mutex_);
+    taken_ = batches;
+  }
+  // The iterations of all batches that were submitted, in order.
+  std::vector<uint64_t> submitted() {
+    MutexLock lock(&mutex_);
+    return submitted_;
+  }
   uint64_t taken() {
     MutexLock lock(&mutex_);
     return taken_;
@@ -62,12 +72,15 @@ class FakePlanner final : public v1::PlannerService::Service {
     }
     response->mutable_status()->set_state(v1::JOB_STATE_RUNNING);
     response->mutable_status()->set_completed_iteration(completed_);
+    response->mutable_status()->set_next_iteration(taken_);
     return grpc::Status::OK;
   }
 
-  grpc::Status SubmitBatches(grpc::ServerContext*, const v1::SubmitBatchesRequest*,
+  grpc::Status SubmitBatches(grpc::ServerContext*, const v1::SubmitBatchesRequest* request,
                              v1::SubmitBatchesResponse*) override {
     MutexLock lock(&mutex_);
+    submitted_.push_back(request->batches(0).iteration());
+    if (submitted_.back() < taken_) return grpc::Status::OK;
     if (full_ || taken_ >= completed_ + window_) {
       ++refused_;
       return {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"};
@@ -82,6 +95,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   Mutex mutex_;
   uint64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> submitted_ ABSL_GUARDED_BY(mutex_);
   int refused_ ABSL_GUARDED_BY(mutex_) = 0;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::StatusCode failure_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
@@ -124,6 +138,21 @@ TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
     EXPECT_EQ(planner.taken(), completed + 16);
   }
   EXPECT_EQ(planner.refused(), 0);
+}
+
+TEST_F(TrainingRunTest, GoesOnBehindTheBatchesThatTheJobHasAndShowsTheLastOfThem) {
+  FakePlanner planner(8);
+  planner.Complete(90);
+  planner.HasBatches(95);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(8), source_);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_THAT(planner.submitted(), testing::ElementsAre(94, 95, 96, 97));
+  EXPECT_EQ(run.next_batch(), 98);
+  EXPECT_FALSE(run.fed());
+  planner.Complete(1000);
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_TRUE(run.fed());
 }
 
 TEST_F(TrainingRunTest, ABatchThatIsRefusedWithinTheWindowIsTriedAgainWithPausesUntilProgress) {

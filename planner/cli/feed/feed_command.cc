@@ -1,0 +1,72 @@
+// `penstock feed`: flags.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/feed/run_feed.h"
+#include "planner/cli/planner_flags.h"
+#include "planner/cli/recorded_flags.h"
+#include "planner/cli/up/up_flags.h"
+
+namespace penstock::cli {
+namespace {
+
+void AddFeedFlags(CLI::App& command, FeedOptions& feed) {
+  feed.job.planner.AddTo(command, kPlannerHelp)->required();
+  command.add_option("--job-id", feed.job.job_id, "Name of the job, the same when it is started again");
+  command.add_option("--job-file", feed.job_file,
+                     "The job as a penstock.v1.JobSpec in JSON, in place of --job-id and of the flags below "
+                     "for mesh, planning, model and training");
+  command.add_option("--threads", feed.job.threads,
+                     "Threads of each worker, with which a cost profile is measured");
+  command.add_option("--planner-timeout", feed.planner_timeout_s, "Seconds that the planner may be away")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+// A flag that would have no effect is a misunderstanding.
+absl::Status CheckFlagsFitJobFile(const CLI::App& command) {
+  static const auto* kept = new std::set<std::string>{
+      "--job-file",   "--planner-timeout", "--planner",    "--tls-ca",  "--tls-cert", "--tls-key",
+      "--token-file", "--tls-server-name", "--dataset",    "--lengths", "--rows",     "--global-batch",
+      "--max-length", "--max-input",       "--max-target", "--cut",     "--device",   "--help"};
+  for (const auto& [flag, values] : GivenFlags(command)) {
+    if (kept->contains(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": the job is that of --job-file; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlags(const CLI::App& command, FeedOptions& feed) {
+  if (!feed.job_file.empty()) return CheckFlagsFitJobFile(command);
+  if (!feed.job.job_id.empty()) return ReadJobFlags(command, feed.job);
+  return absl::InvalidArgumentError(
+      "--job-id is required: a feeder that is started again finds its job by it");
+}
+
+}  // namespace
+
+void AddFeedCommand(CommandSet& commands) {
+  auto feed = std::make_shared<FeedOptions>();
+  CLI::App* command = commands.Add(
+      {.name = "feed",
+       .purpose = "Registers a job and submits its batches to a planner; started again, it goes on with them",
+       .examples = "penstock feed --planner planner:7070 --job-id mix --pp 2 --dp 2 --dataset data/mix "
+                   "--global-batch 64 --iterations 300\n"
+                   "penstock feed --planner planner:7070 --job-file job.json --dataset data/mix "
+                   "--global-batch 64 --max-length 2048"});
+  command->option_defaults()->take_last();
+  AddFeedFlags(*command, *feed);
+  AddJobFlags(*command, feed->job);
+  commands.OnRun(command, [feed, command] {
+    PENSTOCK_RETURN_IF_ERROR(CheckFlags(*command, *feed));
+    return RunFeed(*feed);
+  });
+}
+
+}  // namespace penstock::cli

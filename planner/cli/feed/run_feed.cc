@@ -1,0 +1,142 @@
+#include "planner/cli/feed/run_feed.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/feed/job_file.h"
+#include "planner/cli/planning_flags.h"
+#include "planner/cli/up/job_setup.h"
+#include "planner/cli/up/machine.h"
+#include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_data.h"
+#include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/training_run.h"
+#include "planner/client/planner_client.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+
+// A run from flags to the last batch.
+class Feed {
+ public:
+  // All must outlive this object.
+  Feed(FeedOptions options, PlannerClient& client, const RunConsole& console, StopSignal& stop)
+      : options_(std::move(options)), flags_(options_.job), client_(client), console_(console), stop_(stop) {}
+
+  absl::Status Run();
+
+ private:
+  absl::StatusOr<v1::JobSpec> MakeTheJob(const RunData& data);
+  absl::StatusOr<v1::JobSpec> JobOfFile(const RunData& data);
+  absl::StatusOr<v1::JobSpec> JobOfFlags(const RunData& data);
+  // What the planner has of the job; nothing where it has none of this id.
+  absl::StatusOr<std::optional<v1::JobSpec>> RegisteredJob();
+  absl::Status Register(const v1::JobSpec& job);
+  absl::Status SubmitAll(TrainingRun& run);
+
+  FeedOptions options_;
+  UpOptions& flags_;
+  PlannerClient& client_;
+  const RunConsole& console_;
+  StopSignal& stop_;
+};
+
+absl::StatusOr<v1::JobSpec> Feed::JobOfFile(const RunData& data) {
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadJobFile(options_.job_file));
+  flags_.seed = job.training().seed();
+  PENSTOCK_RETURN_IF_ERROR(data.CheckCut(flags_, job.model().architecture()));
+  return job;
+}
+
+absl::StatusOr<std::optional<v1::JobSpec>> Feed::RegisteredJob() {
+  v1::GetJobRequest request;
+  request.set_job_id(flags_.job_id);
+  const absl::StatusOr<v1::GetJobResponse> job =
+      client_.GetJob(request, absl::Seconds(options_.planner_timeout_s));
+  if (absl::IsNotFound(job.status())) return std::optional<v1::JobSpec>();
+  if (!job.ok()) return AnnotateError(job.status(), "--planner");
+  return job->job();
+}
+
+absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
+  PENSTOCK_RETURN_IF_ERROR(CheckDevice(flags_));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::ProfileFile> profile, ReadGivenProfile(flags_));
+  const RunSetupTools tools = {.bin_dir = BinaryFolder().value_or("."),
+                               .say = [this](const std::string& text) { console_.Say(text); },
+                               .stopped = [this](absl::Duration most) { return stop_.WaitFor(most); }};
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(flags_, data, profile, tools));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::JobSpec> registered, RegisteredJob());
+  if (registered.has_value() && !profile.has_value()) {
+    // It was measured when the job was registered; another measurement would make another job.
+    *job.mutable_profile() = registered->profile();
+    return job;
+  }
+  PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, profile, tools, &job));
+  return job;
+}
+
+absl::StatusOr<v1::JobSpec> Feed::MakeTheJob(const RunData& data) {
+  return options_.job_file.empty() ? JobOfFlags(data) : JobOfFile(data);
+}
+
+// The same specification again is fine.
+absl::Status Feed::Register(const v1::JobSpec& job) {
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = job;
+  const absl::Duration deadline =
+      std::max(PlannerClient::kPlanDeadline, absl::Seconds(options_.planner_timeout_s));
+  return AnnotateError(client_.RegisterJob(request, deadline).status(),
+                       absl::StrCat("planner ", flags_.planner.address));
+}
+
+absl::Status Feed::SubmitAll(TrainingRun& run) {
+  bool began = false;
+  while (!run.fed() && !run.finished()) {
+    PENSTOCK_RETURN_IF_ERROR(run.Step([](const v1::IterationSummary&) {}));
+    if (!began && run.silence() == absl::ZeroDuration()) {
+      console_.Say(absl::StrCat("job ", run.status().job_id(), ": its batches end before iteration ",
+                                run.status().next_iteration()));
+      began = true;
+    }
+    if (!run.fed() && !run.finished() && stop_.WaitFor(kTick)) {
+      return absl::CancelledError(absl::StrCat("stopped by a signal before iteration ", run.next_batch(),
+                                               "; the same command goes on there"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Feed::Run() {
+  PENSTOCK_RETURN_IF_ERROR(CheckData(flags_));
+  PENSTOCK_ASSIGN_OR_RETURN(const RunData data, RunData::Open(flags_));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::JobSpec job, MakeTheJob(data));
+  PENSTOCK_RETURN_IF_ERROR(Register(job));
+  const std::unique_ptr<BatchSource> batches = data.MakeBatches(flags_, job.model().architecture());
+  TrainingRun run(client_, job, *batches, absl::Seconds(options_.planner_timeout_s),
+                  TrainingRun::Epochs::kMany);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(SubmitAll(run), absl::StrCat("job ", job.job_id())));
+  console_.Say(absl::StrCat("job ", job.job_id(), ": the planner has the batches of all ",
+                            job.training().iterations(), " iterations"));
+  return absl::OkStatus();
+}
+
+absl::Status ConnectAndFeed(FeedOptions options) {
+  StopSignal stop;
+  const RunConsole console(/*json_on_stdout=*/false);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, options.job.planner.Client());
+  return Feed(std::move(options), *client, console, stop).Run();
+}
+
+}  // namespace
+
+absl::Status RunFeed(FeedOptions options) { return NameFlags(ConnectAndFeed(std::move(options))); }
+
+}  // namespace penstock::cli

@@ -1,0 +1,125 @@
+#include "planner/cli/up/job_setup.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/plan_request.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/cost_profile_cache.h"
+#include "planner/cli/up/machine.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
+// Of simulated workers: starting one keeps a core busy for about a second.
+constexpr absl::Duration kCrowding = absl::Seconds(2);
+
+bool IsSimulated(const UpOptions& options) { return options.device == UpDevice::kSimulated; }
+
+// What --model describes.
+absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const RunSetupTools& tools) {
+  const absl::StatusOr<HuggingFaceModel> model = ReadHuggingFaceConfig(options.model);
+  if (!model.ok()) return AnnotateError(model.status(), "--model");
+  if (!model->dropout.empty())
+    tools.say(absl::StrCat("model: ", model->dropout, ": Penstock trains without dropout"));
+  return model->spec;
+}
+
+// A model that --model or --init-from gives as a whole.
+absl::StatusOr<v1::ModelSpec> WholeModel(const UpOptions& options, const RunData& data,
+                                         const RunSetupTools& tools) {
+  const absl::string_view flag = options.init_from.empty() ? "--model" : "--init-from";
+  v1::ModelSpec model;
+  if (options.model_of_run) {
+    PENSTOCK_ASSIGN_OR_RETURN(model, ReadModel(options.run_dir));
+  } else if (options.init_from.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(model, ConfiguredModel(options, tools));
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(options));
+    model = folder.model;
+  }
+  PENSTOCK_RETURN_IF_ERROR(data.CheckVocab(flag, model.vocab()));
+  return FitModel(options, flag, std::move(model));
+}
+
+// Of the flags; of simulated devices, of the profile.
+absl::StatusOr<v1::ModelSpec> ModelOf(const UpOptions& options, const RunData& data,
+                                      const std::optional<v1::ProfileFile>& profile,
+                                      const RunSetupTools& tools) {
+  if (IsSimulated(options)) return profile->model();
+  if (!options.model.empty() || !options.init_from.empty()) return WholeModel(options, data, tools);
+  PENSTOCK_ASSIGN_OR_RETURN(const uint32_t vocab, data.Vocab(options));
+  return ModelOfFlags(options, vocab);
+}
+
+// That of the cache, which is measured first where it is not there.
+absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, const v1::ModelSpec& model,
+                                                  const RunSetupTools& tools) {
+  const MeasureOptions measure = {
+      .worker_binary = absl::StrCat(tools.bin_dir, "/penstock-worker"),
+      .model = model,
+      .threads = ThreadsOfEachWorker(options),
+      .copies = WorkerCount(options),
+      .seconds = options.profile_seconds,
+      .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
+      .on_start = [&] { tools.say("cost profile: measuring this model on this machine, once"); },
+      .stopped = tools.stopped};
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureOrReadProfile(measure));
+  tools.say(absl::StrCat("cost profile: ", measured.path, " (remove it to measure anew)"));
+  return measured.file.profile();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<v1::ProfileFile>> ReadGivenProfile(const UpOptions& options) {
+  if (options.profile.empty()) return std::optional<v1::ProfileFile>();
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile profile, ReadProfileFile("--profile", options.profile));
+  return profile;
+}
+
+absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data,
+                                    const std::optional<v1::ProfileFile>& profile,
+                                    const RunSetupTools& tools) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile, tools));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
+  PENSTOCK_RETURN_IF_ERROR(data.CheckCut(options, model.architecture()));
+  // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
+  SetTypicalSamples({data.MakeBatches(options, model.architecture())->Make(0)}, &job);
+  if (IsSimulated(options)) {
+    job.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding(options)));
+  }
+  return job;
+}
+
+absl::Status AddProfile(const UpOptions& options, const std::optional<v1::ProfileFile>& profile,
+                        const RunSetupTools& tools, v1::JobSpec* job) {
+  if (profile.has_value()) {
+    *job->mutable_profile() = profile->profile();
+    return absl::OkStatus();
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), MeasuredProfileOf(options, job->model(), tools));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelFolder> OpenInitialModel(const UpOptions& options) {
+  absl::StatusOr<ModelFolder> folder = OpenModelFolder(options.init_from);
+  if (!folder.ok()) return AnnotateError(folder.status(), "--init-from");
+  return folder;
+}
+
+absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& job) {
+  return job.heartbeat_timeout_ms() > 0 ? absl::Milliseconds(job.heartbeat_timeout_ms()) : kHeartbeatTimeout;
+}
+
+absl::Duration Crowding(const UpOptions& options) {
+  return kCrowding * WorkerCount(options) / std::max(1U, std::thread::hardware_concurrency());
+}
+
+}  // namespace penstock::cli
