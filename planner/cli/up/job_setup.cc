@@ -66,7 +66,7 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .worker_binary = absl::StrCat(tools.bin_dir, "/penstock-worker"),
       .model = model,
       .threads = ThreadsOfEachWorker(options),
-      .copies = WorkerCount(options),
+      .copies = WorkersOfOneMachine(options),
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
       .on_start = [&] { tools.say("cost profile: measuring this model on this machine, once"); },
@@ -119,7 +119,7 @@ absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& job) {
 }
 
 absl::Duration Crowding(const UpOptions& options) {
-  return kCrowding * WorkerCount(options) / std::max(1U, std::thread::hardware_concurrency());
+  return kCrowding * WorkersOfOneMachine(options) / std::max(1U, std::thread::hardware_concurrency());
 }
 
 }  // namespace penstock::cli

@@ -14,6 +14,7 @@
 #include "common/files/files.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/up/remote_command.h"
 
 namespace penstock::cli {
 namespace {
@@ -42,15 +43,12 @@ std::string AddressOfRank(const std::string& address, uint32_t rank) {
 
 }  // namespace
 
-absl::StatusOr<LocalCluster::Member> LocalCluster::Start(const std::string& name,
-                                                         const std::vector<std::string>& arguments) {
-  Member member{.name = name,
-                .log = absl::StrCat(options_.log_dir, "/", name, ".log"),
-                .arguments = arguments,
-                .process = nullptr};
-  PENSTOCK_ASSIGN_OR_RETURN(member.process,
-                            ChildProcess::Start({.arguments = arguments, .log_path = member.log}));
-  return member;
+absl::Status LocalCluster::Start(Member& member) {
+  if (member.log.empty()) member.log = absl::StrCat(options_.log_dir, "/", member.name, ".log");
+  PENSTOCK_ASSIGN_OR_RETURN(member.process, ChildProcess::Start({.arguments = member.arguments,
+                                                                 .log_path = member.log,
+                                                                 .signals_on_stdin = member.remote}));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions& options) {
@@ -65,7 +63,9 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   if (!options.metrics_listen.empty()) {
     arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(planner_, Start("planner", arguments));
+  Member planner{.name = "planner", .log = "", .arguments = std::move(arguments), .process = nullptr};
+  PENSTOCK_RETURN_IF_ERROR(Start(planner));
+  planner_ = std::move(planner);
 
   for (absl::Duration waited; waited < options.deadline; waited += kStartPollInterval) {
     if (const std::optional<ExitStatus> ended = planner_->process->WaitFor(kStartPollInterval);
@@ -95,24 +95,43 @@ std::string LocalCluster::KeepAddresses(int port, int page_port, const LocalPlan
   return address;
 }
 
+std::vector<std::string> LocalCluster::WorkerCommand(const LocalWorkerOptions& options, uint32_t rank,
+                                                     bool resume) const {
+  std::vector<std::string> command = {absl::StrCat(options_.bin_dir, "/penstock-worker"),
+                                      absl::StrCat("--planner=", options.planner_address),
+                                      absl::StrCat("--job=", options.job_id),
+                                      absl::StrCat("--rank=", rank),
+                                      absl::StrCat("--threads=", options.threads),
+                                      absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
+  if (!options.dataset.empty()) command.push_back(absl::StrCat("--dataset=", options.dataset));
+  if (!options.metrics_listen.empty())
+    command.push_back(absl::StrCat("--metrics-listen=", AddressOfRank(options.metrics_listen, rank)));
+  command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  if (resume) command.emplace_back("--resume");
+  if (options.hosts.empty()) return command;
+  command.push_back(absl::StrCat("--host=", options.hosts[rank]));
+  return RemoteCommand(options.ssh, options.hosts[rank], command);
+}
+
+std::string LocalCluster::DescribeWorker(const LocalWorkerOptions& options, uint32_t rank) const {
+  const auto append = [](std::string* line, const std::string& word) {
+    // Flags are read more easily as they are.
+    const bool plain = word.find_first_of(" '\"$&;<>|") == std::string::npos;
+    line->append(plain ? word : ShellWord(word));
+  };
+  return absl::StrCat("worker-", rank, " is started by: ",
+                      absl::StrJoin(WorkerCommand(options, rank, options.resume), " ", append));
+}
+
 absl::Status LocalCluster::StartWorkers(const LocalWorkerOptions& options) {
   for (uint32_t rank = 0; rank < options.workers; ++rank) {
-    std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-worker"),
-                                          absl::StrCat("--planner=", options.planner_address),
-                                          absl::StrCat("--job=", options.job_id),
-                                          absl::StrCat("--rank=", rank),
-                                          absl::StrCat("--threads=", options.threads),
-                                          absl::StrCat("--checkpoint-dir=", options.checkpoint_dir)};
-    if (!options.dataset.empty()) arguments.push_back(absl::StrCat("--dataset=", options.dataset));
-    if (!options.metrics_listen.empty()) {
-      arguments.push_back(absl::StrCat("--metrics-listen=", AddressOfRank(options.metrics_listen, rank)));
-    }
-    arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-    std::vector<std::string> resuming = arguments;
-    resuming.emplace_back("--resume");
-    PENSTOCK_ASSIGN_OR_RETURN(Member worker,
-                              Start(absl::StrCat("worker-", rank), options.resume ? resuming : arguments));
-    worker.arguments = std::move(resuming);
+    Member worker{.name = absl::StrCat("worker-", rank),
+                  .log = "",
+                  .arguments = WorkerCommand(options, rank, options.resume),
+                  .remote = !options.hosts.empty(),
+                  .process = nullptr};
+    PENSTOCK_RETURN_IF_ERROR(Start(worker));
+    worker.arguments = WorkerCommand(options, rank, /*resume=*/true);
     workers_.push_back(std::move(worker));
   }
   return absl::OkStatus();
@@ -144,8 +163,7 @@ std::vector<EndedProcess> LocalCluster::Ended() {
 absl::Status LocalCluster::Restart(const std::string& name) {
   for (Member* member : Members()) {
     if (member->name != name) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(member->process,
-                              ChildProcess::Start({.arguments = member->arguments, .log_path = member->log}));
+    PENSTOCK_RETURN_IF_ERROR(Start(*member));
   }
   return absl::OkStatus();
 }

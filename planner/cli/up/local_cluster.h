@@ -1,4 +1,5 @@
-// The processes of a local run: a planner (unless one runs elsewhere) and one worker for each rank.
+// The processes of a run: a planner (unless one runs elsewhere) and one worker for each rank, on this machine
+// or, over ssh, on others.
 //
 //   auto cluster = LocalCluster({.bin_dir = ..., .log_dir = ...});
 //   PENSTOCK_ASSIGN_OR_RETURN(std::string address, cluster.StartPlanner({.store = "sqlite:..."}));
@@ -52,6 +53,11 @@ struct LocalWorkerOptions {
   std::string metrics_listen = {};
   // More flags of penstock-worker.
   std::vector<std::string> arguments = {};
+  // By rank; empty: all on this machine. Programs and files are there where they are here, and a worker is an
+  // ssh here.
+  std::vector<std::string> hosts = {};
+  // The program, and flags of its own.
+  std::vector<std::string> ssh = {"ssh"};
 };
 
 // A process that ended with an error.
@@ -82,6 +88,8 @@ class LocalCluster {
 
   // Possible errors: those of ChildProcess::Start.
   absl::Status StartWorkers(const LocalWorkerOptions& options);
+  // How a worker is started, as one would type it.
+  std::string DescribeWorker(const LocalWorkerOptions& options, uint32_t rank) const;
 
   // The first process that ended badly, by name, with its end and the last lines of its log. OK while all is
   // well.
@@ -114,10 +122,15 @@ class LocalCluster {
     std::string log;
     // To start it again with.
     std::vector<std::string> arguments;
+    // It runs on another host.
+    bool remote = false;
     std::unique_ptr<ChildProcess> process;
   };
 
-  absl::StatusOr<Member> Start(const std::string& name, const std::vector<std::string>& arguments);
+  absl::Status Start(Member& member);
+
+  // The whole command line.
+  std::vector<std::string> WorkerCommand(const LocalWorkerOptions& options, uint32_t rank, bool resume) const;
 
   // Notes where the planner listens, so that it does when it is started again. Returns its address.
   std::string KeepAddresses(int port, int page_port, const LocalPlannerOptions& options);

@@ -74,10 +74,10 @@ absl::Status CheckTracePath(const UpOptions& options) {
   return AnnotateError(CheckWritable(options.trace), "--trace");
 }
 
-// An equal share of what this machine has left.
+// An equal share of what this machine has left; hosts are taken to be like it.
 absl::StatusOr<int64_t> MemoryOfOneWorker(const UpOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t available, AvailableMemoryBytes());
-  return static_cast<int64_t>(kMemoryShare * static_cast<double>(available)) / WorkerCount(options);
+  return static_cast<int64_t>(kMemoryShare * static_cast<double>(available)) / WorkersOfOneMachine(options);
 }
 
 absl::Status AddMemoryLimit(const UpOptions& options, v1::JobSpec* job) {
@@ -92,6 +92,7 @@ absl::Status AddMemoryLimit(const UpOptions& options, v1::JobSpec* job) {
 
 absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools) {
   PENSTOCK_RETURN_IF_ERROR(CheckDevice(options));
+  PENSTOCK_RETURN_IF_ERROR(FindHosts(&options));
   PENSTOCK_ASSIGN_OR_RETURN(RunData data, RunData::Open(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::ProfileFile> profile, ReadGivenProfile(options));
   NameWhatHasNoName(&options);

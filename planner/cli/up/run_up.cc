@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/status/annotate.h"
@@ -57,6 +58,15 @@ absl::StatusOr<std::string> FindBinaries() {
   return folder;
 }
 
+// A worker on another host has another working directory.
+std::string AsAbsolutePath(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
+ClientSecurity WithAbsolutePaths(ClientSecurity security) {
+  for (std::string* path : {&security.authority, &security.certificate, &security.key, &security.token})
+    if (!path->empty()) *path = AsAbsolutePath(*path);
+  return security;
+}
+
 // One run, from what it is made of to its summary.
 class UpRun {
  public:
@@ -70,6 +80,8 @@ class UpRun {
   absl::Status StartProcesses();
   // Flags of the workers that say what they run on, and how often they join a new epoch.
   std::vector<std::string> WorkerArguments() const;
+  // All that starts them, on the planner of this address.
+  LocalWorkerOptions WorkersOn(const std::string& planner) const;
   absl::Status Train();
   // After a signal: has the workers end with a checkpoint.
   absl::Status StopWorkers(TrainingRun& run);
@@ -115,7 +127,7 @@ class UpRun {
 
 std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
-  std::vector<std::string> arguments = AsFlags(options_.planner.security);
+  std::vector<std::string> arguments = AsFlags(WithAbsolutePaths(options_.planner.security));
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
   if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
@@ -130,6 +142,20 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   arguments.push_back(
       absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding(options_))));
   return arguments;
+}
+
+LocalWorkerOptions UpRun::WorkersOn(const std::string& planner) const {
+  return {.planner_address = planner,
+          .job_id = job_.job_id(),
+          .workers = WorkerCount(options_),
+          .threads = ThreadsOfEachWorker(options_),
+          .dataset = simulated() ? "" : AsAbsolutePath(options_.dataset),
+          .checkpoint_dir = AsAbsolutePath(setup_.folder.checkpoints),
+          .resume = options_.resume,
+          .metrics_listen = options_.worker_metrics_listen,
+          .arguments = WorkerArguments(),
+          .hosts = options_.hosts,
+          .ssh = absl::StrSplit(options_.ssh, ' ', absl::SkipEmpty())};
 }
 
 absl::Status UpRun::StartProcesses() {
@@ -152,15 +178,9 @@ absl::Status UpRun::StartProcesses() {
                             options_.pipeline, " stages x ", options_.data, " replicas); logs in ",
                             setup_.folder.logs));
   if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
-  return cluster_->StartWorkers({.planner_address = address,
-                                 .job_id = job_.job_id(),
-                                 .workers = workers,
-                                 .threads = ThreadsOfEachWorker(options_),
-                                 .dataset = simulated() ? "" : options_.dataset,
-                                 .checkpoint_dir = setup_.folder.checkpoints,
-                                 .resume = options_.resume,
-                                 .metrics_listen = options_.worker_metrics_listen,
-                                 .arguments = WorkerArguments()});
+  const LocalWorkerOptions options = WorkersOn(address);
+  if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));
+  return cluster_->StartWorkers(options);
 }
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/grpc/targets.h"
@@ -65,6 +66,23 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command.add_flag("--json", up.json, "Print the summary as JSON, and progress on stderr");
 }
 
+void AddHostFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--hosts", up.hosts_file,
+                     "File of the hosts that the workers run on, with lines HOST [slots=N]; they are started "
+                     "over ssh, and have programs and files where they are here (default: this machine)");
+  command.add_option("--ssh", up.ssh, "With --hosts: the program in place of ssh, and flags for it")
+      ->capture_default_str();
+}
+
+// A flag that would have no effect is a misunderstanding.
+absl::Status CheckHostFlags(const CLI::App& command, const UpOptions& up) {
+  if (up.hosts_file.empty() && command.get_option("--ssh")->count() > 0)
+    return absl::InvalidArgumentError("--ssh is for --hosts: give both or neither");
+  if (absl::StripAsciiWhitespace(up.ssh).empty())
+    return absl::InvalidArgumentError("--ssh is empty: name a program");
+  return absl::OkStatus();
+}
+
 // Whether checkpoints are written when the run ends.
 void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
   command.add_flag("--no-checkpoints", up.no_checkpoints, "Write no checkpoint, not even at the end");
@@ -93,7 +111,7 @@ bool BelongsToTheRun(const std::string& flag) {
 
 // The run may be resumed from another folder.
 void MakePathsAbsolute(FlagValues& flags) {
-  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile",
+  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--hosts",
                            "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
     const auto given = flags.find(flag);
     if (given == flags.end()) continue;
@@ -136,6 +154,8 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --run-dir runs/mix --resume\n"
            "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
+           "penstock up --hosts hosts.txt --planner planner:7070 --tls-ca ca.crt --dataset /shared/mix --pp "
+           "4 --dp 2\n"
            "penstock up --init-from models/llama --dataset data/mix --max-length 1024 --lr 1e-5\n"
            "penstock up --device simulated --profile gpt.json --lengths lengths.csv --rows 0:256 --pp 8 --dp "
            "4 "
@@ -145,10 +165,12 @@ void AddUpCommand(CommandSet& commands) {
   AddJobFlags(*command, *up);
   AddSimulationFlags(*command, up->simulation);
   AddCheckpointFlags(*command, *up);
+  AddHostFlags(*command, *up);
   AddRunFlags(*command, *up);
   commands.OnRun(command, [up, command] {
     PENSTOCK_RETURN_IF_ERROR(CompleteFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckSimulationFlags(*command, *up));
+    PENSTOCK_RETURN_IF_ERROR(CheckHostFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, *up));
     return RunUp(*up);
   });

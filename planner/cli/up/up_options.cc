@@ -1,12 +1,14 @@
 #include "planner/cli/up/up_options.h"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc/targets.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/up/host_file.h"
 #include "planner/core/contract/limits.h"
 
 namespace penstock::cli {
@@ -125,6 +127,29 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 
 uint32_t WorkerCount(const UpOptions& options) { return options.pipeline * options.data; }
 
+uint32_t WorkersOfOneMachine(const UpOptions& options) {
+  if (options.hosts.empty()) return WorkerCount(options);
+  std::map<std::string, uint32_t> workers;
+  uint32_t most = 0;
+  for (const std::string& host : options.hosts) most = std::max(most, ++workers[host]);
+  return most;
+}
+
+absl::Status FindHosts(UpOptions* options) {
+  if (options->hosts_file.empty()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(*options));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<WorkerHost> hosts, ReadHostFile(options->hosts_file));
+  PENSTOCK_ASSIGN_OR_RETURN(options->hosts, HostOfEachRank(hosts, WorkerCount(*options)));
+  if (!options->planner.address.empty()) return absl::OkStatus();
+  for (const std::string& host : options->hosts) {
+    if (IsThisMachine(host)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--hosts: '", host, "' does not reach a planner that is started here, which listens on the local ",
+        "address alone: start penstock-planner with certificates (docs/security.md) and give --planner"));
+  }
+  return absl::OkStatus();
+}
+
 bool WritesCheckpoints(const UpOptions& options) {
   const bool trains = options.device != UpDevice::kSimulated;
   return !options.no_checkpoints && (trains || options.checkpoint_every > 0);
@@ -132,7 +157,7 @@ bool WritesCheckpoints(const UpOptions& options) {
 
 uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   if (options.threads != 0) return options.threads;
-  return std::max(1U, std::thread::hardware_concurrency() / WorkerCount(options));
+  return std::max(1U, std::thread::hardware_concurrency() / WorkersOfOneMachine(options));
 }
 
 absl::Status CheckData(const UpOptions& options) {

@@ -47,6 +47,13 @@ struct UpOptions {
   // Of the planner's page; empty: none.
   std::string page_listen = "127.0.0.1:0";
 
+  // A file of the hosts that the workers run on (host_file.h); empty: all on this machine.
+  std::string hosts_file;
+  // The program that starts something on a host, and flags for it, separated by spaces.
+  std::string ssh = "ssh";
+  // Of each rank, from hosts_file.
+  std::vector<std::string> hosts;
+
   UpDevice device = UpDevice::kCpu;
   SimulationOptions simulation;
 
@@ -125,10 +132,18 @@ struct UpOptions {
 // Ranks of the job.
 uint32_t WorkerCount(const UpOptions& options);
 
+// Those of them that share a machine; with --hosts, on the one that has most.
+uint32_t WorkersOfOneMachine(const UpOptions& options);
+
+// Fills `hosts` where there is a hosts_file. Possible errors: those of ReadHostFile and HostOfEachRank;
+// INVALID_ARGUMENT (hosts that would not reach a planner of our own).
+absl::Status FindHosts(UpOptions* options);
+
 // Of simulated devices only where they are asked for: nothing is trained.
 bool WritesCheckpoints(const UpOptions& options);
 
-// Threads of one worker: as asked for, or an equal share of the cores.
+// Threads of one worker: as asked for, or an equal share of the cores (with --hosts: of machines like this
+// one).
 uint32_t ThreadsOfEachWorker(const UpOptions& options);
 
 // Whether the flags of the data fit each other and the device. Possible errors: INVALID_ARGUMENT, naming the

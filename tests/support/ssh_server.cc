@@ -1,0 +1,122 @@
+#include "tests/support/ssh_server.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/process/file_descriptor.h"
+#include "common/status/status_macros.h"
+
+namespace penstock {
+namespace {
+
+constexpr char kProgram[] = "/usr/sbin/sshd";
+constexpr absl::Duration kSshdDeadline = absl::Seconds(20);
+
+sockaddr_in Loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+int UnusedPort() {
+  const FileDescriptor listener(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = Loopback(0);
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener.get(), generic, size) != 0 || getsockname(listener.get(), generic, &size) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
+bool Listens(int port) {
+  const FileDescriptor client(socket(AF_INET, SOCK_STREAM, 0));
+  const sockaddr_in address = Loopback(port);
+  return connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// Processes whose parent is `parent`.
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  std::ifstream file(absl::StrCat("/proc/", parent, "/task/", parent, "/children"));
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+}  // namespace
+
+std::string SshServer::WhyNot() {
+  if (!std::filesystem::exists(kProgram)) return "no sshd: install openssh-server";
+  // What it gives up its rights in is made by its package's start script, which a container does not run.
+  std::error_code ignored;
+  std::filesystem::create_directories("/run/sshd", ignored);
+  if (!std::filesystem::exists("/run/sshd")) return "no /run/sshd, and no right to make it";
+  return "";
+}
+
+absl::Status SshServer::MakeKey(const std::string& name) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto keygen,
+                            ChildProcess::Start({.arguments = {"ssh-keygen", "-q", "-t", "ed25519", "-N", "",
+                                                               "-f", folder_.Path(name)},
+                                                 .log_path = folder_.Path("keygen.log")}));
+  const auto ended = keygen->WaitFor(kSshdDeadline);
+  if (ended.has_value() && ended->ok()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("ssh-keygen: ", folder_.Read("keygen.log")));
+}
+
+absl::Status SshServer::WaitUntilItListens() {
+  const absl::Time deadline = absl::Now() + kSshdDeadline;
+  while (!Listens(port_)) {
+    const bool ended = process_->WaitFor(absl::Milliseconds(20)).has_value();
+    if (ended || absl::Now() > deadline) {
+      return absl::UnavailableError(absl::StrCat("sshd does not listen: ", folder_.Read("sshd.log")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SshServer>> SshServer::Start() {
+  std::unique_ptr<SshServer> server(new SshServer());
+  const TemporaryFolder& folder = server->folder_;
+  PENSTOCK_RETURN_IF_ERROR(server->MakeKey("host_key"));
+  PENSTOCK_RETURN_IF_ERROR(server->MakeKey("user_key"));
+  server->port_ = UnusedPort();
+  const std::string configuration =
+      folder.Write("sshd_config",
+                   absl::StrCat("ListenAddress 127.0.0.1\nPort ", server->port_, "\nHostKey ",
+                                folder.Path("host_key"), "\nAuthorizedKeysFile ", folder.Path("user_key.pub"),
+                                "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+                                "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
+                                "MaxStartups 64\n"));
+  PENSTOCK_ASSIGN_OR_RETURN(server->process_,
+                            ChildProcess::Start({.arguments = {kProgram, "-D", "-e", "-f", configuration},
+                                                 .log_path = folder.Path("sshd.log")}));
+  PENSTOCK_RETURN_IF_ERROR(server->WaitUntilItListens());
+  return server;
+}
+
+SshServer::~SshServer() {
+  if (process_ == nullptr) return;
+  for (const pid_t connection : ChildrenOf(process_->pid())) kill(connection, SIGKILL);
+}
+
+std::string SshServer::Client() const {
+  return absl::StrCat("ssh -F none -p ", port_, " -i ", folder_.Path("user_key"),
+                      " -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null");
+}
+
+void SshServer::CutAConnection() {
+  const std::vector<pid_t> connections = ChildrenOf(process_->pid());
+  if (!connections.empty()) kill(connections.front(), SIGKILL);
+}
+
+}  // namespace penstock
