@@ -48,10 +48,12 @@ constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // may disagree on where to begin.
 constexpr uint32_t kSpareRejoins = 10;
 
-// The folder of this program, which must have the others, too.
-absl::StatusOr<std::string> FindBinaries() {
+// The folder of this program, which must have those that it starts, too: a planner where none is given.
+absl::StatusOr<std::string> FindBinaries(bool starts_planner) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string folder, BinaryFolder());
-  for (const char* name : {"penstock-planner", "penstock-worker"}) {
+  std::vector<const char*> names = {"penstock-worker"};
+  if (starts_planner) names.push_back("penstock-planner");
+  for (const char* name : names) {
     if (std::filesystem::exists(absl::StrCat(folder, "/", name))) continue;
     return absl::UnavailableError(absl::StrCat(name, " is not in ", folder, ", beside penstock: build it"));
   }
@@ -341,7 +343,7 @@ absl::Status UpRun::Run() {
 absl::Status SetUpAndRun(UpOptions options) {
   StopSignal stop;
   const RunConsole console(options.json);
-  PENSTOCK_ASSIGN_OR_RETURN(std::string bin_dir, FindBinaries());
+  PENSTOCK_ASSIGN_OR_RETURN(std::string bin_dir, FindBinaries(options.planner.address.empty()));
   const RunSetupTools tools = {.bin_dir = bin_dir,
                                .say = [&](const std::string& text) { console.Say(text); },
                                .stopped = [&](absl::Duration timeout) { return stop.WaitFor(timeout); }};
