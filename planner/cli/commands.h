@@ -18,6 +18,8 @@ void AddFeedCommand(CommandSet& commands);
 // `status`, `jobs` and `workers`.
 void AddStatusCommands(CommandSet& commands);
 
+void AddHealthCommand(CommandSet& commands);
+
 // `drain` and `delete`.
 void AddJobCommands(CommandSet& commands);
 

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   AddDatasetCommands(commands);
   AddModelCommands(commands);
   AddStatusCommands(commands);
+  AddHealthCommand(commands);
   AddJobCommands(commands);
   return commands.Run(argc, argv);
 }
