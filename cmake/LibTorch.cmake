@@ -28,9 +28,11 @@ target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_GLOO)
 
 # A machine without a GPU, and without the libraries that libtorch_cuda.so needs, can compile and link the CUDA parts.
 if(PENSTOCK_CUDA)
-  find_package(CUDAToolkit REQUIRED)
-  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
-  target_include_directories(penstock_libtorch SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
+  # Headers alone, of a toolkit or of the wheels that `deploy/setup worker-cuda` unpacked beside LibTorch: nothing is compiled by nvcc.
+  set(cuda_wheels ${LIBTORCH_DIR}/../nvidia)
+  find_path(CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include ${cuda_wheels}/cu13/include REQUIRED)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDA_INCLUDE_DIR} ${cuda_wheels}/nccl/include REQUIRED)
+  target_include_directories(penstock_libtorch SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NCCL_INCLUDE_DIR})
   target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_NCCL PENSTOCK_CUDA)
   # --no-as-needed: kernels register themselves when libtorch_cuda.so is loaded; no symbol of it need be used.
   target_link_libraries(penstock_libtorch INTERFACE -Wl,--no-as-needed ${LIBTORCH_DIR}/lib/libtorch_cuda.so
