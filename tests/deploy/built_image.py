@@ -1,0 +1,25 @@
+"""Images that buildah has built, as containers of ours."""
+
+import json
+import pathlib
+import subprocess
+
+import container
+
+
+def buildah(builder, *words):
+    return subprocess.run([*builder, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def unpack(builder, name):
+    """An image's root file system and configuration. builder: buildah with its flags."""
+    working = buildah(builder, "from", "--pull-never", name)
+    root = pathlib.Path(buildah(builder, "mount", working))
+    config = json.loads(buildah(builder, "inspect", "--type", "image", name))["Docker"]["config"]
+    check = config.get("Healthcheck") or {}
+    test = check.get("Test") or ["NONE"]
+    return container.Image(
+        root=root, user=config["User"], entrypoint=config["Entrypoint"], command=config["Cmd"] or [],
+        environment=dict(variable.split("=", 1) for variable in config["Env"] or []), volumes=list(config["Volumes"] or {}),
+        ports=[int(port.split("/")[0]) for port in config["ExposedPorts"] or {}], labels=config["Labels"] or {},
+        healthcheck=test[1:] if test[0] == "CMD" else [])
