@@ -7,7 +7,7 @@ import yaml
 
 # Everything else in a service ends the test: what is not understood is not tested.
 KNOWN = {"image", "entrypoint", "command", "environment", "env_file", "volumes", "secrets", "ports", "depends_on", "healthcheck",
-         "restart", "read_only", "cap_drop", "security_opt"}
+         "restart", "stop_grace_period", "read_only", "cap_drop", "security_opt"}
 
 
 @dataclasses.dataclass
