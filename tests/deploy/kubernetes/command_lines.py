@@ -17,8 +17,6 @@ RANK_VARIABLE = "JOB_COMPLETION_INDEX"
 PATHS = {"--tls-cert": False, "--tls-key": False, "--tls-client-ca": False, "--tls-ca": False, "--dataset": False, "--profile": False,
          "--lengths": False, "--checkpoint-dir": True}
 UNITS = {"MB": 1 << 20, "GB": 1 << 30, "Mi": 1 << 20, "Gi": 1 << 30, "": 1}
-# TODO: `penstock feed` has those flags of `up` that say what a job is; until it is there, they are what is accepted.
-COMMANDS_TO_COME = {"feed": "up"}
 
 
 def size(text):
@@ -38,8 +36,6 @@ def _help(binaries, *words):
 def accepted_flags(binaries, words):
     """Of a program, or of one of its commands: each flag, and whether it takes a value. None: there is no such command."""
     text = _help(binaries, words[0])
-    if len(words) > 1 and words[1] in COMMANDS_TO_COME and not re.search(rf"^  {words[1]} ", text, re.MULTILINE):
-        words = (words[0], COMMANDS_TO_COME[words[1]])
     if len(words) > 1:
         if not re.search(rf"^  {words[1]} ", text, re.MULTILINE):
             return None
