@@ -140,7 +140,17 @@ def _planner(line, pods, container):
         yield "--allow-anyone: either this or --tls-client-ca"
 
 
+def _metrics_of_worker(line, container):
+    declared = {port["name"]: str(port["containerPort"]) for port in container.get("ports", [])}
+    host, _, port = line.flags.get("--metrics-listen", "").rpartition(":")
+    if host != "0.0.0.0":
+        yield "--metrics-listen: is reached from no other pod"
+    if declared != {"metrics": port}:
+        yield f"ports: {declared} are not that of --metrics-listen, {port}"
+
+
 def _worker(line, pods, container):
+    yield from _metrics_of_worker(line, container)
     if "--rank" in line.flags:
         yield f"--rank: all pods of a template would have one; a pod's is in {RANK_VARIABLE}"
     if line.flags.get("--host") != "$(POD_IP)":

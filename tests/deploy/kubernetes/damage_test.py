@@ -119,6 +119,12 @@ class ReferenceDamage(DamageTest):
         damaged.object("ServiceMonitor", "penstock-planner")["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] = "x"
         self.refused(damaged, "ServiceMonitor/penstock-planner", "selects no service")
 
+    def test_monitor_of_pods_that_selects_none_with_its_port(self):
+        for part, key, value in (("selector", "matchLabels", {"app.kubernetes.io/name": "x"}), ("podMetricsEndpoints", 0, {"port": "health"})):
+            damaged = Damaged("tls and monitoring")
+            damaged.object("PodMonitor", "penstock-worker")["spec"][part][key] = value
+            self.refused(damaged, "PodMonitor/penstock-worker", "selects no pod with a port")
+
     def test_leaders_that_are_counted_and_lead_no_jobs(self):
         damaged = Damaged("tls and monitoring")
         del damaged.object("ServiceMonitor", "penstock-plan-batch")["spec"]["endpoints"][0]["metricRelabelings"]
@@ -230,6 +236,14 @@ class CommandLineDamage(DamageTest):
         damaged = Damaged("base")
         damaged.replace_argument(PLANNER, "--metrics-listen", "--metrics-listen=0.0.0.0:9090")
         self.refused(damaged, PLANNER, "ports")
+
+    def test_metrics_of_workers_that_nobody_reaches(self):
+        damaged = Damaged("base")
+        damaged.replace_argument(WORKERS, "--metrics-listen", "--metrics-listen=127.0.0.1:7080")
+        self.refused(damaged, WORKERS, "--metrics-listen")
+        damaged = Damaged("base")
+        damaged.replace_argument(WORKERS, "--metrics-listen", "--metrics-listen=0.0.0.0:9090")
+        self.refused(damaged, WORKERS, "ports")
 
     def test_probe_of_a_port_with_certificates(self):
         damaged = Damaged("base")

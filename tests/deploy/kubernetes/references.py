@@ -182,6 +182,17 @@ def _leaders(cluster):
                     yield f"{title(monitor)}: metricRelabelings: {metric} is {'dropped' if of_jobs else 'counted'}"
 
 
+def _pod_monitors(cluster):
+    for monitor in cluster.of_kind("PodMonitor"):
+        chosen = cluster.selected(monitor["spec"]["selector"])
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            if not chosen or any(endpoint["port"] not in _ports(pods) for pods in chosen):
+                yield f"{title(monitor)}: selector: selects no pod with a port {endpoint['port']}, or one without"
+        for pods in chosen:
+            if pods.labels.get(monitor["spec"].get("jobLabel")) != "penstock-worker":
+                yield f"{title(monitor)}: jobLabel: dashboards know workers as penstock-worker"
+
+
 def _monitoring(cluster):
     for monitor in cluster.of_kind("ServiceMonitor"):
         chosen = [one for one in cluster.of_kind("Service") if selects(monitor["spec"]["selector"], one["metadata"].get("labels", {}))]
@@ -195,7 +206,7 @@ def _monitoring(cluster):
 
 
 CHECKS = (_identities, _services, _workloads, _budgets_and_scaling, _policies, _volumes, _environment,
-          _accounts_and_priorities, _monitoring, _leaders)
+          _accounts_and_priorities, _monitoring, _pod_monitors, _leaders)
 
 
 def problems(cluster):
