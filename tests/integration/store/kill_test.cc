@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <functional>
 #include <random>
+#include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -59,14 +62,25 @@ class KillTest : public testing::Test {
     return commits;
   }
 
-  // Kills what commits, again and again, on one store.
-  void KillAndCheck(const std::string& url) {
+  // A server finishes the last commit of a process that was killed: until then the store changes.
+  static void WaitUntilNobodyIsConnected(const PostgresServer& server, const std::string& database) {
+    const std::string others =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+        "pg_backend_pid()";
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (absl::StripAsciiWhitespace(server.Sql(database, others)) != "0")
+      ASSERT_LT(absl::Now(), deadline) << "somebody is still connected";
+  }
+
+  // Kills what commits, again and again, on one store; `settle` waits until nothing of it is under way.
+  void KillAndCheck(const std::string& url, const std::function<void()>& settle) {
     uint64_t commits = 0;
     for (int kill = 0; kill < kKills && !HasFailure(); ++kill) {
       const auto child = StartCommitting(url);
       WaitForCommits(child.get(), commits + std::uniform_int_distribution<uint64_t>(1, 40)(random_));
       child->Signal(SIGKILL);
       ASSERT_TRUE(child->WaitFor(absl::Seconds(10)).has_value());
+      settle();
       commits = CheckStore(url);
     }
   }
@@ -76,21 +90,23 @@ class KillTest : public testing::Test {
 };
 
 TEST_F(KillTest, AProcessThatIsKilledWhileItCommitsToAFileLosesNothing) {
-  KillAndCheck("sqlite:" + folder_.Path("planner.db"));
+  KillAndCheck("sqlite:" + folder_.Path("planner.db"), [] {});
 }
 
 TEST_F(KillTest, AProcessThatIsKilledWhileItCommitsToAServerLosesNothing) {
   if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
   PostgresServer* server = PostgresServer::Shared();
   ASSERT_NE(server, nullptr);
-  KillAndCheck(server->Url(server->NewDatabase()));
+  const std::string database = server->NewDatabase();
+  KillAndCheck(server->Url(database), [&] { WaitUntilNobodyIsConnected(*server, database); });
 }
 
 TEST_F(KillTest, AServerThatIsKilledWhileAProcessCommitsLosesNothing) {
   if (const auto reason = PostgresServer::WhyNot()) GTEST_SKIP() << *reason;
   PostgresServer* server = PostgresServer::Shared();
   ASSERT_NE(server, nullptr);
-  const std::string url = server->Url(server->NewDatabase());
+  const std::string database = server->NewDatabase();
+  const std::string url = server->Url(database);
   uint64_t commits = 0;
   for (int kill = 0; kill < 4 && !HasFailure(); ++kill) {
     const auto child = StartCommitting(url);
@@ -99,6 +115,7 @@ TEST_F(KillTest, AServerThatIsKilledWhileAProcessCommitsLosesNothing) {
     ASSERT_THAT(server->Restart(), IsOk());
     // It goes on by itself, or gave up after its deadline.
     child->Stop(absl::Seconds(1));
+    WaitUntilNobodyIsConnected(*server, database);
     commits = CheckStore(url);
   }
 }
