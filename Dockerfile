@@ -22,6 +22,8 @@ RUN deploy/setup planner && deploy/setup images
 # --- The planner and the client, without LibTorch ---
 FROM build AS planner-build
 COPY . .
+ARG REVISION=unknown
+ENV PENSTOCK_COMMIT=${REVISION}
 RUN --mount=type=cache,target=/root/.cache/ccache cmake --preset planner && cmake --build build/planner --target penstock-planner penstock
 ARG VERSION=unversioned
 RUN deploy/images/assemble /image --program build/planner/bin/penstock-planner --program build/planner/bin/penstock \
@@ -66,6 +68,8 @@ ENV PRESET=cuda
 
 FROM worker-setup-${DEVICE} AS worker-build
 COPY . .
+ARG REVISION=unknown
+ENV PENSTOCK_COMMIT=${REVISION}
 # No toolkit: LibTorch's headers are compiled with those of CUDA's wheels, by the C++ compiler.
 RUN --mount=type=cache,target=/root/.cache/ccache cmake --preset ${PRESET} -B build/worker -DPENSTOCK_TESTS=OFF -DPENSTOCK_BENCHMARKS=OFF \
  && cmake --build build/worker --target penstock-worker

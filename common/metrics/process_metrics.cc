@@ -12,6 +12,8 @@
 #include <system_error>
 #include <vector>
 
+#include "common/version/version.h"
+
 namespace penstock {
 namespace {
 
@@ -53,7 +55,7 @@ Samples MostDescriptors() {
 
 }  // namespace
 
-void AddProcessMetrics(MetricsRegistry* registry, const std::string& program, const std::string& version) {
+void AddProcessMetrics(MetricsRegistry* registry, const std::string& program) {
   const double start =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   registry->AddComputedCounter("process_cpu_seconds_total", "User and system time of the process.",
@@ -65,8 +67,9 @@ void AddProcessMetrics(MetricsRegistry* registry, const std::string& program, co
   registry->AddComputedGauge("process_start_time_seconds", "When the process began, since 1970.", [start] {
     return Samples{{{}, start}};
   });
-  registry->AddComputedGauge("penstock_build_info", "1; what runs is in its labels.", [program, version] {
-    return Samples{{{{"program", program}, {"version", version}}, 1}};
+  registry->AddComputedGauge("penstock_build_info", "1; what runs is in its labels.", [program] {
+    return Samples{
+        {{{"program", program}, {"version", std::string(Version())}, {"commit", std::string(Commit())}}, 1}};
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/version/version.h"
 
 namespace penstock::cli {
 namespace {
@@ -59,7 +60,7 @@ CommandSet::CommandSet()
           "Plans and runs the training of large Transformers on samples of very different lengths.",
           "penstock")) {
   app_->require_subcommand(1);
-  app_->set_version_flag("--version", "penstock " PENSTOCK_VERSION);
+  app_->set_version_flag("--version", VersionOf("penstock"));
   app_->footer("Exit status: 0 done, 1 the work failed, 2 the request is wrong.");
 }
 

@@ -7,6 +7,7 @@
 #include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
+#include "common/version/version.h"
 
 namespace penstock::worker {
 namespace {
@@ -138,6 +139,7 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
   ProfileOptions profile;
   CLI::App app("One rank of a Penstock job: registers with a planner and executes its programs.",
                "penstock-worker");
+  app.set_version_flag("--version", VersionOf("penstock-worker"));
   AddRunFlags(app, result.run);
   const CLI::App* profile_command = AddProfileCommand(app, profile);
   // CLI11 reports by exceptions; they end here.

@@ -262,7 +262,7 @@ absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   at::set_num_threads(static_cast<int>(options.threads));
   PENSTOCK_ASSIGN_OR_RETURN(Accelerator accelerator, MakeAccelerator(options));
   MetricsRegistry registry;
-  AddProcessMetrics(&registry, "penstock-worker", PENSTOCK_VERSION);
+  AddProcessMetrics(&registry, "penstock-worker");
   WorkerMetrics metrics(registry);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> server, ServeMetrics(options, registry));
   Worker worker(options, std::move(accelerator), shutdown, metrics);

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
+#include "common/version/version.h"
 #include "planner/service/store/open/open_event_store.h"
 
 namespace penstock {
@@ -162,6 +163,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   parsed.flags.server.engine.planning_threads = DefaultThreads();
   CLI::App app("Plans training iterations ahead of time and streams every rank its program.",
                "penstock-planner");
+  app.set_version_flag("--version", VersionOf("penstock-planner"));
   AddServerFlags(&app, &parsed.flags.server);
   AddSecurityFlags(&app, &parsed.flags.server);
   AddEngineFlags(&app, &parsed.flags.server.engine, &texts);

@@ -61,7 +61,7 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, SecuredServer 
       service_(&slot_, JobAccess(std::move(secured.access))),
       health_({kReadyForJobs, kLeads}) {
   metrics_.Watch(&slot_);
-  AddProcessMetrics(&registry_, "penstock-planner", PENSTOCK_VERSION);
+  AddProcessMetrics(&registry_, "penstock-planner");
 }
 
 PlannerServer::~PlannerServer() { Stop(); }

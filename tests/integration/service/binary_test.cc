@@ -193,6 +193,13 @@ TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
   }
 }
 
+TEST_F(BinaryTest, VersionEndsWithStatusZero) {
+  const auto end = Run({"--version"})->WaitFor(absl::Seconds(10));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, 0);
+  EXPECT_THAT(folder_.Read("log"), HasSubstr("penstock-planner 0"));
+}
+
 TEST_F(BinaryTest, HelpEndsWithStatusZero) {
   const auto end = Run({"--help"})->WaitFor(absl::Seconds(10));
   ASSERT_TRUE(end.has_value());

@@ -62,7 +62,8 @@ TEST_F(TrainingTest, AJobRunsFromRegistrationToItsEnd) {
   EXPECT_THAT(metrics, HasSubstr("penstock_rpcs_total{code=\"OK\",method=\"StreamPrograms\"} 4\n"));
   EXPECT_THAT(metrics, testing::ContainsRegex("process_resident_memory_bytes [1-9]"));
   EXPECT_THAT(metrics, testing::ContainsRegex("process_cpu_seconds_total [0-9.e-]+\n"));
-  EXPECT_THAT(metrics, HasSubstr("penstock_build_info{program=\"penstock-planner\",version="));
+  EXPECT_THAT(metrics, testing::ContainsRegex("penstock_build_info[{]commit=\"[0-9a-z-]+\",program="
+                                              "\"penstock-planner\",version=\"[0-9.]+\"[}] 1"));
 }
 
 TEST_F(TrainingTest, ALostWorkerFailsTheEpochAndANewOneGoesOnFromTheCheckpoint) {

@@ -64,6 +64,12 @@ TEST(WorkerOptions, HelpEndsWithStatusZero) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("--planner"));
 }
 
+TEST(WorkerOptions, VersionEndsWithStatusZero) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--version"}).exit_status, 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("penstock-worker 0"));
+}
+
 TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--job=j", "--dataset=d"}, "--planner"},
