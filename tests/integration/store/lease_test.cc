@@ -148,16 +148,19 @@ TEST_F(LeaseTest, AnOldLeaderIsFencedInTheMiddleOfACommit) {
 }
 
 TEST_F(LeaseTest, ManyWhoWantToLeadGetTermsOfTheirOwn) {
-  constexpr int kPlanners = 4, kRounds = 20;
+  constexpr size_t kPlanners = 4, kTermsOfEach = 5;
+  const Deadline deadline = Deadline::After(absl::Seconds(30));
   Mutex mutex;
   std::vector<Term> terms;
   std::vector<std::thread> planners;
-  for (int planner = 0; planner < kPlanners; ++planner) {
+  for (size_t planner = 0; planner < kPlanners; ++planner) {
     planners.emplace_back([&, planner] {
       const auto lease = MakeLease(kLong);
-      for (int round = 0; round < kRounds; ++round) {
+      for (size_t led = 0; led < kTermsOfEach && !deadline.is_over();) {
         const auto term = lease->Acquire(absl::StrCat("planner-", planner));
+        // Another one leads: how often that happens depends on who runs when.
         if (!term.ok()) continue;
+        ++led;
         MutexLock lock(&mutex);
         terms.push_back(*term);
         EXPECT_THAT(lease->Release(), IsOk());
@@ -165,11 +168,9 @@ TEST_F(LeaseTest, ManyWhoWantToLeadGetTermsOfTheirOwn) {
     });
   }
   for (std::thread& planner : planners) planner.join();
-  const size_t count = terms.size();
+  EXPECT_EQ(terms.size(), kPlanners * kTermsOfEach);
   std::ranges::sort(terms);
-  terms.erase(std::unique(terms.begin(), terms.end()), terms.end());
-  EXPECT_EQ(terms.size(), count);
-  EXPECT_GE(count, static_cast<size_t>(kRounds));
+  EXPECT_TRUE(std::ranges::adjacent_find(terms) == terms.end());
 }
 
 TEST_F(LeaseTest, StopEndsACallThatWaits) {
