@@ -5,7 +5,8 @@
 //   ... compute ...
 //   PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
 //
-// Transfers are started and waited for apart. Calls come from one thread; Abort may come from any.
+// Transfers, and the reductions of gradients, are started and waited for apart. Calls come from one thread;
+// Abort may come from any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,15 +14,17 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/comm/host_span.h"
 
 namespace penstock::worker {
 
-// A transfer that was started. Keeps its tensor alive; must not outlive its communicator.
+// A transfer or a reduction that was started. Keeps its tensors alive; must not outlive its communicator.
 class PendingTransfer {
  public:
   virtual ~PendingTransfer() = default;
@@ -29,6 +32,8 @@ class PendingTransfer {
   // Possible errors: UNAVAILABLE (the peer is gone or the time-out passed; names the peer), CANCELLED
   // (aborted).
   virtual absl::Status Wait() = 0;
+  // When it ran, where that is measured on the host. After Wait.
+  virtual std::optional<HostSpan> span() const { return std::nullopt; }
 };
 
 struct CommunicatorOptions {
@@ -71,14 +76,20 @@ class Communicator {
   // small ones travel together. Possible errors: INVALID_ARGUMENT (an unknown group), UNAVAILABLE (names the
   // peer), CANCELLED.
   virtual absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
+  // The same beside what the caller does next. Nobody may touch the tensors until Wait has returned; they are
+  // contiguous and of one dimension. Reductions run one after another, in the order in which they were
+  // started: ranks that share several groups start them in one order.
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllReduceSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
   // The two halves of an all-reduce, for those who work on their part of the sum in between. The ranks of the
   // group divide each tensor as ShardOf says (shard.h), by their places in the group. After the first, this
   // rank's shard is the sum, with the bits that AllReduceSum of this tensor alone gives, and what the others
-  // hold there is undefined. The second has every rank send its shard to all. Tensors are contiguous and of
-  // one dimension. Otherwise as AllReduceSum.
-  virtual absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
-                                        const std::vector<uint32_t>& group) = 0;
-  virtual absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
+  // hold there is undefined. It is started as StartAllReduceSum is. The second has every rank send its shard
+  // to all, and blocks as AllReduceSum does.
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
+  virtual absl::Status AllGather(const std::vector<at::Tensor>& tensors,
+                                 const std::vector<uint32_t>& group) = 0;
 
   // Ends every pending and later call with CANCELLED and the reason. Any thread; idempotent. Peers notice
   // when the communicator is destroyed.

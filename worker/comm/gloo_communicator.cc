@@ -1,14 +1,18 @@
 // Communicator over Gloo: one process group for each group of ranks, sends and receives told apart by tags.
+// Collectives are rings of sends and receives, on a thread of their own: the collective stream of a CPU.
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "common/sync/task_thread.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/gloo_group.h"
 #include "worker/comm/grouped_communicator.h"
 #include "worker/comm/ring.h"
+#include "worker/comm/thread_operation.h"
 #include "worker/comm/transfer.h"
 
 namespace penstock::worker {
@@ -18,6 +22,7 @@ namespace {
 // sent, which is all that a ring and the next iteration need.
 constexpr uint32_t kRingTag = uint32_t{1} << 30;
 
+using Pending = std::unique_ptr<PendingTransfer>;
 using GlooGroups = std::map<RankGroup, c10::intrusive_ptr<c10d::Backend>>;
 
 class GlooCommunicator : public GroupedCommunicator {
@@ -26,6 +31,9 @@ class GlooCommunicator : public GroupedCommunicator {
       : GroupedCommunicator(options.rank, std::move(groups)),
         timeout_(options.timeout),
         joined_(std::move(joined)) {}
+
+  // A collective that nobody waits for any more must not hold up the end.
+  ~GlooCommunicator() override { Abort("the communicator has ended"); }
 
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
@@ -41,16 +49,21 @@ class GlooCommunicator : public GroupedCommunicator {
     });
   }
 
-  absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) override {
-    return RingAllReduceSum(flat, RingOf(group));
+  absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
+    return StartRing(RingAllReduceSum, flat, group);
   }
 
-  absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
-    return RingReduceScatterSum(flat, RingOf(group));
+  absl::StatusOr<Pending> StartReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
+    return StartRing(RingReduceScatterSum, flat, group);
   }
 
-  absl::Status Gather(const at::Tensor& flat, const RankGroup& group) override {
-    return RingAllGather(flat, RingOf(group));
+  absl::StatusOr<Pending> StartGather(const at::Tensor& flat, const RankGroup& group) override {
+    return StartRing(RingAllGather, flat, group);
+  }
+
+  absl::StatusOr<Pending> StartRing(absl::Status (*run)(const at::Tensor&, const Ring&),
+                                    const at::Tensor& flat, const RankGroup& group) {
+    return StartOn(collectives_, [this, run, flat, group] { return run(flat, RingOf(group)); });
   }
 
   // `group` must outlive it.
@@ -72,6 +85,8 @@ class GlooCommunicator : public GroupedCommunicator {
 
   const std::chrono::milliseconds timeout_;
   const GlooGroups joined_;
+  // Last, so that it ends first.
+  TaskThread collectives_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/buckets.h"
+#include "worker/comm/pending_all.h"
 
 namespace penstock::worker {
 namespace {
@@ -70,25 +71,41 @@ absl::Status GroupedCommunicator::CheckFlat(absl::string_view what, const std::v
 absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckCollective("all-reduce", group));
   if (group.size() == 1) return absl::OkStatus();
-  return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) { return Reduce(flat, group); });
+  return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) -> absl::Status {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PendingTransfer> reduction, StartReduce(flat, group));
+    return reduction->Wait();
+  });
 }
 
-absl::Status GroupedCommunicator::ReduceScatterSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
-  PENSTOCK_RETURN_IF_ERROR(CheckFlat("reduce-scatter", tensors, group));
-  if (group.size() == 1) return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::StartEach(
+    absl::string_view what, const std::vector<at::Tensor>& tensors, const RankGroup& group,
+    const StartOne& start) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckFlat(what, tensors, group));
+  std::vector<std::unique_ptr<PendingTransfer>> started;
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.numel() > 0) PENSTOCK_RETURN_IF_ERROR(ReduceScatter(tensor, group));
+    if (group.size() == 1 || tensor.numel() == 0) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(), start(tensor));
   }
-  return absl::OkStatus();
+  return std::make_unique<PendingAll>(std::move(started));
 }
 
-absl::Status GroupedCommunicator::AllGather(std::vector<at::Tensor>& tensors, const RankGroup& group) {
-  PENSTOCK_RETURN_IF_ERROR(CheckFlat("all-gather", tensors, group));
-  if (group.size() == 1) return absl::OkStatus();
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.numel() > 0) PENSTOCK_RETURN_IF_ERROR(Gather(tensor, group));
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::StartAllReduceSum(
+    const std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  return StartEach("all-reduce", tensors, group,
+                   [&](const at::Tensor& flat) { return StartReduce(flat, group); });
+}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::StartReduceScatterSum(
+    const std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  return StartEach("reduce-scatter", tensors, group,
+                   [&](const at::Tensor& flat) { return StartReduceScatter(flat, group); });
+}
+
+absl::Status GroupedCommunicator::AllGather(const std::vector<at::Tensor>& tensors, const RankGroup& group) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PendingTransfer> gather,
+                            StartEach("all-gather", tensors, group,
+                                      [&](const at::Tensor& flat) { return StartGather(flat, group); }));
+  return gather->Wait();
 }
 
 void GroupedCommunicator::Abort(const std::string& reason) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,8 +29,11 @@ class GroupedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
                                                            uint32_t sequence) override;
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
-  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
-  absl::Status AllGather(std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllReduceSum(const std::vector<at::Tensor>& tensors,
+                                                                     const RankGroup& group) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
+      const std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  absl::Status AllGather(const std::vector<at::Tensor>& tensors, const RankGroup& group) override;
   void Abort(const std::string& reason) override;
 
  protected:
@@ -43,15 +47,24 @@ class GroupedCommunicator : public Communicator {
   absl::Status CheckCollective(absl::string_view what, const RankGroup& group) const;
   absl::Status CheckFlat(absl::string_view what, const std::vector<at::Tensor>& tensors,
                          const RankGroup& group) const;
+  // Starts the collective for each of the tensors.
+  using StartOne = std::function<absl::StatusOr<std::unique_ptr<PendingTransfer>>(const at::Tensor& flat)>;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartEach(absl::string_view what,
+                                                             const std::vector<at::Tensor>& tensors,
+                                                             const RankGroup& group,
+                                                             const StartOne& start) const;
 
   // `group` holds both this rank and `peer`; `tensor` is contiguous.
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
                                                                  uint32_t peer, const at::Tensor& tensor,
                                                                  uint32_t sequence) = 0;
   // `flat`: one dimension, contiguous, not empty.
-  virtual absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) = 0;
-  virtual absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) = 0;
-  virtual absl::Status Gather(const at::Tensor& flat, const RankGroup& group) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduce(const at::Tensor& flat,
+                                                                       const RankGroup& group) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatter(const at::Tensor& flat,
+                                                                              const RankGroup& group) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartGather(const at::Tensor& flat,
+                                                                       const RankGroup& group) = 0;
   // Called once, after the cancellation, from any thread.
   virtual void AbortGroups() {}
 

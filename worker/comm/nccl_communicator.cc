@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "common/status/status_macros.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/grouped_communicator.h"
+#include "worker/comm/pending_all.h"
 #include "worker/comm/store.h"
 #include "worker/comm/transfer.h"
 #include "worker/torch/boundary.h"
@@ -23,6 +25,7 @@
 namespace penstock::worker {
 namespace {
 
+using Pending = std::unique_ptr<PendingTransfer>;
 using NcclGroup = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
 struct NcclGroups {
@@ -55,43 +58,56 @@ class NcclCommunicator : public GroupedCommunicator {
     });
   }
 
-  absl::Status Reduce(const at::Tensor& flat, const RankGroup& group) override {
+  absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
     std::vector<at::Tensor> tensors = {flat};
-    return Collective("all-reduce", flat, group,
-                      [&](c10d::ProcessGroupNCCL& backend) { return backend.allreduce(tensors); });
+    return StartCollective("all-reduce", flat, group,
+                           [&](c10d::ProcessGroupNCCL& backend) { return backend.allreduce(tensors); });
   }
 
-  absl::Status ReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
+  absl::StatusOr<Pending> StartReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
     const Division division(flat, group, rank());
+    std::vector<Pending> started;
     if (division.even.numel() > 0) {
       at::Tensor whole = division.even;
       at::Tensor own = division.own;
-      PENSTOCK_RETURN_IF_ERROR(Collective("reduce-scatter", flat, group, [&](auto& backend) {
-        return backend._reduce_scatter_base(own, whole);
-      }));
+      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
+                                StartCollective("reduce-scatter", flat, group, [&](auto& backend) {
+                                  return backend._reduce_scatter_base(own, whole);
+                                }));
     }
-    if (division.rest.numel() == 0) return absl::OkStatus();
-    std::vector<at::Tensor> rest = {division.rest};
-    c10d::ReduceOptions options;
-    options.rootRank = division.last;
-    return Collective("reduce-scatter", flat, group,
-                      [&](auto& backend) { return backend.reduce(rest, options); });
+    if (division.rest.numel() > 0) {
+      std::vector<at::Tensor> rest = {division.rest};
+      c10d::ReduceOptions options;
+      options.rootRank = division.last;
+      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
+                                StartCollective("reduce-scatter", flat, group, [&](auto& backend) {
+                                  return backend.reduce(rest, options);
+                                }));
+    }
+    return std::make_unique<PendingAll>(std::move(started));
   }
 
-  absl::Status Gather(const at::Tensor& flat, const RankGroup& group) override {
+  absl::StatusOr<Pending> StartGather(const at::Tensor& flat, const RankGroup& group) override {
     const Division division(flat, group, rank());
+    std::vector<Pending> started;
     if (division.even.numel() > 0) {
       at::Tensor whole = division.even;
       at::Tensor own = division.own;
-      PENSTOCK_RETURN_IF_ERROR(Collective(
-          "all-gather", flat, group, [&](auto& backend) { return backend._allgather_base(whole, own); }));
+      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
+                                StartCollective("all-gather", flat, group, [&](auto& backend) {
+                                  return backend._allgather_base(whole, own);
+                                }));
     }
-    if (division.rest.numel() == 0) return absl::OkStatus();
-    std::vector<at::Tensor> rest = {division.rest};
-    c10d::BroadcastOptions options;
-    options.rootRank = division.last;
-    return Collective("all-gather", flat, group,
-                      [&](auto& backend) { return backend.broadcast(rest, options); });
+    if (division.rest.numel() > 0) {
+      std::vector<at::Tensor> rest = {division.rest};
+      c10d::BroadcastOptions options;
+      options.rootRank = division.last;
+      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
+                                StartCollective("all-gather", flat, group, [&](auto& backend) {
+                                  return backend.broadcast(rest, options);
+                                }));
+    }
+    return std::make_unique<PendingAll>(std::move(started));
   }
 
   // A flat tensor as ShardOf divides it: NCCL's collectives take equal parts, so what is left over for the
@@ -111,14 +127,12 @@ class NcclCommunicator : public GroupedCommunicator {
     at::Tensor rest;
   };
 
-  // Starts an operation on `flat` and makes the current stream wait for it.
-  absl::Status Collective(absl::string_view what, const at::Tensor& flat, const RankGroup& group,
-                          const std::function<Cancellation::Work(c10d::ProcessGroupNCCL& backend)>& start) {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const std::unique_ptr<PendingTransfer> transfer,
-        StartTransfer(absl::StrCat(what, " over ranks ", Describe(group)), flat, cancellation(), kNoTimeout,
-                      [&] { return start(*joined_.at(group).reduce); }));
-    return transfer->Wait();
+  // On NCCL's stream, when the current one has come so far.
+  absl::StatusOr<Pending> StartCollective(
+      absl::string_view what, const at::Tensor& flat, const RankGroup& group,
+      const std::function<Cancellation::Work(c10d::ProcessGroupNCCL& backend)>& start) {
+    return StartTransfer(absl::StrCat(what, " over ranks ", Describe(group)), flat, cancellation(),
+                         kNoTimeout, [&] { return start(*joined_.at(group).reduce); });
   }
 
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.

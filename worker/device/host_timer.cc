@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -11,32 +12,40 @@ class HostTimer : public InstructionTimer {
  public:
   absl::Status StartIteration(const Program&) override {
     times_ = {.started_unix_ns = absl::GetCurrentTimeNanos()};
-    start_ = std::chrono::steady_clock::now();
+    start_ = Now();
     return absl::OkStatus();
   }
 
   absl::Status Begin(const Instruction& instruction) override {
-    times_.instructions.push_back({.id = instruction.id, .start_ns = SinceStart()});
+    times_.instructions.push_back({.id = instruction.id, .start_ns = SinceStart(Now())});
     return absl::OkStatus();
   }
 
   absl::Status End(const Instruction&) override {
     MeasuredInstruction& measured = times_.instructions.back();
-    measured.duration_ns = SinceStart() - measured.start_ns;
+    measured.duration_ns = SinceStart(Now()) - measured.start_ns;
     return absl::OkStatus();
   }
 
+  void Ran(uint32_t id, const HostSpan& span) override {
+    const auto measured = std::ranges::find(times_.instructions, id, &MeasuredInstruction::id);
+    if (measured == times_.instructions.end()) return;
+    measured->start_ns = SinceStart(span.start);
+    measured->duration_ns = SinceStart(span.end) - measured->start_ns;
+  }
+
   absl::StatusOr<IterationTimes> Finish() override {
-    times_.duration_ns = SinceStart();
+    times_.duration_ns = SinceStart(Now());
     return std::exchange(times_, {});
   }
 
  private:
-  int64_t SinceStart() const {
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count();
-  }
+  using Time = std::chrono::steady_clock::time_point;
 
-  std::chrono::steady_clock::time_point start_;
+  static Time Now() { return std::chrono::steady_clock::now(); }
+  int64_t SinceStart(Time time) const { return std::chrono::nanoseconds(time - start_).count(); }
+
+  Time start_;
   IterationTimes times_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/agent/control_plane.h"
+#include "worker/comm/host_span.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -33,6 +34,8 @@ class InstructionTimer {
   virtual absl::Status StartIteration(const Program& program) = 0;
   virtual absl::Status Begin(const Instruction& instruction) = 0;
   virtual absl::Status End(const Instruction& instruction) = 0;
+  // An instruction that was ended, but went on beside those after it, ran in this time.
+  virtual void Ran(uint32_t /*id*/, const HostSpan& /*span*/) {}
   virtual absl::StatusOr<IterationTimes> Finish() = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -13,9 +14,9 @@ namespace penstock::worker {
 namespace {
 
 // What a rank does with its time, in the words of the label `activity`.
-enum class Activity : uint8_t { kForward, kBackward, kReduce, kStep, kTransferWait, kProgramWait, kOther };
-constexpr std::array kNames = {
-    "forward", "backward", "reduce_gradients", "optimizer_step", "transfer_wait", "program_wait", "other"};
+enum class Activity : uint8_t { kForward, kBackward, kStep, kReduce, kTransferWait, kProgramWait, kOther };
+constexpr std::array kNames = {"forward",       "backward",     "optimizer_step", "reduce_gradients",
+                               "transfer_wait", "program_wait", "other"};
 using Seconds = std::array<double, kNames.size()>;
 
 Activity ActivityOf(Op op) {
@@ -41,11 +42,25 @@ Activity ActivityOf(Op op) {
   return Activity::kOther;
 }
 
-// Whether the plan says how long it takes. Of a transfer it says so too, but what a rank sees of it is how
-// long it waits.
+// Whether the plan says how long it takes. Of a transfer and of a reduction it says so too, but what a rank
+// sees of them is how long it waits.
 bool IsPlanned(Activity activity) { return activity <= Activity::kStep; }
 
 double& Of(Seconds& seconds, Activity activity) { return seconds[static_cast<size_t>(activity)]; }
+
+// Of a reduction: how long no pass of the rank ran beside it.
+int64_t ExposedNs(const MeasuredInstruction& reduction, const Program& program,
+                  const std::vector<MeasuredInstruction>& all) {
+  const int64_t end_ns = reduction.start_ns + reduction.duration_ns;
+  int64_t exposed_ns = reduction.duration_ns;
+  for (const MeasuredInstruction& other : all) {
+    if (!IsPlanned(ActivityOf(program.instructions.at(other.id).op))) continue;
+    const int64_t first_ns = std::max(reduction.start_ns, other.start_ns);
+    const int64_t last_ns = std::min(end_ns, other.start_ns + other.duration_ns);
+    exposed_ns -= std::max<int64_t>(0, last_ns - first_ns);
+  }
+  return std::max<int64_t>(0, exposed_ns);
+}
 
 double ToSeconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -108,8 +123,11 @@ void WorkerMetrics::AddActivities(const Program& program, const IterationResult&
   int64_t known_ns = 0;
   for (const MeasuredInstruction& instruction : result.instructions) {
     const Activity activity = ActivityOf(program.instructions.at(instruction.id).op);
-    Of(measured, activity) += ToSeconds(instruction.duration_ns);
-    known_ns += instruction.duration_ns;
+    const int64_t own_ns = activity == Activity::kReduce
+                               ? ExposedNs(instruction, program, result.instructions)
+                               : instruction.duration_ns;
+    Of(measured, activity) += ToSeconds(own_ns);
+    known_ns += own_ns;
   }
   for (const Instruction& instruction : program.instructions)
     Of(planned, ActivityOf(instruction.op)) += ToSeconds(instruction.expected_duration_ns);

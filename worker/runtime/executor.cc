@@ -33,6 +33,7 @@ absl::Status Executor::RunInstructions(const Program& program, Iteration& iterat
   const std::string where = NameOf(program);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.AwaitReductions(instruction), where));
     absl::Status status = parts_.timer->Begin(instruction);
     if (status.ok()) status = iteration.Execute(instruction);
     if (status.ok()) status = parts_.timer->End(instruction);

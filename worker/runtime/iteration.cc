@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/groups.h"
 #include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
+#include "worker/program/describe.h"
 #include "worker/runtime/ballot.h"
 #include "worker/runtime/gradient_norm.h"
 #include "worker/torch/boundary.h"
@@ -91,7 +93,18 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
 absl::Status Iteration::Await(uint32_t id) {
   if (pending_[id] == nullptr) return absl::OkStatus();
   const std::unique_ptr<PendingTransfer> transfer = std::move(pending_[id]);
-  return transfer->Wait();
+  PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
+  if (const std::optional<HostSpan> span = transfer->span()) parts_.timer->Ran(id, *span);
+  return absl::OkStatus();
+}
+
+absl::Status Iteration::AwaitReductions(const Instruction& instruction) {
+  for (uint32_t dep : instruction.deps) {
+    const Instruction& earlier = program_.instructions[dep];
+    if (earlier.op != Op::kReduceGradients) continue;
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(Await(dep), Describe(program_, earlier)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Iteration::Load(const Instruction& instruction) {
@@ -213,15 +226,16 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   const std::vector<uint32_t>& group = program_.groups[instruction.group];
   const Sharding& sharding = parts_.optimizer->sharding();
   const FlatParameters& flat = parts_.stages.at(instruction.stage)->flat_parameters();
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
+  Communicator& communicator = *parts_.communicator;
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
   reduced_over_[instruction.stage] = instruction.group;
-  if (sharding.divided) {
-    PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
-    PENSTOCK_RETURN_IF_ERROR(parts_.communicator->ReduceScatterSum(gradients, group));
-  } else {
-    PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(gradients, group));
-  }
-  return search_ != nullptr ? search_->AfterSum(instruction.stage, sharding) : absl::OkStatus();
+  if (sharding.divided) PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
+  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
+                            sharding.divided ? communicator.StartReduceScatterSum(gradients, group)
+                                             : communicator.StartAllReduceSum(gradients, group));
+  if (search_ == nullptr) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(Await(instruction.id));
+  return search_->AfterSum(instruction.stage, sharding);
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
@@ -246,7 +260,16 @@ absl::Status Iteration::CheckFinite() {
   return absl::OutOfRangeError(absl::StrCat(not_finite_, " is not finite"));
 }
 
+absl::Status Iteration::CheckReduced() const {
+  for (const Instruction& earlier : program_.instructions) {
+    if (earlier.op != Op::kReduceGradients || pending_[earlier.id] == nullptr) continue;
+    return absl::InternalError(absl::StrCat("the program does not wait for ", Describe(program_, earlier)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
+  PENSTOCK_RETURN_IF_ERROR(CheckReduced());
   if (parts_.optimizer->sharding().divided) {
     for (const auto& [number, _] : parts_.stages) {
       if (reduced_over_.contains(number)) continue;
@@ -273,7 +296,7 @@ absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
   if (!parts_.optimizer->sharding().divided) return absl::OkStatus();
   for (const auto& [number, stage] : parts_.stages) {
     const FlatParameters& flat = stage->flat_parameters();
-    PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat));
     PENSTOCK_RETURN_IF_ERROR(
         parts_.communicator->AllGather(spans, program_.groups[reduced_over_.at(number)]));
   }

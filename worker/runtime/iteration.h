@@ -28,7 +28,10 @@ class Iteration {
   // All must outlive this object. `search`: looks at every pass; null: none does.
   Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search = nullptr);
 
-  // What must have ended before the instruction (its deps), then the instruction.
+  // Waits for the reductions that the instruction depends on, which no WAIT is for: this is no time of its
+  // own.
+  absl::Status AwaitReductions(const Instruction& instruction);
+  // What else must have ended before the instruction (its deps), then the instruction.
   absl::Status Execute(const Instruction& instruction);
   // Waits for what is still under way.
   absl::Status AwaitTransfers();
@@ -60,10 +63,13 @@ class Iteration {
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
   // Sums what is of all ranks: shared gradients, the norm, votes. Sets gradient_norm_ and votes_.
   absl::Status SumOverRanks(const Instruction& instruction);
+  // That no gradients are still being reduced: the deps of OPTIMIZER_STEP say so.
+  absl::Status CheckReduced() const;
   // An error where the loss of any rank or the norm is not finite.
   absl::Status CheckFinite();
 
-  // Waits for the transfer that the instruction `id` started; nothing to do where it is none or has ended.
+  // Waits for the transfer or reduction that the instruction `id` started; nothing to do where it is none or
+  // has ended.
   absl::Status Await(uint32_t id);
   // The buffer of a transfer that has ended.
   absl::StatusOr<at::Tensor> TakeReceived(BufferMap<Received>& buffers, const BufferKey& key);
@@ -92,7 +98,7 @@ class Iteration {
   BufferMap<StageForward> forwards_{"forward pass"};
   // Between BACKWARD_INPUT and BACKWARD_WEIGHT.
   BufferMap<SplitBackward::PutAside> put_aside_{"backward pass"};
-  // By id of the SEND or RECV; null once it has ended.
+  // By id of the SEND, RECV or REDUCE_GRADIENTS; null once it has ended.
   std::vector<std::unique_ptr<PendingTransfer>> pending_;
   std::vector<at::Tensor> losses_;
   // By stage: the group that has reduced its gradients.

@@ -109,7 +109,7 @@ TEST_P(AllReduce, IsAReduceScatterAndAnAllGather) {
       ASSERT_TRUE(communicator.AllReduceSum(alone, {0, 1, 2}).ok());
       expected.push_back(tensor);
     }
-    ASSERT_TRUE(communicator.ReduceScatterSum(tensors, {0, 1, 2}).ok());
+    ASSERT_TRUE(Started(communicator.StartReduceScatterSum(tensors, {0, 1, 2}))->Wait().ok());
     for (size_t i = 0; i < tensors.size(); ++i) {
       const Shard own = ShardOf(tensors[i].numel(), static_cast<int>(rank), kRanks);
       const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, own.begin, own.size()); };
@@ -121,6 +121,43 @@ TEST_P(AllReduce, IsAReduceScatterAndAnAllGather) {
     }
     ASSERT_TRUE(communicator.AllGather(tensors, {0, 1, 2}).ok());
     for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(tensors[i].equal(expected[i]));
+  });
+}
+
+// Rank 1 joins in only when rank 0, who has started, tells it to.
+TEST(Communicator, AReductionRunsBesideTransfersOfTheSameRanks) {
+  RunRanks(2, [](uint32_t rank, Communicator& communicator) {
+    const at::Tensor word = at::full({1}, rank == 0 ? 7 : 0, at::kFloat);
+    const auto start = [&](int64_t elements) {
+      return Started(communicator.StartAllReduceSum({at::full({elements}, rank + 1, at::kFloat)}, {0, 1}));
+    };
+    std::vector<std::unique_ptr<PendingTransfer>> reductions;
+    if (rank == 0) reductions.push_back(start(500'000));
+    const auto transfer =
+        Started(rank == 0 ? communicator.Send(word, 1, 0) : communicator.Receive(word, 0, 0));
+    ASSERT_TRUE(transfer->Wait().ok());
+    EXPECT_EQ(word.item<float>(), 7);
+    if (rank == 1) reductions.push_back(start(500'000));
+    // Of another size: in which order they run must not depend on the rank.
+    reductions.push_back(start(3));
+    for (const auto& reduction : reductions) {
+      EXPECT_TRUE(reduction->Wait().ok());
+      ASSERT_TRUE(reduction->span().has_value());
+      EXPECT_LT(reduction->span()->start, reduction->span()->end);
+    }
+    EXPECT_LE(reductions[0]->span()->end, reductions[1]->span()->start);
+  });
+}
+
+TEST_P(AllReduce, HasTheSameBitsWhetherItBlocksOrIsStarted) {
+  RunRanks(3, [&](uint32_t rank, Communicator& communicator) {
+    for (const at::Tensor& tensor : FlatGradients(rank, GetParam())) {
+      const at::Tensor started = tensor.clone();
+      std::vector<at::Tensor> blocking = {tensor};
+      ASSERT_TRUE(communicator.AllReduceSum(blocking, {0, 1, 2}).ok());
+      ASSERT_TRUE(Started(communicator.StartAllReduceSum({started}, {0, 1, 2}))->Wait().ok());
+      EXPECT_TRUE(started.equal(tensor));
+    }
   });
 }
 
@@ -149,7 +186,8 @@ TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
   ASSERT_TRUE(communicator.ok()) << communicator.status();
   std::vector<at::Tensor> tensors = {at::ones({4})};
   EXPECT_TRUE((*communicator)->AllReduceSum(tensors, {0}).ok());
-  EXPECT_TRUE((*communicator)->ReduceScatterSum(tensors, {0}).ok());
+  EXPECT_TRUE(Started((*communicator)->StartAllReduceSum(tensors, {0}))->Wait().ok());
+  EXPECT_TRUE(Started((*communicator)->StartReduceScatterSum(tensors, {0}))->Wait().ok());
   EXPECT_TRUE((*communicator)->AllGather(tensors, {0}).ok());
   EXPECT_TRUE(tensors[0].equal(at::ones({4})));
 }
@@ -161,10 +199,14 @@ TEST(Communicator, RejectsPeersAndGroupsThatItDoesNotKnow) {
     EXPECT_THAT(std::string(transfer.status().message()), HasSubstr("rank 2"));
     std::vector<at::Tensor> tensors = {at::ones({1})};
     EXPECT_EQ(communicator.AllReduceSum(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(communicator.ReduceScatterSum(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.StartAllReduceSum(tensors, {0, 2}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.StartReduceScatterSum(tensors, {0, 2}).status().code(),
+              absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(communicator.AllGather(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
     std::vector<at::Tensor> matrix = {at::ones({2, 2})};
-    EXPECT_EQ(communicator.ReduceScatterSum(matrix, {0, 1}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.StartReduceScatterSum(matrix, {0, 1}).status().code(),
+              absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(communicator.AllGather(matrix, {0, 1}).code(), absl::StatusCode::kInvalidArgument);
     const auto strided = communicator.Receive(at::ones({4, 4}).t(), 0, 0);
     EXPECT_EQ(strided.status().code(), absl::StatusCode::kInvalidArgument);

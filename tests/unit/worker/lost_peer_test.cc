@@ -77,7 +77,8 @@ TEST_F(LostPeer, EndsAReduceScatterOfManySegments) {
   EndPeer();
   const absl::Time start = absl::Now();
   std::vector<at::Tensor> tensors = {at::ones({10'000'000})};
-  ExpectLost(communicator_->ReduceScatterSum(tensors, {0, 1}), "rank 1");
+  const auto reduction = communicator_->StartReduceScatterSum(tensors, {0, 1});
+  ExpectLost(reduction.ok() ? (*reduction)->Wait() : reduction.status(), "rank 1");
   EXPECT_LT(absl::Now() - start, kPromptly);
 }
 
@@ -161,6 +162,38 @@ TEST(Abort, EndsWaitsInOtherThreadsAndAllLaterCalls) {
       both.arrive_and_wait();
     });
   }
+}
+
+// Rank 1 stays, and never joins in.
+TEST(Abort, EndsReductionsThatWereStarted) {
+  std::barrier both(2);
+  RunRanks(2, [&](uint32_t rank, Communicator& communicator) {
+    if (rank == 0) {
+      std::vector<std::unique_ptr<PendingTransfer>> reductions;
+      for (int i = 0; i < 2; ++i) {
+        reductions.push_back(*communicator.StartAllReduceSum({at::ones({10'000'000})}, {0, 1}));
+      }
+      communicator.Abort("no more");
+      for (const auto& reduction : reductions) {
+        EXPECT_EQ(reduction->Wait().code(), absl::StatusCode::kCancelled);
+      }
+    }
+    both.arrive_and_wait();
+  });
+}
+
+// It would wait for five minutes (CommunicatorOptions::timeout).
+TEST(Abort, IsNotNeededToDestroyACommunicatorThatStillReduces) {
+  std::barrier both(2);
+  const absl::Time start = absl::Now();
+  const CommTestServer server;
+  std::unique_ptr<Communicator> peer;
+  std::thread joining([&] { peer = *MakeGlooCommunicator(server.Options(1, 2)); });
+  auto communicator = *MakeGlooCommunicator(server.Options(0, 2));
+  joining.join();
+  ASSERT_TRUE(communicator->StartAllReduceSum({at::ones({10'000'000})}, {0, 1}).ok());
+  communicator.reset();
+  EXPECT_LT(absl::Now() - start, kPromptly);
 }
 
 TEST(Abort, EndsAnAllReduceThatWaits) {

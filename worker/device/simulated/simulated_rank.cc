@@ -185,9 +185,15 @@ absl::StatusOr<int64_t> SimulatedRank::MeetGroup(int64_t ready_ns, std::vector<a
 absl::Status SimulatedRank::AllReduceSum(std::vector<at::Tensor>& tensors,
                                          const std::vector<uint32_t>& group) {
   if (current_ == nullptr) return parts_.network->AllReduceSum(tensors, group);
-  if (current_->stream == Stream::kCompute) {
-    PENSTOCK_ASSIGN_OR_RETURN(start_ns_, MeetGroup(start_ns_, tensors, group));
-    return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckOnCompute("an all-reduce that blocks"));
+  PENSTOCK_ASSIGN_OR_RETURN(start_ns_, MeetGroup(start_ns_, tensors, group));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartAllReduceSum(
+    const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+  if (current_ == nullptr || current_->stream != Stream::kCollective) {
+    return absl::InvalidArgumentError("a reduction is started beside the collective stream");
   }
   const uint32_t id = current_->id;
   const int64_t duration_ns = durations_.Of(*program_, *current_);
@@ -196,23 +202,27 @@ absl::Status SimulatedRank::AllReduceSum(std::vector<at::Tensor>& tensors,
     if (start_ns.ok()) start_ns = MeetGroup(*start_ns, tensors, group);
     Settle(id, start_ns, duration_ns);
   });
-  return absl::OkStatus();
+  return std::make_unique<SimulatedTransfer>(timeline_, id);
 }
 
 // The sum of all shards is one of this rank's too.
-absl::Status SimulatedRank::ReduceScatterSum(std::vector<at::Tensor>& tensors,
-                                             const std::vector<uint32_t>& group) {
-  return AllReduceSum(tensors, group);
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartReduceScatterSum(
+    const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+  return StartAllReduceSum(tensors, group);
 }
 
-absl::Status SimulatedRank::AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+absl::Status SimulatedRank::AllGather(const std::vector<at::Tensor>& tensors,
+                                      const std::vector<uint32_t>& group) {
   if (current_ != nullptr) {
-    if (current_->stream != Stream::kCompute) {
-      return absl::InvalidArgumentError("an all-gather beside the compute stream");
-    }
+    PENSTOCK_RETURN_IF_ERROR(CheckOnCompute("an all-gather"));
     PENSTOCK_ASSIGN_OR_RETURN(start_ns_, MeetGroup(start_ns_, {}, group));
   }
   return parts_.network->AllGather(tensors, group);
+}
+
+absl::Status SimulatedRank::CheckOnCompute(absl::string_view what) const {
+  if (current_->stream == Stream::kCompute) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " beside the compute stream"));
 }
 
 }  // namespace penstock::worker

@@ -18,12 +18,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/simulation/simulation_options.h"
+#include "common/sync/task_thread.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/device/simulated/durations.h"
 #include "worker/device/simulated/pace.h"
-#include "worker/device/simulated/task_thread.h"
 #include "worker/device/simulated/timeline.h"
 #include "worker/program/program.h"
 
@@ -60,12 +61,14 @@ class SimulatedRank : public Communicator {
                                                         uint32_t sequence) override;
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
                                                            uint32_t sequence) override;
-  // The tensors are summed really. In an instruction of the collective stream this returns before they are:
-  // what depends on the instruction waits for it. Between iterations no simulated time passes.
+  // The tensors are summed really. Blocking ones are for the compute stream and, where no simulated time
+  // passes, between iterations; those that are started, for the collective stream.
   absl::Status AllReduceSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
-  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
-                                const std::vector<uint32_t>& group) override;
-  absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllReduceSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  absl::Status AllGather(const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
   void Abort(const std::string& reason) override;
 
  private:
@@ -87,6 +90,8 @@ class SimulatedRank : public Communicator {
   // Writes down when an instruction that was ready, and met its peers, at `start_ns` starts and ends.
   void Settle(uint32_t id, const absl::StatusOr<int64_t>& start_ns, int64_t duration_ns);
   absl::Status AgreeOnOrigin();
+  // In an instruction: that it is one of the compute stream.
+  absl::Status CheckOnCompute(absl::string_view what) const;
   TaskThread& ThreadOf(Stream stream) { return threads_[static_cast<size_t>(stream) - 1]; }
 
   const SimulatedRankParts parts_;

@@ -1,4 +1,4 @@
-#include "worker/device/simulated/task_thread.h"
+#include "common/sync/task_thread.h"
 
 #include <gtest/gtest.h>
 

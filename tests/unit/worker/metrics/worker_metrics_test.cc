@@ -78,9 +78,22 @@ TEST_F(WorkerMetricsTest, SaysWhereTheTimeOfARankGoes) {
   EXPECT_THAT(text, HasSubstr(Seconds("program_wait", "0.5")));
   EXPECT_THAT(text, HasSubstr(Seconds("other", "6"))) << "what no instruction took";
   EXPECT_THAT(text, HasSubstr(Planned("backward", "4")));
-  EXPECT_THAT(text, HasSubstr(Planned("reduce_gradients", "2")));
-  EXPECT_THAT(text, Not(HasSubstr(Planned("transfer_wait", "0"))));
+  EXPECT_THAT(text, HasSubstr(Planned("optimizer_step", "2")));
+  for (const char* waiting : {"transfer_wait", "reduce_gradients"}) {
+    EXPECT_THAT(text, Not(HasSubstr(Planned(waiting, "")))) << "planned is a transfer, not who waits for it";
+  }
   EXPECT_THAT(text, HasSubstr(Line("penstock_worker_peak_memory_bytes", kRank, "4096")));
+}
+
+TEST_F(WorkerMetricsTest, OfAReductionCountsWhatNoPassRunsBeside) {
+  Join();
+  IterationResult result = SlowResult();
+  // From the middle of the first backward pass to where the optimizer begins.
+  result.instructions[4] = {.id = 4, .start_ns = 5'000'000'000, .duration_ns = 5'000'000'000};
+  metrics_.OnIteration(PlannedProgram(), result, absl::ZeroDuration());
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr(Seconds("reduce_gradients", "2")));
+  EXPECT_THAT(text, HasSubstr(Seconds("backward", "4")));
 }
 
 TEST_F(WorkerMetricsTest, StreamsThatRunSideBySideLeaveNoNegativeRest) {

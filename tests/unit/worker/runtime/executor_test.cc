@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,17 +54,24 @@ using Events = std::vector<std::string>;
 
 class FakeTransfer : public PendingTransfer {
  public:
-  FakeTransfer(absl::Status status, std::string name, Watched buffer, Events* events)
-      : status_(std::move(status)), name_(std::move(name)), buffer_(std::move(buffer)), events_(events) {}
+  FakeTransfer(absl::Status status, std::string name, Watched buffer, std::optional<HostSpan> span,
+               Events* events)
+      : status_(std::move(status)),
+        name_(std::move(name)),
+        buffer_(std::move(buffer)),
+        span_(span),
+        events_(events) {}
   absl::Status Wait() override {
     events_->push_back(absl::StrCat("wait: ", name_, buffer_.alive() ? "" : ", whose buffer is gone"));
     return status_;
   }
+  std::optional<HostSpan> span() const override { return span_; }
 
  private:
   const absl::Status status_;
   const std::string name_;
   const Watched buffer_;
+  const std::optional<HostSpan> span_;
   Events* const events_;
 };
 
@@ -90,14 +99,18 @@ class FakeCommunicator : public Communicator {
     groups.push_back(group);
     return absl::OkStatus();
   }
-  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors,
-                                const std::vector<uint32_t>& group) override {
-    reduce_scattered.push_back(tensors.front().numel());
-    EXPECT_EQ(tensors.size(), 1U) << "one span: this model's stages share nothing";
-    groups.push_back(group);
-    return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllReduceSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
+    reduced.push_back(tensors.front().numel());
+    return StartReduction("all-reduce", tensors, group);
   }
-  absl::Status AllGather(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override {
+    reduce_scattered.push_back(tensors.front().numel());
+    return StartReduction("reduce-scatter", tensors, group);
+  }
+  absl::Status AllGather(const std::vector<at::Tensor>& tensors,
+                         const std::vector<uint32_t>& group) override {
     gathered.push_back(tensors.front().numel());
     groups.push_back(group);
     return absl::OkStatus();
@@ -105,6 +118,8 @@ class FakeCommunicator : public Communicator {
   void Abort(const std::string&) override {}
 
   absl::Status receive_status;
+  absl::Status reduction_status;
+  std::optional<HostSpan> reduction_span;
   std::map<uint32_t, std::vector<int64_t>> sent;
   // Of all transfers, in the order in which they were started.
   std::vector<Watched> buffers;
@@ -117,8 +132,21 @@ class FakeCommunicator : public Communicator {
  private:
   std::unique_ptr<PendingTransfer> Start(const absl::Status& status, const std::string& name) {
     events_->push_back(name);
-    return std::make_unique<FakeTransfer>(status, name, buffers.back(), events_);
+    return std::make_unique<FakeTransfer>(status, name, buffers.back(), std::nullopt, events_);
   }
+  std::unique_ptr<PendingTransfer> StartReduction(const std::string& kind,
+                                                  const std::vector<at::Tensor>& tensors,
+                                                  const std::vector<uint32_t>& group) {
+    EXPECT_EQ(tensors.size(), 1U) << "one span: this model's stages share nothing";
+    groups.push_back(group);
+    const std::string name = absl::StrCat(kind, " of ", tensors.front().numel());
+    events_->push_back(name);
+    // The gradients belong to the stage, which lives on.
+    return std::make_unique<FakeTransfer>(reduction_status, name, Watched(gradients_), reduction_span,
+                                          events_);
+  }
+
+  const at::Tensor gradients_ = at::ones({1});
 
   Events* const events_;
 };
@@ -233,6 +261,10 @@ class ExecutorTest : public ::testing::Test {
     instruction.id = static_cast<uint32_t>(program_.instructions.size() - 1);
     instruction.op = op;
     instruction.stage = program_.stages.front();
+    if (op != Op::kOptimizerStep) return instruction;
+    for (const Instruction& earlier : program_.instructions) {
+      if (earlier.op == Op::kReduceGradients) instruction.deps.push_back(earlier.id);
+    }
     return instruction;
   }
 
@@ -421,6 +453,69 @@ TEST_F(ExecutorTest, HandsOverBetweenStagesOfOneRank) {
                                                    /*squares of stages=*/2 + kVoteCount, kVoteCount));
     EXPECT_TRUE(communicator_.sent.empty());
   }
+}
+
+// The upper stage's gradients are summed while the lower stage runs backward.
+TEST_F(ExecutorTest, AReductionRunsBesideWhatComesNextAndIsWaitedForByTheStep) {
+  RecordInstructions();
+  BuildBothStages();
+  AddMicroBatch();
+  for (const uint32_t stage : {0U, 1U}) {
+    Add(Op::kLoad).stage = stage;
+    Add(Op::kForward).stage = stage;
+  }
+  for (const uint32_t stage : {1U, 0U}) {
+    Add(Op::kBackward).stage = stage;
+    Add(Op::kReduceGradients).stage = stage;
+  }
+  Add(Op::kOptimizerStep);
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  const std::string upper = absl::StrCat("all-reduce of ", Elements(*upper_stage_));
+  const std::string lower = absl::StrCat("all-reduce of ", Elements(*stage_));
+  ASSERT_GT(events_.size(), 8U);
+  EXPECT_THAT(Events(events_.begin() + 8, events_.end()),
+              ElementsAre("begin BACKWARD", "end BACKWARD",                              //
+                          "begin REDUCE_GRADIENTS", upper, "end REDUCE_GRADIENTS",       //
+                          "begin BACKWARD", "end BACKWARD",                              //
+                          "begin REDUCE_GRADIENTS", lower, "end REDUCE_GRADIENTS",       //
+                          absl::StrCat("wait: ", upper), absl::StrCat("wait: ", lower),  //
+                          "begin OPTIMIZER_STEP", "end OPTIMIZER_STEP"));
+}
+
+TEST_F(ExecutorTest, AReductionIsReportedWithTheTimeInWhichItRan) {
+  Build(0, 1);
+  Add(Op::kReduceGradients);
+  Add(Op::kOptimizerStep);
+  const auto now = std::chrono::steady_clock::now();
+  communicator_.reduction_span = {.start = now + std::chrono::seconds(5),
+                                  .end = now + std::chrono::seconds(8)};
+  const absl::StatusOr<IterationResult> result = executor_->Run(program_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->instructions[0].duration_ns, 3'000'000'000);
+  EXPECT_GT(result->instructions[0].start_ns, 4'000'000'000);
+}
+
+TEST_F(ExecutorTest, NamesTheReductionThatFailed) {
+  communicator_.reduction_status = absl::UnavailableError("receiving from rank 2: gone");
+  Build(0, 1);
+  Add(Op::kReduceGradients);
+  Add(Op::kOptimizerStep);
+  const absl::Status status = executor_->Run(program_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("REDUCE_GRADIENTS"), HasSubstr("receiving from rank 2")));
+}
+
+TEST_F(ExecutorTest, DoesNotStepWithGradientsThatAreStillReduced) {
+  Build(0, 1);
+  Add(Op::kReduceGradients);
+  Add(Op::kOptimizerStep).deps.clear();
+  const at::Tensor before = stage_->flat_parameters().values.clone();
+  const absl::Status status = executor_->Run(program_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("does not wait for"), HasSubstr("REDUCE_GRADIENTS")));
+  EXPECT_TRUE(stage_->flat_parameters().values.equal(before));
 }
 
 TEST_F(ExecutorTest, UpdatesItsShardAndGathersTheRestWhereTheStateIsDivided) {

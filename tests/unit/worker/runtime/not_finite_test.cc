@@ -105,13 +105,18 @@ class OtherRanks : public Communicator {
     return absl::OkStatus();
   }
   // This rank's part is the first half; nobody may look at the other one.
-  absl::Status ReduceScatterSum(std::vector<at::Tensor>& tensors, const std::vector<uint32_t>&) override {
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
+      const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>&) override {
     const int64_t half = tensors[0].numel() / 2;
     tensors[0].narrow(0, half, tensors[0].numel() - half).fill_(kNan);
     if (spoilt_sum) tensors[0][0].fill_(kNan);
-    return absl::OkStatus();
+    return std::make_unique<FinishedTransfer>();
   }
-  absl::Status AllGather(std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllReduceSum(const std::vector<at::Tensor>&,
+                                                                     const std::vector<uint32_t>&) override {
+    return std::make_unique<FinishedTransfer>();
+  }
+  absl::Status AllGather(const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
     return absl::OkStatus();
   }
   void Abort(const std::string&) override {}
@@ -173,6 +178,8 @@ class NotFiniteTest : public ::testing::Test {
     instruction.op = op;
     instruction.stage = program_.stages.front();
     instruction.micro_batch = micro_batch;
+    // The reduction comes right before the step.
+    if (op == Op::kOptimizerStep) instruction.deps = {instruction.id - 1};
     return instruction;
   }
 

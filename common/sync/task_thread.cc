@@ -1,8 +1,8 @@
-#include "worker/device/simulated/task_thread.h"
+#include "common/sync/task_thread.h"
 
 #include <utility>
 
-namespace penstock::worker {
+namespace penstock {
 
 TaskThread::~TaskThread() {
   {
@@ -33,4 +33,4 @@ void TaskThread::Run() {
   }
 }
 
-}  // namespace penstock::worker
+}  // namespace penstock

@@ -1,5 +1,5 @@
 // A thread that runs tasks one after another, in the order in which they were handed over: a stream of a
-// simulated device.
+// device that the host plays.
 #pragma once
 
 #include <deque>
@@ -8,7 +8,7 @@
 
 #include "common/sync/sync.h"
 
-namespace penstock::worker {
+namespace penstock {
 
 class TaskThread {
  public:
@@ -32,4 +32,4 @@ class TaskThread {
   std::thread thread_;
 };
 
-}  // namespace penstock::worker
+}  // namespace penstock
