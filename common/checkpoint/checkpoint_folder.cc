@@ -8,8 +8,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/files/files.h"
-#include "common/hash/crc32.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -36,7 +36,7 @@ absl::Status CheckSize(const Checkpoint& checkpoint, uint32_t rank) {
 absl::Status CheckParts(const Checkpoint& checkpoint, CheckpointDepth depth) {
   for (uint32_t rank = 0; rank < checkpoint.manifest.ranks; ++rank) {
     PENSTOCK_RETURN_IF_ERROR(CheckSize(checkpoint, rank));
-    if (depth == CheckpointDepth::kContents) PENSTOCK_RETURN_IF_ERROR(ReadPart(checkpoint, rank).status());
+    if (depth == CheckpointDepth::kContents) PENSTOCK_RETURN_IF_ERROR(CheckPart(checkpoint, rank));
   }
   return absl::OkStatus();
 }
@@ -101,13 +101,12 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t
   return parts;
 }
 
-absl::StatusOr<std::string> ReadPart(const Checkpoint& checkpoint, uint32_t rank) {
+absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank) {
+  if (checkpoint.manifest.parts.empty()) return absl::OkStatus();
   const std::string path = PartPath(checkpoint.path, rank);
-  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, ReadFile(path));
-  if (checkpoint.manifest.parts.empty()) return contents;
-  const CheckpointPart& part = checkpoint.manifest.parts[rank];
-  if (contents.size() == part.bytes && Crc32(contents) == part.crc32) return contents;
-  return Damaged(path, absl::StrCat("its ", contents.size(), " bytes are not those that were written"));
+  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, ReadPart(path));
+  if (part == checkpoint.manifest.parts[rank]) return absl::OkStatus();
+  return Damaged(path, absl::StrCat("its ", part.bytes, " bytes are not those that were written"));
 }
 
 absl::StatusOr<std::optional<Checkpoint>> NewestCheckpoint(

@@ -56,8 +56,9 @@ std::vector<uint64_t> CompleteCheckpoints(const std::string& directory);
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& directory, uint64_t next_iteration,
                                           CheckpointDepth depth);
 
-// The contents of a rank's part. Possible errors: those of ReadFile, DATA_LOSS (not what was written).
-absl::StatusOr<std::string> ReadPart(const Checkpoint& checkpoint, uint32_t rank);
+// Reads the part of a rank, piece by piece: it is what was written. Possible errors: those of ReadPart,
+// DATA_LOSS (it is not).
+absl::Status CheckPart(const Checkpoint& checkpoint, uint32_t rank);
 
 // Told of a checkpoint that is passed over because it is damaged.
 using OnDamagedCheckpoint = std::function<void(const std::string& path, const absl::Status& why)>;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "absl/strings/numbers.h"
@@ -11,7 +10,6 @@
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
-#include "common/hash/crc32.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -21,8 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPartial = ".partial";
-// Of a part that is read piece by piece.
-constexpr size_t kPieceBytes = size_t{1} << 20;
 
 absl::StatusOr<PartRecord> ReadRecord(const std::string& partial, uint32_t rank) {
   const std::string path = RecordPath(partial, rank);
@@ -35,21 +31,6 @@ absl::StatusOr<PartRecord> ReadRecord(const std::string& partial, uint32_t rank)
   absl::StatusOr<PartRecord> record = ParseRecord(*text);
   if (!record.ok()) return AnnotateError(record.status(), absl::StrCat("'", path, "'"));
   return record;
-}
-
-absl::StatusOr<CheckpointPart> ReadPiecewise(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("'", path, "' cannot be opened"));
-  CheckpointPart part;
-  std::string piece(kPieceBytes, '\0');
-  while (file) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    const auto bytes = static_cast<size_t>(file.gcount());
-    part.crc32 = Crc32(absl::string_view(piece.data(), bytes), part.crc32);
-    part.bytes += bytes;
-  }
-  if (!file.eof()) return absl::UnavailableError(absl::StrCat("'", path, "' cannot be read"));
-  return part;
 }
 
 bool AreOfOneCheckpoint(const CheckpointManifest& a, const CheckpointManifest& b) {
@@ -82,19 +63,19 @@ void RemoveOlder(const std::string& directory, uint64_t newest, size_t keep, Fol
 
 }  // namespace
 
-absl::Status WritePart(const std::string& directory, uint32_t rank, absl::string_view contents,
+absl::Status WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
                        const CheckpointManifest& of, FolderChanges& changes) {
   const std::string partial = PartialCheckpointPath(directory, of.next_iteration);
   PENSTOCK_RETURN_IF_ERROR(changes.Make(partial));
-  PENSTOCK_RETURN_IF_ERROR(changes.Write(PartPath(partial, rank), contents));
-  const PartRecord record = {.part = {.bytes = contents.size(), .crc32 = Crc32(contents)}, .of = of};
-  return changes.Write(RecordPath(partial, rank), PrintRecord(record));
+  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, write(PartPath(partial, rank)));
+  // Flushes the folder too, and so the name of the part.
+  return changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of}));
 }
 
 absl::Status RecordPart(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
                         FolderChanges& changes) {
   const std::string partial = PartialCheckpointPath(directory, of.next_iteration);
-  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, ReadPiecewise(PartPath(partial, rank)));
+  PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, ReadPart(PartPath(partial, rank)));
   return changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of}));
 }
 

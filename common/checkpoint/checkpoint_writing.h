@@ -1,6 +1,6 @@
 // How a checkpoint comes to be: every rank writes its part, then one process completes it.
 //
-//   PENSTOCK_RETURN_IF_ERROR(WritePart(dir, rank, contents, of, RealFolderChanges()));   // on every rank
+//   PENSTOCK_RETURN_IF_ERROR(WritePart(dir, rank, writer, of, RealFolderChanges()));   // on every rank
 //   ... all ranks have done so ...
 //   PENSTOCK_RETURN_IF_ERROR(CompleteCheckpoint(dir, next_iteration, /*keep=*/2, RealFolderChanges()));
 //
@@ -15,19 +15,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/checkpoint/checkpoint_manifest.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/files/folder_changes.h"
 
 namespace penstock {
 
 // Writes the part of a rank and its record into the partial checkpoint `of.next_iteration`, whose folder is
-// made; `of` has no parts. Possible errors: those of FolderChanges.
-absl::Status WritePart(const std::string& directory, uint32_t rank, absl::string_view contents,
+// made; `of` has no parts. Possible errors: those of FolderChanges and of the writer.
+absl::Status WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
                        const CheckpointManifest& of, FolderChanges& changes);
 
-// Leaves the record of a part that is at its place already, written by other means because it need not fit
-// into memory: it is read piece by piece. Possible errors: NOT_FOUND (no such part), those of FolderChanges.
+// Leaves the record of a part that is at its place already, written by other means. Possible errors: those of
+// ReadPart and of FolderChanges.
 absl::Status RecordPart(const std::string& directory, uint32_t rank, const CheckpointManifest& of,
                         FolderChanges& changes);
 

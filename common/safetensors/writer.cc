@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/errors.h"
+#include "common/hash/crc32.h"
 #include "common/safetensors/header.h"
 #include "common/status/status_macros.h"
 
@@ -40,7 +41,9 @@ SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&& other) noexcept
     : path_(std::move(other.path_)),
       partial_(std::exchange(other.partial_, "")),
       file_(std::move(other.file_)),
-      left_(other.left_) {}
+      left_(other.left_),
+      bytes_(other.bytes_),
+      crc32_(other.crc32_) {}
 
 SafetensorsWriter::~SafetensorsWriter() {
   if (!partial_.empty()) std::remove(partial_.c_str());
@@ -64,16 +67,23 @@ absl::StatusOr<SafetensorsWriter> SafetensorsWriter::Create(const std::string& p
   writer.file_ = FileDescriptor(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (writer.file_.get() < 0) return FileError(partial, "writing", errno);
   writer.partial_ = partial;
-  std::string begin(reinterpret_cast<const char*>(&length), sizeof(length));
-  PENSTOCK_RETURN_IF_ERROR(WriteAll(partial, writer.file_.get(), begin + text));
+  const std::string begin(reinterpret_cast<const char*>(&length), sizeof(length));
+  PENSTOCK_RETURN_IF_ERROR(writer.Write(begin + text));
   return writer;
+}
+
+absl::Status SafetensorsWriter::Write(absl::string_view bytes) {
+  PENSTOCK_RETURN_IF_ERROR(WriteAll(partial_, file_.get(), bytes));
+  bytes_ += bytes.size();
+  crc32_ = Crc32(bytes, crc32_);
+  return absl::OkStatus();
 }
 
 absl::Status SafetensorsWriter::Append(absl::string_view bytes) {
   if (bytes.size() > left_)
     return absl::InternalError(absl::StrCat("'", path_, "': more bytes than tensors"));
   left_ -= bytes.size();
-  return WriteAll(partial_, file_.get(), bytes);
+  return Write(bytes);
 }
 
 absl::Status SafetensorsWriter::Finish() {

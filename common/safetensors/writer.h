@@ -45,8 +45,14 @@ class SafetensorsWriter {
   // appended than the tensors have).
   absl::Status Finish();
 
+  // Of the whole file as far as it is written, the header included.
+  uint64_t bytes() const { return bytes_; }
+  // As Crc32 counts it.
+  uint32_t crc32() const { return crc32_; }
+
  private:
   SafetensorsWriter() = default;
+  absl::Status Write(absl::string_view bytes);
 
   std::string path_;
   // Empty when it has its final name.
@@ -54,6 +60,8 @@ class SafetensorsWriter {
   FileDescriptor file_;
   // Not yet appended.
   uint64_t left_ = 0;
+  uint64_t bytes_ = 0;
+  uint32_t crc32_ = 0;
 };
 
 }  // namespace penstock

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/safetensors/reader.h"
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/tensor_bytes.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -47,12 +48,6 @@ absl::StatusOr<std::vector<SafetensorsReader>> OpenFiles(const std::string& fold
   return files;
 }
 
-// A tensor's bytes, straight into its memory. `tensor` is contiguous and on the CPU.
-absl::Status ReadInto(const SafetensorsReader& file, const StoredTensor& stored, const at::Tensor& tensor) {
-  auto* const data = static_cast<char*>(tensor.mutable_data_ptr());
-  return file.Read(stored, 0, absl::MakeSpan(data, tensor.nbytes()));
-}
-
 absl::Status Copy(const SafetensorsReader& file, const StoredTensor& stored, const NamedTensor& target) {
   const auto wrong = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("'", file.path(), "': tensor '", target.name, "' ", what));
@@ -63,12 +58,11 @@ absl::Status Copy(const SafetensorsReader& file, const StoredTensor& stored, con
   }
   const std::optional<at::ScalarType> type = TypeOf(stored.type);
   if (!type.has_value()) return wrong(absl::StrCat("is of type ", stored.type, ", which no parameter is"));
-  if (*type == target.value.scalar_type() && target.value.is_cpu() && target.value.is_contiguous())
-    return ReadInto(file, stored, target.value);
+  if (*type == target.value.scalar_type()) return ReadTensor(file, stored, 0, target.value);
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor read, CallTorch("initial values", [&] {
                               return at::empty(stored.shape, at::TensorOptions(*type));
                             }));
-  PENSTOCK_RETURN_IF_ERROR(ReadInto(file, stored, read));
+  PENSTOCK_RETURN_IF_ERROR(ReadTensor(file, stored, 0, read));
   return RunTorch("initial values", [&] {
     const at::NoGradGuard no_gradients;
     target.value.copy_(read);

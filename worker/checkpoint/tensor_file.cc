@@ -1,15 +1,15 @@
 #include "worker/checkpoint/tensor_file.h"
 
-#include <ATen/ops/from_blob.h>
-
-#include <nlohmann/json.hpp>
+#include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/files/files.h"
-#include "common/status/annotate.h"
+#include "absl/strings/string_view.h"
+#include "common/files/folder_changes.h"
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/tensor_bytes.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -31,75 +31,86 @@ std::string TypeName(at::ScalarType type) {
   }
 }
 
-absl::Status Describe(const NamedTensor& tensor, size_t begin, nlohmann::ordered_json& header) {
-  const std::string type = TypeName(tensor.value.scalar_type());
-  if (type.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor '", tensor.name,
-                     "' is of a type that is not written: ", c10::toString(tensor.value.scalar_type())));
+absl::StatusOr<std::vector<TensorToWrite>> Describe(const std::vector<NamedTensor>& tensors) {
+  std::vector<TensorToWrite> described;
+  for (const NamedTensor& tensor : tensors) {
+    const std::string type = TypeName(tensor.value.scalar_type());
+    if (type.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name,
+                       "' is of a type that is not written: ", c10::toString(tensor.value.scalar_type())));
+    }
+    described.push_back({.name = tensor.name, .type = type, .shape = tensor.value.sizes().vec()});
   }
-  header[tensor.name] = {{"dtype", type},
-                         {"shape", tensor.value.sizes().vec()},
-                         {"data_offsets", {begin, begin + tensor.value.nbytes()}}};
-  return absl::OkStatus();
+  return described;
 }
 
-absl::Status Append(const NamedTensor& tensor, std::string& contents) {
-  return RunTorch(absl::StrCat("copying '", tensor.name, "'"), [&] {
-    const at::Tensor host = tensor.value.detach().to(at::kCPU).contiguous();
-    contents.append(static_cast<const char*>(host.const_data_ptr()), host.nbytes());
-  });
+// Calls `take` with the tensor's bytes on the host.
+absl::Status WithBytesOf(const NamedTensor& tensor,
+                         const std::function<absl::Status(absl::string_view bytes)>& take) {
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor host,
+                            CallTorch(absl::StrCat("copying '", tensor.name, "'"),
+                                      [&] { return tensor.value.detach().to(at::kCPU).contiguous(); }));
+  return take(absl::string_view(static_cast<const char*>(host.const_data_ptr()), host.nbytes()));
+}
+
+absl::StatusOr<SafetensorsWriter> CreateFile(const std::string& path,
+                                             const std::vector<TensorToWrite>& tensors) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (!folder.empty()) PENSTOCK_RETURN_IF_ERROR(RealFolderChanges().Make(folder));
+  return SafetensorsWriter::Create(path, tensors);
+}
+
+absl::StatusOr<CheckpointPart> FinishFile(SafetensorsWriter& file) {
+  PENSTOCK_RETURN_IF_ERROR(file.Finish());
+  return CheckpointPart{.bytes = file.bytes(), .crc32 = file.crc32()};
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> SerializeTensors(const std::vector<NamedTensor>& tensors) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  size_t bytes = 0;
+absl::StatusOr<CheckpointPart> WriteTensorFile(const std::string& path,
+                                               const std::vector<NamedTensor>& tensors) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> described, Describe(tensors));
+  PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter file, CreateFile(path, described));
   for (const NamedTensor& tensor : tensors) {
-    PENSTOCK_RETURN_IF_ERROR(Describe(tensor, bytes, header));
-    bytes += tensor.value.nbytes();
+    PENSTOCK_RETURN_IF_ERROR(
+        WithBytesOf(tensor, [&](absl::string_view bytes) { return file.Append(bytes); }));
   }
-  std::string text = header.dump();
-  text.append((kSafetensorsLengthBytes - text.size() % kSafetensorsLengthBytes) % kSafetensorsLengthBytes,
-              ' ');  // aligns the data
-  const uint64_t length = text.size();
-  std::string contents;
-  contents.reserve(kSafetensorsLengthBytes + text.size() + bytes);
-  contents.append(reinterpret_cast<const char*>(&length), kSafetensorsLengthBytes).append(text);
-  for (const NamedTensor& tensor : tensors) PENSTOCK_RETURN_IF_ERROR(Append(tensor, contents));
-  return contents;
+  return FinishFile(file);
 }
 
-absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string contents, SerializeTensors(tensors));
-  return WriteFileAtomically(path, contents);
+absl::StatusOr<TensorCopies> TensorCopies::Of(const std::vector<NamedTensor>& tensors) {
+  TensorCopies copies;
+  PENSTOCK_ASSIGN_OR_RETURN(copies.tensors_, Describe(tensors));
+  for (const NamedTensor& tensor : tensors) {
+    PENSTOCK_RETURN_IF_ERROR(WithBytesOf(tensor, [&](absl::string_view bytes) {
+      return RunTorch(absl::StrCat("copying '", tensor.name, "'"),
+                      [&] { copies.bytes_.emplace_back(bytes); });
+    }));
+  }
+  return copies;
+}
+
+absl::StatusOr<CheckpointPart> TensorCopies::Write(const std::string& path) const {
+  PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter file, CreateFile(path, tensors_));
+  for (const std::string& bytes : bytes_) PENSTOCK_RETURN_IF_ERROR(file.Append(bytes));
+  return FinishFile(file);
 }
 
 absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, ReadFile(path));
-  return Parse(path, std::move(contents));
-}
-
-absl::StatusOr<TensorFile> TensorFile::Parse(const std::string& path, std::string contents) {
-  TensorFile file;
-  file.path_ = path;
-  file.contents_ = std::move(contents);
-  absl::StatusOr<SafetensorsLayout> layout = ParseSafetensors(file.contents_);
-  if (!layout.ok()) return AnnotateError(layout.status(), absl::StrCat("'", path, "'"));
-  file.layout_ = *std::move(layout);
-  return file;
+  PENSTOCK_ASSIGN_OR_RETURN(SafetensorsReader file, SafetensorsReader::Open(path));
+  return TensorFile(std::move(file));
 }
 
 absl::StatusOr<const StoredTensor*> TensorFile::Find(const std::string& name) const {
-  const auto found = layout_.tensors.find(name);
-  if (found != layout_.tensors.end()) return &found->second;
-  return absl::NotFoundError(absl::StrCat("'", path_, "' has no tensor '", name, "'"));
+  const auto found = entries().find(name);
+  if (found != entries().end()) return &found->second;
+  return absl::NotFoundError(absl::StrCat("'", file_.path(), "' has no tensor '", name, "'"));
 }
 
 absl::Status TensorFile::WrongTensor(const std::string& name, const StoredTensor& entry) const {
-  return absl::InvalidArgumentError(absl::StrCat("'", path_, "': tensor '", name, "' is ", entry.type, " [",
-                                                 absl::StrJoin(entry.shape, ", "),
+  return absl::InvalidArgumentError(absl::StrCat("'", file_.path(), "': tensor '", name, "' is ", entry.type,
+                                                 " [", absl::StrJoin(entry.shape, ", "),
                                                  "], which is not that of the model"));
 }
 
@@ -121,11 +132,7 @@ absl::Status TensorFile::ReadElements(const std::string& name, int64_t first,
       skipped + destination.nbytes() > entry->end - entry->begin) {
     return WrongTensor(name, *entry);
   }
-  return RunTorch(absl::StrCat("reading '", name, "'"), [&] {
-    char* data = const_cast<char*>(contents_.data() + layout_.data_begin + entry->begin + skipped);
-    const at::NoGradGuard no_gradients;
-    destination.copy_(at::from_blob(data, destination.sizes(), destination.scalar_type()));
-  });
+  return ReadTensor(file_, *entry, skipped, destination);
 }
 
 }  // namespace penstock::worker

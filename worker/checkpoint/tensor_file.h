@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/safetensors/header.h"
+#include "common/checkpoint/checkpoint_part.h"
+#include "common/safetensors/reader.h"
+#include "common/safetensors/writer.h"
 
 namespace penstock::worker {
 
@@ -24,29 +27,39 @@ struct NamedTensor {
   at::Tensor value;
 };
 
-// The whole file of tensors of float64, float32, bfloat16 and int64, on any device.
-// Possible errors: INVALID_ARGUMENT (another type), those of RunTorch.
-absl::StatusOr<std::string> SerializeTensors(const std::vector<NamedTensor>& tensors);
+// Tensors of float64, float32, bfloat16 and int64, on any device, one after the other: writes aside, flushes
+// to disk and renames. Missing folders are made. Returns what was written. Possible errors: INVALID_ARGUMENT
+// (another type), those of SafetensorsWriter, RESOURCE_EXHAUSTED.
+absl::StatusOr<CheckpointPart> WriteTensorFile(const std::string& path,
+                                               const std::vector<NamedTensor>& tensors);
 
-// Writes aside, flushes to disk and renames.
-// Possible errors: those of WriteFileAtomically and SerializeTensors.
-absl::Status WriteTensorFile(const std::string& path, const std::vector<NamedTensor>& tensors);
+// Tensors as they are now, in host memory, to be written while they change.
+class TensorCopies {
+ public:
+  // Possible errors: INVALID_ARGUMENT (another type), RESOURCE_EXHAUSTED (memory).
+  static absl::StatusOr<TensorCopies> Of(const std::vector<NamedTensor>& tensors);
+  // The same file as WriteTensorFile's.
+  absl::StatusOr<CheckpointPart> Write(const std::string& path) const;
+
+ private:
+  std::vector<TensorToWrite> tensors_;
+  // Of each of them.
+  std::vector<std::string> bytes_;
+};
 
 class TensorFile {
  public:
-  // Reads the header. Possible errors: NOT_FOUND, INVALID_ARGUMENT (broken or truncated: names file and
-  // cause).
+  // Reads the header; tensors are read from the disk when they are wanted. Possible errors: those of
+  // SafetensorsReader::Open.
   static absl::StatusOr<TensorFile> Open(const std::string& path);
-  // Of a file that was read already; `path` is for messages. Possible errors: INVALID_ARGUMENT.
-  static absl::StatusOr<TensorFile> Parse(const std::string& path, std::string contents);
 
-  bool Contains(const std::string& name) const { return layout_.tensors.contains(name); }
+  bool Contains(const std::string& name) const { return file_.tensors().contains(name); }
   // Copies the tensor `name` into `destination`, which has its type and shape.
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
   absl::Status Read(const std::string& name, const at::Tensor& destination) const;
 
   // By name.
-  const std::map<std::string, StoredTensor>& entries() const { return layout_.tensors; }
+  const std::map<std::string, StoredTensor>& entries() const { return file_.tensors(); }
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (the tensor `name` has another shape).
   absl::Status CheckShape(const std::string& name, at::IntArrayRef shape) const;
   // Copies elements of the tensor `name`, from `first` on, into `destination`, which has its type and one
@@ -57,9 +70,9 @@ class TensorFile {
   absl::StatusOr<const StoredTensor*> Find(const std::string& name) const;
   absl::Status WrongTensor(const std::string& name, const StoredTensor& entry) const;
 
-  std::string path_;
-  std::string contents_;
-  SafetensorsLayout layout_;
+  explicit TensorFile(SafetensorsReader file) : file_(std::move(file)) {}
+
+  SafetensorsReader file_;
 };
 
 }  // namespace penstock::worker

@@ -1,6 +1,5 @@
 #include "worker/runtime/checkpointing.h"
 
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,28 +40,34 @@ absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& vote
   if (pending_.has_value() && !votes.unwritten) Complete();
   if (!IsDue(iteration, votes)) return absl::OkStatus();
   if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
-  PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1));
-  return votes.stop || IsLast(iteration) ? WaitForDisk() : absl::OkStatus();
+  const bool training_goes_on = !votes.stop && !IsLast(iteration);
+  PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1, training_goes_on));
+  return training_goes_on ? absl::OkStatus() : WaitForDisk();
 }
 
-absl::Status Checkpointing::Begin(uint64_t next_iteration) {
+absl::Status Checkpointing::Begin(uint64_t next_iteration, bool training_goes_on) {
   // The one before it has left the memory.
   PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
-  absl::StatusOr<std::string> part = parts_.copy();
+  absl::StatusOr<PartWriter> part = parts_.part(training_goes_on);
   if (!part.ok()) return AnnotateError(part.status(), NameOf(next_iteration));
   pending_ = next_iteration;
   begun_ = next_iteration;
-  const auto contents = std::make_shared<const std::string>(*std::move(part));
-  writer_.Add([this, next_iteration, contents] { return Write(next_iteration, *contents); });
+  writer_.Add([this, next_iteration, write = *std::move(part)] { return Write(next_iteration, write); });
   return absl::OkStatus();
 }
 
-absl::Status Checkpointing::Write(uint64_t next_iteration, const std::string& contents) const {
+absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& write) const {
   const absl::Time begin = absl::Now();
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WritePart(parts_.directory, parts_.rank, contents,
+  size_t bytes = 0;
+  const PartWriter counted = [&](const std::string& path) -> absl::StatusOr<CheckpointPart> {
+    PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, write(path));
+    bytes = part.bytes;
+    return part;
+  };
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WritePart(parts_.directory, parts_.rank, counted,
                                                    ManifestOf(*parts_.job, next_iteration), *parts_.changes),
                                          NameOf(next_iteration)));
-  if (parts_.part_written) parts_.part_written(contents.size(), absl::Now() - begin);
+  if (parts_.part_written) parts_.part_written(bytes, absl::Now() - begin);
   return absl::OkStatus();
 }
 
@@ -103,7 +108,7 @@ absl::Status Checkpointing::AtEnd() {
   // A job that was drained: nobody knew which iteration would be its last.
   if (begun_ != done_) {
     if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
-    PENSTOCK_RETURN_IF_ERROR(Begin(done_));
+    PENSTOCK_RETURN_IF_ERROR(Begin(done_, /*training_goes_on=*/false));
   }
   return BeforeStop();
 }

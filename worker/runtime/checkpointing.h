@@ -1,7 +1,8 @@
 // When a rank writes its part of a checkpoint, and when all parts make a complete one. Knows nothing of what
 // a part holds.
 //
-// A part is copied when its iteration is done and written in the background. What each rank says once in an
+// A part is copied when its iteration is done and written in the background; where training ends with the
+// iteration, it is written without a copy, whose memory may not be there. What each rank says once in an
 // iteration (worker/runtime/votes.h) tells when all of them are on the disk; then rank 0 completes the
 // checkpoint, in the background too. Where it cannot be told in time, because the next checkpoint is due or
 // there is no next iteration, the ranks wait for their disks and meet.
@@ -24,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "common/files/folder_changes.h"
 #include "worker/program/job.h"
 #include "worker/runtime/background_writer.h"
@@ -37,8 +39,9 @@ struct CheckpointingParts {
   uint32_t rank = 0;
   const JobConfig* job = nullptr;
   FolderChanges* changes = &RealFolderChanges();
-  // The contents of this rank's part, copied from what it trains.
-  std::function<absl::StatusOr<std::string>()> copy = {};
+  // What writes this rank's part as it is now. `training_goes_on`: while what it is made of changes.
+  // Otherwise that stays until the part is written.
+  std::function<absl::StatusOr<PartWriter>(bool training_goes_on)> part = {};
   // One more than the last iteration whose report, and those of all before it, the planner has.
   std::function<uint64_t()> reported = {};
   // Blocks until the planner has all reports.
@@ -61,7 +64,7 @@ class Checkpointing {
   // the iterations before it: what goes on from a checkpoint leaves no iteration unreported.
   bool unwritten() const;
 
-  // Copies this rank's part where a checkpoint is due: after so many iterations as the job says, after its
+  // Takes this rank's part where a checkpoint is due: after so many iterations as the job says, after its
   // last one, and where a rank is to stop. In the last two cases the part is on the disk when this returns,
   // before the iteration is reported.
   absl::Status AfterIteration(uint64_t iteration, const Votes& votes);
@@ -81,9 +84,9 @@ class Checkpointing {
  private:
   bool IsDue(uint64_t iteration, const Votes& votes) const;
   bool IsLast(uint64_t iteration) const;
-  absl::Status Begin(uint64_t next_iteration);
+  absl::Status Begin(uint64_t next_iteration, bool training_goes_on);
   // In the background.
-  absl::Status Write(uint64_t next_iteration, const std::string& contents) const;
+  absl::Status Write(uint64_t next_iteration, const PartWriter& write) const;
   // Waits until the pending checkpoint is on the disk of every rank, and completes it.
   absl::Status Settle();
   // All parts of the pending checkpoint are there. Rank 0 completes it, in the background.

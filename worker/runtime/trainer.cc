@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,12 +34,14 @@ std::vector<NamedTensor> ShareOf(const std::vector<NamedTensor>& tensors, uint32
 
 // The part of a rank as tensors. DATA_LOSS: it is damaged, or another rank found that it is.
 absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank) {
-  absl::StatusOr<std::string> read = ReadPart(checkpoint, rank);
-  if (absl::IsNotFound(read.status())) return absl::DataLossError(read.status().message());
-  PENSTOCK_ASSIGN_OR_RETURN(std::string contents, std::move(read));
-  absl::StatusOr<TensorFile> file = TensorFile::Parse(PartPath(checkpoint.path, rank), std::move(contents));
-  if (absl::IsInvalidArgument(file.status())) return absl::DataLossError(file.status().message());
-  return file;
+  absl::Status status = CheckPart(checkpoint, rank);
+  if (status.ok()) {
+    absl::StatusOr<TensorFile> file = TensorFile::Open(PartPath(checkpoint.path, rank));
+    if (file.ok()) return file;
+    status = file.status();
+  }
+  if (!absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) return status;
+  return absl::DataLossError(status.message());
 }
 
 }  // namespace
@@ -110,14 +113,25 @@ absl::Status Trainer::CheckFinite() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Trainer::CopyPart() const {
-  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
+std::vector<NamedTensor> Trainer::PartTensors() const {
   std::vector<NamedTensor> own = optimizer_->State(/*with_copies=*/false);
   std::vector<NamedTensor> of_all_replicas = Parameters(/*with_copies=*/false);
   if (!optimizer_->sharding().divided)
     std::ranges::move(std::exchange(own, {}), std::back_inserter(of_all_replicas));
   std::ranges::move(ShareOf(of_all_replicas, replica_, job().replicas), std::back_inserter(own));
-  return SerializeTensors(own);
+  return own;
+}
+
+absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
+  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
+  std::vector<NamedTensor> tensors = PartTensors();
+  if (!training_goes_on) {
+    return [tensors = std::move(tensors)](const std::string& path) { return WriteTensorFile(path, tensors); };
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(TensorCopies copies, TensorCopies::Of(tensors));
+  return [copies = std::make_shared<const TensorCopies>(std::move(copies))](const std::string& path) {
+    return copies->Write(path);
+  };
 }
 
 std::vector<NamedTensor> Trainer::Parameters(bool with_copies) const {
@@ -166,7 +180,7 @@ absl::Status Trainer::DumpGradients(uint64_t iteration) {
     if (!parameter.copy) gradients.push_back({parameter.name, parameter.gradient});
   }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
-  return WriteTensorFile(PartPath(folder, parts_.registration->rank), gradients);
+  return WriteTensorFile(PartPath(folder, parts_.registration->rank), gradients).status();
 }
 
 }  // namespace penstock::worker

@@ -4,7 +4,8 @@
 //   Trainer trainer({.registration = &agent->registration(), ...});
 //   ... ask for programs from trainer.first_iteration() ...
 //   PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, trainer.Run(program));
-//   PENSTOCK_ASSIGN_OR_RETURN(std::string part, trainer.CopyPart());   // for a checkpoint
+//   PENSTOCK_ASSIGN_OR_RETURN(PartWriter part, trainer.Part(/*training_goes_on=*/true));   // for a
+//   checkpoint
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint_part.h"
 #include "worker/agent/control_plane.h"
 #include "worker/checkpoint/tensor_file.h"
 #include "worker/comm/communicator.h"
@@ -58,10 +60,11 @@ class Trainer {
   // the checkpoint.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
-  // This rank's part of a checkpoint, as bytes of a tensor file: what it alone holds (of a divided optimizer
-  // state), and of what the replicas of its stages hold too, its share. Possible errors: OUT_OF_RANGE (a
+  // What writes this rank's part of a checkpoint, a tensor file: what it alone holds (of a divided optimizer
+  // state), and of what the replicas of its stages hold too, its share. `training_goes_on`: of a copy, so
+  // that the next iteration may run meanwhile. Otherwise it must not. Possible errors: OUT_OF_RANGE (a
   // parameter is not finite; names it), RESOURCE_EXHAUSTED.
-  absl::StatusOr<std::string> CopyPart() const;
+  absl::StatusOr<PartWriter> Part(bool training_goes_on) const;
 
   // Blocks until all ranks are here. Possible errors: those of AllReduceSum.
   absl::Status Meet();
@@ -74,6 +77,8 @@ class Trainer {
   // Of the parameters that training begins with, before the optimizer copies them.
   absl::Status SetInitialValues() const;
   absl::Status CheckFinite() const;
+  // What this rank writes of a checkpoint.
+  std::vector<NamedTensor> PartTensors() const;
   absl::Status Restore();
   absl::Status DumpGradients(uint64_t iteration);
 

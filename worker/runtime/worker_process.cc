@@ -197,7 +197,7 @@ class Worker {
         {.directory = WritesCheckpoints() ? options_.checkpoint_dir : "",
          .rank = agent.registration().rank,
          .job = &agent.registration().job,
-         .copy = [&] { return trainer.CopyPart(); },
+         .part = [&](bool training_goes_on) { return trainer.Part(training_goes_on); },
          .reported = [&] { return agent.Reported(); },
          .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
          .meet = [&] { return trainer.Meet(); },

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_writing.h"
+#include "tests/support/checkpoint_part.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock {
@@ -22,7 +23,7 @@ class CheckpointFolderTest : public ::testing::Test {
   void Write(uint64_t iteration, const std::string& job = "job") {
     const CheckpointManifest of = {.job_id = job, .next_iteration = iteration, .ranks = 2};
     for (uint32_t rank = 0; rank < of.ranks; ++rank) {
-      ASSERT_TRUE(WritePart(dir_, rank, absl::StrCat("part ", rank), of, RealFolderChanges()).ok());
+      ASSERT_TRUE(WritePart(dir_, rank, PartOf(absl::StrCat("part ", rank)), of, RealFolderChanges()).ok());
     }
     const absl::Status status = CompleteCheckpoint(dir_, iteration, /*keep=*/9, RealFolderChanges());
     ASSERT_TRUE(status.ok()) << status;
@@ -59,7 +60,7 @@ TEST_F(CheckpointFolderTest, FindsTheNewestByNumberNotByName) {
   Write(10);
   EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(10, 9));
   EXPECT_EQ(NewestIteration(), 10u);
-  EXPECT_EQ(*ReadPart(**Newest(), 1), "part 1");
+  EXPECT_TRUE(CheckPart(**Newest(), 1).ok());
 }
 
 TEST_F(CheckpointFolderTest, AFolderWithoutAManifestIsNotComplete) {
@@ -102,8 +103,8 @@ TEST_F(CheckpointFolderTest, AChangedByteIsFoundByReading) {
   EXPECT_EQ(NewestIteration(CheckpointDepth::kContents), 4u);
   EXPECT_THAT(damaged_, ElementsAre("iteration-8"));
   const auto opened = OpenCheckpoint(dir_, 8, CheckpointDepth::kSizes);
-  EXPECT_EQ(ReadPart(*opened, 0).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(ReadPart(*opened, 1).ok());
+  EXPECT_EQ(CheckPart(*opened, 0).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(CheckPart(*opened, 1).ok());
 }
 
 TEST_F(CheckpointFolderTest, WhereAllAreDamagedThereIsNoneToGoOnFrom) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
+#include "tests/support/checkpoint_part.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/temporary_folder.h"
 
@@ -60,7 +61,7 @@ class CheckpointWritingTest : public ::testing::Test {
 
   void WriteParts(uint64_t iteration) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      const absl::Status status = WritePart(dir_, rank, "state", Of(iteration), changes_);
+      const absl::Status status = WritePart(dir_, rank, PartOf("state", changes_), Of(iteration), changes_);
       ASSERT_TRUE(status.ok()) << status;
     }
   }
@@ -150,7 +151,8 @@ TEST_F(CheckpointWritingTest, WhereAnyStepFailsTheOldOnesStay) {
     Write(4);
     changes_.failing = step;
     absl::Status status;
-    for (uint32_t rank = 0; rank < 2; ++rank) status.Update(WritePart(dir_, rank, "state", Of(6), changes_));
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      status.Update(WritePart(dir_, rank, PartOf("state", changes_), Of(6), changes_));
     if (status.ok()) status = CompleteCheckpoint(dir_, 6, 2, changes_);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << step;
     for (const uint64_t iteration : {2, 4})
@@ -163,7 +165,7 @@ TEST_F(CheckpointWritingTest, WhereAnyStepFailsTheOldOnesStay) {
 }
 
 TEST_F(CheckpointWritingTest, OneThatLacksAPartIsNotCompleted) {
-  ASSERT_TRUE(WritePart(dir_, 0, "state", Of(4), changes_).ok());
+  ASSERT_TRUE(WritePart(dir_, 0, PartOf("state", changes_), Of(4), changes_).ok());
   const absl::Status status = CompleteCheckpoint(dir_, 4, 2, changes_);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("iteration-4.partial' has no part of rank 1"));
@@ -171,8 +173,8 @@ TEST_F(CheckpointWritingTest, OneThatLacksAPartIsNotCompleted) {
 }
 
 TEST_F(CheckpointWritingTest, PartsOfTwoJobsMakeNoCheckpoint) {
-  ASSERT_TRUE(WritePart(dir_, 0, "state", Of(4), changes_).ok());
-  ASSERT_TRUE(WritePart(dir_, 1, "state", Of(4, "other"), changes_).ok());
+  ASSERT_TRUE(WritePart(dir_, 0, PartOf("state", changes_), Of(4), changes_).ok());
+  ASSERT_TRUE(WritePart(dir_, 1, PartOf("state", changes_), Of(4, "other"), changes_).ok());
   EXPECT_EQ(CompleteCheckpoint(dir_, 4, 2, changes_).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
 }
@@ -229,7 +231,7 @@ TEST_F(CheckpointWritingTest, AFullDiskIsSaidAndLeavesTheLastOneAlone) {
   const auto write = [&](uint64_t iteration) {
     absl::Status status;
     for (uint32_t rank = 0; rank < 2; ++rank)
-      status.Update(WritePart(folder.path(), rank, part, Of(iteration), RealFolderChanges()));
+      status.Update(WritePart(folder.path(), rank, PartOf(part), Of(iteration), RealFolderChanges()));
     if (status.ok()) status = CompleteCheckpoint(folder.path(), iteration, 2, RealFolderChanges());
     return status;
   };

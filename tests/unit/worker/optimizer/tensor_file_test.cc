@@ -17,8 +17,9 @@ class TensorFileTest : public ::testing::Test {
                             ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors";
 
   std::string Written(const std::vector<NamedTensor>& tensors) {
-    const absl::Status status = WriteTensorFile(path_, tensors);
-    EXPECT_TRUE(status.ok()) << status;
+    const absl::StatusOr<CheckpointPart> part = WriteTensorFile(path_, tensors);
+    EXPECT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ(*part, *ReadPart(path_));
     return *ReadFile(path_);
   }
 
@@ -91,8 +92,32 @@ TEST_F(TensorFileTest, NamesAFileThatIsMissing) {
 }
 
 TEST_F(TensorFileTest, RefusesToWriteATypeItCannotName) {
-  EXPECT_EQ(WriteTensorFile(path_, {{"w", at::ones({1}, at::kBool)}}).code(),
-            absl::StatusCode::kInvalidArgument);
+  const std::vector<NamedTensor> tensors = {{"w", at::ones({1}, at::kBool)}};
+  EXPECT_EQ(WriteTensorFile(path_, tensors).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(TensorCopies::Of(tensors).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TensorFileTest, CopiesStayAsTheyWereWhenTheTensorsChange) {
+  const at::Tensor matrix = at::arange(12, at::kFloat).view({3, 4});
+  const std::vector<NamedTensor> tensors = {{"transposed", matrix.t()}, {"b", at::ones({5}, at::kBFloat16)}};
+  const std::string before = Written(tensors);
+  const absl::StatusOr<TensorCopies> copies = TensorCopies::Of(tensors);
+  ASSERT_TRUE(copies.ok()) << copies.status();
+  matrix.zero_();
+  const absl::StatusOr<CheckpointPart> part = copies->Write(path_);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(*ReadFile(path_), before);
+  EXPECT_EQ(*part, *ReadPart(path_));
+}
+
+TEST_F(TensorFileTest, ReadsIntoTensorsThatAreNotContiguous) {
+  Written({{"w", at::arange(6, at::kFloat).view({2, 3})}});
+  const at::Tensor wide = at::zeros({2, 6});
+  const absl::StatusOr<TensorFile> file = TensorFile::Open(path_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->Read("w", wide.narrow(1, 1, 3)).ok());
+  EXPECT_TRUE(wide.narrow(1, 1, 3).equal(at::arange(6, at::kFloat).view({2, 3})));
+  EXPECT_EQ(wide.sum().item<float>(), 15);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include "absl/synchronization/notification.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_writing.h"
+#include "common/files/files.h"
+#include "tests/support/checkpoint_part.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/runtime/checkpoint_store.h"
 
@@ -52,37 +54,38 @@ class CheckpointingTest : public ::testing::Test {
     job_.training.checkpoint_interval = interval;
     job_.training.iterations = iterations;
     rank_ = rank;
-    checkpoints_ = std::make_unique<Checkpointing>(
-        CheckpointingParts{.directory = dir_,
-                           .rank = rank,
-                           .job = &job_,
-                           .changes = &disk_,
-                           .copy = [this]() -> absl::StatusOr<std::string> {
-                             events_.push_back(absl::StrCat("copy ", iteration_));
-                             return absl::StrCat("state ", iteration_);
-                           },
-                           .reported = [this] { return reported_; },
-                           .flush_reports =
-                               [this] {
-                                 events_.emplace_back("flush");
-                                 return absl::OkStatus();
-                               },
-                           .meet =
-                               [this] {
-                                 events_.emplace_back("meet");
-                                 return meet_status_;
-                               },
-                           .part_written =
-                               [this](size_t bytes, absl::Duration took) {
-                                 EXPECT_GT(took, absl::ZeroDuration());
-                                 written_bytes_ += bytes;
-                               }});
+    checkpoints_ = std::make_unique<Checkpointing>(CheckpointingParts{
+        .directory = dir_,
+        .rank = rank,
+        .job = &job_,
+        .changes = &disk_,
+        .part = [this](bool training_goes_on) -> absl::StatusOr<PartWriter> {
+          events_.push_back(absl::StrCat(training_goes_on ? "copy " : "take ", iteration_));
+          return PartOf(absl::StrCat("state ", iteration_), disk_);
+        },
+        .reported = [this] { return reported_; },
+        .flush_reports =
+            [this] {
+              events_.emplace_back("flush");
+              return absl::OkStatus();
+            },
+        .meet =
+            [this] {
+              events_.emplace_back("meet");
+              return meet_status_;
+            },
+        .part_written =
+            [this](size_t bytes, absl::Duration took) {
+              EXPECT_GT(took, absl::ZeroDuration());
+              written_bytes_ += bytes;
+            }});
   }
 
   // The part of the other rank.
   void OtherWrites(uint64_t next_iteration) {
     ASSERT_TRUE(
-        WritePart(dir_, 1 - rank_, "other", ManifestOf(job_, next_iteration), RealFolderChanges()).ok());
+        WritePart(dir_, 1 - rank_, PartOf("other"), ManifestOf(job_, next_iteration), RealFolderChanges())
+            .ok());
   }
 
   absl::Status After(uint64_t iteration, const Votes& votes) {
@@ -93,7 +96,7 @@ class CheckpointingTest : public ::testing::Test {
   void ExpectSound(uint64_t next_iteration, const std::string& part) {
     const auto checkpoint = OpenCheckpoint(dir_, next_iteration, CheckpointDepth::kContents);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    EXPECT_EQ(*ReadPart(*checkpoint, rank_), part);
+    EXPECT_EQ(*ReadFile(PartPath(checkpoint->path, rank_)), part);
   }
 
   const TemporaryFolder temporary_;
@@ -174,6 +177,7 @@ TEST_F(CheckpointingTest, TheLastIterationIsOnTheDiskBeforeItIsReported) {
     EXPECT_TRUE(std::filesystem::exists(RecordPath(PartialCheckpointPath(dir_, 3), 0)));
     EXPECT_TRUE(CompleteCheckpoints(dir_).empty());
     OtherWrites(3);
+    EXPECT_THAT(events_, ElementsAre("take 2")) << "training is over: no copy, whose memory may not be there";
     events_.clear();
     ASSERT_TRUE(checkpoints_->AtEnd().ok());
     EXPECT_THAT(events_, IsEmpty()) << "the end of the job says that all have written: a rank may be gone";
@@ -189,7 +193,7 @@ TEST_F(CheckpointingTest, AJobThatWasDrainedHasItsLastIterationToo) {
   OtherWrites(3);
   iteration_ = 2;
   ASSERT_TRUE(checkpoints_->AtEnd().ok());
-  EXPECT_THAT(events_, ElementsAre("copy 1", "copy 2", "flush", "meet"));
+  EXPECT_THAT(events_, ElementsAre("copy 1", "take 2", "flush", "meet"));
   EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(3, 2));
 }
 
@@ -198,6 +202,7 @@ TEST_F(CheckpointingTest, ARankThatIsToStopHasAllOfThemWrite) {
   ASSERT_TRUE(After(6, kWritten).ok());
   EXPECT_THAT(events_, IsEmpty());
   ASSERT_TRUE(After(7, kStop).ok());
+  EXPECT_THAT(events_, ElementsAre("take 7"));
   OtherWrites(8);
   ASSERT_TRUE(checkpoints_->BeforeStop().ok());
   ExpectSound(8, "state 7");

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "tests/support/checkpoint_part.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::worker {
@@ -72,10 +73,10 @@ class TrainingLoopTest : public ::testing::Test {
   absl::Status Run(const std::string& checkpoint_dir = "") {
     Checkpointing checkpoints({.directory = checkpoint_dir,
                                .job = &job_,
-                               .copy = [this]() -> absl::StatusOr<std::string> {
+                               .part = [this](bool) -> absl::StatusOr<PartWriter> {
                                  events_.push_back(
-                                     absl::StrCat("copy, ", control_.reports.size(), " reports"));
-                                 return std::string("state");
+                                     absl::StrCat("part, ", control_.reports.size(), " reports"));
+                                 return PartOf("state");
                                },
                                .reported = [this] { return control_.Reported(); },
                                .flush_reports = [this] { return control_.FlushReports(absl::Seconds(1)); },
@@ -132,7 +133,7 @@ TEST_F(TrainingLoopTest, TheLastIterationIsWrittenBeforeItIsReportedAndCompleteA
   control_.Add(5);
   control_.AddEnd();
   EXPECT_TRUE(Run(folder_.path()).ok());
-  EXPECT_THAT(events_, ElementsAre("run 4", "finished 4", "run 5", "copy, 1 reports", "finished 5"));
+  EXPECT_THAT(events_, ElementsAre("run 4", "finished 4", "run 5", "part, 1 reports", "finished 5"));
   EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(6));
 }
 
@@ -143,7 +144,7 @@ TEST_F(TrainingLoopTest, ARankThatIsToStopEndsWithACheckpoint) {
   stopping_ = 3;
   stop_reason_ = absl::CancelledError("stopped by SIGTERM");
   EXPECT_EQ(Run(folder_.path()), stop_reason_);
-  EXPECT_THAT(events_, ElementsAre("run 2", "finished 2", "run 3", "copy, 1 reports", "finished 3",
+  EXPECT_THAT(events_, ElementsAre("run 2", "finished 2", "run 3", "part, 1 reports", "finished 3",
                                    "meet, 2 reports"));
   EXPECT_THAT(CompleteCheckpoints(folder_.path()), ElementsAre(4));
 }
