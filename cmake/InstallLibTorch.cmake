@@ -1,8 +1,10 @@
 # penstock_install_with_libtorch(PROGRAM COMPONENT): the program, and in the component `libtorch` what it loads of LibTorch's folder.
 #
 # The libraries keep their places to each other, by which they find each other, below lib/penstock. With PENSTOCK_INSTALL_LIBTORCH=OFF
-# the program looks for LibTorch where it was built with it.
-option(PENSTOCK_INSTALL_LIBTORCH "Install the libraries of LibTorch that the worker loads with it" ON)
+# the program looks for LibTorch where it was built with it; so does the CUDA worker, which loads many of CUDA's libraries by name.
+include(CMakeDependentOption)
+cmake_dependent_option(PENSTOCK_INSTALL_LIBTORCH "Install the libraries of LibTorch that the worker loads with it" ON
+  "NOT PENSTOCK_CUDA" OFF)
 
 function(penstock_install_with_libtorch program component)
   if(NOT PENSTOCK_INSTALL_LIBTORCH)

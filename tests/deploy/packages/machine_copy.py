@@ -1,7 +1,7 @@
 """A copy of this machine that systemd boots: to install packages for real, with services, without changing this machine and without a
 network. Needs root.
 
-The copy sees /usr, /etc and /var as they are here; what it writes goes to a folder beside. It has processes, a network (of loopback
+The copy sees /usr, /etc and /var as they are here, or in the folder of another system; what it writes goes to a folder beside. It has processes, a network (of loopback
 alone), a host name and control groups of its own, and ends with its only service, which is the command that it is given.
 """
 
@@ -14,11 +14,11 @@ import subprocess
 import time
 
 SYSTEMD = pathlib.Path("/lib/systemd/systemd")
-# Arguments: FOLDER (of what is written, and of the root), the command's unit, pairs SOURCE TARGET that are mounted.
+# Arguments: FOLDER (of what is written, and of the root), SYSTEM, the command's unit, pairs SOURCE TARGET that are mounted.
 BOOT = """
 set -euo pipefail
-folder=$1 unit=$2 root=$1/root
-shift 2
+folder=$1 system=${2%/} unit=$3 root=$1/root
+shift 3
 mkdir "$root"
 mount -t tmpfs -o mode=755 none "$root"
 cd "$root"
@@ -26,10 +26,16 @@ mkdir usr etc var proc dev sys run root home
 mkdir -m 1777 tmp
 for name in usr etc var; do
   mkdir -p "$folder/$name" "$folder/$name.work"
-  mount -t overlay overlay -o "lowerdir=/$name,upperdir=$folder/$name,workdir=$folder/$name.work" $name
+  mount -t overlay overlay -o "lowerdir=$system/$name,upperdir=$folder/$name,workdir=$folder/$name.work" $name
 done
 for name in bin sbin lib lib64; do ln -s usr/$name $name; done
 mount -t proc proc proc
+# Of the kernel, which is this machine's, nothing can be changed.
+for name in sys sysrq-trigger; do
+  [ -e proc/$name ] || continue
+  mount --bind proc/$name proc/$name
+  mount -o remount,bind,ro proc/$name
+done
 mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 for name in run dev; do mount -t tmpfs -o mode=755 none $name; done
@@ -49,7 +55,8 @@ ip link set lo up
 rm -f usr/sbin/policy-rc.d
 mv "$unit" etc/systemd/system/command.service
 mount --move . /
-exec chroot . env -i container=test PATH=/usr/sbin:/usr/bin "$SYSTEMD" --system --unit=command.service --show-status=no --log-target=null
+exec chroot . setpriv --bounding-set -sys_module,-sys_time,-sys_rawio,-syslog,-mac_admin,-mac_override \
+  env -i container=test PATH=/usr/sbin:/usr/bin "$SYSTEMD" --system --unit=command.service --show-status=no --log-target=null
 """
 # Temporary files of a boot would be removed from /tmp. What is missing of a machine is not worth waiting for.
 UNIT = """
@@ -103,8 +110,9 @@ def own_control_group():
         group.rmdir()
 
 
-def run_on_a_copy(command, folder, mounts, seconds):
-    """Exit status and output of the command (a program of the copy and its arguments). folder: empty. mounts: {source: target}."""
+def run_on_a_copy(command, folder, mounts, seconds, system="/"):
+    """Exit status and output of the command (a program of the copy and its arguments). folder: empty. mounts: {source: target}. system:
+    the root of what is copied."""
     folder = pathlib.Path(folder)
     (folder / "output").mkdir()
     unit = folder / "command.service"
@@ -112,7 +120,7 @@ def run_on_a_copy(command, folder, mounts, seconds):
     pairs = [str(word) for pair in {**mounts, folder / "output": "/root/output"}.items() for word in pair]
     with own_control_group() as processes:
         words = ["bash", "-c", 'echo $$ >"$0" && exec "$@"', processes, "unshare", "--cgroup", "--mount", "--pid", "--fork", "--uts",
-                 "--ipc", "--net", "--propagation", "private", "--kill-child", "bash", "-c", BOOT, "boot", folder, unit, *pairs]
+                 "--ipc", "--net", "--propagation", "private", "--kill-child", "bash", "-c", BOOT, "boot", folder, system, unit, *pairs]
         environment = {**os.environ, "SYSTEMD": str(SYSTEMD)}
         with subprocess.Popen(list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True) as copy:
