@@ -58,7 +58,7 @@ mount --move . /
 exec chroot . setpriv --bounding-set -sys_module,-sys_time,-sys_rawio,-syslog,-mac_admin,-mac_override \
   env -i container=test PATH=/usr/sbin:/usr/bin "$SYSTEMD" --system --unit=command.service --show-status=no --log-target=null
 """
-# Temporary files of a boot would be removed from /tmp. What is missing of a machine is not worth waiting for.
+# Its command and output are not in /tmp, which a boot empties.
 UNIT = """
 [Service]
 Type=oneshot
