@@ -22,8 +22,8 @@ target_include_directories(penstock_libtorch SYSTEM INTERFACE
   ${LIBTORCH_DIR}/include ${LIBTORCH_DIR}/include/torch/csrc/api/include)
 # libcudart and libcupti, which libtorch_cpu.so needs even without a GPU, are found through its own run path.
 target_link_libraries(penstock_libtorch INTERFACE ${LIBTORCH_DIR}/lib/libtorch_cpu.so ${LIBTORCH_DIR}/lib/libc10.so Threads::Threads)
-target_link_options(penstock_libtorch INTERFACE
-  -Wl,-rpath,${LIBTORCH_DIR}/lib -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)
+# Programs look for LibTorch where it is given by its path; an RPATH, unlike a RUNPATH, is for what LibTorch itself loads, too.
+target_link_options(penstock_libtorch INTERFACE -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)
 target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_GLOO)
 
 # A machine without a GPU, and without the libraries that libtorch_cuda.so needs, can compile and link the CUDA parts.

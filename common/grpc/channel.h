@@ -3,13 +3,13 @@
 #pragma once
 
 #include <grpcpp/channel.h>
-#include <grpcpp/security/credentials.h>
 
 #include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/grpc/limits.h"
+#include "penstock/client/security.h"
 
 namespace penstock {
 
@@ -27,14 +27,6 @@ enum class Among {
   kLeader,
   // All that can be reached, in turn.
   kAll,
-};
-
-// Of a connection: security/client_security.h makes it of files.
-struct ChannelSecurity {
-  // Null: not encrypted.
-  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
-  // The name in the server's certificate; empty: the host of its address.
-  std::string server_name = {};
 };
 
 // `addresses` is "host:port", or names several servers (targets.h). Does not connect; a server that is not

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/grpc/security/client_security.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
+#include "penstock/client/security.h"
 
 namespace CLI {
 class App;

@@ -1,4 +1,4 @@
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 
 #include <grpcpp/client_context.h>
 
@@ -9,9 +9,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 
 namespace penstock {
 namespace {

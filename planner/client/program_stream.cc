@@ -1,4 +1,4 @@
-#include "planner/client/program_stream.h"
+#include "penstock/client/program_stream.h"
 
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"

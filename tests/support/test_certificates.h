@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "common/grpc/security/client_security.h"
 #include "common/grpc/security/server_security.h"
+#include "penstock/client/security.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock {

@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-#include "common/grpc/security/client_security.h"
+#include "penstock/client/security.h"
 #include "worker/agent/control_plane.h"
 
 namespace penstock::worker {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "common/grpc/security/client_security.h"
 #include "common/simulation/simulation_options.h"
+#include "penstock/client/security.h"
 #include "worker/runtime/launcher_rank.h"
 
 namespace penstock::worker {

@@ -1,6 +1,9 @@
 #include "common/grpc/security/client_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace penstock {
 
@@ -14,6 +17,17 @@ void AddClientSecurityFlags(CLI::App& app, ClientSecurity& security) {
                  "File with a token that says who calls, in place of a certificate");
   app.add_option("--tls-server-name", security.server_name,
                  "Name in the planner's certificate (default: the host of its address)");
+}
+
+std::vector<std::string> AsFlags(const ClientSecurity& security) {
+  std::vector<std::string> flags;
+  for (const auto& [flag, value] :
+       {std::pair("--tls-ca", &security.authority), std::pair("--tls-cert", &security.certificate),
+        std::pair("--tls-key", &security.key), std::pair("--token-file", &security.token),
+        std::pair("--tls-server-name", &security.server_name)}) {
+    if (!value->empty()) flags.push_back(absl::StrCat(flag, "=", *value));
+  }
+  return flags;
 }
 
 }  // namespace penstock

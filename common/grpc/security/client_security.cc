@@ -1,5 +1,3 @@
-#include "common/grpc/security/client_security.h"
-
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <map>
@@ -13,6 +11,7 @@
 #include "common/grpc/status_conversion.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/security.h"
 
 namespace penstock {
 namespace {
@@ -67,17 +66,6 @@ absl::Status Check(const ClientSecurity& security) {
 }
 
 }  // namespace
-
-std::vector<std::string> AsFlags(const ClientSecurity& security) {
-  std::vector<std::string> flags;
-  for (const auto& [flag, value] :
-       {std::pair("--tls-ca", &security.authority), std::pair("--tls-cert", &security.certificate),
-        std::pair("--tls-key", &security.key), std::pair("--token-file", &security.token),
-        std::pair("--tls-server-name", &security.server_name)}) {
-    if (!value->empty()) flags.push_back(absl::StrCat(flag, "=", *value));
-  }
-  return flags;
-}
 
 absl::StatusOr<ChannelSecurity> SecurityOfChannels(const ClientSecurity& security) {
   PENSTOCK_RETURN_IF_ERROR(Check(security));

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/planner_client.h"
 #include "planner/cli/feed/job_file.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/up/job_setup.h"
@@ -17,7 +18,6 @@
 #include "planner/cli/up/run_data.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/training_run.h"
-#include "planner/client/planner_client.h"
 
 namespace penstock::cli {
 namespace {

@@ -12,8 +12,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/grpc/security/client_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/planner_client.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
@@ -26,7 +28,6 @@
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
-#include "planner/client/planner_client.h"
 
 namespace penstock::cli {
 namespace {

@@ -14,10 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/restart_policy.h"
-#include "planner/client/planner_client.h"
 
 namespace penstock::cli {
 

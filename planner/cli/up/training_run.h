@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/up/batch_source.h"
-#include "planner/client/planner_client.h"
 
 namespace penstock::cli {
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/status/retry_iteration.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/retry_iteration.h"
 #include "planner/service/engine/job.h"
 
 namespace penstock {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc/pull_stream.h"
 #include "common/grpc/status_conversion.h"
-#include "common/status/retry_iteration.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/retry_iteration.h"
 #include "planner/service/rpc/plan_batch_reactor.h"
 #include "planner/service/rpc/request_validation.h"
 

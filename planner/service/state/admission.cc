@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash/sha256.h"
-#include "common/status/retry_iteration.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/retry_iteration.h"
 
 namespace penstock {
 

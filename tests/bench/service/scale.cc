@@ -4,7 +4,7 @@
 #include "absl/time/clock.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/bench/bench_job.h"
 #include "tests/bench/service/scenarios.h"
 #include "tests/bench/service/stored_planner.h"

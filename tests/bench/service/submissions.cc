@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/bench/bench_job.h"
 #include "tests/bench/service/figures.h"
 #include "tests/bench/service/scenarios.h"

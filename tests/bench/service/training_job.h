@@ -19,7 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/bench/latencies.h"
 
 namespace penstock::bench {

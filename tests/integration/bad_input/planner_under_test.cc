@@ -9,7 +9,7 @@
 #include "common/grpc/channel.h"
 #include "common/status/status_macros.h"
 #include "grpc/health/v1/health.grpc.pb.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
 

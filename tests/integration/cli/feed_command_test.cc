@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/process/child_process.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/integration/cli/penstock_process.h"
 #include "tests/support/planner_process.h"
 #include "tests/support/status_matchers.h"

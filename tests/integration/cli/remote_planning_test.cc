@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/integration/cli/penstock_process.h"
 #include "tests/support/planner_process.h"
 #include "tests/unit/core/job_builder.h"

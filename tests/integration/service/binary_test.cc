@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
 #include "common/process/child_process.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/integration/service/fake_worker.h"
 #include "tests/support/port_file.h"
 #include "tests/support/temporary_folder.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "common/grpc/channel.h"
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 #include "planner/service/main/core_backend.h"
 #include "tests/integration/service/fake_worker.h"
 #include "tests/integration/service/planner_fixture.h"

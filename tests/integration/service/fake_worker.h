@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/sync/sync.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "planner/service/main/ticker.h"
 
 namespace penstock {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "planner/service/engine/fake_batch_planner.h"
 #include "planner/service/main/planner_server.h"
 #include "tests/unit/service/requests.h"

@@ -6,8 +6,8 @@
 
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
-#include "common/status/retry_iteration.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "penstock/client/retry_iteration.h"
 #include "tests/integration/service/planner_fixture.h"
 #include "tests/unit/service/event.h"
 

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/process/log_tail.h"
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 #include "tests/support/port_file.h"
 
 namespace penstock::testing {

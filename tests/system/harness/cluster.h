@@ -21,8 +21,8 @@
 
 #include "absl/time/time.h"
 #include "common/process/child_process.h"
+#include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
-#include "planner/client/planner_client.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::testing {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "tests/system/harness/tiny_job.h"
 
 namespace penstock::testing {

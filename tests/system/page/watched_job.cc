@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/client/planner_client.h"
+#include "penstock/client/planner_client.h"
 #include "planner/service/main/ticker.h"
 #include "tests/unit/core/job_builder.h"
 

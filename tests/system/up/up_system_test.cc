@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
+#include "common/grpc/security/client_flags.h"
 #include "tests/support/planner_process.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_certificates.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 #include "tests/unit/service/requests.h"
 
 namespace penstock {

@@ -1,7 +1,7 @@
 // Admission, planning and delivery of a job.
 #include <atomic>
 
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 #include "tests/unit/service/engine_fixture.h"
 
 namespace penstock {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/status/retry_iteration.h"
+#include "penstock/client/retry_iteration.h"
 
 namespace penstock {
 namespace {

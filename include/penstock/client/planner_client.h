@@ -11,7 +11,7 @@
 //
 // One that wants plans ahead of time registers a job, submits batches and reads a stream:
 //
-//   PENSTOCK_RETURN_IF_ERROR(client.RegisterJob(register_request).status());
+//   client.RegisterJob(register_request);
 //   client.SubmitBatches(submit_request);
 //   std::unique_ptr<ProgramStream> stream = client.StreamPrograms(stream_request);
 //   absl::StatusOr<std::optional<v1::StreamProgramsResponse>> program = stream->Next();
@@ -31,9 +31,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/grpc/channel.h"
+#include "penstock/client/program_stream.h"
+#include "penstock/client/security.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
-#include "planner/client/program_stream.h"
 
 namespace penstock {
 
@@ -55,7 +55,7 @@ class PlannerClient {
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
                                                       absl::Duration deadline = kPlanDeadline);
   // Beyond the window or with a full queue: RESOURCE_EXHAUSTED, and RetryIteration(status)
-  // (common/status/retry_iteration.h) is the iteration to retry from.
+  // (retry_iteration.h) is the iteration to retry from.
   absl::StatusOr<v1::SubmitBatchesResponse> SubmitBatches(const v1::SubmitBatchesRequest& request,
                                                           absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
