@@ -158,6 +158,23 @@ TEST_F(SecurityTest, NobodyMayAskForHealthAlone) {
   EXPECT_THAT(CallRaw(channel, "NoSuchMethod", ""), Fails(StatusCode::kUnauthenticated, "NoSuchMethod"));
 }
 
+TEST_F(SecurityTest, RefusedCallsAreCountedAndMadeUpMethodsAreNoNewLabels) {
+  const auto nobody = Channel(Certificates().Client(""));
+  EXPECT_EQ(CallRaw(nobody, "DeleteJob", "").code(), StatusCode::kUnauthenticated);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(CallRaw(nobody, absl::StrCat("MadeUp", i), "").code(), StatusCode::kUnauthenticated);
+  }
+  const auto viewer = Channel(Certificates().Client("viewer"));
+  EXPECT_EQ(CallRaw(viewer, "DeleteJob", "").code(), StatusCode::kPermissionDenied);
+  const std::string text = server_->metrics().Text();
+  EXPECT_THAT(text,
+              HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"DeleteJob\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"other\"} 20\n"));
+  EXPECT_THAT(text,
+              HasSubstr("penstock_rpcs_refused_total{code=\"PERMISSION_DENIED\",method=\"DeleteJob\"} 1\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("MadeUp")));
+}
+
 TEST_F(SecurityTest, WhoDoesNotEncryptIsNotServed) {
   EXPECT_THAT(CallRaw(CreateClientChannel(address()), "ListJobs", "", absl::Seconds(3)),
               Fails(StatusCode::kUnavailable, ""));
