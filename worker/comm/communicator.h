@@ -112,8 +112,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const Communi
 
 // Says in the store that this rank has made its communicator. Rank 0 blocks until all ranks of the world have
 // said so, the others do not.
-// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE (the store or a rank did not answer
-// within connect_timeout).
+// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE (the store did not answer within
+// connect_timeout, or a rank within that time for each group and once more).
 absl::Status AwaitAllJoined(const CommunicatorOptions& options);
 
 }  // namespace penstock::worker

@@ -94,12 +94,14 @@ absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options) {
 
 absl::Status AwaitAllJoined(const CommunicatorOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
+  // Others may still be at any of their groups, which are about as many.
+  const auto patience = options.connect_timeout * static_cast<int>(options.groups.size() + 1);
   const absl::Status met = RunTorch("waiting for all ranks to join their groups", [&] {
     store->set(JoinedKey(options.rank), std::string("joined"));
     if (options.rank != 0) return;
     std::vector<std::string> keys;
     for (uint32_t rank = 0; rank < options.world_size; ++rank) keys.push_back(JoinedKey(rank));
-    store->wait(keys, options.connect_timeout);
+    store->wait(keys, patience);
     for (const std::string& key : keys) store->get(key);
   });
   return met.ok() ? met : StoreError(met);

@@ -92,8 +92,13 @@ TEST_F(GuardedStoreTest, ADeletedKeyIsGone) {
   EXPECT_FALSE(workers_->check({"address"}));
 }
 
+TEST_F(GuardedStoreTest, SumsAreUnderHiddenKeys) {
+  EXPECT_EQ(workers_->add("count", 1), 1);
+  EXPECT_EQ(Guard(shared_, 's')->add("count", 2), 3);
+  EXPECT_FALSE(shared_->check({"count"}));
+}
+
 TEST_F(GuardedStoreTest, WhatCannotBeSealedIsRefused) {
-  EXPECT_FALSE(RunTorch("add", [&] { workers_->add("count", 1); }).ok());
   EXPECT_FALSE(RunTorch("append", [&] { workers_->append("list", {1}); }).ok());
   EXPECT_FALSE(workers_->hasExtendedApi());
   EXPECT_THAT(shared_->listKeys(), ElementsAre());
