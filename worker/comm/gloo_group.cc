@@ -3,13 +3,11 @@
 #include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
-#include "common/process/file_descriptor.h"
+#include "common/process/listeners.h"
 #include "common/status/status_macros.h"
-#include "worker/comm/deaf_listener.h"
 #include "worker/comm/peer_proof.h"
 #include "worker/torch/boundary.h"
 
@@ -30,7 +28,7 @@ constexpr int kProofTag = (1 << 30) + 1;
 struct Joined {
   c10::intrusive_ptr<c10d::Backend> backend;
   // On which this rank waits for its peers.
-  std::vector<FileDescriptor> listeners;
+  Listeners listeners;
 };
 
 Joined Join(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group) {
@@ -46,8 +44,8 @@ Joined Join(const CommunicatorOptions& options, const StoreClient& store, const 
 }
 
 // Strangers may stay in the queue of a port that cannot be closed; they get no further than that.
-void CloseToStrangers(const std::vector<FileDescriptor>& listeners) {
-  const absl::Status refused = RefuseConnections(listeners);
+void CloseToStrangers(const Listeners& listeners) {
+  const absl::Status refused = listeners.Refuse();
   if (!refused.ok()) LogWarning("the port of a group stays open", {{"reason", refused.message()}});
 }
 

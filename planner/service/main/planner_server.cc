@@ -41,6 +41,7 @@ absl::StatusOr<SecuredServer> SecureListener(const PlannerServerOptions& options
 
 void StopOne(RunningServer* running) {
   if (running->server == nullptr) return;
+  running->spare.reset();
   running->server->Shutdown(std::chrono::system_clock::now() + kCallGrace);
   running->server->Wait();
 }
@@ -59,7 +60,9 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
       checker_(checker),
       metrics_(&registry_),
       service_(&slot_, JobAccess(secured.access)),
-      health_({kReadyForJobs, kLeads}) {
+      health_({kReadyForJobs, kLeads}, [access = JobAccess(secured.access)](const auto& context) {
+        return access.CallerOf(context).role != Role::kNobody;
+      }) {
   metrics_.Watch(&slot_);
   AddProcessMetrics(&registry_, "penstock-planner");
   TellOfRefusals(secured, [this](const RefusedCall& call) { metrics_.OnRefused(call); });

@@ -1,4 +1,4 @@
-#include "worker/comm/deaf_listener.h"
+#include "common/process/listeners.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sync/sync.h"
 
-namespace penstock::worker {
+namespace penstock {
 namespace {
 
 struct CloseFolder {
@@ -45,6 +45,10 @@ std::map<ino_t, int> ListeningSockets() {
   return sockets;
 }
 
+absl::Status Failure(absl::string_view doing) {
+  return absl::UnavailableError(absl::StrCat("cannot ", doing, ": ", std::strerror(errno)));
+}
+
 Mutex& Turn() {
   static auto& turn = *new Mutex;
   return turn;
@@ -52,7 +56,34 @@ Mutex& Turn() {
 
 }  // namespace
 
-std::vector<FileDescriptor> ListenersOpenedBy(const std::function<void()>& open) {
+absl::Status Listeners::Refuse() const {
+  // Keeps no byte of any packet.
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program = {.len = 1, .filter = &drop};
+  for (const FileDescriptor& socket : sockets_) {
+    if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0)
+      return Failure("close a port");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Listeners::Hear() const {
+  const int unused = 0;
+  for (const FileDescriptor& socket : sockets_) {
+    if (setsockopt(socket.get(), SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused)) != 0)
+      return Failure("open a port again");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Listeners::LimitWaiting(int connections) const {
+  for (const FileDescriptor& socket : sockets_) {
+    if (listen(socket.get(), connections) != 0) return Failure("limit who waits at a port");
+  }
+  return absl::OkStatus();
+}
+
+Listeners ListenersOpenedBy(const std::function<void()>& open) {
   MutexLock lock(&Turn());
   const std::map<ino_t, int> before = ListeningSockets();
   open();
@@ -60,19 +91,7 @@ std::vector<FileDescriptor> ListenersOpenedBy(const std::function<void()>& open)
   for (const auto& [inode, descriptor] : ListeningSockets()) {
     if (!before.contains(inode)) opened.emplace_back(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   }
-  return opened;
+  return Listeners(std::move(opened));
 }
 
-absl::Status RefuseConnections(absl::Span<const FileDescriptor> listeners) {
-  // Keeps no byte of any packet.
-  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog program = {.len = 1, .filter = &drop};
-  for (const FileDescriptor& listener : listeners) {
-    if (setsockopt(listener.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0) {
-      return absl::UnavailableError(absl::StrCat("cannot close a port to strangers: ", std::strerror(errno)));
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace penstock::worker
+}  // namespace penstock
