@@ -7,7 +7,8 @@ namespace penstock {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-HealthService::HealthService(const std::vector<std::string>& services) {
+HealthService::HealthService(const std::vector<std::string>& services, IsKnown is_known)
+    : is_known_(std::move(is_known)) {
   MutexLock lock(&mutex_);
   serving_[""] = false;
   for (const std::string& service : services) serving_[service] = false;
@@ -84,20 +85,36 @@ HealthService::WatchStream::Item HealthService::NextOf(const std::string& servic
   return WatchStream::Pending{};
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext*,
-                                                                    const HealthCheckRequest* request) {
+std::shared_ptr<HealthService::WatchStream> HealthService::AddWatch(bool of_stranger, uint64_t* id) {
   auto stream = WatchStream::Create();
+  MutexLock lock(&mutex_);
+  if (of_stranger && watches_of_strangers_ >= kMostWatchesOfStrangers) return nullptr;
+  watches_of_strangers_ += of_stranger ? 1 : 0;
+  *id = next_watch_++;
+  watches_[*id] = stream;
+  return stream;
+}
+
+void HealthService::RemoveWatch(bool of_stranger, uint64_t id) {
+  MutexLock lock(&mutex_);
+  watches_of_strangers_ -= of_stranger ? 1 : 0;
+  watches_.erase(id);
+}
+
+grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext* context,
+                                                                    const HealthCheckRequest* request) {
+  const bool of_stranger = is_known_ && !is_known_(*context);
   uint64_t id = 0;
-  {
-    MutexLock lock(&mutex_);
-    id = next_watch_++;
-    watches_[id] = stream;
+  auto stream = AddWatch(of_stranger, &id);
+  if (stream == nullptr) {
+    stream = WatchStream::Create();
+    stream->Start([]() -> WatchStream::Item {
+      return absl::ResourceExhaustedError("too many callers without a certificate or token watch: use Check");
+    });
+    return stream.get();
   }
   stream->Start([this, service = request->service(), sent = -1]() mutable { return NextOf(service, &sent); },
-                [this, id] {
-                  MutexLock lock(&mutex_);
-                  watches_.erase(id);
-                });
+                [this, of_stranger, id] { RemoveWatch(of_stranger, id); });
   return stream.get();
 }
 

@@ -15,9 +15,7 @@ using grpc::experimental::ServerRpcInfo;
 const google::protobuf::MethodDescriptor* ServedMethod(const ServerRpcInfo& call) {
   // What no service of this server has comes as a generic call of both directions, as none of ours is.
   if (call.type() == ServerRpcInfo::Type::BIDI_STREAMING) return nullptr;
-  // "penstock.v1.PlannerService.GetJob" of "/penstock.v1.PlannerService/GetJob".
-  const std::string name = absl::StrReplaceAll(absl::StripPrefix(call.method(), "/"), {{"/", "."}});
-  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
+  return FindServedMethod(call.method());
 }
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -34,6 +32,12 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
 };
 
 }  // namespace
+
+const google::protobuf::MethodDescriptor* FindServedMethod(absl::string_view path) {
+  // "penstock.v1.PlannerService.GetJob" of "/penstock.v1.PlannerService/GetJob".
+  const std::string name = absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}});
+  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
+}
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> InterceptServedMethods(
     MakeInterceptor make) {

@@ -7,7 +7,12 @@
 #include <functional>
 #include <memory>
 
+#include "absl/strings/string_view.h"
+
 namespace penstock {
+
+// Of "/package.Service/Method"; null where the program has no descriptor of it.
+const google::protobuf::MethodDescriptor* FindServedMethod(absl::string_view path);
 
 // Makes an interceptor, which gRPC owns, of each call to a method; called by any thread.
 using MakeInterceptor =

@@ -36,6 +36,10 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleConnectionMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingIntervalMs);
 }
 
@@ -74,11 +78,12 @@ absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
       &running.port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   builder.experimental().SetInterceptorCreators(Interceptors(options));
-  running.server = builder.BuildAndStart();
+  Listeners listeners = ListenersOpenedBy([&] { running.server = builder.BuildAndStart(); });
   if (running.server == nullptr || running.port == 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot listen on '", options.listen,
                                                    "': not a local host:port, or the port is in use"));
   }
+  running.spare = std::make_unique<SpareDescriptors>(std::move(listeners));
   return running;
 }
 

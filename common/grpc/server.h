@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/grpc/call_observer.h"
+#include "common/grpc/spare_descriptors.h"
 
 namespace penstock {
 
@@ -33,6 +34,8 @@ struct ServerOptions {
 
 struct RunningServer {
   std::unique_ptr<grpc::Server> server;
+  // To be destroyed before the server is shut down.
+  std::unique_ptr<SpareDescriptors> spare;
   // The port that was bound.
   int port = 0;
 };

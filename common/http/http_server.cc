@@ -21,9 +21,9 @@ constexpr int kNotModified = 304;
 constexpr int kForbidden = 403;
 constexpr int kMethodNotAllowed = 405;
 constexpr size_t kLongestParameter = 1024;
-// Who is slower than this is cut off, so that four of them do not hold the server for long.
-constexpr const char* kThreads = "4";
-constexpr const char* kRequestTimeoutMs = "5000";
+// Who is slower than this is cut off, so that those who hold all threads do not hold the server for long.
+constexpr const char* kThreads = "16";
+constexpr const char* kRequestTimeoutMs = "2000";
 constexpr const char* kRequestBytes = "16384";
 
 const char* OrEmpty(const char* text) { return text == nullptr ? "" : text; }

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/time/clock.h"
@@ -28,7 +30,11 @@ const char* Name(LogLevel level) {
 }
 
 bool NeedsQuotes(const std::string& value) {
-  return value.empty() || value.find_first_of(" =\"\\\n\r\t") != std::string::npos;
+  // Control characters: who reads the log on a terminal must not be told what to show by others' names.
+  const auto is_special = [](unsigned char c) {
+    return c < ' ' || c == 0x7f || std::strchr(" =\"\\", c) != nullptr;
+  };
+  return value.empty() || std::ranges::any_of(value, is_special);
 }
 
 // As JSON, with bytes that are no UTF-8 replaced.

@@ -69,7 +69,10 @@ struct MetricsRegistry::Impl {
 };
 
 struct MetricsServer::Impl {
-  explicit Impl(const std::string& listen) : exposer(listen, /*num_threads=*/1) {}
+  // Who says nothing, or says it slowly, holds a thread until the time is over: scrapes need others.
+  explicit Impl(const std::string& listen)
+      : exposer(std::vector<std::string>{"listening_ports", listen, "num_threads", "16", "request_timeout_ms",
+                                         "2000", "max_request_size", "16384"}) {}
   prometheus::Exposer exposer;
 };
 

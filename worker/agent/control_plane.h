@@ -20,6 +20,8 @@ namespace penstock::worker {
 struct Registration {
   uint32_t rank = 0;
   uint64_t epoch = 0;
+  // What the workers of the epoch share; never shown. Empty: a planner of an older version.
+  std::string epoch_secret = {};
   JobConfig job;
 };
 

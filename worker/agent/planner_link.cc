@@ -125,9 +125,11 @@ class GrpcPlannerLink : public PlannerLink {
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "RegisterWorker"));
     PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
     PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(response.topology(), job));
-    return RegistrationAnswer{
-        .registration = {.rank = response.rank(), .epoch = response.epoch(), .job = std::move(job)},
-        .heartbeat_interval = absl::Milliseconds(response.heartbeat_interval_ms())};
+    return RegistrationAnswer{.registration = {.rank = response.rank(),
+                                               .epoch = response.epoch(),
+                                               .epoch_secret = response.epoch_secret(),
+                                               .job = std::move(job)},
+                              .heartbeat_interval = absl::Milliseconds(response.heartbeat_interval_ms())};
   }
 
   absl::StatusOr<BeatAnswer> Heartbeat(const WorkerIdentity& self, const Beat& beat,

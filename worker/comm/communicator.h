@@ -45,6 +45,9 @@ struct CommunicatorOptions {
   std::string rendezvous_address;
   // New for each epoch, so that the keys of an old one are never read.
   uint64_t epoch = 0;
+  // What the workers of the epoch share and nobody else has: guards the rendezvous and the connections. Never
+  // shown. Empty: they are open to whoever reaches them.
+  std::string secret = {};
   // All groups that this rank is in: its pipeline and those that reduce gradients. Ranks in any order, but
   // the same in all ranks' options. Two ranks exchange point to point if they share a group. Groups of one
   // are allowed.
@@ -91,13 +94,17 @@ class Communicator {
   virtual absl::Status AllGather(const std::vector<at::Tensor>& tensors,
                                  const std::vector<uint32_t>& group) = 0;
 
+  // Whether the store must live as long as this: connections are made when they are first needed. Otherwise
+  // AwaitAllJoined says when it is not needed any more.
+  virtual bool keeps_store() const { return false; }
+
   // Ends every pending and later call with CANCELLED and the reason. Any thread; idempotent. Peers notice
   // when the communicator is destroyed.
   virtual void Abort(const std::string& reason) = 0;
 };
 
 // The TCPStore of an epoch, served by rank 0 on a free port of one of its addresses. Must live until all
-// ranks have made their communicators.
+// ranks have made their communicators (AwaitAllJoined). Takes whoever connects: see guarded_store.h.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;
@@ -113,5 +120,11 @@ class StoreServer {
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const CommunicatorOptions& options);
 // Possible errors, also: UNIMPLEMENTED (built without PENSTOCK_CUDA).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const CommunicatorOptions& options);
+
+// Says in the store that this rank has made its communicator. Rank 0 blocks until all ranks of the world have
+// said so, the others do not.
+// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE (the store did not answer within
+// connect_timeout, or a rank within that time for each group and once more).
+absl::Status AwaitAllJoined(const CommunicatorOptions& options);
 
 }  // namespace penstock::worker

@@ -2,8 +2,13 @@
 
 #include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging/logging.h"
+#include "common/process/listeners.h"
+#include "common/status/status_macros.h"
+#include "worker/comm/peer_proof.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -17,14 +22,31 @@ void IgnoreBrokenPipes() {
   if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-c10::intrusive_ptr<c10d::Backend> Join(const CommunicatorOptions& options, const StoreClient& store,
-                                       const RankGroup& group) {
+// Beyond the sequence numbers of transfers, and beside the tag of rings.
+constexpr int kProofTag = (1 << 30) + 1;
+
+struct Joined {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  // On which this rank waits for its peers.
+  Listeners listeners;
+};
+
+Joined Join(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group) {
   auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.connect_timeout);
-  gloo_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(options.host)};
+  Joined joined;
+  joined.listeners = ListenersOpenedBy(
+      [&] { gloo_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(options.host)}; });
   gloo_options->threads = 1;  // for Gloo's own collectives, which are not used
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(GroupStore(store, "gloo", group),
-                                                     *PositionIn(group, options.rank),
-                                                     static_cast<int>(group.size()), gloo_options);
+  joined.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(GroupStore(store, "gloo", group),
+                                                               *PositionIn(group, options.rank),
+                                                               static_cast<int>(group.size()), gloo_options);
+  return joined;
+}
+
+// Strangers may stay in the queue of a port that cannot be closed; they get no further than that.
+void CloseToStrangers(const Listeners& listeners) {
+  const absl::Status refused = listeners.Refuse();
+  if (!refused.ok()) LogWarning("the port of a group stays open", {{"reason", refused.message()}});
 }
 
 }  // namespace
@@ -33,11 +55,15 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const Communicat
                                                                 const StoreClient& store,
                                                                 const RankGroup& group) {
   IgnoreBrokenPipes();
-  auto joined =
+  absl::StatusOr<Joined> joined =
       CallTorch(absl::StrCat("joining the group of ranks ", Describe(group), " as rank ", options.rank),
                 [&] { return Join(options, store, group); });
   if (!joined.ok()) return absl::UnavailableError(std::string(joined.status().message()));
-  return joined;
+  PENSTOCK_RETURN_IF_ERROR(ProvePeers(
+      *joined->backend, group,
+      {.rank = options.rank, .key = PeerKey(options), .timeout = options.connect_timeout, .tag = kProofTag}));
+  CloseToStrangers(joined->listeners);
+  return std::move(joined->backend);
 }
 
 }  // namespace penstock::worker

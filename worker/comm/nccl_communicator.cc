@@ -42,6 +42,9 @@ class NcclCommunicator : public GroupedCommunicator {
   NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined)
       : GroupedCommunicator(rank, std::move(groups)), joined_(std::move(joined)) {}
 
+  // NCCL connects two ranks at their first transfer.
+  bool keeps_store() const override { return true; }
+
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
                                                          uint32_t peer, const at::Tensor& tensor,

@@ -3,11 +3,15 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/secret/derived_key.h"
+#include "common/secret/sealed_values.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/guarded_store.h"
 #include "worker/comm/listening_socket.h"
 #include "worker/torch/boundary.h"
 
@@ -38,6 +42,17 @@ class TcpStoreServer : public StoreServer {
  private:
   c10::intrusive_ptr<c10d::TCPStore> store_;
 };
+
+std::string PurposeOf(const char* use, const CommunicatorOptions& options) {
+  return absl::StrCat(use, " of epoch ", options.epoch);
+}
+
+SealedValues Sealing(const CommunicatorOptions& options) {
+  return {options.secret, PurposeOf("rendezvous", options)};
+}
+
+// Rank 0 waits for this key of each rank.
+std::string JoinedKey(uint32_t rank) { return absl::StrCat("joined ", rank); }
 
 // Whatever goes wrong with the store is a matter of the network.
 absl::Status StoreError(const absl::Status& status) {
@@ -70,11 +85,30 @@ absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options) {
         store_options.waitWorkers = false;
         store_options.timeout = options.connect_timeout;
         auto tcp = c10::make_intrusive<c10d::TCPStore>(address.host, store_options);
-        return StoreClient(
-            c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("epoch ", options.epoch), std::move(tcp)));
+        return StoreClient(c10::make_intrusive<c10d::PrefixStore>(
+            absl::StrCat("epoch ", options.epoch), GuardStore(std::move(tcp), Sealing(options))));
       });
   if (!store.ok()) return StoreError(store.status());
   return store;
+}
+
+absl::Status AwaitAllJoined(const CommunicatorOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
+  // Others may still be at any of their groups, which are about as many.
+  const auto patience = options.connect_timeout * static_cast<int>(options.groups.size() + 1);
+  const absl::Status met = RunTorch("waiting for all ranks to join their groups", [&] {
+    store->set(JoinedKey(options.rank), std::string("joined"));
+    if (options.rank != 0) return;
+    std::vector<std::string> keys;
+    for (uint32_t rank = 0; rank < options.world_size; ++rank) keys.push_back(JoinedKey(rank));
+    store->wait(keys, patience);
+    for (const std::string& key : keys) store->get(key);
+  });
+  return met.ok() ? met : StoreError(met);
+}
+
+std::string PeerKey(const CommunicatorOptions& options) {
+  return DeriveKey(options.secret, PurposeOf("peers", options));
 }
 
 StoreClient GroupStore(const StoreClient& store, const std::string& purpose, const RankGroup& group) {

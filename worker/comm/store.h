@@ -1,4 +1,5 @@
-// The rendezvous of an epoch: a client of the c10d TCPStore that rank 0 serves.
+// The rendezvous of an epoch: a client of the c10d TCPStore that rank 0 serves, guarded with the epoch's
+// secret.
 #pragma once
 
 #include <string>
@@ -12,9 +13,12 @@ namespace penstock::worker {
 
 using StoreClient = c10::intrusive_ptr<c10d::Store>;
 
-// Keys of other epochs are out of its sight. Blocks for at most connect_timeout.
-// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE.
+// Keys of other epochs are out of its sight, and keys and values sealed (guarded_store.h). Blocks for at most
+// connect_timeout. Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE.
 absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options);
+
+// With what the workers of the epoch know each other on their connections (peer_proof.h).
+std::string PeerKey(const CommunicatorOptions& options);
 
 // The part of the store in which a group meets; `purpose` keeps several meetings of one group apart.
 StoreClient GroupStore(const StoreClient& store, const std::string& purpose, const RankGroup& group);

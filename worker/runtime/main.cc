@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/logging/logging.h"
+#include "common/process/open_files.h"
 #include "common/process/stop_signals.h"
 #include "worker/memory/heap.h"
 #include "worker/runtime/profile_command.h"
@@ -37,6 +38,7 @@ int Run(int argc, char** argv) {
   KeepFreedMemory();
   if (command.profile.has_value()) return Profile(*command.profile);
   BlockStopSignals();
+  AllowManyOpenFiles();
   PrepareProcess();
   Shutdown shutdown(kShutdownGrace);
   const absl::Status status = RunWorker(command.run, shutdown);

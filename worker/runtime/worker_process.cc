@@ -84,8 +84,13 @@ struct Joined {
   std::unique_ptr<Communicator> communicator;
 };
 
+// Blocks until all ranks have joined.
 absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Device& device) {
   const Registration& self = agent.registration();
+  if (self.epoch_secret.empty()) {
+    LogWarning("the planner gave no secret: whoever reaches --host may join the epoch; upgrade the planner",
+               {{"epoch", self.epoch}});
+  }
   Joined joined;
   if (self.rank == 0) {
     PENSTOCK_ASSIGN_OR_RETURN(joined.store, StoreServer::Start(options.host));
@@ -99,10 +104,16 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
       .host = options.host,
       .rendezvous_address = rendezvous.address,
       .epoch = self.epoch,
+      .secret = self.epoch_secret,
       .groups = self.job.topology.GroupsOf(self.rank),
       .timeout = std::chrono::seconds(options.transfer_timeout_s),
       .connect_timeout = std::chrono::seconds(options.connect_timeout_s)};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
+  if (self.job.world_size() > 1 && !joined.communicator->keeps_store()) {
+    PENSTOCK_RETURN_IF_ERROR(AwaitAllJoined(communication));
+    // Nobody needs it any more, and strangers could fill it.
+    joined.store.reset();
+  }
   return joined;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/grpc/security/pem_files.h"
+#include "common/grpc/served_method.h"
 #include "common/grpc/status_conversion.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -17,7 +18,8 @@ namespace {
 // too.
 class Gate final : public grpc::AuthMetadataProcessor {
  public:
-  explicit Gate(std::shared_ptr<const AccessControl> access) : access_(std::move(access)) {}
+  Gate(std::shared_ptr<const AccessControl> access, RefusalObserver refused)
+      : access_(std::move(access)), refused_(std::move(refused)) {}
 
   bool IsBlocking() const override { return false; }
 
@@ -27,11 +29,20 @@ class Gate final : public grpc::AuthMetadataProcessor {
     const absl::string_view method = path == metadata.end()
                                          ? absl::string_view()
                                          : absl::string_view(path->second.data(), path->second.size());
-    return ToGrpcStatus(access_->Admit(access_->Identify(metadata, *connection), method));
+    const grpc::Status admitted =
+        ToGrpcStatus(access_->Admit(access_->Identify(metadata, *connection), method));
+    if (!admitted.ok() && refused_) {
+      const auto* served = FindServedMethod(method);
+      refused_({.method = served == nullptr ? kOtherMethod : absl::string_view(served->name()),
+                .code = admitted.error_code()});
+    }
+    return admitted;
   }
 
  private:
+  static constexpr absl::string_view kOtherMethod = "other";
   const std::shared_ptr<const AccessControl> access_;
+  const RefusalObserver refused_;
 };
 
 absl::Status Check(const ServerSecurity& security) {
@@ -78,8 +89,13 @@ absl::StatusOr<SecuredServer> Secure(const ServerSecurity& security, AccessContr
     tokens = *std::move(opened);
   }
   secured.access = std::make_shared<AccessControl>(std::move(may_call), std::move(tokens));
-  secured.credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(secured.access));
+  secured.credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(secured.access, nullptr));
   return secured;
+}
+
+void TellOfRefusals(const SecuredServer& secured, RefusalObserver refused) {
+  if (secured.access == nullptr) return;
+  secured.credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(secured.access, std::move(refused)));
 }
 
 }  // namespace penstock

@@ -7,10 +7,12 @@
 
 #include <grpcpp/security/server_credentials.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/grpc/security/access_control.h"
 
 namespace penstock {
@@ -37,5 +39,18 @@ struct SecuredServer {
 // Possible errors: INVALID_ARGUMENT (files that do not go together, or are no PEM; names the flag), NOT_FOUND
 // and PERMISSION_DENIED (a file cannot be read; names flag and file).
 absl::StatusOr<SecuredServer> Secure(const ServerSecurity& security, AccessControl::MayCall may_call);
+
+// A call that was refused before its handler.
+struct RefusedCall {
+  // "GetJob"; "other" of a method that no service of this program has: strangers make up any number.
+  absl::string_view method;
+  grpc::StatusCode code = grpc::StatusCode::OK;
+};
+
+// Called by any thread; must not block.
+using RefusalObserver = std::function<void(const RefusedCall&)>;
+
+// Before a server with these credentials is started.
+void TellOfRefusals(const SecuredServer& secured, RefusalObserver refused);
 
 }  // namespace penstock

@@ -37,7 +37,8 @@ JobServices PlannerEngine::Services() {
           .clock = dependencies_.clock,
           .observer = dependencies_.observer,
           .planning_limit = options_.planning_limit,
-          .memory = &memory_};
+          .memory = &memory_,
+          .make_secret = dependencies_.make_secret};
 }
 
 void PlannerEngine::AddLocked(const std::shared_ptr<Job>& job) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/secret/random_secret.h"
 #include "common/sync/sync.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/job.h"
@@ -53,6 +54,7 @@ struct EngineDependencies {
   EventStore* store = nullptr;
   const SteadyClock* clock = nullptr;
   EngineObserver* observer = nullptr;
+  MakeSecret make_secret = RandomSecret;
 };
 
 class PlannerEngine {

@@ -1,6 +1,10 @@
 // What all jobs of a planner share.
 #pragma once
 
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "planner/service/engine/batch_planner.h"
 #include "planner/service/engine/clock.h"
@@ -11,6 +15,9 @@
 #include "planner/service/store/event_store.h"
 
 namespace penstock {
+
+// A secret that nobody can guess, of kSecretBytes; called by any thread.
+using MakeSecret = std::function<absl::StatusOr<std::string>()>;
 
 // None is owned; all outlive the jobs.
 struct JobServices {
@@ -25,6 +32,8 @@ struct JobServices {
   absl::Duration planning_limit = absl::InfiniteDuration();
   // A plan that is needed next is made even beyond it.
   const MemoryBudget* memory = nullptr;
+  // For each epoch.
+  MakeSecret make_secret = nullptr;
 };
 
 }  // namespace penstock

@@ -1,4 +1,6 @@
 // Job: its workers.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/logging/logging.h"
@@ -42,6 +44,8 @@ void Job::FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::str
 
 absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::RegisterWorkerRequest& request) {
   v1::RegisterWorkerResponse response;
+  // Of the epoch that this worker may open.
+  PENSTOCK_ASSIGN_OR_RETURN(std::string new_secret, services_.make_secret());
   {
     MutexLock lock(&mutex_);
     PENSTOCK_RETURN_IF_ERROR(CheckStartLocked(request.first_iteration()));
@@ -54,6 +58,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
       registered->set_host(request.host());
       registered->set_first_iteration(request.first_iteration());
       registered->set_opens_epoch(place.opens_epoch);
+      if (place.opens_epoch) registered->set_epoch_secret(std::move(new_secret));
       RecordLocked(std::move(event));
       heartbeats_.Join(place.rank, services_.clock->Now());
       LogInfo("worker registered", {{"job", id_},
@@ -72,6 +77,7 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
     }
     response.set_rank(place.rank);
     response.set_epoch(state_.membership().epoch());
+    response.set_epoch_secret(state_.membership().secret());
     response.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(heartbeats_.interval()));
     *response.mutable_topology() = *state_.topology();
   }

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "common/files/files.h"
+#include "common/grpc/library_log.h"
 #include "common/logging/logging.h"
 #include "common/parallel/task_pool.h"
+#include "common/process/open_files.h"
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
 #include "planner/service/main/core_backend.h"
@@ -79,6 +81,8 @@ int Main(int argc, char** argv) {
   const ParsedFlags parsed = ParseFlags(argc, argv);
   if (parsed.exit_status.has_value()) return *parsed.exit_status;
   ConfigureLogging(parsed.flags.log_level, parsed.flags.log_format);
+  AllowManyOpenFiles();
+  LogWhatGrpcSays();
   const absl::Status status = Serve(parsed.flags);
   if (status.ok()) return 0;
   LogError("planner failed", {{"reason", status.ToString()}});

@@ -55,8 +55,14 @@ PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
       rpcs_(registry->AddCounter("penstock_rpcs_total", "Calls that ended, by method and code.")),
       rpc_seconds_(registry->AddHistogram("penstock_rpc_seconds",
                                           "Time of a call until its answer, streams left out.", CallEdges())),
+      refused_rpcs_(registry->AddCounter("penstock_rpcs_refused_total",
+                                         "Calls refused for who made them, by method and code.")),
       leader_changes_(registry->AddCounter("penstock_leader_changes_total",
-                                           "Times that this planner began to lead, or ceased to.")) {}
+                                           "Times that this planner began to lead, or ceased to.")) {
+  // There from the start, so that the first refusal is an increase.
+  for (const grpc::StatusCode code : {grpc::StatusCode::UNAUTHENTICATED, grpc::StatusCode::PERMISSION_DENIED})
+    refused_rpcs_.Increment({{"method", "other"}, {"code", GrpcCodeName(code)}}, 0);
+}
 
 void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) {
   plans_.Increment({{"result", GrpcCodeName(static_cast<grpc::StatusCode>(status.code()))}});
@@ -75,7 +81,13 @@ void PlannerMetrics::OnIterationCompleted(const std::string& job_id, const v1::I
 void PlannerMetrics::OnCall(const EndedCall& call) {
   const std::string method(call.method);
   rpcs_.Increment({{"method", method}, {"code", GrpcCodeName(call.code)}});
+  // Of somebody else's job.
+  if (call.code == grpc::StatusCode::PERMISSION_DENIED) OnRefused({.method = call.method, .code = call.code});
   if (!call.streams) rpc_seconds_.Observe({{"method", method}}, absl::ToDoubleSeconds(call.duration));
+}
+
+void PlannerMetrics::OnRefused(const RefusedCall& call) {
+  refused_rpcs_.Increment({{"method", std::string(call.method)}, {"code", GrpcCodeName(call.code)}});
 }
 
 void PlannerMetrics::OnLeaderChange(bool leads) {

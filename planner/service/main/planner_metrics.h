@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/grpc/call_observer.h"
+#include "common/grpc/security/server_security.h"
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/observer.h"
 #include "planner/service/main/job_metrics.h"
@@ -23,6 +24,8 @@ class PlannerMetrics final : public EngineObserver {
   void OnPlanned(const absl::Status& status, absl::Duration took) override;
   void OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) override;
   void OnCall(const EndedCall& call);
+  // Before it reached a handler.
+  void OnRefused(const RefusedCall& call);
 
   // This planner began to lead, or ceased to.
   void OnLeaderChange(bool leads);
@@ -39,6 +42,7 @@ class PlannerMetrics final : public EngineObserver {
   const CounterFamily program_wait_seconds_;
   const CounterFamily rpcs_;
   const HistogramFamily rpc_seconds_;
+  const CounterFamily refused_rpcs_;
   const CounterFamily leader_changes_;
   JobMetrics jobs_;
 };

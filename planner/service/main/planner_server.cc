@@ -41,6 +41,7 @@ absl::StatusOr<SecuredServer> SecureListener(const PlannerServerOptions& options
 
 void StopOne(RunningServer* running) {
   if (running->server == nullptr) return;
+  running->spare.reset();
   running->server->Shutdown(std::chrono::system_clock::now() + kCallGrace);
   running->server->Wait();
 }
@@ -51,17 +52,20 @@ PlannerServer::EngineOnStore::EngineOnStore(std::unique_ptr<EventStore> its_stor
                                             const EngineOptions& options, EngineDependencies dependencies)
     : store(std::move(its_store)), engine(options, (dependencies.store = store.get(), dependencies)) {}
 
-PlannerServer::PlannerServer(const PlannerServerOptions& options, SecuredServer secured,
+PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredServer& secured,
                              const BatchPlannerFactory* planners, const PlanChecker* checker)
     : options_(options),
-      credentials_(std::move(secured.credentials)),
+      credentials_(secured.credentials),
       planners_(planners),
       checker_(checker),
       metrics_(&registry_),
-      service_(&slot_, JobAccess(std::move(secured.access))),
-      health_({kReadyForJobs, kLeads}) {
+      service_(&slot_, JobAccess(secured.access)),
+      health_({kReadyForJobs, kLeads}, [access = JobAccess(secured.access)](const auto& context) {
+        return access.CallerOf(context).role != Role::kNobody;
+      }) {
   metrics_.Watch(&slot_);
   AddProcessMetrics(&registry_, "penstock-planner");
+  TellOfRefusals(secured, [this](const RefusedCall& call) { metrics_.OnRefused(call); });
 }
 
 PlannerServer::~PlannerServer() { Stop(); }
@@ -70,8 +74,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
                                                                     const BatchPlannerFactory* planners,
                                                                     const PlanChecker* checker,
                                                                     std::unique_ptr<EventStore> store) {
-  PENSTOCK_ASSIGN_OR_RETURN(SecuredServer secured, SecureListener(options));
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, std::move(secured), planners, checker));
+  PENSTOCK_ASSIGN_OR_RETURN(const SecuredServer secured, SecureListener(options));
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, secured, planners, checker));
   if (store == nullptr) store = std::make_unique<MemoryEventStore>();
   PENSTOCK_RETURN_IF_ERROR(server->LeadOn(std::move(store), /*term=*/1));
   PENSTOCK_RETURN_IF_ERROR(server->Listen());
@@ -82,8 +86,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
                                                                     const BatchPlannerFactory* planners,
                                                                     const PlanChecker* checker,
                                                                     SharedStore store) {
-  PENSTOCK_ASSIGN_OR_RETURN(SecuredServer secured, SecureListener(options));
-  std::unique_ptr<PlannerServer> server(new PlannerServer(options, std::move(secured), planners, checker));
+  PENSTOCK_ASSIGN_OR_RETURN(const SecuredServer secured, SecureListener(options));
+  std::unique_ptr<PlannerServer> server(new PlannerServer(options, secured, planners, checker));
   server->shared_ = std::move(store);
   server->Stand(absl::UnavailableError("this planner starts as a standby; try again"));
   PENSTOCK_RETURN_IF_ERROR(server->Listen());

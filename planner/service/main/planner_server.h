@@ -108,7 +108,7 @@ class PlannerServer : private Candidate {
   };
   using EngineOnStorePtr = std::shared_ptr<EngineOnStore>;
 
-  PlannerServer(const PlannerServerOptions& options, SecuredServer secured,
+  PlannerServer(const PlannerServerOptions& options, const SecuredServer& secured,
                 const BatchPlannerFactory* planners, const PlanChecker* checker);
   absl::Status Listen();
   EngineOnStorePtr MakeEngine(std::unique_ptr<EventStore> store);

@@ -12,6 +12,7 @@ Membership::Membership(uint32_t ranks, const store::v1::Epoch& saved)
       epoch_(saved.number()),
       first_iteration_(saved.first_iteration()),
       rendezvous_address_(saved.rendezvous_address()),
+      secret_(saved.secret()),
       last_failure_(saved.last_failure()),
       replaced_(saved.replaced().begin(), saved.replaced().end()) {
   for (const store::v1::WorkerRegistered& member : saved.members()) {
@@ -33,6 +34,7 @@ store::v1::Epoch Membership::Save() const {
     member->set_host(members_[rank]->host);
   }
   for (const store::v1::WorkerFailed& cause : failure_.causes()) *saved.add_failures() = cause;
+  saved.set_secret(secret_);
   saved.set_last_failure(last_failure_);
   saved.mutable_replaced()->Add(replaced_.begin(), replaced_.end());
   return saved;
@@ -64,7 +66,7 @@ bool Membership::empty() const {
                       [](const auto& member) { return member.has_value(); });
 }
 
-void Membership::OpenEpoch(uint64_t first_iteration) {
+void Membership::OpenEpoch(const store::v1::WorkerRegistered& event) {
   for (auto& member : members_) {
     if (member.has_value()) replaced_.push_back(member->incarnation);
     member.reset();
@@ -73,12 +75,13 @@ void Membership::OpenEpoch(uint64_t first_iteration) {
   last_failure_ = failure_.Describe();
   failure_ = EpochFailure();
   rendezvous_address_.clear();
-  first_iteration_ = first_iteration;
+  secret_ = event.epoch_secret();
+  first_iteration_ = event.first_iteration();
   ++epoch_;
 }
 
 void Membership::Apply(const store::v1::WorkerRegistered& event) {
-  if (event.opens_epoch()) OpenEpoch(event.first_iteration());
+  if (event.opens_epoch()) OpenEpoch(event);
   members_[event.rank()] = Member{event.incarnation(), event.host()};
 }
 

@@ -66,6 +66,9 @@ class Membership {
   uint64_t epoch() const { return epoch_; }
   uint64_t first_iteration() const { return first_iteration_; }
   const std::string& rendezvous_address() const { return rendezvous_address_; }
+  // What the epoch's workers share (RegisterWorkerResponse.epoch_secret): for them alone. Empty: of an epoch
+  // that was opened without.
+  const std::string& secret() const { return secret_; }
   bool failed() const { return !failure_.empty(); }
   // Empty when the epoch has not failed.
   std::string failure() const { return failure_.Describe(); }
@@ -95,12 +98,13 @@ class Membership {
   std::optional<uint32_t> RankOf(uint64_t incarnation) const;
   bool WasReplaced(uint64_t incarnation) const;
   absl::StatusOr<uint32_t> FreeRank(int32_t wanted) const;
-  void OpenEpoch(uint64_t first_iteration);
+  void OpenEpoch(const store::v1::WorkerRegistered& event);
 
   std::vector<std::optional<Member>> members_;
   uint64_t epoch_ = 0;
   uint64_t first_iteration_ = 0;
   std::string rendezvous_address_;
+  std::string secret_;
   EpochFailure failure_;
   // Why the epoch before this one ended.
   std::string last_failure_;

@@ -14,6 +14,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc/channel.h"
+#include "common/grpc/health_service.h"
+#include "common/grpc/status_conversion.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/integration/service/planner_fixture.h"
 #include "tests/support/raw_call.h"
@@ -156,6 +158,69 @@ TEST_F(SecurityTest, NobodyMayAskForHealthAlone) {
   EXPECT_TRUE(health->Check(&context, {}, &response).ok());
   EXPECT_EQ(response.status(), grpc::health::v1::HealthCheckResponse::SERVING);
   EXPECT_THAT(CallRaw(channel, "NoSuchMethod", ""), Fails(StatusCode::kUnauthenticated, "NoSuchMethod"));
+}
+
+TEST_F(SecurityTest, StrangersWatchHealthInBoundedNumbersAndKeepNobodyElseFromIt) {
+  // The probes' port neither encrypts nor knows anyone.
+  Serve({.health_listen = "127.0.0.1:0", .security = Certificates().Server()});
+  struct Watch {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<grpc::health::v1::HealthCheckResponse>> reader;
+  };
+  const auto watch = [](const std::shared_ptr<grpc::Channel>& channel) {
+    auto watch = std::make_unique<Watch>();
+    watch->context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    watch->reader = grpc::health::v1::Health::NewStub(channel)->Watch(&watch->context, {});
+    return watch;
+  };
+  const auto is_told = [](Watch& watch) {
+    grpc::health::v1::HealthCheckResponse response;
+    return watch.reader->Read(&response);
+  };
+  const std::vector<std::shared_ptr<grpc::Channel>> strangers = {
+      Channel(Certificates().Client("")),
+      CreateClientChannel(absl::StrCat("127.0.0.1:", server_->ports().health))};
+  std::vector<std::unique_ptr<Watch>> watches;
+  for (int i = 0; i < HealthService::kMostWatchesOfStrangers; ++i) {
+    watches.push_back(watch(strangers[static_cast<size_t>(i) % strangers.size()]));
+    ASSERT_TRUE(is_told(*watches.back())) << i;
+  }
+  for (const auto& channel : strangers) {
+    const auto one_more = watch(channel);
+    EXPECT_FALSE(is_told(*one_more));
+    EXPECT_EQ(one_more->reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  const auto known = watch(Channel(Certificates().Client("worker-alice")));
+  EXPECT_TRUE(is_told(*known));
+  // Those who go make room.
+  watches.front()->context.TryCancel();
+  watches.front()->reader->Finish();
+  EXPECT_EQ(AwaitCode(StatusCode::kOk,
+                      [&] {
+                        const auto another = watch(strangers.front());
+                        return is_told(*another) ? absl::OkStatus()
+                                                 : FromGrpcStatus(another->reader->Finish());
+                      }),
+            StatusCode::kOk);
+  for (const auto& one : watches) one->context.TryCancel();
+  known->context.TryCancel();
+}
+
+TEST_F(SecurityTest, RefusedCallsAreCountedAndMadeUpMethodsAreNoNewLabels) {
+  const auto nobody = Channel(Certificates().Client(""));
+  EXPECT_EQ(CallRaw(nobody, "DeleteJob", "").code(), StatusCode::kUnauthenticated);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(CallRaw(nobody, absl::StrCat("MadeUp", i), "").code(), StatusCode::kUnauthenticated);
+  }
+  const auto viewer = Channel(Certificates().Client("viewer"));
+  EXPECT_EQ(CallRaw(viewer, "DeleteJob", "").code(), StatusCode::kPermissionDenied);
+  const std::string text = server_->metrics().Text();
+  EXPECT_THAT(text,
+              HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"DeleteJob\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"other\"} 20\n"));
+  EXPECT_THAT(text,
+              HasSubstr("penstock_rpcs_refused_total{code=\"PERMISSION_DENIED\",method=\"DeleteJob\"} 1\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("MadeUp")));
 }
 
 TEST_F(SecurityTest, WhoDoesNotEncryptIsNotServed) {

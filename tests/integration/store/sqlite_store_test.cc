@@ -71,6 +71,27 @@ TEST_F(SqliteStoreTest, LeavesOneFileWhenItIsClosed) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
+// What is in it: the secrets of epochs.
+TEST_F(SqliteStoreTest, NobodyButItsOwnerReadsTheFile) {
+  using std::filesystem::perms;
+  const auto modes = [&] {
+    std::vector<perms> found;
+    for (const auto& file : std::filesystem::directory_iterator(folder_.path()))
+      found.push_back(file.status().permissions());
+    return found;
+  };
+  constexpr perms kOwnersAlone = perms::owner_read | perms::owner_write;
+  auto store = Open();
+  ASSERT_THAT(Commit(store.get(), {Append(1, 1, 1)}), IsOk());
+  EXPECT_THAT(modes(), testing::AllOf(testing::SizeIs(testing::Ge(2)), testing::Each(kOwnersAlone)));
+  store.reset();
+  // As planners made it that kept no secrets.
+  std::filesystem::permissions(path_, kOwnersAlone | perms::group_read | perms::others_read);
+  store = Open();
+  ASSERT_THAT(Commit(store.get(), {Append(1, 2, 1)}), IsOk());
+  EXPECT_THAT(modes(), testing::AllOf(testing::SizeIs(testing::Ge(2)), testing::Each(kOwnersAlone)));
+}
+
 TEST_F(SqliteStoreTest, KeepsAWriteAheadLog) {
   Open();
   const auto database = SqliteDatabase::Open(path_);

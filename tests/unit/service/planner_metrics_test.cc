@@ -103,6 +103,22 @@ TEST_F(PlannerMetricsTest, AJobsCountersAreGoneWithTheJob) {
   EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_job_iterations_total{training_job")));
 }
 
+TEST_F(PlannerMetricsTest, CallsThatAreRefusedForWhoMakesThemAreCounted) {
+  EXPECT_THAT(registry_.Text(),
+              HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"other\"} 0\n"));
+  metrics_.OnRefused({.method = "GetJob", .code = grpc::StatusCode::UNAUTHENTICATED});
+  // In a handler: somebody else's job.
+  metrics_.OnCall({.method = "DeleteJob", .code = grpc::StatusCode::PERMISSION_DENIED, .duration = {}});
+  metrics_.OnCall({.method = "DeleteJob", .code = grpc::StatusCode::NOT_FOUND, .duration = {}});
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, HasSubstr("penstock_rpcs_refused_total{code=\"UNAUTHENTICATED\",method=\"GetJob\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("penstock_rpcs_refused_total{code=\"PERMISSION_DENIED\",method=\"DeleteJob\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("penstock_rpcs_refused_total{code=\"NOT_FOUND\"")));
+  // It never reached a handler.
+  EXPECT_THAT(text, Not(HasSubstr("penstock_rpcs_total{code=\"UNAUTHENTICATED\"")));
+}
+
 TEST_F(PlannerMetricsTest, StreamsHaveNoPartInTheTimesOfCalls) {
   metrics_.OnCall({.method = "GetJob", .code = grpc::StatusCode::OK, .duration = absl::Milliseconds(3)});
   metrics_.OnCall({.method = "StreamPrograms",

@@ -1,11 +1,14 @@
 #include "planner/service/store/sqlite/sqlite_database.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/logging/logging.h"
+#include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
 #include "planner/service/store/sqlite/sqlite_error.h"
 
@@ -68,7 +71,20 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::
   return database;
 }
 
+void SqliteDatabase::KeepFromOthers() const {
+  for (const char* beside : {"", "-wal", "-shm"}) {
+    const std::string path = absl::StrCat(path_, beside);
+    struct stat found = {};
+    if (stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IRWXG | S_IRWXO)) == 0) continue;
+    // Not by a descriptor: closing it would end SQLite's locks.
+    if (chmod(path.c_str(), found.st_mode & S_IRWXU) != 0)
+      LogWarning("others may read the store, and the secrets in it", {{"path", path}});
+  }
+}
+
 absl::Status SqliteDatabase::OpenFile() {
+  // SQLite would make a file that everyone reads. Where there is one, or cannot be one, it says so.
+  FileDescriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR)).Close();
   sqlite3* handle = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(AsPath(path_).c_str(), &handle, flags, nullptr);

@@ -90,6 +90,10 @@ class SqliteDatabase {
 
   bool in_transaction() const { return sqlite3_get_autocommit(handle_.get()) == 0; }
 
+  // Takes from everyone but the file's owner the right to read it, and what SQLite keeps beside it. New files
+  // are made that way.
+  void KeepFromOthers() const;
+
   // FAILED_PRECONDITION when the file is no longer at its path: what is written would be lost.
   absl::Status CheckPlace() const;
 

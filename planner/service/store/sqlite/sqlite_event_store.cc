@@ -59,6 +59,7 @@ absl::Status Damaged(const SqliteDatabase& database, const absl::Status& status)
 absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::Open(path));
   PENSTOCK_RETURN_IF_ERROR(PrepareFile(database.get()));
+  database->KeepFromOthers();
   auto store = std::unique_ptr<SqliteEventStore>(new SqliteEventStore(std::move(database)));
   PENSTOCK_RETURN_IF_ERROR(store->PrepareStatements());
   return store;

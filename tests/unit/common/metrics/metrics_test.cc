@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
 #include "tests/support/http_exchange.h"
+#include "tests/support/local_connection.h"
 
 namespace penstock {
 namespace {
@@ -61,6 +63,19 @@ TEST(MetricsTest, ServesAllMetricsOverHttp) {
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("penstock_plans_total 1\n"));
   EXPECT_THAT(answer, HasSubstr("penstock_age_seconds 4\n"));
+}
+
+TEST(MetricsTest, ScrapesAreAnsweredBesideThoseWhoConnectAndSayNothing) {
+  MetricsRegistry registry;
+  registry.AddCounter("penstock_plans_total", "Plans made.").Increment();
+  const auto server = MetricsServer::Start("127.0.0.1:0", &registry);
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 8; ++i) silent.push_back(ConnectToLocalPort((*server)->port()));
+  const absl::Time start = absl::Now();
+  EXPECT_THAT(HttpAnswerTo((*server)->port(), "GET", "/metrics"), HasSubstr("penstock_plans_total 1\n"));
+  // Less than one of them is waited for.
+  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
 }
 
 TEST(MetricsTest, AnAddressThatCannotBeBoundIsRefused) {

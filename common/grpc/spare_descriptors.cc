@@ -1,0 +1,84 @@
+#include "common/grpc/spare_descriptors.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/logging/logging.h"
+
+namespace penstock {
+namespace {
+
+// gRPC accepts some 100 connections in this time, on a fast machine.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(5);
+// Connections that wait at the port are accepted, refused or not: so many at most.
+constexpr size_t kMostWaiting = 1024;
+constexpr size_t kWaitingPart = 16;
+// Of the descriptors that the process may have, so many are not for connections.
+constexpr size_t kSparedPart = 2;
+constexpr size_t kMostSpared = 8192;
+
+size_t Limit() {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+// How many descriptors are taken at least: the kernel gives out the lowest that is free.
+size_t Taken(size_t limit) {
+  const int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (lowest < 0) return limit;
+  close(lowest);
+  return static_cast<size_t>(lowest);
+}
+
+}  // namespace
+
+SpareDescriptors::SpareDescriptors(Listeners listeners) : listeners_(std::move(listeners)) {
+  const size_t waiting = std::clamp<size_t>(Limit() / kWaitingPart, 1, kMostWaiting);
+  listeners_.LimitWaiting(static_cast<int>(waiting)).IgnoreError();
+  thread_ = std::thread([this] { Watch(); });
+}
+
+SpareDescriptors::~SpareDescriptors() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  stop_changed_.SignalAll();
+  thread_.join();
+}
+
+bool SpareDescriptors::WaitForNext() {
+  MutexLock lock(&mutex_);
+  if (!stop_) stop_changed_.WaitWithTimeout(&mutex_, kLookEvery);
+  return !stop_;
+}
+
+void SpareDescriptors::Watch() {
+  const size_t limit = Limit();
+  if (limit == 0) return;
+  while (WaitForNext()) Look(limit);
+}
+
+void SpareDescriptors::Look(size_t limit) {
+  const size_t taken = Taken(limit);
+  const size_t spared = std::min(limit / kSparedPart, kMostSpared);
+  const bool refuse = taken + spared >= limit;
+  // What is opened again is not closed at the next connection.
+  if (refuse == refuses_ || (refuses_ && taken + spared + spared / 4 >= limit)) return;
+  const absl::Status changed = refuse ? listeners_.Refuse() : listeners_.Hear();
+  if (!changed.ok()) return;
+  refuses_ = refuse;
+  if (refuse) {
+    LogWarning("too many connections: who comes new is not heard (raise ulimit -n, or keep strangers out)",
+               {{"descriptors", taken}, {"limit", limit}});
+  } else {
+    LogInfo("there is room for connections again", {{"descriptors", taken}, {"limit", limit}});
+  }
+}
+
+}  // namespace penstock
