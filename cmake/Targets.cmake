@@ -4,13 +4,13 @@ include(GoogleTest)
 # penstock_library(NAME sources... [HEADERS precompiled|NONE] [DEPS libraries...])
 #
 # Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root, those of
-# installed headers to include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
+# installed headers to common/include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
 # looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too.
 function(penstock_library name)
   cmake_parse_arguments(ARG "" "HEADERS" "DEPS" ${ARGN})
   add_library(penstock_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(penstock::${name} ALIAS penstock_${name})
-  target_include_directories(penstock_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(penstock_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/common/include)
   target_link_libraries(penstock_${name} PUBLIC ${ARG_DEPS})
   if(NOT ARG_HEADERS)
     set(ARG_HEADERS library_headers)
@@ -29,7 +29,7 @@ function(penstock_headers name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   add_library(penstock_${name} INTERFACE)
   add_library(penstock::${name} ALIAS penstock_${name})
-  target_include_directories(penstock_${name} INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(penstock_${name} INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/common/include)
   target_link_libraries(penstock_${name} INTERFACE ${ARG_DEPS})
 endfunction()
 
