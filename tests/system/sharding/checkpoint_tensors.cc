@@ -40,6 +40,7 @@ void ReadRank(const std::string& path, std::map<std::string, Assembled>& tensors
   const size_t data = sizeof(header_bytes) + header_bytes;
   const auto header = nlohmann::json::parse(contents->substr(sizeof(header_bytes), header_bytes));
   for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0];
     const size_t end = entry["data_offsets"][1];
     if (name.starts_with("optimizer.")) state_bytes += end - begin;
