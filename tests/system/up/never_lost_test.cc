@@ -237,7 +237,8 @@ TEST_F(NeverLostTest, AWorkerThatIsKilledWhileItWritesLosesTheCheckpointAndNothi
   all.emplace_back("--json");
   PenstockRun up(folder_, "up", all);
   up.WaitForText("iteration 0/");
-  Block(15, "rank-2.safetensors");
+  // Where it writes the part aside.
+  Block(15, "rank-2.safetensors.partial");
   // Training goes on while it cannot write.
   up.WaitForText("iteration 18/");
   const std::string partial = PartialCheckpointPath(Checkpoints(), 15);
