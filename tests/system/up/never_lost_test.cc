@@ -72,7 +72,9 @@ std::vector<std::string> TensorsOf(const std::string& contents) {
   std::memcpy(&length, contents.data(), sizeof(length));
   const auto header = nlohmann::json::parse(contents.substr(sizeof(length), length));
   std::vector<std::string> names;
-  for (const auto& [name, entry] : header.items()) names.push_back(name);
+  for (const auto& [name, entry] : header.items()) {
+    if (name != "__metadata__") names.push_back(name);
+  }
   return names;
 }
 
