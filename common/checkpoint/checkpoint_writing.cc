@@ -63,13 +63,14 @@ void RemoveOlder(const std::string& directory, uint64_t newest, size_t keep, Fol
 
 }  // namespace
 
-absl::Status WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
-                       const CheckpointManifest& of, FolderChanges& changes) {
+absl::StatusOr<CheckpointPart> WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
+                                         const CheckpointManifest& of, FolderChanges& changes) {
   const std::string partial = PartialCheckpointPath(directory, of.next_iteration);
   PENSTOCK_RETURN_IF_ERROR(changes.Make(partial));
   PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, write(PartPath(partial, rank)));
   // Flushes the folder too, and so the name of the part.
-  return changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of}));
+  PENSTOCK_RETURN_IF_ERROR(changes.Write(RecordPath(partial, rank), PrintRecord({.part = part, .of = of})));
+  return part;
 }
 
 absl::Status RecordPart(const std::string& directory, uint32_t rank, const CheckpointManifest& of,

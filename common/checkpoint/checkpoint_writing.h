@@ -22,9 +22,10 @@
 namespace penstock {
 
 // Writes the part of a rank and its record into the partial checkpoint `of.next_iteration`, whose folder is
-// made; `of` has no parts. Possible errors: those of FolderChanges and of the writer.
-absl::Status WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
-                       const CheckpointManifest& of, FolderChanges& changes);
+// made; `of` has no parts. Returns what was written. Possible errors: those of FolderChanges and of the
+// writer.
+absl::StatusOr<CheckpointPart> WritePart(const std::string& directory, uint32_t rank, const PartWriter& write,
+                                         const CheckpointManifest& of, FolderChanges& changes);
 
 // Leaves the record of a part that is at its place already, written by other means. Possible errors: those of
 // ReadPart and of FolderChanges.

@@ -37,47 +37,26 @@ size_t Taken(size_t limit) {
 
 }  // namespace
 
-SpareDescriptors::SpareDescriptors(Listeners listeners) : listeners_(std::move(listeners)) {
-  const size_t waiting = std::clamp<size_t>(Limit() / kWaitingPart, 1, kMostWaiting);
+SpareDescriptors::SpareDescriptors(Listeners listeners) : listeners_(std::move(listeners)), limit_(Limit()) {
+  const size_t waiting = std::clamp<size_t>(limit_ / kWaitingPart, 1, kMostWaiting);
   listeners_.LimitWaiting(static_cast<int>(waiting)).IgnoreError();
-  thread_ = std::thread([this] { Watch(); });
+  if (limit_ > 0) ticker_ = std::make_unique<Ticker>(kLookEvery, [this] { Look(); });
 }
 
-SpareDescriptors::~SpareDescriptors() {
-  {
-    MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  stop_changed_.SignalAll();
-  thread_.join();
-}
-
-bool SpareDescriptors::WaitForNext() {
-  MutexLock lock(&mutex_);
-  if (!stop_) stop_changed_.WaitWithTimeout(&mutex_, kLookEvery);
-  return !stop_;
-}
-
-void SpareDescriptors::Watch() {
-  const size_t limit = Limit();
-  if (limit == 0) return;
-  while (WaitForNext()) Look(limit);
-}
-
-void SpareDescriptors::Look(size_t limit) {
-  const size_t taken = Taken(limit);
-  const size_t spared = std::min(limit / kSparedPart, kMostSpared);
-  const bool refuse = taken + spared >= limit;
+void SpareDescriptors::Look() {
+  const size_t taken = Taken(limit_);
+  const size_t spared = std::min(limit_ / kSparedPart, kMostSpared);
+  const bool refuse = taken + spared >= limit_;
   // What is opened again is not closed at the next connection.
-  if (refuse == refuses_ || (refuses_ && taken + spared + spared / 4 >= limit)) return;
+  if (refuse == refuses_ || (refuses_ && taken + spared + spared / 4 >= limit_)) return;
   const absl::Status changed = refuse ? listeners_.Refuse() : listeners_.Hear();
   if (!changed.ok()) return;
   refuses_ = refuse;
   if (refuse) {
     LogWarning("too many connections: who comes new is not heard (raise ulimit -n, or keep strangers out)",
-               {{"descriptors", taken}, {"limit", limit}});
+               {{"descriptors", taken}, {"limit", limit_}});
   } else {
-    LogInfo("there is room for connections again", {{"descriptors", taken}, {"limit", limit}});
+    LogInfo("there is room for connections again", {{"descriptors", taken}, {"limit", limit_}});
   }
 }
 

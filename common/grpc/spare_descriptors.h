@@ -8,10 +8,9 @@
 
 #include <cstddef>
 #include <memory>
-#include <thread>
 
 #include "common/process/listeners.h"
-#include "common/sync/sync.h"
+#include "common/sync/ticker.h"
 
 namespace penstock {
 
@@ -20,23 +19,17 @@ class SpareDescriptors {
   // Of a server that listens on these. Watches until it is destroyed, which must be before the server is shut
   // down: the port stays taken until then.
   explicit SpareDescriptors(Listeners listeners);
-  ~SpareDescriptors();
-  SpareDescriptors(const SpareDescriptors&) = delete;
-  SpareDescriptors& operator=(const SpareDescriptors&) = delete;
 
  private:
-  void Watch();
-  // `limit`: descriptors that the process may have.
-  void Look(size_t limit);
-  bool WaitForNext();
+  void Look();
 
   const Listeners listeners_;
-  // The watching thread's.
+  // Descriptors that the process may have; 0: not known.
+  const size_t limit_;
+  // The ticker's alone.
   bool refuses_ = false;
-  Mutex mutex_;
-  CondVar stop_changed_;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  // Last, so that it ends first. Null: nothing is watched.
+  std::unique_ptr<Ticker> ticker_;
 };
 
 }  // namespace penstock

@@ -58,16 +58,10 @@ absl::Status Checkpointing::Begin(uint64_t next_iteration, bool training_goes_on
 
 absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& write) const {
   const absl::Time begin = absl::Now();
-  size_t bytes = 0;
-  const PartWriter counted = [&](const std::string& path) -> absl::StatusOr<CheckpointPart> {
-    PENSTOCK_ASSIGN_OR_RETURN(const CheckpointPart part, write(path));
-    bytes = part.bytes;
-    return part;
-  };
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(WritePart(parts_.directory, parts_.rank, counted,
-                                                   ManifestOf(*parts_.job, next_iteration), *parts_.changes),
-                                         NameOf(next_iteration)));
-  if (parts_.part_written) parts_.part_written(bytes, absl::Now() - begin);
+  const absl::StatusOr<CheckpointPart> part = WritePart(
+      parts_.directory, parts_.rank, write, ManifestOf(*parts_.job, next_iteration), *parts_.changes);
+  if (!part.ok()) return AnnotateError(part.status(), NameOf(next_iteration));
+  if (parts_.part_written) parts_.part_written(part->bytes, absl::Now() - begin);
   return absl::OkStatus();
 }
 

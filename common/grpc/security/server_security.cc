@@ -40,7 +40,6 @@ class Gate final : public grpc::AuthMetadataProcessor {
   }
 
  private:
-  static constexpr absl::string_view kOtherMethod = "other";
   const std::shared_ptr<const AccessControl> access_;
   const RefusalObserver refused_;
 };

@@ -40,9 +40,12 @@ struct SecuredServer {
 // and PERMISSION_DENIED (a file cannot be read; names flag and file).
 absl::StatusOr<SecuredServer> Secure(const ServerSecurity& security, AccessControl::MayCall may_call);
 
+// Stands for all methods that no service of this program has: strangers make up any number.
+inline constexpr absl::string_view kOtherMethod = "other";
+
 // A call that was refused before its handler.
 struct RefusedCall {
-  // "GetJob"; "other" of a method that no service of this program has: strangers make up any number.
+  // "GetJob", or kOtherMethod.
   absl::string_view method;
   grpc::StatusCode code = grpc::StatusCode::OK;
 };

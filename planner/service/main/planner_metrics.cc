@@ -61,7 +61,7 @@ PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
                                            "Times that this planner began to lead, or ceased to.")) {
   // There from the start, so that the first refusal is an increase.
   for (const grpc::StatusCode code : {grpc::StatusCode::UNAUTHENTICATED, grpc::StatusCode::PERMISSION_DENIED})
-    refused_rpcs_.Increment({{"method", "other"}, {"code", GrpcCodeName(code)}}, 0);
+    refused_rpcs_.Increment({{"method", std::string(kOtherMethod)}, {"code", GrpcCodeName(code)}}, 0);
 }
 
 void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) {

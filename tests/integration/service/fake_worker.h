@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/sync/sync.h"
+#include "common/sync/ticker.h"
 #include "penstock/client/planner_client.h"
-#include "planner/service/main/ticker.h"
 
 namespace penstock {
 

@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/sync/ticker.h"
 #include "penstock/client/planner_client.h"
-#include "planner/service/main/ticker.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock {

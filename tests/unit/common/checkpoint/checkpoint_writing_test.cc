@@ -61,7 +61,8 @@ class CheckpointWritingTest : public ::testing::Test {
 
   void WriteParts(uint64_t iteration) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      const absl::Status status = WritePart(dir_, rank, PartOf("state", changes_), Of(iteration), changes_);
+      const absl::Status status =
+          WritePart(dir_, rank, PartOf("state", changes_), Of(iteration), changes_).status();
       ASSERT_TRUE(status.ok()) << status;
     }
   }
@@ -152,7 +153,7 @@ TEST_F(CheckpointWritingTest, WhereAnyStepFailsTheOldOnesStay) {
     changes_.failing = step;
     absl::Status status;
     for (uint32_t rank = 0; rank < 2; ++rank)
-      status.Update(WritePart(dir_, rank, PartOf("state", changes_), Of(6), changes_));
+      status.Update(WritePart(dir_, rank, PartOf("state", changes_), Of(6), changes_).status());
     if (status.ok()) status = CompleteCheckpoint(dir_, 6, 2, changes_);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << step;
     for (const uint64_t iteration : {2, 4})
@@ -231,7 +232,8 @@ TEST_F(CheckpointWritingTest, AFullDiskIsSaidAndLeavesTheLastOneAlone) {
   const auto write = [&](uint64_t iteration) {
     absl::Status status;
     for (uint32_t rank = 0; rank < 2; ++rank)
-      status.Update(WritePart(folder.path(), rank, PartOf(part), Of(iteration), RealFolderChanges()));
+      status.Update(
+          WritePart(folder.path(), rank, PartOf(part), Of(iteration), RealFolderChanges()).status());
     if (status.ok()) status = CompleteCheckpoint(folder.path(), iteration, 2, RealFolderChanges());
     return status;
   };

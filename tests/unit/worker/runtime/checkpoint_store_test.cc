@@ -22,7 +22,8 @@ class CheckpointStoreTest : public ::testing::Test {
     const JobConfig config = {.job_id = job, .model = {}, .pipeline = 2, .replicas = 1};
     for (uint32_t rank = 0; rank < 2; ++rank) {
       const absl::Status written =
-          WritePart(folder_, rank, PartOf("state"), ManifestOf(config, iteration), RealFolderChanges());
+          WritePart(folder_, rank, PartOf("state"), ManifestOf(config, iteration), RealFolderChanges())
+              .status();
       EXPECT_TRUE(written.ok()) << written;
     }
     const absl::Status status = CompleteCheckpoint(folder_, iteration, /*keep=*/9, RealFolderChanges());

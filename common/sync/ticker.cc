@@ -1,4 +1,4 @@
-#include "planner/service/main/ticker.h"
+#include "common/sync/ticker.h"
 
 #include <utility>
 
