@@ -1,7 +1,5 @@
 #include "worker/comm/cancellation.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "worker/torch/boundary.h"
 
@@ -35,17 +33,21 @@ void Cancellation::Remove(const Work& work) {
   pending_.erase(work);
 }
 
-bool Cancellation::Cancel(const std::string& reason) {
+bool Cancellation::Begin(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  if (cancelled_) return false;
+  cancelled_ = true;
+  reason_ = reason;
+  return true;
+}
+
+void Cancellation::AbortPending() {
   std::set<Work> pending;
   {
     MutexLock lock(&mutex_);
-    if (cancelled_) return false;
-    cancelled_ = true;
-    reason_ = reason;
     pending = pending_;
   }
   for (const Work& work : pending) AbortWork(work);
-  return true;
 }
 
 }  // namespace penstock::worker

@@ -25,8 +25,10 @@ class Cancellation {
   void Add(const Work& work);
   void Remove(const Work& work);
 
-  // True the first time.
-  bool Cancel(const std::string& reason);
+  // From now on status() is CANCELLED. True the first time; then AbortPending is due.
+  bool Begin(const std::string& reason);
+  // Aborts the works in between, which may block.
+  void AbortPending();
 
  private:
   mutable Mutex mutex_;

@@ -52,6 +52,9 @@ struct CommunicatorOptions {
   // the same in all ranks' options. Two ranks exchange point to point if they share a group. Groups of one
   // are allowed.
   std::vector<std::vector<uint32_t>> groups;
+  // Pairs of ranks that will exchange point to point, this rank one of each (Topology::LinksOf): where
+  // connecting takes long, it is done before the first iteration, pair after pair in this order.
+  std::vector<std::vector<uint32_t>> links = {};
   // How long a peer may take to start its end of a transfer: longer than its longest computation. A peer that
   // dies is noticed at once, whatever this says; one that hangs is the planner's business (heartbeats).
   std::chrono::milliseconds timeout{300'000};

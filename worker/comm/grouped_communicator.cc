@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/bounded_call.h"
 #include "worker/comm/buckets.h"
 #include "worker/comm/pending_all.h"
 
@@ -13,6 +16,8 @@ namespace {
 
 // A message of this size takes far longer than starting it: larger tensors are not worth a copy.
 constexpr int64_t kBucketBytes = int64_t{1} << 20;
+// NCCL's abort waits for kernels that may hang.
+constexpr absl::Duration kAbortLimit = absl::Seconds(5);
 
 }  // namespace
 
@@ -109,7 +114,13 @@ absl::Status GroupedCommunicator::AllGather(const std::vector<at::Tensor>& tenso
 }
 
 void GroupedCommunicator::Abort(const std::string& reason) {
-  if (cancellation_->Cancel(reason)) AbortGroups();
+  if (!cancellation_->Begin(reason)) return;
+  const bool ended = EndsWithin(kAbortLimit, [cancellation = cancellation_, groups = GroupAbort()] {
+    cancellation->AbortPending();
+    if (groups) groups();
+  });
+  if (ended) return;
+  LogWarning("the transport's abort goes on by itself", {{"waited", absl::FormatDuration(kAbortLimit)}});
 }
 
 }  // namespace penstock::worker

@@ -1,4 +1,5 @@
-// What Gloo and NCCL have in common: checks, finding the group of a transfer, buckets and abort.
+// What Gloo and NCCL have in common: checks, finding the group of a transfer, buckets, and an abort that ends
+// in seconds whatever the transport does.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -65,8 +66,9 @@ class GroupedCommunicator : public Communicator {
                                                                               const RankGroup& group) = 0;
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartGather(const at::Tensor& flat,
                                                                        const RankGroup& group) = 0;
-  // Called once, after the cancellation, from any thread.
-  virtual void AbortGroups() {}
+  // What ends the calls of the groups, after the cancellation. It may block: it holds what it uses, and
+  // outlives the communicator if need be. Asked for once, from any thread.
+  virtual std::function<void()> GroupAbort() { return {}; }
 
   const uint32_t rank_;
   const std::vector<RankGroup> groups_;

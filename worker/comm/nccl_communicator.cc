@@ -2,19 +2,25 @@
 // gradients, which flow against each other, never queue on one stream, and one for reductions.
 //
 // Waits make the current CUDA stream wait; they do not block the host. A lost peer shows as silence: the
-// planner's heartbeats notice it, and Abort ends NCCL's kernels. NCCL connects two ranks at their first
-// transfer.
+// planner's heartbeats notice it, and Abort ends NCCL's kernels. NCCL connects ranks at their first
+// operation: reductions and the links of the options are connected before anybody computes, so that what
+// takes seconds and may fail does so under connect_timeout.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/bounded_call.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/grouped_communicator.h"
 #include "worker/comm/pending_all.h"
@@ -42,7 +48,7 @@ class NcclCommunicator : public GroupedCommunicator {
   NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined)
       : GroupedCommunicator(rank, std::move(groups)), joined_(std::move(joined)) {}
 
-  // NCCL connects two ranks at their first transfer.
+  // Pairs that are no link are connected at their first transfer.
   bool keeps_store() const override { return true; }
 
  private:
@@ -139,12 +145,14 @@ class NcclCommunicator : public GroupedCommunicator {
   }
 
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.
-  void AbortGroups() override {
-    for (const auto& [_, groups] : joined_) {
-      for (const NcclGroup& group : {groups.down, groups.up, groups.reduce}) {
-        RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+  std::function<void()> GroupAbort() override {
+    return [joined = joined_] {
+      for (const auto& [_, groups] : joined) {
+        for (const NcclGroup& group : {groups.down, groups.up, groups.reduce}) {
+          RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+        }
       }
-    }
+    };
   }
 
   const JoinedGroups joined_;
@@ -164,6 +172,45 @@ NcclGroups JoinAll(const CommunicatorOptions& options, const StoreClient& store,
           Join(options, store, "nccl reduce", group)};
 }
 
+// The first operation of every group and link. Throws what NCCL throws.
+void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined) {
+  const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
+  std::vector<at::Tensor> tensors = {one};
+  for (const auto& [_, groups] : joined) groups.reduce->allreduce(tensors)->wait();
+  for (const RankGroup& link : options.links) {
+    const bool lower = link.front() == options.rank;
+    const uint32_t peer = lower ? link.back() : link.front();
+    for (const auto& [group, groups] : joined) {
+      const std::optional<int> position = PositionIn(group, peer);
+      if (!position.has_value()) continue;
+      c10d::ProcessGroupNCCL& sending = lower ? *groups.down : *groups.up;
+      c10d::ProcessGroupNCCL& receiving = lower ? *groups.up : *groups.down;
+      // Down, then up, at both ends.
+      if (lower) sending.send(tensors, *position, /*tag=*/0)->wait();
+      receiving.recv(tensors, *position, /*tag=*/0)->wait();
+      if (!lower) sending.send(tensors, *position, /*tag=*/0)->wait();
+      break;
+    }
+  }
+  // Only now has anything happened for sure.
+  (void)one.item<float>();
+}
+
+// UNAVAILABLE: not all have come within connect_timeout.
+absl::Status Connect(const CommunicatorOptions& options, const JoinedGroups& joined) {
+  const auto outcome = std::make_shared<absl::Status>();
+  const bool ended = EndsWithin(absl::FromChrono(options.connect_timeout), [options, joined, outcome] {
+    *outcome = RunTorch("connecting over NCCL", [&] {
+      const c10::DeviceGuard guard(options.device);
+      UseOnce(options, joined);
+    });
+  });
+  if (ended) return outcome->ok() ? *outcome : absl::UnavailableError(outcome->message());
+  return absl::UnavailableError(
+      absl::StrCat("connecting over NCCL: not all ranks of the groups have come within ",
+                   absl::FormatDuration(absl::FromChrono(options.connect_timeout))));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const CommunicatorOptions& options) {
@@ -181,6 +228,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const Communi
                                           [&] { return JoinAll(options, store, group); }));
     }
   }
+  PENSTOCK_RETURN_IF_ERROR(Connect(options, joined));
   return std::make_unique<NcclCommunicator>(options.rank, std::move(groups), std::move(joined));
 }
 

@@ -23,7 +23,32 @@ RankGroup RanksOf(const ReplicaTopology& replica) {
   return ranks;
 }
 
+// Those of `rank` between two neighbouring stages that are not there yet.
+void AddLinks(const StageTopology& below, const StageTopology& above, uint32_t rank,
+              std::vector<RankGroup>& links) {
+  for (const uint32_t lower : below.ranks) {
+    for (const uint32_t upper : above.ranks) {
+      RankGroup link = {std::min(lower, upper), std::max(lower, upper)};
+      if (lower == upper || !Holds(link, rank) || std::ranges::find(links, link) != links.end()) continue;
+      links.push_back(std::move(link));
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<RankGroup> Topology::LinksOf(uint32_t rank) const {
+  std::vector<RankGroup> links;
+  for (const ReplicaTopology& replica : replicas) {
+    // First the links above even stages: they have no rank in common, where each stage has its own.
+    for (const size_t parity : {size_t{0}, size_t{1}}) {
+      for (size_t stage = parity; stage + 1 < replica.stages.size(); stage += 2) {
+        AddLinks(replica.stages[stage], replica.stages[stage + 1], rank, links);
+      }
+    }
+  }
+  return links;
+}
 
 uint32_t Topology::ranks() const { return static_cast<uint32_t>(WorldGroup().size()); }
 

@@ -33,6 +33,10 @@ struct Topology {
   std::vector<RankGroup> GradientGroups(uint32_t rank) const;
   // All groups that a rank is in.
   std::vector<RankGroup> GroupsOf(uint32_t rank) const;
+  // Pairs of ranks, ascending, that exchange activations, one of them `rank`, without repetition: those of
+  // neighbouring stages. In an order in which all ranks can connect pair after pair: every two ranks have the
+  // pairs that they share in one order, and ranks far from each other do not wait for each other.
+  std::vector<RankGroup> LinksOf(uint32_t rank) const;
 };
 
 }  // namespace penstock::worker

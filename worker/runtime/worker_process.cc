@@ -106,6 +106,7 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
       .epoch = self.epoch,
       .secret = self.epoch_secret,
       .groups = self.job.topology.GroupsOf(self.rank),
+      .links = self.job.topology.LinksOf(self.rank),
       .timeout = std::chrono::seconds(options.transfer_timeout_s),
       .connect_timeout = std::chrono::seconds(options.connect_timeout_s)};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));

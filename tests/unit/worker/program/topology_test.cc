@@ -54,5 +54,20 @@ TEST(TopologyTest, ReplicasMayLieDifferently) {
   EXPECT_THAT(topology.GradientGroups(1), ElementsAre(ElementsAre(1, 2)));
 }
 
+TEST(TopologyTest, LinksAreBetweenNeighbouringStagesInAnOrderThatAllCanFollow) {
+  const Topology topology = MeshTopology(4, 2);
+  EXPECT_THAT(topology.LinksOf(0), ElementsAre(ElementsAre(0, 1)));
+  EXPECT_THAT(topology.LinksOf(1), ElementsAre(ElementsAre(0, 1), ElementsAre(1, 2)));
+  EXPECT_THAT(topology.LinksOf(2), ElementsAre(ElementsAre(2, 3), ElementsAre(1, 2)));
+  EXPECT_THAT(topology.LinksOf(7), ElementsAre(ElementsAre(6, 7)));
+}
+
+TEST(TopologyTest, ALinkThatSeveralStagesShareIsThereOnce) {
+  const Topology fold = {{{{{{0}}, {{1}}, {{1}}, {{0}}}}}};
+  EXPECT_THAT(fold.LinksOf(0), ElementsAre(ElementsAre(0, 1)));
+  const Topology loop = {{{{{{0}}, {{1}}, {{2}}, {{0}}, {{1}}, {{2}}}}}};
+  EXPECT_THAT(loop.LinksOf(2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 2)));
+}
+
 }  // namespace
 }  // namespace penstock::worker
