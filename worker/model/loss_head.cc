@@ -5,13 +5,11 @@
 
 #include <algorithm>
 
+#include "worker/model/head_chunk.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
-
-// Logits that exist at a time: 64 MiB of float32.
-constexpr int64_t kLogitsPerChunk = int64_t{1} << 24;
 
 // Replaces logits [n, vocab] by the gradient of the summed cross entropy and returns that sum (float64
 // scalar).
@@ -24,11 +22,19 @@ at::Tensor SoftmaxGradientInPlace(at::Tensor& logits, const at::Tensor& labels) 
   return loss;
 }
 
+// A product that is rounded before it is added is made in blocks of rows: as a whole it is as large as the
+// head's matrix.
+constexpr int64_t kProductBytes = int64_t{32} << 20;
+
 void AddProduct(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
-  } else {
-    sum.add_(left.mm(right));
+    return;
+  }
+  const int64_t rows = std::max<int64_t>(1, kProductBytes / (right.size(1) * right.element_size()));
+  for (int64_t begin = 0; begin < left.size(0); begin += rows) {
+    const int64_t count = std::min(rows, left.size(0) - begin);
+    sum.narrow(0, begin, count).add_(left.narrow(0, begin, count).mm(right));
   }
 }
 
@@ -41,7 +47,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, con
   at::Tensor gradient = at::zeros_like(flat);
   at::Tensor loss = at::zeros({}, flat.options().dtype(at::kDouble));
   const int64_t positions = tokens.loss_positions.size(0);
-  const int64_t chunk = std::max<int64_t>(1, kLogitsPerChunk / weight.size(0));
+  const int64_t chunk = PositionsPerChunk(positions, weight.size(1), weight.size(0));
   for (int64_t begin = 0; begin < positions; begin += chunk) {
     const int64_t count = std::min(chunk, positions - begin);
     const at::Tensor index = tokens.loss_positions.narrow(0, begin, count);

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "worker/model/architecture.h"
+#include "worker/model/head_chunk.h"
 
 namespace penstock::worker {
 namespace {
 
 constexpr double kFloatBytes = 4;
-// Of worker/model/loss_head.cc and biased_attention.cc.
-constexpr double kLogitsPerChunk = 1 << 24;
+// Of worker/model/biased_attention.cc.
 constexpr double kScoresPerChunk = 1 << 20;
 constexpr double kIndexBytes = 8;
 constexpr double kPositionBytes = 4;
@@ -186,8 +186,10 @@ LayerBytes DecoderLayerBytes(const ModelConfig& config) {
 LayerBytes HeadBytes(const ModelConfig& config) {
   const Widths widths(config);
   const double stored = widths.element * widths.hidden;
-  const double logits =
-      2 * widths.wide * std::min(Width(config.vocab), kLogitsPerChunk / Width(config.max_sequence_length));
+  // Of a micro-batch of the longest length (head_chunk.h).
+  const double logits_per_token =
+      std::max(widths.hidden, Width(kLogitsPerChunk) / Width(config.max_sequence_length));
+  const double logits = 2 * widths.wide * std::min(Width(config.vocab), logits_per_token);
   return {.stored_none = {.target = stored},
           .stored_selective = {.target = stored},
           .stored_full = {.target = stored},

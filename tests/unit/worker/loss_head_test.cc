@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "worker/model/head_chunk.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -34,6 +36,30 @@ TEST(LossHead, ChunksAddUpToTheWhole) {
       at::zeros_like(hidden).index_copy(0, tokens.loss_positions, error.matmul(weight));
   EXPECT_LT(LargestDifference(head.hidden_gradient, expected), 1e-14);
   EXPECT_LT(LargestDifference(weight_gradient, 1 + error.t().matmul(rows)), 1e-13);
+}
+
+TEST(LossHead, ChunksAreOf64MebibytesOrAsLargeAsTheHiddenStates) {
+  EXPECT_EQ(PositionsPerChunk(/*positions=*/1000, /*hidden=*/64, /*vocab=*/32768), 512);
+  EXPECT_EQ(PositionsPerChunk(16384, 4096, 32768), 2048) << "the matrix is read 8 times and not 32 times";
+  EXPECT_EQ(PositionsPerChunk(2, 1, kLogitsPerChunk * 2), 1);
+}
+
+// The product of 20,000 rows of 1,024 is made in two blocks.
+TEST(LossHead, AProductThatIsRoundedIsTheSameInBlocks) {
+  constexpr int64_t kVocab = 20000;
+  const at::Tensor hidden =
+      at::linspace(-2, 2, 8 * 1024, at::kDouble).sin().view({8, 1024}).to(at::kBFloat16);
+  const at::Tensor weight =
+      at::linspace(-3, 3, kVocab * 1024, at::kDouble).cos().view({kVocab, 1024}).to(at::kBFloat16);
+  TokenBatch tokens;
+  tokens.loss_positions = at::arange(8);
+  tokens.labels = at::arange(8) * 2499;
+  at::Tensor weight_gradient = at::zeros({kVocab, 1024}, at::kFloat);
+  ComputeHeadLoss(hidden, weight, tokens, 8, weight_gradient);
+  const at::Tensor probabilities = at::linear(hidden, weight).to(at::kFloat).softmax(1);
+  const at::Tensor error = (probabilities - at::one_hot(tokens.labels, kVocab)) / 8;
+  const at::Tensor expected = error.t().mm(hidden.to(at::kFloat));
+  EXPECT_LT(LargestDifference(weight_gradient, expected), 0.01 * expected.abs().max().item<double>());
 }
 
 TEST(LossHead, WithoutCountedPositionsIsZero) {
