@@ -10,4 +10,6 @@ void KeepFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 2 * (kGiB - 1));
 }
 
+void ReturnFreedMemory() { malloc_trim(/*pad=*/0); }
+
 }  // namespace penstock::worker

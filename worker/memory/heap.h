@@ -8,4 +8,7 @@ namespace penstock::worker {
 // anew. Call it before there are threads. Idempotent.
 void KeepFreedMemory();
 
+// Gives the system what is free now: after work that took more than training will.
+void ReturnFreedMemory();
+
 }  // namespace penstock::worker

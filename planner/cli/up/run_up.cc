@@ -36,7 +36,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
 constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
-// For a worker that has told the planner that it leaves, or is not heard of any more, to end.
+// For a worker that has told the planner that it leaves, or is not heard of any more, to end, on a core of
+// its own.
 constexpr absl::Duration kLeaving = absl::Seconds(4);
 constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
 // Of simulated workers; those that share a core take longer.
@@ -269,7 +270,7 @@ UpRun::Wait UpRun::AwaitWorkers(absl::Duration most) {
   absl::Time silent_since = absl::Now();
   while (!cluster_->WorkersEnded()) {
     if (WorkersAreAlive()) silent_since = absl::Now();
-    if (absl::Now() - silent_since > kLeaving) return Wait::kHung;
+    if (absl::Now() - silent_since > kLeaving + Crowding(options_)) return Wait::kHung;
     if (absl::Now() > deadline) return Wait::kTooLong;
     if (stop_.WaitFor(kTick)) return Wait::kSignal;
   }
