@@ -16,6 +16,7 @@
 #include "common/dataset/indexed_dataset.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/sample_tokens.h"
+#include "worker/device/instruction_order.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
@@ -41,6 +42,10 @@ class Device {
   virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model,
                                           const TokenNeeds& needs) = 0;
 
+  // The values of a tensor, on the CPU. Waits for the device: after InstructionOrder::Finish it has nothing
+  // to wait for. Possible errors: INTERNAL.
+  virtual absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) = 0;
+
   // Possible errors: those of MakeTransformerStage.
   virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                            uint64_t seed) = 0;
@@ -49,11 +54,14 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
       const CommunicatorOptions& options) = 0;
 
+  // Both are of one rank and go together; the device and the timer must outlive the order.
   virtual std::unique_ptr<InstructionTimer> MakeTimer() = 0;
+  virtual std::unique_ptr<InstructionOrder> MakeOrder(InstructionTimer* timer) = 0;
 };
 
 // `name`: "cpu" or "cuda:N". Computes with LibTorch and communicates over Gloo or NCCL. `dataset` must
-// outlive the device; `cut` says how its samples are cut. Possible errors: INVALID_ARGUMENT (names --device).
+// outlive the device; `cut` says how its samples are cut. A GPU becomes that of the calling thread. Possible
+// errors: INVALID_ARGUMENT (names --device).
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
                                                         const IndexedDataset* dataset,
                                                         InputCut cut = InputCut::kEnd);

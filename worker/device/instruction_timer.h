@@ -14,6 +14,8 @@
 
 namespace penstock::worker {
 
+class DeviceStreams;
+
 struct IterationTimes {
   // Wall clock at the start of the iteration; the times of instructions count from there.
   int64_t started_unix_ns = 0;
@@ -22,8 +24,8 @@ struct IterationTimes {
   std::vector<MeasuredInstruction> instructions = {};
 };
 
-// Calls: StartIteration, then Begin and End for each instruction in turn, then Finish. They come from one
-// thread and may block: on a GPU Finish waits for the work, on a simulated device Begin waits for what the
+// Calls: StartIteration, then Begin and End for each instruction in turn, then Finish, when everything has
+// been done. They come from one thread and may block: on a simulated device Begin waits for what the
 // instruction depends on, and End takes the time that it takes. Possible errors of all: CANCELLED (the
 // communicator was aborted), UNAVAILABLE (a peer is gone).
 class InstructionTimer {
@@ -41,5 +43,9 @@ class InstructionTimer {
 
 // Host time on a steady clock: right where instructions run on the calling thread.
 std::unique_ptr<InstructionTimer> MakeHostTimer();
+
+// The device's own time, between marks on its streams. An order on the same streams (MakeStreamOrder) starts
+// the iteration before the timer and ends each instruction. `streams` must outlive the timer.
+std::unique_ptr<InstructionTimer> MakeStreamTimer(DeviceStreams* streams);
 
 }  // namespace penstock::worker

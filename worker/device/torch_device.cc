@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/data/sample_tokens.h"
+#include "worker/device/accelerator_streams.h"
 #include "worker/device/device.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/torch/boundary.h"
@@ -16,8 +17,10 @@ namespace {
 
 class TorchDevice : public Device {
  public:
-  TorchDevice(at::Device place, const IndexedDataset* dataset, InputCut cut)
-      : place_(place), dataset_(*dataset), cut_(cut) {}
+  // `streams`: null on the CPU.
+  TorchDevice(at::Device place, std::unique_ptr<DeviceStreams> streams, const IndexedDataset* dataset,
+              InputCut cut)
+      : place_(place), streams_(std::move(streams)), dataset_(*dataset), cut_(cut) {}
 
   at::Device place() const override { return place_; }
 
@@ -37,6 +40,10 @@ class TorchDevice : public Device {
     return MakeTokenBatch(shape, tokens, model, needs, place_);
   }
 
+  absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override {
+    return CallTorch("reading from the device", [&] { return tensor.to(at::kCPU); });
+  }
+
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                    uint64_t seed) override {
     return MakeTransformerStage(model, range, seed, place_);
@@ -49,22 +56,41 @@ class TorchDevice : public Device {
     return place_.is_cuda() ? MakeNcclCommunicator(own) : MakeGlooCommunicator(own);
   }
 
-  std::unique_ptr<InstructionTimer> MakeTimer() override { return MakeHostTimer(); }
+  std::unique_ptr<InstructionTimer> MakeTimer() override {
+    return streams_ == nullptr ? MakeHostTimer() : MakeStreamTimer(streams_.get());
+  }
+
+  std::unique_ptr<InstructionOrder> MakeOrder(InstructionTimer* timer) override {
+    return streams_ == nullptr ? MakeHostOrder(timer) : MakeStreamOrder(streams_.get());
+  }
 
  private:
   const at::Device place_;
+  const std::unique_ptr<DeviceStreams> streams_;
   const IndexedDataset& dataset_;
   const InputCut cut_;
 };
+
+// Of a GPU without a number, the first one.
+at::Device PlaceOf(const std::string& name) {
+  const at::Device place(name);
+  return place.is_cpu() || place.has_index() ? place : at::Device(place.type(), 0);
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
                                                         const IndexedDataset* dataset, InputCut cut) {
-  const absl::StatusOr<at::Device> place =
-      CallTorch(absl::StrCat("--device ", name), [&] { return at::Device(name); });
-  if (!place.ok()) return absl::InvalidArgumentError(std::string(place.status().message()));
-  return std::make_unique<TorchDevice>(*place, dataset, cut);
+  const std::string flag = absl::StrCat("--device ", name);
+  const absl::StatusOr<at::Device> place = CallTorch(flag, [&] { return PlaceOf(name); });
+  if (!place.ok()) return absl::InvalidArgumentError(place.status().message());
+  std::unique_ptr<DeviceStreams> streams;
+  if (!place->is_cpu()) {
+    absl::StatusOr<std::unique_ptr<DeviceStreams>> made = MakeAcceleratorStreams(*place);
+    if (!made.ok()) return absl::InvalidArgumentError(absl::StrCat(flag, ": ", made.status().message()));
+    streams = *std::move(made);
+  }
+  return std::make_unique<TorchDevice>(*place, std::move(streams), dataset, cut);
 }
 
 }  // namespace penstock::worker

@@ -72,16 +72,19 @@ void CountCpuTensors() {
 }
 
 int64_t TensorBytes(c10::Device device) {
+  if (device.is_meta()) return 0;
   if (device.is_cpu()) return CountingAllocator::bytes();
   return StatisticsOf(device).allocated_bytes[kAllBlocks].current;
 }
 
 int64_t PeakTensorBytes(c10::Device device) {
+  if (device.is_meta()) return 0;
   if (device.is_cpu()) return CountingAllocator::peak();
   return StatisticsOf(device).allocated_bytes[kAllBlocks].peak;
 }
 
 void ResetPeakTensorBytes(c10::Device device) {
+  if (device.is_meta()) return;
   if (device.is_cpu()) return CountingAllocator::ResetPeak();
   c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
 }

@@ -17,7 +17,7 @@ namespace penstock::worker {
 void CountCpuTensors();
 
 // Bytes of all tensors that exist. CPU: as many as were asked for; 0 before CountCpuTensors. GPU: blocks of
-// the caching allocator that are in use. Any thread.
+// the caching allocator that are in use. Meta: 0, there is no storage. Any thread.
 int64_t TensorBytes(c10::Device device);
 
 // The largest TensorBytes since the last reset (or the start). Any thread.

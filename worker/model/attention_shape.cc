@@ -7,6 +7,7 @@
 #include "worker/model/architecture.h"
 #include "worker/model/attention.h"
 #include "worker/torch/data_type.h"
+#include "worker/torch/to_device.h"
 
 namespace penstock::worker {
 namespace {
@@ -169,14 +170,14 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   result.target = Pair(target, target, /*causal=*/true, own_positions);
   if (ArchitectureOf(config).position == Position::kRotary) {
     const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, result.target.queries);
-    result.target.rotary_positions = at::tensor(positions, at::kInt).to(device);
+    result.target.rotary_positions = ToDevice(at::tensor(positions, at::kInt), device);
   }
   if (decoder_only) {
     if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
       for (const AttentionPiece& piece : result.target.pieces) {
         result.target.longest = std::max(result.target.longest, piece.query_length);
       }
-      result.target.cu_seqlens = at::tensor(shape.target_cu_seqlens, at::kInt).to(device);
+      result.target.cu_seqlens = ToDevice(at::tensor(shape.target_cu_seqlens, at::kInt), device);
     }
     return result;
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "worker/torch/data_type.h"
+#include "worker/torch/to_device.h"
 
 namespace penstock::worker {
 namespace {
@@ -15,7 +16,7 @@ at::Tensor PositionsOf(const std::vector<int64_t>& positions, int64_t begin, int
                        at::Device device) {
   if (positions.empty()) return at::arange(length, at::TensorOptions(at::kLong).device(device));
   const auto first = positions.begin() + begin;
-  return at::tensor(std::vector<int64_t>(first, first + length), at::kLong).to(device);
+  return ToDevice(at::tensor(std::vector<int64_t>(first, first + length), at::kLong), device);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
 #include "worker/torch/boundary.h"
+#include "worker/torch/to_device.h"
 
 namespace penstock::worker {
 namespace {
@@ -115,8 +116,8 @@ class HostSequence {
 
   TokenSequence ToTensors(bool positions, at::Device device) const {
     TokenSequence sequence;
-    sequence.ids = at::tensor(ids_, at::kLong).to(device);
-    if (positions) sequence.positions = at::tensor(positions_, at::kLong).to(device);
+    sequence.ids = ToDevice(at::tensor(ids_, at::kLong), device);
+    if (positions) sequence.positions = ToDevice(at::tensor(positions_, at::kLong), device);
     return sequence;
   }
 
@@ -201,8 +202,8 @@ absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
     if (needs.source) batch.source = host.source.ToTensors(/*positions=*/false, device);
     if (needs.target) batch.target = host.target.ToTensors(/*positions=*/!t5, device);
     if (!needs.loss) return batch;
-    batch.loss_positions = at::tensor(host.loss.positions, at::kLong).to(device);
-    batch.labels = at::tensor(host.loss.labels, at::kLong).to(device);
+    batch.loss_positions = ToDevice(at::tensor(host.loss.positions, at::kLong), device);
+    batch.labels = ToDevice(at::tensor(host.loss.labels, at::kLong), device);
     return batch;
   });
 }

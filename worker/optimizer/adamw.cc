@@ -64,11 +64,14 @@ AdamW::StageState AdamW::MakeState(const FlatParameters& parameters) const {
   return stage;
 }
 
+at::Device AdamW::device() const {
+  return stages_.empty() ? at::kCPU : stages_.front().parameters->values.device();
+}
+
 absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
   return CallTorch("the gradient norm", [&] {
     const auto count = static_cast<int64_t>(stages_.size());
-    const at::Device device = stages_.empty() ? at::kCPU : stages_[0].parameters->values.device();
-    at::Tensor sums = at::zeros({count, sharding_.count}, at::TensorOptions(at::kDouble).device(device));
+    at::Tensor sums = at::zeros({count, sharding_.count}, at::TensorOptions(at::kDouble).device(device()));
     for (int64_t i = 0; i < count; ++i) {
       const FlatParameters& parameters = *stages_[static_cast<size_t>(i)].parameters;
       for (int shard = 0; shard < sharding_.count; ++shard) {
@@ -94,19 +97,34 @@ AdamWFactors AdamW::FactorsOf(uint64_t iteration, double gradient_scale) const {
 }
 
 absl::Status AdamW::Step(uint64_t iteration, double gradient_scale) {
+  PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale, CallTorch("the optimizer step", [&] {
+                              const at::TensorOptions options = at::TensorOptions().device(device());
+                              return StepScale{
+                                  .gradients = at::full({}, gradient_scale, options.dtype(at::kDouble)),
+                                  .skip = at::zeros({}, options.dtype(at::kBool))};
+                            }));
+  return Step(iteration, scale);
+}
+
+absl::Status AdamW::Step(uint64_t iteration, const StepScale& scale) {
   return RunTorch("the optimizer step", [&] {
     const at::NoGradGuard no_gradients;
-    const AdamWFactors factors = FactorsOf(iteration, gradient_scale);
-    for (const StageState& stage : stages_) {
-      if (!stage.first_moment.is_cpu()) {
-        UpdateByLibTorch(stage, factors, config_, iteration);
-      } else if (stage.first_moment.scalar_type() == at::kDouble) {
-        UpdateInOnePass<double>(stage, factors);
-      } else {
-        UpdateInOnePass<float>(stage, factors);
-      }
+    if (!device().is_cpu()) {
+      for (const StageState& stage : stages_) UpdateByLibTorch(stage, scale, iteration);
+    } else if (!scale.skip.item<bool>()) {
+      UpdateOnHost(FactorsOf(iteration, scale.gradients.item<double>()));
     }
   });
+}
+
+void AdamW::UpdateOnHost(const AdamWFactors& factors) {
+  for (const StageState& stage : stages_) {
+    if (stage.first_moment.scalar_type() == at::kDouble) {
+      UpdateInOnePass<double>(stage, factors);
+    } else {
+      UpdateInOnePass<float>(stage, factors);
+    }
+  }
 }
 
 template <typename Float>
@@ -147,13 +165,13 @@ void AdamW::UpdateInOnePass(const StageState& stage, const AdamWFactors& factors
   });
 }
 
-void AdamW::UpdateByLibTorch(const StageState& stage, const AdamWFactors& factors,
-                             const TrainingConfig& config, uint64_t iteration) {
+void AdamW::UpdateByLibTorch(const StageState& stage, const StepScale& scale, uint64_t iteration) const {
   const FlatParameters& parameters = *stage.parameters;
   const at::Tensor step = at::full({}, static_cast<double>(iteration + 1),
                                    at::TensorOptions(at::kFloat).device(stage.first_moment.device()));
-  // It divides by what it is given.
-  const at::Tensor divisor = at::full_like(step, 1 / factors.gradient_scale);
+  // It divides by what it is given, and changes nothing where the other scalar is 1.
+  const at::Tensor divisor = scale.gradients.reciprocal().to(at::kFloat);
+  const at::Tensor skip = scale.skip.to(at::kFloat);
   for (const bool decays : {true, false}) {
     std::vector<at::Tensor> weights;
     std::vector<at::Tensor> gradients;
@@ -169,9 +187,10 @@ void AdamW::UpdateByLibTorch(const StageState& stage, const AdamWFactors& factor
       second.push_back(Part(stage.second_moment, state));
     }
     const std::vector<at::Tensor> steps(weights.size(), step);
-    at::_fused_adamw_(weights, gradients, first, second, /*max_exp_avg_sqs=*/{}, steps, factors.rate,
-                      config.beta1, config.beta2, decays ? config.weight_decay : 0, config.epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false, divisor);
+    at::_fused_adamw_(weights, gradients, first, second, /*max_exp_avg_sqs=*/{}, steps,
+                      learning_rate(iteration), config_.beta1, config_.beta2,
+                      decays ? config_.weight_decay : 0, config_.epsilon, /*amsgrad=*/false,
+                      /*maximize=*/false, divisor, skip);
   }
   if (!stage.master.defined()) return;
   for (const Piece& piece : stage.pieces) {

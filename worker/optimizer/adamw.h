@@ -4,7 +4,7 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(auto optimizer, AdamW::Create(job.training, {&stage->flat_parameters()}));
 //   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares, optimizer->SumsOfSquares());
 //   ... sum over the ranks of the pipeline: the global norm; clip ...
-//   PENSTOCK_RETURN_IF_ERROR(optimizer->Step(iteration, /*gradient_scale=*/clip / norm));
+//   PENSTOCK_RETURN_IF_ERROR(optimizer->Step(iteration, {.gradients = clip / norm, .skip = norm.isnan()}));
 //
 // Weight decay applies to matrices alone, as is usual: not to biases and norms. bfloat16 parameters have
 // float32 masters, which are what is updated; the parameters are their rounding.
@@ -26,6 +26,14 @@
 
 namespace penstock::worker {
 
+// How a step is taken. Scalars on the device of the parameters: on a GPU nobody waits for them.
+struct StepScale {
+  // Gradients are multiplied by it; float64.
+  at::Tensor gradients;
+  // Whether nothing is changed; bool.
+  at::Tensor skip;
+};
+
 // Not thread-safe.
 class AdamW {
  public:
@@ -42,9 +50,11 @@ class AdamW {
   // threads. Possible errors: INTERNAL.
   absl::StatusOr<at::Tensor> SumsOfSquares() const;
 
-  // Updates the parameters with their gradients times `gradient_scale`; gradients are worth nothing after it.
-  // Iterations count from 0 and name the step: moments are corrected as those of step iteration + 1. Possible
-  // errors: INTERNAL.
+  // Updates the parameters with their scaled gradients, which are worth nothing after it. Iterations count
+  // from 0 and name the step: moments are corrected as those of step iteration + 1. Possible errors:
+  // INTERNAL.
+  absl::Status Step(uint64_t iteration, const StepScale& scale);
+  // The same with a scale that the host knows.
   absl::Status Step(uint64_t iteration, double gradient_scale);
 
   double learning_rate(uint64_t iteration) const;
@@ -81,14 +91,17 @@ class AdamW {
 
   AdamW(const TrainingConfig& config, const Sharding& sharding) : config_(config), sharding_(sharding) {}
 
+  // Of the parameters.
+  at::Device device() const;
+
   StageState MakeState(const FlatParameters& parameters) const;
   AdamWFactors FactorsOf(uint64_t iteration, double gradient_scale) const;
   // On the CPU.
+  void UpdateOnHost(const AdamWFactors& factors);
   template <typename Float>
   static void UpdateInOnePass(const StageState& stage, const AdamWFactors& factors);
-  // On other devices: with LibTorch's fused kernel.
-  static void UpdateByLibTorch(const StageState& stage, const AdamWFactors& factors,
-                               const TrainingConfig& config, uint64_t iteration);
+  // On other devices: with LibTorch's fused kernel, which reads the scale there.
+  void UpdateByLibTorch(const StageState& stage, const StepScale& scale, uint64_t iteration) const;
 
   const TrainingConfig config_;
   const Sharding sharding_;

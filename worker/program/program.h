@@ -5,6 +5,7 @@
 // proto/penstock/v1/plan.proto.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -115,6 +116,7 @@ enum class Op : uint8_t {
 
 // Where an instruction runs; streams run side by side.
 enum class Stream : uint8_t { kCompute, kPrevious, kNext, kCollective };
+inline constexpr size_t kStreamCount = static_cast<size_t>(Stream::kCollective) + 1;
 
 enum class TransferKind : uint8_t { kActivation, kGradient };
 

@@ -28,9 +28,10 @@ absl::StatusOr<at::Tensor> MakeBallot(const Votes& own, const std::vector<at::Te
   });
 }
 
-Votes ReadVotes(const at::Tensor& sum) {
-  const at::Tensor host = sum.to(at::kCPU).contiguous();
-  const double* votes = host.const_data_ptr<double>();
+at::Tensor LossNotFinite(const at::Tensor& sum) { return sum.select(0, kLossNotFinite) > 0; }
+
+Votes VotesOf(const at::Tensor& sum) {
+  const double* votes = sum.const_data_ptr<double>();
   return {.loss_not_finite = votes[kLossNotFinite] > 0,
           .stop = votes[kStop] > 0,
           .unwritten = votes[kUnwritten] > 0};

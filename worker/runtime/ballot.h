@@ -4,7 +4,7 @@
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own, losses, device));
 //   ... sum it over all ranks ...
-//   const Votes said = ReadVotes(ballot);
+//   const Votes said = VotesOf(ballot);   // once it is on the host
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,10 @@ inline constexpr int64_t kVoteCount = 3;
 absl::StatusOr<at::Tensor> MakeBallot(const Votes& own, const std::vector<at::Tensor>& losses,
                                       at::Device device);
 
-// The votes of a sum, which is read back to the host: an element above 0 is a vote of any rank.
-Votes ReadVotes(const at::Tensor& sum);
+// Whether the loss of any rank is not finite, of a sum: a scalar on its device. Throws what LibTorch throws.
+at::Tensor LossNotFinite(const at::Tensor& sum);
+
+// The votes of a sum, on the CPU: an element above 0 is a vote of any rank.
+Votes VotesOf(const at::Tensor& sum);
 
 }  // namespace penstock::worker

@@ -31,9 +31,10 @@ absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
 
 absl::Status Executor::RunInstructions(const Program& program, Iteration& iteration) const {
   const std::string where = NameOf(program);
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.order->Start(program), where));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.timer->StartIteration(program), where));
   for (const Instruction& instruction : program.instructions) {
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration.AwaitReductions(instruction), where));
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.order->Prepare(instruction), where));
     absl::Status status = parts_.timer->Begin(instruction);
     if (status.ok()) status = iteration.Execute(instruction);
     if (status.ok()) status = parts_.timer->End(instruction);
@@ -48,9 +49,9 @@ absl::Status Executor::Explain(const Program& program, const std::string& what) 
   FiniteSearch search(parts_.stages);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(search.LookAtParameters(), where));
   Iteration again(parts_, program, &search);
-  const absl::Status status = RunInstructions(program, again);
-  if (!status.ok() && again.not_finite().empty()) return status;
-  PENSTOCK_RETURN_IF_ERROR(AnnotateError(again.AwaitTransfers(), where));
+  PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, again));
+  IterationResult same;
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(again.Finish(same), where));
   const absl::StatusOr<std::string> cause = search.Conclude(program.rank, parts_.job->topology.WorldGroup(),
                                                             *parts_.communicator, parts_.device->place());
   if (!cause.ok()) return AnnotateError(cause.status(), where);
@@ -66,16 +67,13 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   ResetPeakTensorBytes(parts_.device->place());
   IterationResult result;
   auto iteration = std::make_unique<Iteration>(parts_, program);
-  absl::Status status = RunInstructions(program, *iteration);
+  PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, *iteration));
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration->Finish(result), where));
   if (const std::string what = iteration->not_finite(); !what.empty()) {
-    status = AnnotateError(iteration->AwaitTransfers(), where);
     // Its buffers have to go first: the second time needs as many.
     iteration.reset();
-    if (status.ok()) status = Explain(program, what);
-  } else if (status.ok()) {
-    status = AnnotateError(iteration->Finish(result), where);
+    return Explain(program, what);
   }
-  if (!status.ok()) return status;
   PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
   result.peak_memory_bytes = PeakTensorBytes(parts_.device->place());
   result.started_unix_ns = times.started_unix_ns;

@@ -21,6 +21,7 @@
 #include "worker/agent/control_plane.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
+#include "worker/device/instruction_order.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/model/stage.h"
 #include "worker/optimizer/adamw.h"
@@ -40,7 +41,9 @@ struct ExecutorParts {
   std::map<uint32_t, Stage*> stages = {};
   AdamW* optimizer = nullptr;
   Communicator* communicator = nullptr;
+  // Both of the device.
   InstructionTimer* timer = nullptr;
+  InstructionOrder* order = nullptr;
   // Called with the iteration when all gradients are reduced and not yet clipped. May be empty.
   std::function<absl::Status(uint64_t iteration)> gradients_ready = {};
   // Asked once an iteration, before its first instruction, for what this rank says to all others. May be

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 #include "common/status/status_macros.h"
 #include "worker/runtime/ballot.h"
 #include "worker/runtime/shared_gradients.h"
@@ -25,21 +23,18 @@ absl::StatusOr<at::Tensor> OwnSquares(const ExecutorParts& parts, uint32_t stage
 }
 
 // By shard: over the stages, in their order, then what they share.
-absl::StatusOr<at::Tensor> SumStages(const at::Tensor& squares, const std::vector<double>& shared) {
+absl::StatusOr<at::Tensor> SumStages(const at::Tensor& squares, const at::Tensor& shared) {
   return CallTorch("the gradient norm", [&] {
-    const at::Tensor host = squares.to(at::kCPU);
-    at::Tensor sums = at::zeros({host.size(1)}, at::kDouble);
-    for (int64_t stage = 0; stage < host.size(0); ++stage) sums.add_(host[stage]);
-    for (size_t i = 0; i < shared.size(); ++i) sums[static_cast<int64_t>(i)].add_(shared[i]);
-    return sums.to(squares.device());
+    at::Tensor sums = at::zeros({squares.size(1)}, squares.options());
+    for (int64_t stage = 0; stage < squares.size(0); ++stage) sums.add_(squares[stage]);
+    return sums.add_(shared);
   });
 }
 
-double NormOf(const at::Tensor& sums) {
-  const at::Tensor host = sums.to(at::kCPU);
-  double sum = 0;
-  for (int64_t shard = 0; shard < host.numel(); ++shard) sum += host[shard].item<double>();
-  return std::sqrt(sum);
+at::Tensor NormOf(const at::Tensor& sums) {
+  at::Tensor sum = at::zeros({}, sums.options());
+  for (int64_t shard = 0; shard < sums.numel(); ++shard) sum.add_(sums[shard]);
+  return sum.sqrt_();
 }
 
 }  // namespace
@@ -55,8 +50,8 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
   sums.insert(sums.end(), {squares, ballot});
   PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.pipeline));
   sums.resize(shared_count);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> shared,
-                            ScatterSharedGradients(model, parts.stages, sharding, sums));
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor shared, ScatterSharedGradients(model, parts.stages, sharding,
+                                                                            sums, parts.device->place()));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor by_shard, SumStages(squares, shared));
   if (!groups.replicas.empty()) {
     std::vector<at::Tensor> of_replicas = {ballot};
@@ -64,7 +59,18 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
     PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(of_replicas, groups.replicas));
   }
   return CallTorch("the gradient norm",
-                   [&] { return NormAndVotes{.norm = NormOf(by_shard), .votes = ReadVotes(ballot)}; });
+                   [&] { return NormAndVotes{.norm = NormOf(by_shard), .ballot = ballot}; });
+}
+
+absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm) {
+  return CallTorch("clipping", [&] {
+    StepScale scale;
+    scale.gradients = at::ones_like(all.norm);
+    if (clip_norm > 0)
+      scale.gradients = at::where(all.norm > clip_norm, clip_norm / all.norm, scale.gradients);
+    scale.skip = LossNotFinite(all.ballot).logical_or_(at::isfinite(all.norm).logical_not_());
+    return scale;
+  });
 }
 
 }  // namespace penstock::worker

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/optimizer/adamw.h"
 #include "worker/runtime/executor.h"
-#include "worker/runtime/votes.h"
 
 namespace penstock::worker {
 
@@ -21,10 +21,12 @@ struct NormGroups {
   std::vector<uint32_t> replicas = {};
 };
 
+// On the device: nobody has waited for them yet.
 struct NormAndVotes {
-  double norm = 0;
-  // Those of all ranks.
-  Votes votes = {};
+  // Scalar, float64.
+  at::Tensor norm;
+  // Those of all ranks (VotesOf).
+  at::Tensor ballot;
 };
 
 // Gradients are reduced over the replicas. Those that several stages share are summed over the pipeline on
@@ -35,5 +37,9 @@ struct NormAndVotes {
 // Communicator::AllReduceSum, RESOURCE_EXHAUSTED (memory), INTERNAL.
 absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
                                                 const NormGroups& groups, const at::Tensor& ballot);
+
+// Gradients are scaled so that their norm is `clip_norm` at most (0: not at all); there is no step where the
+// loss of any rank or the norm is not finite. Possible errors: INTERNAL.
+absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm);
 
 }  // namespace penstock::worker

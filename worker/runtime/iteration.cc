@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/groups.h"
 #include "worker/model/parameters.h"
@@ -51,18 +50,22 @@ absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, cons
 }  // namespace
 
 Iteration::Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search)
-    : parts_(parts),
-      program_(program),
-      search_(search),
-      pending_(program.instructions.size()),
-      own_votes_(parts.votes ? parts.votes() : Votes()) {
+    : parts_(parts), program_(program), search_(search), own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
   }
 }
 
 absl::Status Iteration::Execute(const Instruction& instruction) {
-  for (uint32_t dep : instruction.deps) PENSTOCK_RETURN_IF_ERROR(Await(dep));
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Begin(instruction));
+  PENSTOCK_RETURN_IF_ERROR(Launch(instruction));
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->End(instruction, std::move(started_)));
+  if (search_ == nullptr || instruction.op != Op::kReduceGradients) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Await(instruction.id));
+  return search_->AfterSum(instruction.stage, parts_.optimizer->sharding());
+}
+
+absl::Status Iteration::Launch(const Instruction& instruction) {
   switch (instruction.op) {
     case Op::kLoad:
       return Load(instruction);
@@ -79,7 +82,7 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
     case Op::kRecv:
       return Receive(instruction);
     case Op::kWait:
-      return Await(instruction.transfer);
+      return absl::OkStatus();
     case Op::kFree:
       return Free(instruction);
     case Op::kReduceGradients:
@@ -88,23 +91,6 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
       return StepOptimizer(instruction);
   }
   return absl::InternalError("unknown op");
-}
-
-absl::Status Iteration::Await(uint32_t id) {
-  if (pending_[id] == nullptr) return absl::OkStatus();
-  const std::unique_ptr<PendingTransfer> transfer = std::move(pending_[id]);
-  PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
-  if (const std::optional<HostSpan> span = transfer->span()) parts_.timer->Ran(id, *span);
-  return absl::OkStatus();
-}
-
-absl::Status Iteration::AwaitReductions(const Instruction& instruction) {
-  for (uint32_t dep : instruction.deps) {
-    const Instruction& earlier = program_.instructions[dep];
-    if (earlier.op != Op::kReduceGradients) continue;
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(Await(dep), Describe(program_, earlier)));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Iteration::Load(const Instruction& instruction) {
@@ -116,7 +102,8 @@ absl::Status Iteration::Load(const Instruction& instruction) {
 
 absl::StatusOr<at::Tensor> Iteration::TakeReceived(BufferMap<Received>& buffers, const BufferKey& key) {
   PENSTOCK_ASSIGN_OR_RETURN(Received received, buffers.Take(key));
-  PENSTOCK_RETURN_IF_ERROR(Await(received.transfer));
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Await(received.transfer));
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Use(received.buffer));
   return std::move(received.buffer);
 }
 
@@ -196,16 +183,15 @@ absl::Status Iteration::Send(const Instruction& instruction) {
   const auto& buffers = transfer.kind == TransferKind::kActivation ? outputs_ : input_gradients_;
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor tensor, buffers.Get(KeyOf(instruction)));
   PENSTOCK_RETURN_IF_ERROR(CheckShape(tensor, transfer));
-  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
-                            parts_.communicator->Send(tensor, transfer.peer, transfer.sequence));
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Use(tensor));
+  PENSTOCK_ASSIGN_OR_RETURN(started_, parts_.communicator->Send(tensor, transfer.peer, transfer.sequence));
   return absl::OkStatus();
 }
 
 absl::Status Iteration::Receive(const Instruction& instruction) {
   const Transfer& transfer = program_.transfers[instruction.transfer];
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor buffer, parts_.device->NewBuffer(transfer));
-  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
-                            parts_.communicator->Receive(buffer, transfer.peer, transfer.sequence));
+  PENSTOCK_ASSIGN_OR_RETURN(started_, parts_.communicator->Receive(buffer, transfer.peer, transfer.sequence));
   auto& buffers = transfer.kind == TransferKind::kActivation ? received_activations_ : received_gradients_;
   return buffers.Put(KeyOf(instruction), {std::move(buffer), instruction.id});
 }
@@ -230,12 +216,9 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
   reduced_over_[instruction.stage] = instruction.group;
   if (sharding.divided) PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
-  PENSTOCK_ASSIGN_OR_RETURN(pending_[instruction.id],
-                            sharding.divided ? communicator.StartReduceScatterSum(gradients, group)
-                                             : communicator.StartAllReduceSum(gradients, group));
-  if (search_ == nullptr) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(Await(instruction.id));
-  return search_->AfterSum(instruction.stage, sharding);
+  PENSTOCK_ASSIGN_OR_RETURN(started_, sharding.divided ? communicator.StartReduceScatterSum(gradients, group)
+                                                       : communicator.StartAllReduceSum(gradients, group));
+  return absl::OkStatus();
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
@@ -244,25 +227,13 @@ absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
   if (!reduced_over_.empty()) groups.replicas = program_.groups[reduced_over_.begin()->second];
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
   const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
-  PENSTOCK_ASSIGN_OR_RETURN(const NormAndVotes all, ReduceNormAndVotes(parts_, stages, groups, ballot));
-  gradient_norm_ = all.norm;
-  votes_ = all.votes;
+  PENSTOCK_ASSIGN_OR_RETURN(norm_and_votes_, ReduceNormAndVotes(parts_, stages, groups, ballot));
   return absl::OkStatus();
-}
-
-absl::Status Iteration::CheckFinite() {
-  if (votes_.loss_not_finite) {
-    not_finite_ = "the loss";
-  } else if (!std::isfinite(gradient_norm_)) {
-    not_finite_ = "the norm of the gradients";
-  }
-  if (not_finite_.empty()) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(not_finite_, " is not finite"));
 }
 
 absl::Status Iteration::CheckReduced() const {
   for (const Instruction& earlier : program_.instructions) {
-    if (earlier.op != Op::kReduceGradients || pending_[earlier.id] == nullptr) continue;
+    if (earlier.op != Op::kReduceGradients || parts_.order->Awaited(earlier.id)) continue;
     return absl::InternalError(absl::StrCat("the program does not wait for ", Describe(program_, earlier)));
   }
   return absl::OkStatus();
@@ -278,14 +249,13 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
     }
   }
   PENSTOCK_RETURN_IF_ERROR(SumOverRanks(instruction));
-  PENSTOCK_RETURN_IF_ERROR(CheckFinite());
   if (parts_.gradients_ready) {
     PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::gradients));
     PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
   }
-  const double clip = parts_.job->training.clip_norm;
-  const double scale = clip > 0 && gradient_norm_ > clip ? clip / gradient_norm_ : 1.0;
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
+  PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale,
+                            ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm));
   PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
   PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
@@ -303,21 +273,28 @@ absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
   return absl::OkStatus();
 }
 
-absl::Status Iteration::AwaitTransfers() {
-  for (uint32_t id = 0; id < pending_.size(); ++id) PENSTOCK_RETURN_IF_ERROR(Await(id));
+absl::Status Iteration::Finish(IterationResult& result) {
+  PENSTOCK_RETURN_IF_ERROR(parts_.order->Finish());
+  for (const at::Tensor& loss : losses_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const double value, Read("the loss", loss));
+    result.loss += value;
+  }
+  result.learning_rate = learning_rate_;
+  if (!norm_and_votes_.has_value()) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(result.gradient_norm, Read("the gradient norm", norm_and_votes_->norm));
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, parts_.device->ToHost(norm_and_votes_->ballot));
+  result.votes = VotesOf(ballot);
+  if (result.votes.loss_not_finite) {
+    not_finite_ = "the loss";
+  } else if (!std::isfinite(result.gradient_norm)) {
+    not_finite_ = "the norm of the gradients";
+  }
   return absl::OkStatus();
 }
 
-absl::Status Iteration::Finish(IterationResult& result) {
-  PENSTOCK_RETURN_IF_ERROR(AwaitTransfers());
-  for (const at::Tensor& loss : losses_) {
-    PENSTOCK_ASSIGN_OR_RETURN(const double value, CallTorch("the loss", [&] { return loss.item<double>(); }));
-    result.loss += value;
-  }
-  result.gradient_norm = gradient_norm_;
-  result.learning_rate = learning_rate_;
-  result.votes = votes_;
-  return absl::OkStatus();
+absl::StatusOr<double> Iteration::Read(absl::string_view what, const at::Tensor& scalar) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor host, parts_.device->ToHost(scalar));
+  return CallTorch(what, [&] { return host.item<double>(); });
 }
 
 }  // namespace penstock::worker

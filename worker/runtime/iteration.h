@@ -13,12 +13,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/comm/communicator.h"
 #include "worker/model/stage.h"
 #include "worker/program/program.h"
 #include "worker/runtime/buffer_map.h"
 #include "worker/runtime/executor.h"
 #include "worker/runtime/finite_search.h"
+#include "worker/runtime/gradient_norm.h"
 #include "worker/runtime/votes.h"
 
 namespace penstock::worker {
@@ -28,18 +30,13 @@ class Iteration {
   // All must outlive this object. `search`: looks at every pass; null: none does.
   Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search = nullptr);
 
-  // Waits for the reductions that the instruction depends on, which no WAIT is for: this is no time of its
-  // own.
-  absl::Status AwaitReductions(const Instruction& instruction);
-  // What else must have ended before the instruction (its deps), then the instruction.
+  // What the order (InstructionOrder) has prepared.
   absl::Status Execute(const Instruction& instruction);
-  // Waits for what is still under way.
-  absl::Status AwaitTransfers();
-  // The same, then fills in loss, norm, learning rate and votes.
+  // Waits for what is still under way, then fills in loss, norm, learning rate and votes.
   absl::Status Finish(IterationResult& result);
 
-  // Why OPTIMIZER_STEP has ended with OUT_OF_RANGE and without changing anything: "the loss", say, is not
-  // finite. The same on every rank. Empty: it has not.
+  // Why OPTIMIZER_STEP has changed nothing: "the loss", say, is not finite. The same on every rank, after
+  // Finish. Empty: it has.
   const std::string& not_finite() const { return not_finite_; }
 
  private:
@@ -49,6 +46,7 @@ class Iteration {
     uint32_t transfer = 0;
   };
 
+  absl::Status Launch(const Instruction& instruction);
   absl::Status Load(const Instruction& instruction);
   absl::Status Forward(const Instruction& instruction);
   absl::Status Backward(const Instruction& instruction);
@@ -61,16 +59,13 @@ class Iteration {
   absl::Status StepOptimizer(const Instruction& instruction);
   // Where replicas divide the optimizer's state: gives all replicas what each has of a buffer.
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
-  // Sums what is of all ranks: shared gradients, the norm, votes. Sets gradient_norm_ and votes_.
+  // Sums what is of all ranks: shared gradients, the norm, votes. Sets norm_and_votes_.
   absl::Status SumOverRanks(const Instruction& instruction);
+  // A scalar of the device; `what` it is begins the message of an error.
+  absl::StatusOr<double> Read(absl::string_view what, const at::Tensor& scalar) const;
   // That no gradients are still being reduced: the deps of OPTIMIZER_STEP say so.
   absl::Status CheckReduced() const;
-  // An error where the loss of any rank or the norm is not finite.
-  absl::Status CheckFinite();
 
-  // Waits for the transfer or reduction that the instruction `id` started; nothing to do where it is none or
-  // has ended.
-  absl::Status Await(uint32_t id);
   // The buffer of a transfer that has ended.
   absl::StatusOr<at::Tensor> TakeReceived(BufferMap<Received>& buffers, const BufferKey& key);
   // The buffer that the stage got from its neighbour: over a transfer, or from the stage beside it on this
@@ -98,16 +93,15 @@ class Iteration {
   BufferMap<StageForward> forwards_{"forward pass"};
   // Between BACKWARD_INPUT and BACKWARD_WEIGHT.
   BufferMap<SplitBackward::PutAside> put_aside_{"backward pass"};
-  // By id of the SEND, RECV or REDUCE_GRADIENTS; null once it has ended.
-  std::vector<std::unique_ptr<PendingTransfer>> pending_;
+  // By the SEND, RECV or REDUCE_GRADIENTS that is being launched.
+  std::unique_ptr<PendingTransfer> started_;
   std::vector<at::Tensor> losses_;
   // By stage: the group that has reduced its gradients.
   std::map<uint32_t, uint32_t> reduced_over_;
-  double gradient_norm_ = 0;
   double learning_rate_ = 0;
-  // Of this rank, then of all.
   const Votes own_votes_;
-  Votes votes_;
+  // Of all ranks, from OPTIMIZER_STEP on.
+  std::optional<NormAndVotes> norm_and_votes_;
   std::string not_finite_;
 };
 

@@ -56,15 +56,15 @@ absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig&
   });
 }
 
-absl::StatusOr<std::vector<double>> ScatterSharedGradients(const ModelConfig& model,
-                                                           const std::map<uint32_t, Stage*>& stages,
-                                                           const Sharding& sharding,
-                                                           const std::vector<at::Tensor>& sums) {
+absl::StatusOr<at::Tensor> ScatterSharedGradients(const ModelConfig& model,
+                                                  const std::map<uint32_t, Stage*>& stages,
+                                                  const Sharding& sharding,
+                                                  const std::vector<at::Tensor>& sums, at::Device device) {
   return CallTorch("the shared gradients", [&] {
     const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
     ForEachCopy(specs, stages, sharding, sums,
                 [](const at::Tensor& gradient, const at::Tensor& sum) { gradient.copy_(sum); });
-    std::vector<double> squares(static_cast<size_t>(sharding.count));
+    at::Tensor squares = at::zeros({sharding.count}, at::TensorOptions(at::kDouble).device(device));
     for (size_t i = 0; i < sums.size(); ++i) {
       const int64_t elements = c10::multiply_integers(specs[i].shape);
       const int64_t first = Updated(elements, sharding).begin;
@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<double>> ScatterSharedGradients(const ModelConfig& mo
         if (!sharding.Updates(shard)) continue;
         const FlatSpan place = ShardOfSpan({.begin = 0, .end = elements}, shard, sharding.count);
         const at::Tensor part = sums[i].narrow(0, place.begin - first, place.size());
-        squares[static_cast<size_t>(shard)] += FlatSumOfSquares(part).item<double>();
+        squares[shard].add_(FlatSumOfSquares(part));
       }
     }
     return squares;

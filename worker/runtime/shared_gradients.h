@@ -5,8 +5,8 @@
 //   PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
 //                             GatherSharedGradients(model, stages, sharding, device));
 //   ... sum them over the ranks of the pipeline ...
-//   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> squares,
-//                             ScatterSharedGradients(model, stages, sharding, sums));
+//   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor squares,
+//                             ScatterSharedGradients(model, stages, sharding, sums, device));
 //
 // Where replicas divide the optimizer's state, all this is about the part that this replica updates: of each
 // shared parameter the same one on every stage.
@@ -32,11 +32,11 @@ absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig&
                                                               const std::map<uint32_t, Stage*>& stages,
                                                               const Sharding& sharding, at::Device device);
 
-// Writes the sums over the pipeline into every copy of this rank, and returns the sums of their squares, one
-// for each shard; 0 for shards that are updated elsewhere. Possible errors: INTERNAL.
-absl::StatusOr<std::vector<double>> ScatterSharedGradients(const ModelConfig& model,
-                                                           const std::map<uint32_t, Stage*>& stages,
-                                                           const Sharding& sharding,
-                                                           const std::vector<at::Tensor>& sums);
+// Writes the sums over the pipeline into every copy of this rank, and returns the sums of their squares,
+// float64 [shards] on the device; 0 for shards that are updated elsewhere. Possible errors: INTERNAL.
+absl::StatusOr<at::Tensor> ScatterSharedGradients(const ModelConfig& model,
+                                                  const std::map<uint32_t, Stage*>& stages,
+                                                  const Sharding& sharding,
+                                                  const std::vector<at::Tensor>& sums, at::Device device);
 
 }  // namespace penstock::worker

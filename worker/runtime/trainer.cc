@@ -14,6 +14,7 @@
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/initial_values.h"
 #include "worker/checkpoint/tensor_piece.h"
+#include "worker/memory/heap.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -46,15 +47,21 @@ absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank)
 
 }  // namespace
 
-Trainer::Trainer(TrainerParts parts) : parts_(std::move(parts)), timer_(parts_.device->MakeTimer()) {}
+Trainer::Trainer(TrainerParts parts)
+    : parts_(std::move(parts)),
+      timer_(parts_.device->MakeTimer()),
+      order_(parts_.device->MakeOrder(timer_.get())) {}
 
 uint64_t Trainer::first_iteration() const {
   return parts_.checkpoint.has_value() ? parts_.checkpoint->manifest.next_iteration : job().first_iteration;
 }
 
 absl::Status Trainer::Build(const Program& program) {
-  ExecutorParts executor = {
-      .job = &job(), .device = parts_.device, .communicator = parts_.communicator, .timer = timer_.get()};
+  ExecutorParts executor = {.job = &job(),
+                            .device = parts_.device,
+                            .communicator = parts_.communicator,
+                            .timer = timer_.get(),
+                            .order = order_.get()};
   executor.votes = parts_.votes;
   replica_ = program.replica;
   for (uint32_t number : program.stages) {
@@ -80,6 +87,8 @@ absl::Status Trainer::Build(const Program& program) {
   }
   executor_ = std::make_unique<Executor>(std::move(executor));
   if (parts_.checkpoint.has_value()) PENSTOCK_RETURN_IF_ERROR(Restore());
+  // Random values, and pieces of files, were there beside the parameters.
+  ReturnFreedMemory();
   if (!parts_.checkpoint_dir.empty() && parts_.registration->rank == 0) {
     RemovePartialCheckpoints(parts_.checkpoint_dir, RealFolderChanges());
   }
@@ -97,7 +106,9 @@ absl::Status Trainer::Meet() {
                                               at::TensorOptions(at::kFloat).device(parts_.device->place()));
                             }));
   std::vector<at::Tensor> tensors = {one};
-  return parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup());
+  PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllReduceSum(tensors, job().topology.WorldGroup()));
+  // On a GPU nobody has waited so far but a stream.
+  return parts_.device->ToHost(tensors.front()).status();
 }
 
 absl::Status Trainer::CheckFinite() const {

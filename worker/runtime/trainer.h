@@ -90,6 +90,7 @@ class Trainer {
   uint32_t replica_ = 0;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
+  std::unique_ptr<InstructionOrder> order_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -10,11 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/core/planner.h"
-#include "planner/service/engine/program_message.h"
+#include "tests/integration/planned_programs.h"
 #include "tests/integration/simulated/simulated_ranks.h"
-#include "tests/unit/core/job_builder.h"
-#include "worker/program/from_proto.h"
 
 namespace penstock {
 namespace {
@@ -26,53 +23,6 @@ using worker::RankRun;
 
 // As fast as this machine can.
 constexpr SimulationOptions kNoDisturbance = {.time_scale = 0};
-
-v1::Batch SmallBatch() {
-  std::vector<std::pair<uint32_t, uint32_t>> lengths;
-  for (uint32_t i = 0; i < 24; ++i) lengths.emplace_back(i * 37 % 190, 20 + i * i * 13 % 700);
-  return core::MakeBatch(lengths);
-}
-
-v1::JobSpec WithSchedule(v1::JobSpec job, v1::Schedule schedule) {
-  job.mutable_planning()->set_schedule(schedule);
-  job.mutable_planning()->set_effort(v1::EFFORT_FAST);
-  return job;
-}
-
-v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule) {
-  return WithSchedule(core::GptJob(pipeline, data, v1::POLICY_DYNAMIC), schedule);
-}
-
-v1::Plan PlanOf(const v1::JobSpec& job) {
-  auto planner = core::Planner::Create(job);
-  EXPECT_TRUE(planner.ok()) << planner.status();
-  absl::StatusOr<v1::Plan> plan = (*planner)->MakePlan(SmallBatch());
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *std::move(plan);
-}
-
-// What a worker of the job knows once it is registered.
-absl::StatusOr<worker::JobConfig> ConfigOf(const v1::JobSpec& job, const v1::Topology& topology) {
-  PENSTOCK_ASSIGN_OR_RETURN(worker::JobConfig config, worker::JobFromProto(job));
-  PENSTOCK_ASSIGN_OR_RETURN(config.topology, worker::TopologyFromProto(topology, config));
-  return config;
-}
-
-// The programs of each rank, one an iteration.
-using RankPrograms = std::vector<std::vector<worker::Program>>;
-
-// The plan's, again in each of the iterations.
-RankPrograms ProgramsOf(const worker::JobConfig& config, const v1::Plan& plan, uint64_t iterations = 1) {
-  const v1::Batch batch = SmallBatch();
-  RankPrograms programs(static_cast<size_t>(plan.programs_size()));
-  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
-    const auto program = worker::ProgramFromProto(MakeProgramMessage(batch, plan, rank), config);
-    EXPECT_TRUE(program.ok()) << program.status();
-    programs[rank].assign(iterations, *program);
-    for (uint64_t i = 0; i < iterations; ++i) programs[rank][i].iteration = i;
-  }
-  return programs;
-}
 
 // Runs the plan for several iterations.
 std::vector<RankRun> RunPlan(const v1::JobSpec& job, const v1::Plan& plan, const SimulationOptions& options,
@@ -117,57 +67,16 @@ void ExpectAsPlanned(const v1::Plan& plan, const std::vector<RankRun>& runs) {
   EXPECT_EQ(LongestOf(runs, 0), plan.predicted().makespan_ns());
 }
 
-enum class Model : uint8_t { kGpt, kT5 };
-
-struct Case {
-  uint32_t pipeline = 1;
-  uint32_t data = 1;
-  v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
-  // Empty: one a rank.
-  std::vector<uint32_t> rank_of_stage = {};
-  Model model = Model::kGpt;
-  v1::Policy policy = v1::POLICY_DYNAMIC;
-};
-
-class EverySchedule : public ::testing::TestWithParam<Case> {};
+class EverySchedule : public ::testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(EverySchedule, RunsAsPlanned) {
-  const Case& parameter = GetParam();
-  const auto make = parameter.model == Model::kT5 ? core::T5Job : core::GptJob;
-  v1::JobSpec job =
-      WithSchedule(make(parameter.pipeline, parameter.data, parameter.policy), parameter.schedule);
-  for (const uint32_t rank : parameter.rank_of_stage) {
-    job.mutable_planning()->add_rank_of_stage(rank);
-    job.mutable_planning()->add_layers_per_stage(8 / static_cast<uint32_t>(parameter.rank_of_stage.size()));
-  }
+  const v1::JobSpec job = JobOf(GetParam());
   const v1::Plan plan = PlanOf(job);
   ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
 }
 
-std::string Name(const ::testing::TestParamInfo<Case>& info) {
-  std::string schedule = v1::Schedule_Name(info.param.schedule).substr(std::string("SCHEDULE_").size());
-  std::erase(schedule, '_');
-  const std::vector<uint32_t>& ranks = info.param.rank_of_stage;
-  const char* shape = ranks.empty() ? "" : ranks.back() == 0 ? "V" : "Loop";
-  std::string policy = v1::Policy_Name(info.param.policy).substr(std::string("POLICY_").size());
-  return absl::StrCat(info.param.model == Model::kT5 ? "T5" : "Gpt", "Pp", info.param.pipeline, "Dp",
-                      info.param.data, schedule, shape, policy);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Simulated, EverySchedule,
-    ::testing::Values(Case{1, 1}, Case{1, 3}, Case{4, 2}, Case{2, 2, v1::SCHEDULE_READY_FIRST},
-                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD},
-                      Case{2, 1, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}},
-                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 2, 3, 3, 2, 1, 0}},
-                      Case{4, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 2, 3, 0, 1, 2, 3}},
-                      Case{2, 2, v1::SCHEDULE_INTERLEAVED, {0, 1, 1, 0}},
-                      Case{4, 2, v1::SCHEDULE_SPLIT_BACKWARD, {}, Model::kT5},
-                      Case{2, 2, v1::SCHEDULE_SPLIT_BACKWARD, {0, 1, 1, 0}, Model::kT5},
-                      Case{2, 1, v1::SCHEDULE_READY_FIRST, {}, Model::kT5, v1::POLICY_PADDING},
-                      Case{2, 2, v1::SCHEDULE_READY_FIRST, {}, Model::kGpt, v1::POLICY_CONCATENATED},
-                      Case{2, 1, v1::SCHEDULE_READY_FIRST, {}, Model::kT5, v1::POLICY_CONCATENATED}),
-    Name);
+INSTANTIATE_TEST_SUITE_P(Simulated, EverySchedule, ::testing::ValuesIn(ScheduleCases()),
+                         [](const auto& info) { return NameOf(info.param); });
 
 TEST(SimulatedJobTest, EveryIterationTakesWhatWasPlanned) {
   const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);

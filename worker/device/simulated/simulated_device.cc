@@ -53,7 +53,13 @@ class SimulatedDevice : public Device {
     return rank;
   }
 
+  absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override { return tensor; }
+
   std::unique_ptr<InstructionTimer> MakeTimer() override { return std::make_unique<SimulatedTimer>(*rank_); }
+
+  std::unique_ptr<InstructionOrder> MakeOrder(InstructionTimer* timer) override {
+    return MakeHostOrder(timer);
+  }
 
  private:
   const SimulationOptions options_;

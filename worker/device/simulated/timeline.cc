@@ -6,18 +6,13 @@
 #include "common/status/status_macros.h"
 
 namespace penstock::worker {
-namespace {
-
-constexpr size_t kStreams = static_cast<size_t>(Stream::kCollective) + 1;
-
-}  // namespace
 
 void Timeline::Start(const Program& program, int64_t start_ns) {
   MutexLock lock(&mutex_);
   start_ns_ = end_ns_ = start_ns;
   entries_.clear();
   entries_.reserve(program.instructions.size());
-  std::array<std::optional<uint32_t>, kStreams> last = {};
+  std::array<std::optional<uint32_t>, kStreamCount> last = {};
   for (const Instruction& instruction : program.instructions) {
     Entry& entry = entries_.emplace_back(Entry{.waits_for = instruction.deps});
     std::optional<uint32_t>& before = last[static_cast<size_t>(instruction.stream)];

@@ -233,12 +233,14 @@ class ExecutorTest : public ::testing::Test {
     }
     optimizer_ = *AdamW::Create(job_.training, parameters, sharding_);
     if (timer_ == nullptr) timer_ = MakeHostTimer();
+    order_ = device_->MakeOrder(timer_.get());
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
                                                          .device = device_.get(),
                                                          .stages = on_rank,
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
-                                                         .timer = timer_.get()});
+                                                         .timer = timer_.get(),
+                                                         .order = order_.get()});
     program_.iteration = 7;
     program_.layers_per_stage.assign(stages, 2 / stages);
     program_.groups = {{0, 2}, {0, 1}};
@@ -292,6 +294,7 @@ class ExecutorTest : public ::testing::Test {
   Sharding sharding_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
+  std::unique_ptr<InstructionOrder> order_;
   std::unique_ptr<Executor> executor_;
   Program program_;
 };

@@ -160,7 +160,8 @@ class NotFiniteTest : public ::testing::Test {
                                                          .stages = {{stage, stage_.get()}},
                                                          .optimizer = optimizer_.get(),
                                                          .communicator = &communicator_,
-                                                         .timer = timer_.get()});
+                                                         .timer = timer_.get(),
+                                                         .order = order_.get()});
     program_.stages = {stage};
     program_.layers_per_stage.assign(stages, layers);
     program_.micro_batches.assign(micro_batches, {.sample_ids = {0},
@@ -220,6 +221,7 @@ class NotFiniteTest : public ::testing::Test {
   const FourSamples dataset_;
   const std::unique_ptr<Device> device_ = *MakeTorchDevice("cpu", &dataset_);
   const std::unique_ptr<InstructionTimer> timer_ = MakeHostTimer();
+  const std::unique_ptr<InstructionOrder> order_ = device_->MakeOrder(timer_.get());
   OtherRanks communicator_;
   std::unique_ptr<SpoilingStage> stage_;
   // Before Build.
@@ -350,6 +352,7 @@ TEST_F(NotFiniteTest, WhatAnyRankSaysReachesTheResult) {
                                                        .optimizer = optimizer_.get(),
                                                        .communicator = &communicator_,
                                                        .timer = timer_.get(),
+                                                       .order = order_.get(),
                                                        .votes = [] { return Votes{.stop = true}; }});
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();

@@ -1,0 +1,211 @@
+// Plans of the planner on streams that write down what is asked of them: the host never waits inside an
+// iteration, streams wait where a dep says so and nowhere else, and no pass can see a tensor before it is
+// there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/integration/planned_programs.h"
+#include "tests/integration/streams/happens_before.h"
+#include "tests/integration/streams/recorded_ranks.h"
+#include "worker/program/describe.h"
+
+namespace penstock {
+namespace {
+
+using worker::Call;
+using worker::Edge;
+using worker::HappensBefore;
+using worker::Instruction;
+using worker::Op;
+using worker::Program;
+using worker::Recorded;
+using worker::RecordedRun;
+using worker::Stream;
+using worker::TransferKind;
+
+bool IsTransfer(const Instruction& instruction) {
+  return instruction.op == Op::kSend || instruction.op == Op::kRecv;
+}
+
+bool IsBackward(const Instruction& instruction) {
+  return instruction.op == Op::kBackward || instruction.op == Op::kBackwardInput;
+}
+
+// Whether `earlier` makes, or brings, a tensor that `later` reads.
+bool Feeds(const Program& program, const Instruction& earlier, const Instruction& later) {
+  if (earlier.op == Op::kReduceGradients) return later.op == Op::kOptimizerStep;
+  if (earlier.stage != later.stage) return false;
+  const bool backward = IsBackward(earlier) || earlier.op == Op::kBackwardWeight;
+  if (later.op == Op::kReduceGradients) return backward;
+  if (earlier.micro_batch != later.micro_batch || !(IsTransfer(earlier) || IsTransfer(later))) return false;
+  const bool activation =
+      program.transfers[(IsTransfer(earlier) ? earlier : later).transfer].kind == TransferKind::kActivation;
+  if (earlier.op == Op::kRecv) return activation ? later.op == Op::kForward : IsBackward(later);
+  if (later.op == Op::kSend) return activation ? earlier.op == Op::kForward : IsBackward(earlier);
+  return false;
+}
+
+bool WaitsForASend(const Program& program, const Instruction& instruction) {
+  return instruction.op == Op::kWait && program.instructions[instruction.transfer].op == Op::kSend;
+}
+
+void ExpectNoHostWaitBeforeTheEnd(const RecordedRun& run) {
+  const auto is_host = [](const Recorded& recorded) {
+    return recorded.call == Call::kHostWait || recorded.call == Call::kHostRead;
+  };
+  const auto first = std::ranges::find_if(run.recording, is_host);
+  ASSERT_NE(first, run.recording.end());
+  EXPECT_EQ(first->call, Call::kHostWait);
+  EXPECT_TRUE(std::all_of(first + 1, run.recording.end(), [](const Recorded& recorded) {
+    return recorded.call == Call::kHostRead;
+  })) << "one wait, behind everything that is launched, and then only reading";
+}
+
+void ExpectEdgesFromDeps(const Program& program, const HappensBefore& order) {
+  for (const Edge& edge : order.edges()) {
+    const Instruction& to = program.instructions[edge.to];
+    const bool awaited = to.op == Op::kWait && to.transfer == edge.from;
+    EXPECT_TRUE(awaited || std::ranges::count(to.deps, edge.from) > 0)
+        << Describe(program, to) << " waits for " << Describe(program, program.instructions[edge.from])
+        << ", which is no dep of it";
+    EXPECT_NE(to.stream, program.instructions[edge.from].stream) << "a stream is in order by itself";
+  }
+}
+
+void ExpectDepsOrdered(const Program& program, const HappensBefore& order) {
+  for (const Instruction& later : program.instructions) {
+    if (WaitsForASend(program, later)) continue;
+    for (const uint32_t dep : later.deps) {
+      EXPECT_TRUE(order.Ordered(dep, later.id)) << Describe(program, later) << " does not wait for "
+                                                << Describe(program, program.instructions[dep]);
+    }
+  }
+}
+
+// Pairs of instructions of which one reads what the other makes, and that no order holds apart.
+int Races(const Program& program, const HappensBefore& order) {
+  int races = 0;
+  for (const Instruction& later : program.instructions) {
+    for (uint32_t id = 0; id < later.id; ++id) {
+      if (Feeds(program, program.instructions[id], later) && !order.Ordered(id, later.id)) ++races;
+    }
+  }
+  return races;
+}
+
+void ExpectTransfersOnTheirStreams(const Program& program, const RecordedRun& run) {
+  for (const Recorded& recorded : run.recording) {
+    if (recorded.call != Call::kSet || recorded.mark >= program.instructions.size()) continue;
+    EXPECT_EQ(recorded.stream, program.instructions[recorded.mark].stream);
+  }
+  // The norm and the votes of OPTIMIZER_STEP, and with divided state what it gathers.
+  const auto joined = std::ranges::count(run.recording, Recorded{.call = Call::kJoin});
+  EXPECT_LE(joined, 2 + 2 * static_cast<int>(program.stages.size()))
+      << "computing waits for no transfer itself";
+}
+
+std::vector<Program> FirstPrograms(const ScheduleCase& parameter, worker::JobConfig& config) {
+  const v1::JobSpec job = JobOf(parameter);
+  const v1::Plan plan = PlanOf(job);
+  const absl::StatusOr<worker::JobConfig> made = ConfigOf(job, plan.topology());
+  EXPECT_TRUE(made.ok()) << made.status();
+  config = *made;
+  std::vector<Program> programs;
+  for (const std::vector<Program>& of_rank : ProgramsOf(config, plan)) programs.push_back(of_rank.front());
+  return programs;
+}
+
+class EveryRecordedSchedule : public ::testing::TestWithParam<ScheduleCase> {};
+
+TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
+  worker::JobConfig config;
+  const std::vector<Program> programs = FirstPrograms(GetParam(), config);
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+    SCOPED_TRACE(testing::Message() << "rank " << rank);
+    const Program& program = programs[rank];
+    const RecordedRun run = RunRecorded(config, rank, program);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const HappensBefore order(program, run.recording);
+    ExpectNoHostWaitBeforeTheEnd(run);
+    ExpectEdgesFromDeps(program, order);
+    ExpectDepsOrdered(program, order);
+    EXPECT_EQ(Races(program, order), 0);
+    ExpectTransfersOnTheirStreams(program, run);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, EveryRecordedSchedule, ::testing::ValuesIn(ScheduleCases()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+class RecordedOrderTest : public ::testing::Test {
+ protected:
+  RecordedOrderTest() : programs_(FirstPrograms({.pipeline = 2, .data = 2}, config_)) {}
+
+  RecordedRun Run(const Program& program) const {
+    RecordedRun run = RunRecorded(config_, program.rank, program);
+    EXPECT_TRUE(run.status.ok()) << run.status;
+    return run;
+  }
+
+  worker::JobConfig config_;
+  std::vector<Program> programs_;
+};
+
+TEST_F(RecordedOrderTest, WithoutADepNothingHoldsInstructionsApart) {
+  Program program = programs_[0];
+  const auto send = std::ranges::find(program.instructions, Op::kSend, &Instruction::op);
+  ASSERT_NE(send, program.instructions.end());
+  send->deps.clear();
+  EXPECT_GT(Races(program, HappensBefore(program, Run(program).recording)), 0)
+      << "the order comes from the deps and from nothing else";
+}
+
+TEST_F(RecordedOrderTest, AHostThatReadsInTheMiddleGetsAnError) {
+  EXPECT_FALSE(worker::ReadValue().ok());
+  EXPECT_FALSE(worker::CopyToHost().ok());
+}
+
+TEST_F(RecordedOrderTest, ASendIsNotWaitedFor) {
+  for (const Program& program : programs_) {
+    const HappensBefore order(program, Run(program).recording);
+    for (const Edge& edge : order.edges()) {
+      const bool computes = program.instructions[edge.to].stream == Stream::kCompute;
+      EXPECT_FALSE(computes && program.instructions[edge.from].op == Op::kSend)
+          << Describe(program, program.instructions[edge.to]);
+    }
+  }
+}
+
+TEST_F(RecordedOrderTest, WhatIsSentOrReceivedBelongsToBothStreams) {
+  for (const Program& program : programs_) {
+    const auto transfers = std::ranges::count_if(program.instructions, IsTransfer);
+    const auto recording = Run(program).recording;
+    EXPECT_EQ(std::ranges::count(recording, Call::kUse, &Recorded::call), transfers)
+        << "once each: what is sent by the transfer's stream, what was received by the computing one";
+  }
+}
+
+TEST_F(RecordedOrderTest, ReductionsRunBesideWhatFollowsThem) {
+  const Program& program = programs_[0];
+  const auto recording = Run(program).recording;
+  const auto joined = std::ranges::find(recording, Recorded{Call::kJoin, Stream::kCollective, 0});
+  EXPECT_NE(joined, recording.end()) << "the stream of the reductions waits for them";
+}
+
+TEST_F(RecordedOrderTest, InstructionsAreMeasuredBetweenTheirMarks) {
+  const Program& program = programs_[1];
+  const RecordedRun run = Run(program);
+  ASSERT_EQ(run.result.instructions.size(), program.instructions.size());
+  for (const worker::MeasuredInstruction& measured : run.result.instructions) {
+    EXPECT_GT(measured.start_ns, 0);
+    EXPECT_GT(measured.duration_ns, 0);
+    EXPECT_LE(measured.start_ns + measured.duration_ns, run.result.duration_ns);
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,29 @@
+// Marks are places in a stream of a device (device_streams.h): which one says what in an iteration.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::worker {
+
+// Numbers count from 0 in each iteration.
+using Mark = uint32_t;
+
+class IterationMarks {
+ public:
+  // Of an iteration with so many instructions.
+  explicit IterationMarks(size_t instructions = 0) : instructions_(static_cast<Mark>(instructions)) {}
+
+  // All that the instruction did is before it. Set by the order (stream_order.h).
+  Mark EndOf(uint32_t id) const { return id; }
+  // The others are set by the timer (stream_timer.h). What the instruction waits for is before its begin, but
+  // for a WAIT's.
+  Mark BeginOf(uint32_t id) const { return instructions_ + id; }
+  Mark start() const { return 2 * instructions_; }
+  size_t count() const { return size_t{start()} + 1; }
+
+ private:
+  Mark instructions_ = 0;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "worker/device/device_streams.h"
+#include "worker/device/instruction_order.h"
+#include "worker/device/iteration_marks.h"
+
+namespace penstock::worker {
+namespace {
+
+class StreamOrder : public InstructionOrder {
+ public:
+  explicit StreamOrder(DeviceStreams* streams) : streams_(*streams) {}
+
+  absl::Status Start(const Program& program) override {
+    program_ = &program;
+    marks_ = IterationMarks(program.instructions.size());
+    waited_ = {};
+    PENSTOCK_RETURN_IF_ERROR(streams_.Reset(marks_.count()));
+    return Enter(Stream::kCompute);
+  }
+
+  absl::Status Prepare(const Instruction& instruction) override {
+    PENSTOCK_RETURN_IF_ERROR(Enter(instruction.stream));
+    if (instruction.op == Op::kWait) return absl::OkStatus();
+    return AwaitDeps(instruction);
+  }
+
+  absl::Status Begin(const Instruction& instruction) override {
+    if (instruction.op != Op::kWait) return absl::OkStatus();
+    if (program_->instructions[instruction.transfer].op == Op::kSend) return absl::OkStatus();
+    PENSTOCK_RETURN_IF_ERROR(AwaitDeps(instruction));
+    return Await(instruction.transfer);
+  }
+
+  // The transfer's own Wait has the entered stream wait, not the host.
+  absl::Status End(const Instruction& instruction, std::unique_ptr<PendingTransfer> started) override {
+    if (started != nullptr) PENSTOCK_RETURN_IF_ERROR(started->Wait());
+    return streams_.Set(marks_.EndOf(instruction.id));
+  }
+
+  absl::Status Use(const at::Tensor& tensor) override { return streams_.Use(tensor); }
+
+  // Streams are in order: who has waited for one instruction has waited for all before it on its stream.
+  absl::Status Await(uint32_t id) override {
+    const Stream of = program_->instructions[id].stream;
+    uint32_t& waited = Waited(entered_, of);
+    if (of == entered_ || id < waited) return absl::OkStatus();
+    waited = id + 1;
+    return streams_.WaitFor(marks_.EndOf(id));
+  }
+
+  bool Awaited(uint32_t id) const override {
+    return id < Waited(Stream::kCompute, program_->instructions[id].stream);
+  }
+
+  absl::Status Finish() override {
+    PENSTOCK_RETURN_IF_ERROR(Enter(Stream::kCompute));
+    return streams_.Synchronize();
+  }
+
+ private:
+  absl::Status Enter(Stream stream) {
+    entered_ = stream;
+    return streams_.Enter(stream);
+  }
+
+  absl::Status AwaitDeps(const Instruction& instruction) {
+    for (const uint32_t dep : instruction.deps) PENSTOCK_RETURN_IF_ERROR(Await(dep));
+    return absl::OkStatus();
+  }
+
+  uint32_t& Waited(Stream by, Stream of) { return waited_[static_cast<size_t>(by)][static_cast<size_t>(of)]; }
+  uint32_t Waited(Stream by, Stream of) const {
+    return waited_[static_cast<size_t>(by)][static_cast<size_t>(of)];
+  }
+
+  DeviceStreams& streams_;
+  const Program* program_ = nullptr;
+  IterationMarks marks_;
+  Stream entered_ = Stream::kCompute;
+  // By stream that waits, then stream that is waited for: ids below it.
+  std::array<std::array<uint32_t, kStreamCount>, kStreamCount> waited_ = {};
+};
+
+}  // namespace
+
+std::unique_ptr<InstructionOrder> MakeStreamOrder(DeviceStreams* streams) {
+  return std::make_unique<StreamOrder>(streams);
+}
+
+}  // namespace penstock::worker
