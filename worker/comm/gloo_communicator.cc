@@ -1,5 +1,6 @@
 // Communicator over Gloo: one process group for each group of ranks, sends and receives told apart by tags.
-// Collectives are rings of sends and receives, on a thread of their own: the collective stream of a CPU.
+// Collectives are sends and receives on a thread of their own, the collective stream of a CPU: rings, and
+// where tensors are small everybody with everybody.
 #include <ATen/core/Tensor.h>
 
 #include <map>
@@ -9,6 +10,7 @@
 #include "common/status/status_macros.h"
 #include "common/sync/task_thread.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/direct_sum.h"
 #include "worker/comm/gloo_group.h"
 #include "worker/comm/grouped_communicator.h"
 #include "worker/comm/ring.h"
@@ -19,8 +21,8 @@ namespace penstock::worker {
 namespace {
 
 // Transfers have their sequence number as tag. Messages of one tag arrive in the order in which they were
-// sent, which is all that a ring and the next iteration need.
-constexpr uint32_t kRingTag = uint32_t{1} << 30;
+// sent, which is all that collectives and the next iteration need.
+constexpr uint32_t kCollectiveTag = uint32_t{1} << 30;
 
 using Pending = std::unique_ptr<PendingTransfer>;
 using GlooGroups = std::map<RankGroup, c10::intrusive_ptr<c10d::Backend>>;
@@ -50,7 +52,8 @@ class GlooCommunicator : public GroupedCommunicator {
   }
 
   absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
-    return StartRing(RingAllReduceSum, flat, group);
+    if (!SumsDirectly(flat, group.size())) return StartRing(RingAllReduceSum, flat, group);
+    return StartOn(collectives_, [this, flat, group] { return DirectAllReduceSum(flat, MeshOf(group)); });
   }
 
   absl::StatusOr<Pending> StartReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
@@ -67,6 +70,19 @@ class GlooCommunicator : public GroupedCommunicator {
   }
 
   // `group` must outlive it.
+  Mesh MeshOf(const RankGroup& group) {
+    const auto start = [&](Direction direction) {
+      return [this, &group, direction](int peer, const at::Tensor& tensor) {
+        return Start(direction, group, group[static_cast<size_t>(peer)], tensor, kCollectiveTag);
+      };
+    };
+    return {.position = *PositionIn(group, rank()),
+            .size = static_cast<int>(group.size()),
+            .send = start(Direction::kSend),
+            .receive = start(Direction::kReceive)};
+  }
+
+  // `group` must outlive it.
   Ring RingOf(const RankGroup& group) {
     const int size = static_cast<int>(group.size());
     const int position = *PositionIn(group, rank());
@@ -74,7 +90,7 @@ class GlooCommunicator : public GroupedCommunicator {
     const uint32_t previous = group[static_cast<size_t>((position + size - 1) % size)];
     const auto start = [&](Direction direction, uint32_t peer) {
       return [this, &group, direction, peer](const at::Tensor& part) {
-        return Start(direction, group, peer, part, kRingTag);
+        return Start(direction, group, peer, part, kCollectiveTag);
       };
     };
     return {.position = position,

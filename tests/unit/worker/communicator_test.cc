@@ -9,6 +9,7 @@
 
 #include "common/process/file_descriptor.h"
 #include "tests/unit/worker/comm_testing.h"
+#include "worker/comm/direct_sum.h"
 #include "worker/comm/shard.h"
 
 namespace penstock::worker {
@@ -121,6 +122,32 @@ TEST_P(AllReduce, IsAReduceScatterAndAnAllGather) {
     }
     ASSERT_TRUE(communicator.AllGather(tensors, {0, 1, 2}).ok());
     for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(tensors[i].equal(expected[i]));
+  });
+}
+
+// The same numbers small, where every rank sends to every other one, and as the begin of a tensor that goes
+// round the ring: sums of a place are made in one order.
+TEST_P(AllReduce, SmallTensorsHaveTheBitsOfARing) {
+  constexpr uint32_t kRanks = 3;
+  constexpr int64_t kElements = 999;
+  RunRanks(kRanks, [&](uint32_t rank, Communicator& communicator) {
+    const at::Tensor small = ((at::arange(kElements, at::kDouble) + 1) / (3 * rank + 3)).to(GetParam());
+    ASSERT_TRUE(SumsDirectly(small, kRanks));
+    // Three shards, each of which begins with the same third of the small tensor.
+    const at::Tensor large = at::zeros({kElements * 100}, small.options());
+    for (int64_t shard = 0; shard < kRanks; ++shard) {
+      large.narrow(0, shard * kElements * 100 / kRanks, kElements / kRanks)
+          .copy_(small.narrow(0, shard * kElements / kRanks, kElements / kRanks));
+    }
+    ASSERT_FALSE(SumsDirectly(large, kRanks));
+    std::vector<at::Tensor> directly = {small};
+    std::vector<at::Tensor> round = {large};
+    ASSERT_TRUE(communicator.AllReduceSum(directly, {0, 1, 2}).ok());
+    ASSERT_TRUE(communicator.AllReduceSum(round, {0, 1, 2}).ok());
+    for (int64_t shard = 0; shard < kRanks; ++shard) {
+      EXPECT_TRUE(large.narrow(0, shard * kElements * 100 / kRanks, kElements / kRanks)
+                      .equal(small.narrow(0, shard * kElements / kRanks, kElements / kRanks)));
+    }
   });
 }
 
