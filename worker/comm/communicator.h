@@ -52,6 +52,9 @@ struct CommunicatorOptions {
   // the same in all ranks' options. Two ranks exchange point to point if they share a group. Groups of one
   // are allowed.
   std::vector<std::vector<uint32_t>> groups;
+  // Has groups of one joined and their collectives done like any other's: one GPU is then enough to see what
+  // NCCL makes of them.
+  bool join_groups_of_one = false;
   // How long a peer may take to start its end of a transfer: longer than its longest computation. A peer that
   // dies is noticed at once, whatever this says; one that hangs is the planner's business (heartbeats).
   std::chrono::milliseconds timeout{300'000};
