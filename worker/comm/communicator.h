@@ -55,6 +55,9 @@ struct CommunicatorOptions {
   // Pairs of ranks that will exchange point to point, this rank one of each (Topology::LinksOf): where
   // connecting takes long, it is done before the first iteration, pair after pair in this order.
   std::vector<std::vector<uint32_t>> links = {};
+  // Has groups of one joined and their collectives done like any other's: one GPU is then enough to see what
+  // NCCL makes of them.
+  bool join_groups_of_one = false;
   // How long a peer may take to start its end of a transfer: longer than its longest computation. A peer that
   // dies is noticed at once, whatever this says; one that hangs is the planner's business (heartbeats).
   std::chrono::milliseconds timeout{300'000};

@@ -55,10 +55,14 @@ absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Exchange(D
       absl::StrCat(Describe(direction, peer), ": rank ", rank_, " shares no group with it"));
 }
 
+bool GroupedCommunicator::IsJoined(const RankGroup& group) const {
+  return std::find(groups_.begin(), groups_.end(), group) != groups_.end();
+}
+
 absl::Status GroupedCommunicator::CheckCollective(absl::string_view what, const RankGroup& group) const {
   PENSTOCK_RETURN_IF_ERROR(cancellation_->status());
   if (group.size() == 1 && group[0] == rank_) return absl::OkStatus();
-  if (std::find(groups_.begin(), groups_.end(), group) != groups_.end()) return absl::OkStatus();
+  if (IsJoined(group)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, " over ranks ", Describe(group), ": not a group of the options"));
 }
@@ -75,7 +79,7 @@ absl::Status GroupedCommunicator::CheckFlat(absl::string_view what, const std::v
 
 absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckCollective("all-reduce", group));
-  if (group.size() == 1) return absl::OkStatus();
+  if (!IsJoined(group)) return absl::OkStatus();
   return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PendingTransfer> reduction, StartReduce(flat, group));
     return reduction->Wait();
@@ -88,7 +92,7 @@ absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::StartEach(
   PENSTOCK_RETURN_IF_ERROR(CheckFlat(what, tensors, group));
   std::vector<std::unique_ptr<PendingTransfer>> started;
   for (const at::Tensor& tensor : tensors) {
-    if (group.size() == 1 || tensor.numel() == 0) continue;
+    if (!IsJoined(group) || tensor.numel() == 0) continue;
     PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(), start(tensor));
   }
   return std::make_unique<PendingAll>(std::move(started));

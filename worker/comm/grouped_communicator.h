@@ -44,6 +44,8 @@ class GroupedCommunicator : public Communicator {
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Exchange(Direction direction, const at::Tensor& tensor,
                                                             uint32_t peer, uint32_t sequence);
+  // Whether others, or a transport, have a part in its collectives.
+  bool IsJoined(const RankGroup& group) const;
   // That a collective, such as "all-reduce", over the group can begin.
   absl::Status CheckCollective(absl::string_view what, const RankGroup& group) const;
   absl::Status CheckFlat(absl::string_view what, const std::vector<at::Tensor>& tensors,

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& o
   std::vector<RankGroup> groups;
   for (size_t i = 0; i < options.groups.size(); ++i) {
     PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, i));
-    if (options.groups[i].size() > 1) groups.push_back(options.groups[i]);
+    if (options.groups[i].size() > 1 || options.join_groups_of_one) groups.push_back(options.groups[i]);
   }
   std::sort(groups.begin(), groups.end());
   groups.erase(std::unique(groups.begin(), groups.end()), groups.end());

@@ -13,9 +13,9 @@ namespace penstock::worker {
 
 using RankGroup = std::vector<uint32_t>;
 
-// The groups of more than one rank without repetition, sorted, so that ranks which share several groups join
-// them in one order and never wait for each other in a circle. Possible errors: INVALID_ARGUMENT (names the
-// option: a group without this rank, a rank twice or out of range).
+// The groups of more than one rank (or all, with join_groups_of_one) without repetition, sorted, so that
+// ranks which share several groups join them in one order and never wait for each other in a circle. Possible
+// errors: INVALID_ARGUMENT (names the option: a group without this rank, a rank twice or out of range).
 absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options);
 
 // Place of the rank in the group.

@@ -2,10 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -66,10 +64,10 @@ PassTimes Medians(const std::vector<PassTimes>& repeats) {
 // A stage of the model with the tensors that a micro-batch needs to pass through it.
 class StageRun {
  public:
-  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range,
+  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range, at::Device place,
                                          const NanosecondClock& clock) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, at::kCPU));
-    return StageRun(config, range, clock, std::move(stage));
+    PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, place));
+    return StageRun(config, range, place, clock, std::move(stage));
   }
 
   Stage& stage() { return *stage_; }
@@ -82,8 +80,8 @@ class StageRun {
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
     }
-    PENSTOCK_ASSIGN_OR_RETURN(
-        tokens_, MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), at::kCPU));
+    PENSTOCK_ASSIGN_OR_RETURN(tokens_,
+                              MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), place_));
     return RunTorch("a profile's input", [&] {
       input_ = range_.first ? at::Tensor() : Activation(shape, range_.first_layer);
       output_gradient_ = range_.last ? at::Tensor() : Activation(shape, range_.first_layer + range_.layers);
@@ -134,20 +132,21 @@ class StageRun {
   }
 
  private:
-  StageRun(const ModelConfig& config, const StageRange& range, NanosecondClock clock,
+  StageRun(const ModelConfig& config, const StageRange& range, at::Device place, NanosecondClock clock,
            std::unique_ptr<Stage> stage)
-      : config_(config), range_(range), clock_(std::move(clock)), stage_(std::move(stage)) {}
+      : config_(config), range_(range), place_(place), clock_(std::move(clock)), stage_(std::move(stage)) {}
 
   // What crosses the boundary before `layer`.
   at::Tensor Activation(const MicroBatch& shape, int64_t layer) const {
     const std::vector<int64_t> sizes = BoundaryShape(shape, config_, layer);
     return at::linspace(-1, 1, c10::multiply_integers(sizes), at::kFloat)
         .view(sizes)
-        .to(ToScalarType(config_.dtype));
+        .to(place_, ToScalarType(config_.dtype));
   }
 
   ModelConfig config_;
   StageRange range_;
+  at::Device place_;
   NanosecondClock clock_;
   std::unique_ptr<Stage> stage_;
   TokenBatch tokens_;
@@ -198,8 +197,11 @@ absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<Mi
   MeasuredPasses passes;
   for (const MicroBatch& shape : shapes) {
     if (passes.forward.size() >= kFewestShapes && run.clock()() - start > budget_ns) break;
-    PENSTOCK_RETURN_IF_ERROR(
-        MeasureShape(run, shape, figures, layer, budget_ns / static_cast<double>(shapes.size()), passes));
+    const absl::Status measured =
+        MeasureShape(run, shape, figures, layer, budget_ns / static_cast<double>(shapes.size()), passes);
+    // The next ones are larger still: a small GPU is measured with what it has room for.
+    if (absl::IsResourceExhausted(measured) && passes.forward.size() >= kFewestShapes) break;
+    PENSTOCK_RETURN_IF_ERROR(measured);
   }
   return passes;
 }
@@ -257,11 +259,13 @@ absl::StatusOr<double> MeasureOptimizer(StageRun& run) {
 // What is measured one after the other, with its share of the time.
 class Measurement {
  public:
-  Measurement(const ModelConfig& config, double budget_ns, NanosecondClock clock)
+  Measurement(const ModelConfig& config, double budget_ns, const MeasuredDevice& device,
+              const NanosecondClock& clock)
       : config_(config),
+        place_(device.place),
         shapes_(MeasuredShapes(config, kMostTokens)),
         budget_ns_(budget_ns),
-        clock_(std::move(clock)) {
+        clock_(AfterWaiting(device.wait, clock)) {
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
@@ -271,7 +275,7 @@ class Measurement {
   bool IsT5() const { return config_.architecture == Architecture::kT5; }
 
   absl::StatusOr<MeasuredLayer> Encoder() {
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {0, 1, false, false}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create({0, 1, false, false}));
     PENSTOCK_ASSIGN_OR_RETURN(
         const MeasuredPasses passes,
         MeasureShapes(run, shapes_, SourceFigures, /*layer=*/true, kLayerShare / 2 * budget_ns_));
@@ -283,7 +287,7 @@ class Measurement {
 
   absl::Status Decoder(MeasuredProfile& profile) {
     const int64_t number = IsT5() ? config_.layers - 1 : 0;
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {number, 1, false, false}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create({number, 1, false, false}));
     const double share = IsT5() ? kLayerShare / 2 : kLayerShare;
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes,
                               MeasureShapes(run, shapes_, AllFigures, /*layer=*/true, share * budget_ns_));
@@ -295,8 +299,7 @@ class Measurement {
   }
 
   absl::StatusOr<MeasuredLayer> Head() {
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run,
-                              StageRun::Create(config_, {config_.layers, 0, false, true}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create({config_.layers, 0, false, true}));
     PENSTOCK_ASSIGN_OR_RETURN(
         const MeasuredPasses passes,
         MeasureShapes(run, shapes_, LossFigures, /*layer=*/false, kHeadShare * budget_ns_));
@@ -312,7 +315,7 @@ class Measurement {
   }
 
   absl::Status Embedding(MeasuredProfile& profile) {
-    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config_, {0, 0, true, false}, clock_));
+    PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create({0, 0, true, false}));
     PENSTOCK_ASSIGN_OR_RETURN(
         MeasuredPasses passes,
         MeasureShapes(run, shapes_, EmbeddedFigures, /*layer=*/false, kEmbeddingShare * budget_ns_));
@@ -326,7 +329,12 @@ class Measurement {
   }
 
  private:
+  absl::StatusOr<StageRun> Create(const StageRange& range) const {
+    return StageRun::Create(config_, range, place_, clock_);
+  }
+
   ModelConfig config_;
+  const at::Device place_;
   const std::vector<MicroBatch> shapes_;
   const double budget_ns_;
   const NanosecondClock clock_;
@@ -334,15 +342,10 @@ class Measurement {
 
 }  // namespace
 
-double SteadyNanoseconds() {
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double seconds, int threads,
-                                               const NanosecondClock& clock) {
+                                               const MeasuredDevice& device, const NanosecondClock& clock) {
   at::set_num_threads(threads);
-  Measurement measurement(config, seconds * 1e9, clock);
+  Measurement measurement(config, seconds * 1e9, device, clock);
   MeasuredProfile profile;
   if (measurement.IsT5()) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.encoder, measurement.Encoder());
@@ -350,10 +353,10 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double
   PENSTOCK_RETURN_IF_ERROR(measurement.Decoder(profile));
   PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
   PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
-  PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLoopbackLink());
+  PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);
   profile.sharded_state_bytes_per_parameter_byte = OptimizerBytesPerParameterByte(config.dtype);
-  profile.memory_bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  profile.memory_bytes = device.memory_bytes;
   return profile;
 }
 

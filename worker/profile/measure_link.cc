@@ -1,6 +1,7 @@
 #include "worker/profile/measure_link.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/communicator.h"
+#include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
@@ -18,7 +20,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLargeBytes = int64_t{8} << 20;
+constexpr int64_t kLargeGpuBytes = int64_t{64} << 20;
 constexpr int kRounds = 8;
+
+MeasuredLink LinkOf(double small_ns, double large_ns, int64_t large_bytes) {
+  const double transfer_ns = std::max(large_ns - small_ns, 1.0);
+  return {static_cast<double>(large_bytes) / transfer_ns * 1e9, static_cast<int64_t>(small_ns)};
+}
 
 CommunicatorOptions RankOptions(uint32_t rank, uint16_t port) {
   CommunicatorOptions options;
@@ -53,11 +61,8 @@ absl::StatusOr<MeasuredLink> MeasureAs(uint32_t rank, uint16_t port) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, port)));
   PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, PingPong(*communicator, rank, 1));
   PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, PingPong(*communicator, rank, kLargeBytes));
-  const double transfer_ns = std::max(large_ns - small_ns, 1.0);
-  return MeasuredLink{static_cast<double>(kLargeBytes) / transfer_ns * 1e9, static_cast<int64_t>(small_ns)};
+  return LinkOf(small_ns, large_ns, kLargeBytes);
 }
-
-}  // namespace
 
 absl::StatusOr<MeasuredLink> MeasureLoopbackLink() {
   PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start("127.0.0.1"));
@@ -65,6 +70,40 @@ absl::StatusOr<MeasuredLink> MeasureLoopbackLink() {
   absl::StatusOr<MeasuredLink> link = MeasureAs(0, store->port());
   other.join();
   return link;
+}
+
+// The shortest of some copies of so many bytes, nanoseconds.
+double CopyNanoseconds(at::Device from, at::Device to, int64_t bytes) {
+  const at::Tensor source = at::zeros({bytes}, at::TensorOptions(from).dtype(at::kByte));
+  const at::Tensor target = at::zeros({bytes}, at::TensorOptions(to).dtype(at::kByte));
+  const c10::impl::VirtualGuardImpl guard(from.type());
+  const auto wait = [&] {
+    guard.synchronizeDevice(from.index());
+    guard.synchronizeDevice(to.index());
+  };
+  double shortest = 1e18;
+  for (int round = 0; round < kRounds; ++round) {
+    wait();
+    const Clock::time_point start = Clock::now();
+    target.copy_(source, /*non_blocking=*/true);
+    wait();
+    shortest = std::min(shortest, std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+  }
+  return shortest;
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device) {
+  if (device.place.is_cpu()) return MeasureLoopbackLink();
+  const int devices = c10::impl::VirtualGuardImpl(device.place.type()).deviceCount();
+  if (devices < 2) return MeasureLoopbackLink();
+  const at::Device next(device.place.type(),
+                        static_cast<c10::DeviceIndex>((device.place.index() + 1) % devices));
+  return CallTorch("copies between GPUs", [&] {
+    const double small_ns = CopyNanoseconds(device.place, next, 1);
+    return LinkOf(small_ns, CopyNanoseconds(device.place, next, kLargeGpuBytes), kLargeGpuBytes);
+  });
 }
 
 }  // namespace penstock::worker

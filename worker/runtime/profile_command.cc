@@ -15,8 +15,10 @@ absl::Status RunProfile(const ProfileOptions& options) {
   if (!config.ok()) return AnnotateError(config.status(), options.model_json);
   // Better now than after the measurement.
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
-  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured,
-                            MeasureProfile(*config, options.seconds, static_cast<int>(options.threads)));
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const MeasuredProfile measured,
+      MeasureProfile(*config, options.seconds, static_cast<int>(options.threads), device));
   return WriteProfileFile(model, ToProto(measured, model), options.out);
 }
 

@@ -99,6 +99,11 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
   command->add_option("--threads", profile.threads, "Threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  command->add_option("--device", profile.device, "cpu, or cuda:N: what the model's passes run on")
+      ->check([](const std::string& value) {
+        return value == "cpu" || IsCudaDevice(value) ? std::string() : "'" + value + "': use cpu or cuda:N";
+      })
+      ->capture_default_str();
   return command;
 }
 

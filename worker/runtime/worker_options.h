@@ -57,6 +57,8 @@ struct ProfileOptions {
   std::string out;
   double seconds = 6;
   uint32_t threads = 1;
+  // "cpu" or "cuda:N".
+  std::string device = "cpu";
 };
 
 struct CommandLine {

@@ -43,6 +43,11 @@ absl::Status CheckFlagsFitJobFile(const CLI::App& command) {
 }
 
 absl::Status CheckFlags(const CLI::App& command, FeedOptions& feed) {
+  if (feed.job.device.gpus.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device ", feed.job.device.name, ": penstock feed starts no workers: use cuda, or ",
+                     "cuda:N for the GPU of this machine that a cost profile is measured on"));
+  }
   if (!feed.job_file.empty()) return CheckFlagsFitJobFile(command);
   if (!feed.job.job_id.empty()) return ReadJobFlags(command, feed.job);
   return absl::InvalidArgumentError(

@@ -77,6 +77,7 @@ absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
   if (registered.has_value() && !profile.has_value()) {
     // It was measured when the job was registered; another measurement would make another job.
     *job.mutable_profile() = registered->profile();
+    AddMemoryLimitOfGpus(flags_, &job);
     return job;
   }
   PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, profile, tools, &job));

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -22,6 +23,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/profile_file.h"
+#include "planner/cli/up/machine.h"
 
 namespace penstock::cli {
 namespace {
@@ -51,6 +53,13 @@ std::string ProcessorName() {
     if (absl::StartsWith(line, "model name")) return Slug(line.substr(line.find(':') + 2));
   }
   return "unknown-processor";
+}
+
+// "-gpu-nvidia-h100-80gb-hbm3"; nothing for what is measured on CPU.
+std::string GpuName(const MeasureOptions& options) {
+  if (options.gpus.empty()) return "";
+  const std::vector<std::string> models = GpuModels();
+  return absl::StrCat("-gpu-", models.empty() ? "unknown" : Slug(absl::StrJoin(models, "-")));
 }
 
 // Grows when more is measured, so that what was cached before is not read.
@@ -107,11 +116,20 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (uint32_t copy = 0; copy < options.copies; ++copy) {
     const std::string target = copy == 0 ? output : absl::StrCat(output, ".load-", copy);
+    std::vector<std::string> arguments = {options.worker_binary,
+                                          "profile",
+                                          "--model-json",
+                                          model_path,
+                                          "--out",
+                                          target,
+                                          "--seconds",
+                                          absl::StrCat(options.seconds),
+                                          "--threads",
+                                          absl::StrCat(options.threads)};
+    if (!options.gpus.empty()) arguments.push_back(absl::StrCat("--device=cuda:", options.gpus[copy]));
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<ChildProcess> child,
-        ChildProcess::Start({.arguments = {options.worker_binary, "profile", "--model-json", model_path,
-                                           "--out", target, "--seconds", absl::StrCat(options.seconds),
-                                           "--threads", absl::StrCat(options.threads)},
+        ChildProcess::Start({.arguments = std::move(arguments),
                              .environment = {{"OMP_NUM_THREADS", absl::StrCat(options.threads)}},
                              .log_path = log}));
     children.push_back(std::move(child));
@@ -143,7 +161,7 @@ std::string CostProfileName(const MeasureOptions& options) {
       Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads,
-      "-workers", options.copies, "-", ProcessorName(), "-v", kMeasurement, ".json");
+      "-workers", options.copies, GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

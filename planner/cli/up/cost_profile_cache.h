@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,6 +20,8 @@ struct MeasureOptions {
   // so that the profile knows how much they slow each other down.
   uint32_t threads = 1;
   uint32_t copies = 1;
+  // The GPU of each copy; empty: they measure on CPU.
+  std::vector<uint32_t> gpus = {};
   // Time spent on measuring.
   double seconds = 6;
   // Folder of cached profiles; made when it is missing.
@@ -35,8 +38,8 @@ struct MeasuredProfile {
   std::string path;
 };
 
-// The name of the cached file: all that the cost of a layer depends on, readable, because users delete a file
-// to have it measured anew.
+// The name of the cached file: all that the cost of a layer depends on, the kind of GPU too, readable,
+// because users delete a file to have it measured anew.
 std::string CostProfileName(const MeasureOptions& options);
 
 // Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.

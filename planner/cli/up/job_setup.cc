@@ -1,8 +1,10 @@
 #include "planner/cli/up/job_setup.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
@@ -20,8 +22,21 @@ namespace {
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(5);
 // Of simulated workers: starting one keeps a core busy for about a second.
 constexpr absl::Duration kCrowding = absl::Seconds(2);
+// Of a GPU's memory, what is planned with: the rest is for the context of CUDA, the buffers of NCCL and the
+// gaps that the allocator leaves.
+constexpr double kGpuMemoryShare = 0.85;
 
-bool IsSimulated(const UpOptions& options) { return options.device == UpDevice::kSimulated; }
+// The GPUs that a profile is measured on, side by side: those of one machine's workers. `penstock feed`
+// starts none, and takes one.
+std::vector<uint32_t> MeasuredGpus(const UpOptions& options) {
+  if (!IsOnGpus(options)) return {};
+  std::vector<uint32_t> gpus = options.device.gpus;
+  if (gpus.empty()) {
+    gpus.resize(options.gpus.empty() ? 1 : WorkersOfOneMachine(options));
+    std::iota(gpus.begin(), gpus.end(), 0);
+  }
+  return gpus;
+}
 
 // What --model describes.
 absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const RunSetupTools& tools) {
@@ -62,18 +77,30 @@ absl::StatusOr<v1::ModelSpec> ModelOf(const UpOptions& options, const RunData& d
 // That of the cache, which is measured first where it is not there.
 absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, const v1::ModelSpec& model,
                                                   const RunSetupTools& tools) {
+  const std::vector<uint32_t> gpus = MeasuredGpus(options);
   const MeasureOptions measure = {
       .worker_binary = absl::StrCat(tools.bin_dir, "/penstock-worker"),
       .model = model,
       .threads = ThreadsOfEachWorker(options),
-      .copies = WorkersOfOneMachine(options),
+      .copies = gpus.empty() ? WorkersOfOneMachine(options) : static_cast<uint32_t>(gpus.size()),
+      .gpus = gpus,
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
-      .on_start = [&] { tools.say("cost profile: measuring this model on this machine, once"); },
+      .on_start =
+          [&] {
+            tools.say(absl::StrCat("cost profile: measuring this model on this machine",
+                                   gpus.empty() ? "" : "'s GPU", ", once"));
+          },
       .stopped = tools.stopped};
-  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureOrReadProfile(measure));
-  tools.say(absl::StrCat("cost profile: ", measured.path, " (remove it to measure anew)"));
-  return measured.file.profile();
+  const absl::StatusOr<MeasuredProfile> measured = MeasureOrReadProfile(measure);
+  if (!measured.ok() && !gpus.empty() && !absl::IsCancelled(measured.status())) {
+    return absl::Status(measured.status().code(),
+                        absl::StrCat(measured.status().message(), "\n--device ", options.device.name,
+                                     ": where this machine has no such GPU, give --profile"));
+  }
+  PENSTOCK_RETURN_IF_ERROR(measured.status());
+  tools.say(absl::StrCat("cost profile: ", measured->path, " (remove it to measure anew)"));
+  return measured->file.profile();
 }
 
 }  // namespace
@@ -102,10 +129,17 @@ absl::Status AddProfile(const UpOptions& options, const std::optional<v1::Profil
                         const RunSetupTools& tools, v1::JobSpec* job) {
   if (profile.has_value()) {
     *job->mutable_profile() = profile->profile();
-    return absl::OkStatus();
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), MeasuredProfileOf(options, job->model(), tools));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), MeasuredProfileOf(options, job->model(), tools));
+  AddMemoryLimitOfGpus(options, job);
   return absl::OkStatus();
+}
+
+void AddMemoryLimitOfGpus(const UpOptions& options, v1::JobSpec* job) {
+  if (!IsOnGpus(options) || job->planning().memory_limit_bytes() != 0) return;
+  const auto memory = static_cast<double>(job->profile().cluster().memory_bytes());
+  job->mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(kGpuMemoryShare * memory));
 }
 
 absl::StatusOr<ModelFolder> OpenInitialModel(const UpOptions& options) {

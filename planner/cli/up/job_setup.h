@@ -34,10 +34,15 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
                                     const std::optional<v1::ProfileFile>& profile,
                                     const RunSetupTools& tools);
 
-// `profile`, or where there is none that of this machine, for which it blocks while it is measured. Possible
+// `profile`, or where there is none that of this machine (or of its GPUs), for which it blocks while it is
+// measured. With AddMemoryLimitOfGpus. Possible
 // errors: those of MeasureOrReadProfile.
 absl::Status AddProfile(const UpOptions& options, const std::optional<v1::ProfileFile>& profile,
                         const RunSetupTools& tools, v1::JobSpec* job);
+
+// On GPUs, where no limit was asked for: a share of the GPU's memory, which is that of the job's cost
+// profile.
+void AddMemoryLimitOfGpus(const UpOptions& options, v1::JobSpec* job);
 
 // What --init-from names. Possible errors: those of OpenModelFolder, naming the flag.
 absl::StatusOr<ModelFolder> OpenInitialModel(const UpOptions& options);

@@ -56,10 +56,12 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
   // Those of kListenArgument and kPageArgument stand where they are found again.
-  std::vector<std::string> arguments = {
-      absl::StrCat(options_.bin_dir, "/penstock-planner"), "--listen=127.0.0.1:0",
-      absl::StrCat("--page-listen=", options.page_listen), absl::StrCat("--port-file=", port_file),
-      absl::StrCat("--store=", options.store)};
+  std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
+                                        "--listen=127.0.0.1:0"};
+  // A flag with an empty value would take the next one for its value.
+  if (!options.page_listen.empty()) arguments.push_back(absl::StrCat("--page-listen=", options.page_listen));
+  arguments.push_back(absl::StrCat("--port-file=", port_file));
+  arguments.push_back(absl::StrCat("--store=", options.store));
   if (!options.metrics_listen.empty()) {
     arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
   }
@@ -107,6 +109,7 @@ std::vector<std::string> LocalCluster::WorkerCommand(const LocalWorkerOptions& o
   if (!options.metrics_listen.empty())
     command.push_back(absl::StrCat("--metrics-listen=", AddressOfRank(options.metrics_listen, rank)));
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+  if (!options.gpus.empty()) command.push_back(absl::StrCat("--device=cuda:", options.gpus[rank]));
   if (resume) command.emplace_back("--resume");
   if (options.hosts.empty()) return command;
   command.push_back(absl::StrCat("--host=", options.hosts[rank]));

@@ -53,6 +53,8 @@ struct LocalWorkerOptions {
   std::string metrics_listen = {};
   // More flags of penstock-worker.
   std::vector<std::string> arguments = {};
+  // The GPU of each rank; empty: as `arguments` say, or on CPU.
+  std::vector<uint32_t> gpus = {};
   // By rank; empty: all on this machine. Programs and files are there where they are here, and a worker is an
   // ssh here.
   std::vector<std::string> hosts = {};

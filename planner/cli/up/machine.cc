@@ -2,12 +2,15 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
 
@@ -30,6 +33,20 @@ absl::StatusOr<int64_t> AvailableMemoryBytes() {
     if (words.size() > 1 && absl::SimpleAtoi(words[1], &kibibytes)) return kibibytes * 1024;
   }
   return absl::NotFoundError("/proc/meminfo has no MemAvailable: use --memory-mb");
+}
+
+std::vector<std::string> GpuModels(const std::string& folder) {
+  std::set<std::string> models;
+  std::error_code error;
+  for (const auto& gpu : std::filesystem::directory_iterator(folder, error)) {
+    const absl::StatusOr<std::string> information = ReadFile((gpu.path() / "information").string());
+    if (!information.ok()) continue;
+    for (absl::string_view line : absl::StrSplit(*information, '\n')) {
+      // "Model: \t\t NVIDIA H100 80GB HBM3"
+      if (absl::ConsumePrefix(&line, "Model:")) models.emplace(absl::StripAsciiWhitespace(line));
+    }
+  }
+  return {models.begin(), models.end()};
 }
 
 std::string CacheFolder() {

@@ -81,8 +81,7 @@ absl::StatusOr<int64_t> MemoryOfOneWorker(const UpOptions& options) {
 }
 
 absl::Status AddMemoryLimit(const UpOptions& options, v1::JobSpec* job) {
-  if (job->planning().memory_limit_bytes() != 0 || options.device == UpDevice::kSimulated)
-    return absl::OkStatus();
+  if (job->planning().memory_limit_bytes() != 0 || IsSimulated(options)) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t bytes, MemoryOfOneWorker(options));
   job->mutable_planning()->set_memory_limit_bytes(bytes);
   return absl::OkStatus();
@@ -93,6 +92,7 @@ absl::Status AddMemoryLimit(const UpOptions& options, v1::JobSpec* job) {
 absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools) {
   PENSTOCK_RETURN_IF_ERROR(CheckDevice(options));
   PENSTOCK_RETURN_IF_ERROR(FindHosts(&options));
+  PENSTOCK_RETURN_IF_ERROR(FindGpus(&options));
   PENSTOCK_ASSIGN_OR_RETURN(RunData data, RunData::Open(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::ProfileFile> profile, ReadGivenProfile(options));
   NameWhatHasNoName(&options);

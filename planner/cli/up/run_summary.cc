@@ -95,6 +95,13 @@ RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
   return summary;
 }
 
+void AddPeaks(const v1::GetIterationResponse& measured, RunSummary& summary) {
+  for (const v1::RankPrediction& rank : measured.plan().predicted().ranks())
+    summary.planned_peak_bytes = std::max(summary.planned_peak_bytes, rank.peak_memory_bytes());
+  for (const v1::ReportIterationRequest& report : measured.reports())
+    summary.measured_peak_bytes = std::max(summary.measured_peak_bytes, report.peak_memory_bytes());
+}
+
 std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifacts) {
   std::string table;
   const auto row = [&table](const char* name, const std::string& value) {
@@ -104,6 +111,7 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
   if (summary.kind == RunKind::kSimulated) {
     row("device", "simulated: times are simulated, nothing was trained");
   } else {
+    row("device", summary.device == "cpu" ? "" : summary.device);
     row("loss, first to last", absl::StrFormat("%.4f -> %.4f", summary.first_loss, summary.last_loss));
   }
   row("tokens/s", WithThousands(summary.tokens_per_second));
@@ -113,6 +121,11 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
   row("iteration, planned / measured",
       absl::StrFormat("%.1f ms / %.1f ms", summary.planned_iteration_ms, summary.measured_iteration_ms));
   row("mean prediction error", absl::StrFormat("%.1f %%", 100 * summary.prediction_error));
+  row("memory, planned / measured",
+      summary.measured_peak_bytes == 0
+          ? ""
+          : absl::StrFormat("%s MB / %s MB", WithThousands(Megabytes(summary.planned_peak_bytes)),
+                            WithThousands(Megabytes(summary.measured_peak_bytes))));
   row("planning an iteration", absl::StrFormat("%.1f ms, ahead of time", summary.planning_ms));
   row("ranks waited for a plan",
       absl::StrFormat("%.3f ms (after the first iteration)", summary.waited_for_plan_ms));
@@ -126,7 +139,7 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
   const bool simulated = summary.kind == RunKind::kSimulated;
   const nlohmann::ordered_json no_loss = nullptr;
   const nlohmann::ordered_json json = {
-      {"device", simulated ? "simulated" : "cpu"},
+      {"device", simulated ? "simulated" : summary.device},
       {"iterations", summary.iterations},
       {"first_loss", simulated ? no_loss : nlohmann::ordered_json(summary.first_loss)},
       {"last_loss", simulated ? no_loss : nlohmann::ordered_json(summary.last_loss)},
@@ -139,6 +152,8 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
       {"measured_iteration_ms", summary.measured_iteration_ms},
       {"prediction_error", summary.prediction_error},
       {"waited_for_plan_ms", summary.waited_for_plan_ms},
+      {"planned_peak_bytes", summary.planned_peak_bytes},
+      {"measured_peak_bytes", summary.measured_peak_bytes},
       {"checkpoint", artifacts.checkpoint},
       {"trace", artifacts.trace},
       {"run_dir", artifacts.run_dir},

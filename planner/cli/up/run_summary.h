@@ -21,6 +21,8 @@ std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last,
 // Figures over the iterations of a run.
 struct RunSummary {
   RunKind kind = RunKind::kTraining;
+  // "cpu", "cuda:0..3", "simulated".
+  std::string device = "cpu";
   uint64_t iterations = 0;
   double first_loss = 0;
   double last_loss = 0;
@@ -37,10 +39,16 @@ struct RunSummary {
   double prediction_error = 0;
   // Longest time a rank waited for its program, after the first iteration.
   double waited_for_plan_ms = 0;
+  // Of the rank that takes most, in the last iteration; 0: not known.
+  int64_t planned_peak_bytes = 0;
+  int64_t measured_peak_bytes = 0;
 };
 
 // Possible input: any number of iterations, ascending.
 RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations);
+
+// Adds the memory of an iteration. `measured` may lack reports.
+void AddPeaks(const v1::GetIterationResponse& measured, RunSummary& summary);
 
 // Where the run left things; empty where there is nothing.
 struct RunArtifacts {

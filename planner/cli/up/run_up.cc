@@ -40,12 +40,14 @@ constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
 // its own.
 constexpr absl::Duration kLeaving = absl::Seconds(4);
 constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
-// Of simulated workers; those that share a core take longer.
+// Of simulated workers, of which those that share a core take longer, and of those on GPUs.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
+// More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
+constexpr absl::Duration kGpuStart = absl::Seconds(60);
 // Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
 // may disagree on where to begin.
 constexpr uint32_t kSpareRejoins = 10;
@@ -106,7 +108,7 @@ class UpRun {
   absl::Status Finish();
 
   RunKind kind() const { return simulated() ? RunKind::kSimulated : RunKind::kTraining; }
-  bool simulated() const { return options_.device == UpDevice::kSimulated; }
+  bool simulated() const { return IsSimulated(options_); }
   bool supervised() const { return options_.max_restarts > 0; }
   SayToUser Say() const {
     return [this](const std::string& text) { console_.SayNews(text); };
@@ -127,6 +129,8 @@ class UpRun {
   // The first iteration that was never shown.
   uint64_t furthest_ = 0;
   TraceRecorder trace_;
+  // Plan and reports, where they could be had.
+  v1::GetIterationResponse last_iteration_;
 };
 
 std::vector<std::string> UpRun::WorkerArguments() const {
@@ -138,6 +142,9 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   if (!simulated()) {
     arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
+    if (IsOnGpus(options_))
+      arguments.push_back(
+          absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + kGpuStart)));
     return arguments;
   }
   for (std::string& argument : SimulationArguments(options_.simulation))
@@ -158,6 +165,7 @@ LocalWorkerOptions UpRun::WorkersOn(const std::string& planner) const {
           .resume = options_.resume,
           .metrics_listen = options_.worker_metrics_listen,
           .arguments = WorkerArguments(),
+          .gpus = options_.gpus,
           .hosts = options_.hosts,
           .ssh = absl::StrSplit(options_.ssh, ' ', absl::SkipEmpty())};
 }
@@ -197,13 +205,16 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   if (iteration.iteration() < furthest_) return;
   furthest_ = iteration.iteration() + 1;
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
-  if (options_.trace.empty()) return;
+  const bool last = iteration.iteration() + 1 == options_.iterations;
+  if (options_.trace.empty() && !last) return;
   v1::GetIterationRequest request;
   request.set_job_id(job_.job_id());
   request.set_iteration(iteration.iteration());
   // The planner holds recent iterations only; one that is gone is missing in the trace.
   const absl::StatusOr<v1::GetIterationResponse> measured = client_->GetIteration(request);
-  if (measured.ok()) trace_.Add(*measured);
+  if (!measured.ok()) return;
+  if (!options_.trace.empty()) trace_.Add(*measured);
+  if (last) last_iteration_ = *measured;
 }
 
 absl::Status UpRun::Train() {
@@ -243,7 +254,8 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
         SupervisorOptions{.job_id = job_.job_id(),
                           .max_restarts = options_.max_restarts,
                           .heartbeat_timeout = HeartbeatTimeoutOf(job_),
-                          .join_timeout = kJoinTimeout + Crowding(options_),
+                          .join_timeout = kJoinTimeout + Crowding(options_) +
+                                          (IsOnGpus(options_) ? kGpuStart : absl::ZeroDuration()),
                           .planner_timeout = kPlannerTimeout,
                           .say = [this](const std::string& text) { console_.SayNews(text); }});
   }
@@ -323,6 +335,8 @@ absl::Status UpRun::Finish() {
   console_.EndProgress();
   RunSummary summary = Summarize(iterations_);
   summary.kind = kind();
+  summary.device = options_.device.name;
+  if (!simulated()) AddPeaks(last_iteration_, summary);
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
                  .c_str(),

@@ -96,10 +96,17 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckSimulationFlags(const CLI::App& command, const UpOptions& up) {
-  if (up.device == UpDevice::kSimulated || !SimulationFlagsGiven(command)) return absl::OkStatus();
+  if (IsSimulated(up) || !SimulationFlagsGiven(command)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--time-scale, --noise, --noise-seed, --slow-rank, --slow-link and --stall are for --device "
       "simulated");
+}
+
+// GPUs that are named one by one are all used: as many replicas as they make, where nobody says how many.
+void TakeReplicasOfGpus(const CLI::App& command, UpOptions& up) {
+  const auto gpus = static_cast<uint32_t>(up.device.gpus.size());
+  if (gpus == 0 || !up.hosts_file.empty() || command.get_option("--dp")->count() > 0) return;
+  if (up.pipeline > 0 && gpus % up.pipeline == 0) up.data = gpus / up.pipeline;
 }
 
 // Of one command line, and not of the run.
@@ -156,6 +163,7 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
            "penstock up --hosts hosts.txt --planner planner:7070 --tls-ca ca.crt --dataset /shared/mix --pp "
            "4 --dp 2\n"
+           "penstock up --device cuda:0..3 --pp 2 --dataset data/mix --dtype bfloat16\n"
            "penstock up --init-from models/llama --dataset data/mix --max-length 1024 --lr 1e-5\n"
            "penstock up --device simulated --profile gpt.json --lengths lengths.csv --rows 0:256 --pp 8 --dp "
            "4 "
@@ -172,6 +180,7 @@ void AddUpCommand(CommandSet& commands) {
     PENSTOCK_RETURN_IF_ERROR(CheckSimulationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckHostFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, *up));
+    TakeReplicasOfGpus(*command, *up);
     return RunUp(*up);
   });
 }

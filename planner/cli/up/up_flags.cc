@@ -61,12 +61,6 @@ const Names<v1::FeedForward>& FeedForwards() {
   return *kinds;
 }
 
-const Names<UpDevice>& Devices() {
-  static const auto* devices =
-      new Names<UpDevice>{{"cpu", UpDevice::kCpu}, {"simulated", UpDevice::kSimulated}};
-  return *devices;
-}
-
 const Names<v1::Architecture>& Architectures() {
   static const auto* architectures =
       new Names<v1::Architecture>{{"gpt", v1::ARCHITECTURE_GPT}, {"t5", v1::ARCHITECTURE_T5}};
@@ -74,8 +68,15 @@ const Names<v1::Architecture>& Architectures() {
 }
 
 void AddDeviceFlag(CLI::App& command, UpOptions& up) {
-  AddChoice(command, "--device", up.device, Devices(),
-            "What the workers run on; simulated: a dry run that takes model and times of --profile (cpu)");
+  command
+      .add_option_function<std::string>(
+          "--device",
+          [&up](const std::string& text) { up.device = ParseDevices(text).value_or(DeviceList()); },
+          "What the workers run on; cuda: a GPU for each, from cuda:0 on, cuda:0..3 or cuda:0,2,5: these, "
+          "one a "
+          "worker; simulated: a dry run that takes model and times of --profile (cpu)")
+      ->check([](const std::string& text) { return std::string(ParseDevices(text).status().message()); })
+      ->option_text("cpu|cuda[:N..M,...]|simulated");
 }
 
 void AddModelFlags(CLI::App& command, UpOptions& up) {
@@ -142,7 +143,7 @@ absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> 
 
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckModelFitsDevice(const CLI::App& command, const UpOptions& up) {
-  if (up.device != UpDevice::kSimulated) return absl::OkStatus();
+  if (!IsSimulated(up)) return absl::OkStatus();
   return RefuseModelFlags(command, {"--model", "--init-from", "--dtype"},
                           "with --device simulated the model is that of --profile");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,9 @@ namespace penstock::cli {
 namespace {
 
 constexpr uint32_t kDefaultMaxLength = 2048;
+// Beside a GPU a worker's threads prepare tokens and write checkpoints: more of them only get into each
+// other's way.
+constexpr uint32_t kMostThreadsBesideAGpu = 4;
 
 absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
@@ -150,18 +154,28 @@ absl::Status FindHosts(UpOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status FindGpus(UpOptions* options) {
+  if (!IsOnGpus(*options)) return absl::OkStatus();
+  absl::StatusOr<std::vector<uint32_t>> gpus = options->hosts.empty()
+                                                   ? GpuOfEachRank(options->device, WorkerCount(*options))
+                                                   : GpuOfEachRank(options->device, options->hosts);
+  PENSTOCK_ASSIGN_OR_RETURN(options->gpus, std::move(gpus));
+  return absl::OkStatus();
+}
+
 bool WritesCheckpoints(const UpOptions& options) {
-  const bool trains = options.device != UpDevice::kSimulated;
+  const bool trains = !IsSimulated(options);
   return !options.no_checkpoints && (trains || options.checkpoint_every > 0);
 }
 
 uint32_t ThreadsOfEachWorker(const UpOptions& options) {
   if (options.threads != 0) return options.threads;
-  return std::max(1U, std::thread::hardware_concurrency() / WorkersOfOneMachine(options));
+  const uint32_t share = std::max(1U, std::thread::hardware_concurrency() / WorkersOfOneMachine(options));
+  return IsOnGpus(options) ? std::min(share, kMostThreadsBesideAGpu) : share;
 }
 
 absl::Status CheckData(const UpOptions& options) {
-  const bool simulated = options.device == UpDevice::kSimulated;
+  const bool simulated = IsSimulated(options);
   if (!options.page_listen.empty() && !IsLoopback(options.page_listen)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--page-listen ", options.page_listen,
@@ -183,7 +197,7 @@ absl::Status CheckData(const UpOptions& options) {
 absl::Status CheckDevice(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
   PENSTOCK_RETURN_IF_ERROR(CheckData(options));
-  const bool simulated = options.device == UpDevice::kSimulated;
+  const bool simulated = IsSimulated(options);
   if (simulated && options.profile.empty()) {
     return absl::InvalidArgumentError(
         "--device simulated takes model and times of a cost profile: give --profile");
@@ -193,7 +207,7 @@ absl::Status CheckDevice(const UpOptions& options) {
 
 SampleCut CutOf(const UpOptions& options, v1::Architecture architecture) {
   SampleCut cut = {.architecture = architecture, .limits = options.limits};
-  if (cut.limits.max_length == 0 && options.device != UpDevice::kSimulated) {
+  if (cut.limits.max_length == 0 && !IsSimulated(options)) {
     cut.limits.max_length = kDefaultMaxLength;
   }
   return cut;

@@ -14,15 +14,9 @@
 #include "planner/cli/recorded_flags.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/device_list.h"
 
 namespace penstock::cli {
-
-// What the workers run on.
-enum class UpDevice : uint8_t {
-  kCpu,
-  // They take the times of a cost profile and compute nothing (docs/operations.md).
-  kSimulated,
-};
 
 struct UpOptions {
   std::string job_id;
@@ -54,7 +48,9 @@ struct UpOptions {
   // Of each rank, from hosts_file.
   std::vector<std::string> hosts;
 
-  UpDevice device = UpDevice::kCpu;
+  DeviceList device;
+  // Of each rank, from `device` and `hosts`; empty: they run on no GPUs.
+  std::vector<uint32_t> gpus;
   SimulationOptions simulation;
 
   // Data: a dataset, or (simulated devices) rows of a CSV file of lengths, "A:B" of the first global batch.
@@ -67,8 +63,8 @@ struct UpOptions {
   LengthLimits limits;
   uint64_t iterations = 30;
 
-  // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks; with simulated
-  // devices that of the profile's cluster.
+  // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks; on GPUs a
+  // share of the GPU's, with simulated devices all of the memory of the profile's cluster.
   uint32_t pipeline = 1;
   uint32_t data = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
@@ -120,7 +116,7 @@ struct UpOptions {
   bool no_checkpoints = false;
   // On a signal: seconds for the iteration and its checkpoint.
   uint32_t stop_seconds = 60;
-  // Threads of each worker; 0: the machine's cores divided by the workers, at least 1.
+  // Threads of each worker; 0: the machine's cores divided by the workers, at least 1, on GPUs at most 4.
   uint32_t threads = 0;
 
   // Where the Chrome trace of the measured iterations goes; empty: none.
@@ -128,6 +124,9 @@ struct UpOptions {
   // The summary as one JSON object.
   bool json = false;
 };
+
+inline bool IsSimulated(const UpOptions& options) { return options.device.kind == UpDevice::kSimulated; }
+inline bool IsOnGpus(const UpOptions& options) { return options.device.kind == UpDevice::kCuda; }
 
 // Ranks of the job.
 uint32_t WorkerCount(const UpOptions& options);
@@ -138,6 +137,9 @@ uint32_t WorkersOfOneMachine(const UpOptions& options);
 // Fills `hosts` where there is a hosts_file. Possible errors: those of ReadHostFile and HostOfEachRank;
 // INVALID_ARGUMENT (hosts that would not reach a planner of our own).
 absl::Status FindHosts(UpOptions* options);
+
+// Fills `gpus` where the workers run on GPUs; after FindHosts. Possible errors: those of GpuOfEachRank.
+absl::Status FindGpus(UpOptions* options);
 
 // Of simulated devices only where they are asked for: nothing is trained.
 bool WritesCheckpoints(const UpOptions& options);

@@ -10,6 +10,7 @@
 #include "common/process/file_descriptor.h"
 #include "tests/unit/worker/comm_testing.h"
 #include "worker/comm/direct_sum.h"
+#include "worker/comm/groups.h"
 #include "worker/comm/shard.h"
 
 namespace penstock::worker {
@@ -217,6 +218,15 @@ TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
   EXPECT_TRUE(Started((*communicator)->StartReduceScatterSum(tensors, {0}))->Wait().ok());
   EXPECT_TRUE((*communicator)->AllGather(tensors, {0}).ok());
   EXPECT_TRUE(tensors[0].equal(at::ones({4})));
+}
+
+TEST(Communicator, JoinsGroupsOfOneWhereThatIsAskedFor) {
+  CommunicatorOptions options;
+  options.world_size = 2;
+  options.groups = {{0}, {0, 1}};
+  EXPECT_THAT(*GroupsToJoin(options), testing::ElementsAre(RankGroup{0, 1}));
+  options.join_groups_of_one = true;
+  EXPECT_THAT(*GroupsToJoin(options), testing::ElementsAre(RankGroup{0}, RankGroup{0, 1}));
 }
 
 TEST(Communicator, RejectsPeersAndGroupsThatItDoesNotKnow) {

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tests/support/temporary_folder.h"
 
 namespace penstock::cli {
 namespace {
@@ -55,6 +58,32 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);
+}
+
+TEST(CostProfileCacheTest, GpusHaveProfilesOfTheirOwn) {
+  MeasureOptions options;
+  options.model = Model();
+  const std::string on_cpu = CostProfileName(options);
+  options.gpus = {3};
+  EXPECT_NE(CostProfileName(options), on_cpu);
+  EXPECT_THAT(CostProfileName(options), HasSubstr("-gpu-"));
+}
+
+// A worker that writes what it was started with, in place of a profile.
+TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpu) {
+  const TemporaryFolder folder;
+  const std::string worker = folder.Write(
+      "penstock-worker", "#!/bin/sh\nfor flag; do echo \"$flag\" >>\"$0.flags\"; done\nexit 1\n");
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  MeasureOptions options;
+  options.worker_binary = worker;
+  options.model = Model();
+  options.cache_dir = folder.path();
+  options.gpus = {5};
+  options.on_start = [] {};
+  options.stopped = [](absl::Duration) { return false; };
+  EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
+  EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--device=cuda:5\n"));
 }
 
 TEST(CostProfileCacheTest, ModelsOfEqualLayersShareAProfile) {

@@ -1,5 +1,6 @@
 #include "planner/cli/up/local_cluster.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,9 @@
 
 namespace penstock::cli {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 class LocalClusterTest : public testing::Test {
  protected:
@@ -49,6 +53,16 @@ TEST_F(LocalClusterTest, HungWorkersShareOneGrace) {
   cluster.Stop(absl::Seconds(1));
   EXPECT_TRUE(cluster.WorkersEnded());
   EXPECT_LT(absl::Now() - begin, absl::Seconds(3));
+}
+
+TEST_F(LocalClusterTest, EachWorkerIsToldItsGpu) {
+  const LocalCluster cluster({.bin_dir = folder_.path(), .log_dir = folder_.path()});
+  LocalWorkerOptions options = {
+      .planner_address = "127.0.0.1:1", .job_id = "job", .workers = 2, .dataset = "", .checkpoint_dir = ""};
+  EXPECT_THAT(cluster.DescribeWorker(options, 1), Not(HasSubstr("--device")));
+  options.gpus = {4, 2};
+  EXPECT_THAT(cluster.DescribeWorker(options, 0), HasSubstr(" --device=cuda:4"));
+  EXPECT_THAT(cluster.DescribeWorker(options, 1), HasSubstr(" --device=cuda:2"));
 }
 
 TEST_F(LocalClusterTest, NamesTheWorkersThatStillRun) {

@@ -70,6 +70,29 @@ TEST(RunSummaryTest, ASimulatedRunShowsTimesAndNoLoss) {
   EXPECT_TRUE(json["last_loss"].is_null());
 }
 
+TEST(RunSummaryTest, SaysWhichGpusTrained) {
+  RunSummary summary = Summarize({Iteration(0, 9, 100, 1000, 50)});
+  EXPECT_THAT(SummaryTable(summary, {}), testing::Not(HasSubstr("device")));
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary, {}))["device"], "cpu");
+  summary.device = "cuda:0..3";
+  EXPECT_THAT(SummaryTable(summary, {}), HasSubstr("cuda:0..3"));
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary, {}))["device"], "cuda:0..3");
+}
+
+TEST(RunSummaryTest, MemoryIsThatOfTheRankThatTakesMost) {
+  v1::GetIterationResponse measured;
+  measured.mutable_plan()->mutable_predicted()->add_ranks()->set_peak_memory_bytes(3'000'000);
+  measured.mutable_plan()->mutable_predicted()->add_ranks()->set_peak_memory_bytes(2'000'000);
+  RunSummary summary;
+  AddPeaks(measured, summary);
+  EXPECT_THAT(SummaryTable(summary, {}), testing::Not(HasSubstr("memory"))) << "nobody has measured it";
+  measured.add_reports()->set_peak_memory_bytes(1'000'000);
+  measured.add_reports()->set_peak_memory_bytes(4'000'000);
+  AddPeaks(measured, summary);
+  EXPECT_THAT(SummaryTable(summary, {}), HasSubstr("3 MB / 4 MB"));
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary, {}))["measured_peak_bytes"], 4'000'000);
+}
+
 TEST(RunSummaryTest, JsonHoldsTheFiguresOfTheTable) {
   const RunSummary summary = Summarize({Iteration(0, 9, 100, 1000, 50), Iteration(1, 8, 100, 200, 0)});
   const auto json =

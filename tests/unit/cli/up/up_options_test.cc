@@ -18,7 +18,7 @@ v1::ModelSpec SmallModel() { return *ModelOfFlags(UpOptions(), 64); }
 
 UpOptions SimulatedRows() {
   UpOptions options;
-  options.device = UpDevice::kSimulated;
+  options.device.kind = UpDevice::kSimulated;
   options.profile = "gpt.json";
   options.lengths = "lengths.csv";
   options.rows = "0:4";
@@ -222,6 +222,29 @@ TEST(UpOptionsTest, TheMeshIsBoundedBeforeItsWorkersAreCounted) {
   EXPECT_THAT(std::string(CheckDevice(options).message()), HasSubstr("at most 65536"));
 }
 
+TEST(UpOptionsTest, EachRankHasAGpuOfItsHost) {
+  UpOptions options;
+  options.pipeline = 4;
+  ASSERT_TRUE(FindGpus(&options).ok());
+  EXPECT_THAT(options.gpus, testing::IsEmpty()) << "on CPU";
+  options.device = *ParseDevices("cuda");
+  ASSERT_TRUE(FindGpus(&options).ok());
+  EXPECT_THAT(options.gpus, testing::ElementsAre(0, 1, 2, 3));
+  options.device = *ParseDevices("cuda:2,3");
+  EXPECT_THAT(std::string(FindGpus(&options).message()), HasSubstr("2 GPUs for 4 workers"));
+  options.hosts = {"a", "a", "b", "b"};
+  ASSERT_TRUE(FindGpus(&options).ok());
+  EXPECT_THAT(options.gpus, testing::ElementsAre(2, 3, 2, 3));
+}
+
+TEST(UpOptionsTest, BesideAGpuAWorkerHasFewThreadsUnlessTheUserChooses) {
+  UpOptions options;
+  options.device = *ParseDevices("cuda:0");
+  EXPECT_LE(ThreadsOfEachWorker(options), 4);
+  options.threads = 9;
+  EXPECT_EQ(ThreadsOfEachWorker(options), 9);
+}
+
 TEST(UpOptionsTest, DataAndProfileFitTheDevice) {
   EXPECT_TRUE(CheckDevice(SimulatedRows()).ok());
   const auto changed = [](UpOptions options, const auto& change) {
@@ -235,7 +258,7 @@ TEST(UpOptionsTest, DataAndProfileFitTheDevice) {
               HasSubstr("either --dataset"));
   EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.profile.clear(); }),
               HasSubstr("give --profile"));
-  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.device = UpDevice::kCpu; }),
+  EXPECT_THAT(changed(SimulatedRows(), [](UpOptions& up) { up.device.kind = UpDevice::kCpu; }),
               HasSubstr("--lengths is for --device simulated"));
   EXPECT_THAT(changed(SimulatedRows(),
                       [](UpOptions& up) {

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/unit/worker/gpu/gpu_testing.h"
 #include "tests/unit/worker/model_testing.h"
 #include "worker/model/token_batch.h"
 #include "worker/model/transformer_stage.h"
@@ -48,6 +49,8 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& 
 // Architecture and layout.
 class GpuStage : public testing::TestWithParam<std::tuple<Architecture, Layout>> {
  protected:
+  void SetUp() override { PENSTOCK_NEEDS_GPUS(1); }
+
   static ModelConfig Config(DataType type) {
     return std::get<0>(GetParam()) == Architecture::kT5 ? SmallT5Config(type) : SmallConfig(type);
   }

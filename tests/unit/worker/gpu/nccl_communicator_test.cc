@@ -1,53 +1,67 @@
-// NCCL with one rank: what a machine with one GPU can show.
-#include <ATen/ops/full.h>
+// NCCL with one rank, whose group is joined for real: what a machine with one GPU can show.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "tests/unit/worker/gpu/gpu_testing.h"
+#include "tests/unit/worker/gpu/nccl_ranks.h"
 #include "worker/comm/communicator.h"
 
 namespace penstock::worker {
 namespace {
 
-struct Alone {
-  std::unique_ptr<StoreServer> store;
-  std::unique_ptr<Communicator> communicator;
+class NcclAlone : public testing::Test {
+ protected:
+  void SetUp() override {
+    PENSTOCK_NEEDS_GPUS(1);
+    rank_ = JoinAlone();
+    ASSERT_NE(rank_.communicator, nullptr);
+  }
+  // 0, 1, 2, ...
+  static at::Tensor Numbers(int64_t count) {
+    return at::arange(count, at::TensorOptions(Gpu(0)).dtype(at::kFloat));
+  }
+
+  Communicator& communicator() { return *rank_.communicator; }
+
+ private:
+  NcclRank rank_;
 };
 
-Alone JoinAlone() {
-  Alone alone;
-  auto store = StoreServer::Start("127.0.0.1");
-  EXPECT_TRUE(store.ok()) << store.status();
-  if (!store.ok()) return alone;
-  alone.store = *std::move(store);
-  CommunicatorOptions options;
-  options.rendezvous_address = absl::StrCat("127.0.0.1:", alone.store->port());
-  options.epoch = 1;
-  options.groups = {{0}};
-  options.device = at::Device(at::kCUDA, 0);
-  auto communicator = MakeNcclCommunicator(options);
-  EXPECT_TRUE(communicator.ok()) << communicator.status();
-  if (communicator.ok()) alone.communicator = *std::move(communicator);
-  return alone;
+TEST_F(NcclAlone, AnAllReduceOverOneRankKeepsItsTensors) {
+  std::vector<at::Tensor> tensors = {Numbers(5), Numbers(1'000'003)};
+  ASSERT_TRUE(communicator().AllReduceSum(tensors, {0}).ok());
+  EXPECT_TRUE(tensors[0].cpu().equal(Numbers(5).cpu()));
+  EXPECT_TRUE(tensors[1].cpu().equal(Numbers(1'000'003).cpu()));
 }
 
-TEST(NcclCommunicator, AGroupOfOneKeepsItsTensors) {
-  const Alone alone = JoinAlone();
-  ASSERT_NE(alone.communicator, nullptr);
-  std::vector<at::Tensor> tensors = {at::full({5}, 3.0, at::Device(at::kCUDA, 0))};
-  EXPECT_TRUE(alone.communicator->AllReduceSum(tensors, {0}).ok());
-  EXPECT_EQ(tensors[0].sum().item<double>(), 15.0);
+TEST_F(NcclAlone, AStartedAllReduceEndsWhenItIsWaitedFor) {
+  const at::Tensor tensor = Numbers(4096).to(at::kBFloat16);
+  const at::Tensor before = tensor.cpu();
+  auto reduction = communicator().StartAllReduceSum({tensor}, {0});
+  ASSERT_TRUE(reduction.ok()) << reduction.status();
+  ASSERT_TRUE((*reduction)->Wait().ok());
+  EXPECT_TRUE(tensor.cpu().equal(before));
 }
 
-TEST(NcclCommunicator, AfterAbortCallsAreCancelledWithTheReason) {
-  const Alone alone = JoinAlone();
-  ASSERT_NE(alone.communicator, nullptr);
-  alone.communicator->Abort("the test says so");
-  std::vector<at::Tensor> tensors = {at::full({5}, 3.0, at::Device(at::kCUDA, 0))};
-  const absl::Status status = alone.communicator->AllReduceSum(tensors, {0});
+TEST_F(NcclAlone, AReduceScatterAndAnAllGatherOverOneRankKeepTheirTensors) {
+  const at::Tensor tensor = Numbers(1001);
+  auto reduction = communicator().StartReduceScatterSum({tensor}, {0});
+  ASSERT_TRUE(reduction.ok()) << reduction.status();
+  ASSERT_TRUE((*reduction)->Wait().ok());
+  EXPECT_TRUE(tensor.cpu().equal(Numbers(1001).cpu()));
+  ASSERT_TRUE(communicator().AllGather({tensor}, {0}).ok());
+  EXPECT_TRUE(tensor.cpu().equal(Numbers(1001).cpu()));
+}
+
+TEST_F(NcclAlone, AfterAbortCallsAreCancelledWithTheReason) {
+  std::vector<at::Tensor> tensors = {Numbers(5)};
+  ASSERT_TRUE(communicator().AllReduceSum(tensors, {0}).ok()) << "so that there is something to abort";
+  communicator().Abort("the test says so");
+  const absl::Status status = communicator().AllReduceSum(tensors, {0});
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_NE(std::string(status.message()).find("the test says so"), std::string::npos);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <string>
 
 namespace penstock::worker {
 namespace {
@@ -31,8 +32,8 @@ double ProcessNanoseconds() {
 }
 
 MeasuredProfile Measure(Architecture architecture, int64_t hidden) {
-  const auto profile =
-      MeasureProfile(Config(architecture, hidden), /*seconds=*/2, /*threads=*/1, ProcessNanoseconds);
+  const auto profile = MeasureProfile(Config(architecture, hidden), /*seconds=*/2, /*threads=*/1,
+                                      MeasuredDevice(), ProcessNanoseconds);
   EXPECT_TRUE(profile.ok()) << profile.status();
   return profile.ok() ? *profile : MeasuredProfile();
 }
@@ -98,6 +99,42 @@ TEST(MeasureProfile, FindsTheTermsOfT5) {
   ExpectRatiosOfALayer(*profile.encoder);
   ExpectRatiosOfALayer(profile.layer);
   EXPECT_GT(profile.embedding_forward(Pair(4, 64, 0)), 0);
+}
+
+// On a GPU a time that is read before it is done says how long starting its kernels took.
+TEST(MeasureProfile, WaitsForTheDeviceBeforeEachReading) {
+  int waits = 0;
+  int readings = 0;
+  int early = 0;
+  const MeasuredDevice device = {.wait = [&] { ++waits; }, .memory_bytes = 12345};
+  const NanosecondClock clock = [&] {
+    ++readings;
+    if (readings != waits) ++early;
+    return ProcessNanoseconds();
+  };
+  const auto profile =
+      MeasureProfile(Config(Architecture::kGpt, 32), /*seconds=*/0.05, /*threads=*/1, device, clock);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_GT(readings, 100);
+  EXPECT_EQ(early, 0);
+  EXPECT_EQ(profile->memory_bytes, 12345) << "is the device's";
+}
+
+TEST(MeasuredDevice, OnCpuThereIsNothingToWaitForAndTheMemoryIsTheMachines) {
+  const auto device = OpenMeasuredDevice("cpu");
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_TRUE(device->place.is_cpu());
+  device->wait();
+  EXPECT_EQ(device->memory_bytes, HostMemoryBytes());
+}
+
+TEST(MeasuredDevice, AGpuThatIsNotThereIsNamed) {
+  for (const char* name : {"cuda:99", "tpu:0"}) {
+    const absl::Status status = OpenMeasuredDevice(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(status.message()).find(std::string("--device ") + name), std::string::npos)
+        << status;
+  }
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
       {{"--planner=h:1", "--job=j", "--dataset=d", "--slow-rank=1:2"}, "--slow-rank"},
       {{"--planner=h:1", "--job=j", "--device=simulated", "--slow-rank=2"}, "--slow-rank"},
       {{"profile", "--out=o"}, "--model-json"},
+      {{"profile", "--model-json=m", "--out=o", "--device=simulated"}, "--device"},
   };
   for (const auto& [arguments, flag] : cases) {
     ::testing::internal::CaptureStderr();
@@ -103,6 +104,13 @@ TEST(WorkerOptions, ProfilingNeedsNoPlanner) {
   ASSERT_FALSE(command.exit_status.has_value());
   ASSERT_TRUE(command.profile.has_value());
   EXPECT_EQ(command.profile->seconds, 2.5);
+  EXPECT_EQ(command.profile->device, "cpu");
+}
+
+TEST(WorkerOptions, ProfilesAreMeasuredOnTheDeviceThatIsNamed) {
+  const CommandLine command = Parse({"profile", "--model-json", "m", "--out", "o", "--device", "cuda:3"});
+  ASSERT_TRUE(command.profile.has_value());
+  EXPECT_EQ(command.profile->device, "cuda:3");
 }
 
 }  // namespace
