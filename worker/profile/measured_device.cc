@@ -35,7 +35,13 @@ int64_t HostMemoryBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_S
 
 absl::StatusOr<MeasuredDevice> OpenMeasuredDevice(const std::string& name) {
   const std::string flag = absl::StrCat("--device ", name);
-  absl::StatusOr<MeasuredDevice> device = CallTorch(flag, [&] { return DeviceAt(c10::Device(name)); });
+  const absl::StatusOr<c10::Device> place = CallTorch(flag, [&] { return c10::Device(name); });
+  if (!place.ok()) return absl::InvalidArgumentError(std::string(place.status().message()));
+  if (!c10::impl::hasDeviceGuardImpl(place->type())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": this worker was built without it: take one of the cuda preset"));
+  }
+  absl::StatusOr<MeasuredDevice> device = CallTorch(flag, [&] { return DeviceAt(*place); });
   if (device.ok()) return device;
   return absl::InvalidArgumentError(std::string(device.status().message()));
 }
