@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace penstock {
@@ -30,6 +31,12 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   const int code = status.error_code();
   return absl::Status(IsKnown(code) ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
                       status.error_message());
+}
+
+absl::Status FromStatusOfCall(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::CANCELLED) return FromGrpcStatus(status);
+  return absl::UnavailableError(
+      absl::StrCat("the server cancelled the call, as one that stops does: ", status.error_message()));
 }
 
 const char* GrpcCodeName(grpc::StatusCode code) { return IsKnown(code) ? kCodeNames[code] : "UNKNOWN"; }

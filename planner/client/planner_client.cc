@@ -46,7 +46,7 @@ absl::StatusOr<Response> Call(Stub* stub, Method<Request, Response> method, cons
   context.set_deadline(deadline);
   context.set_wait_for_ready(wait_for_ready);
   Response response;
-  const absl::Status status = FromGrpcStatus((stub->*method)(&context, request, &response));
+  const absl::Status status = FromStatusOfCall((stub->*method)(&context, request, &response));
   if (!status.ok()) return WithMetadata(status, context);
   return response;
 }

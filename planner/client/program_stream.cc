@@ -34,7 +34,8 @@ absl::StatusOr<std::optional<v1::StreamProgramsResponse>> ProgramStream::Next() 
   if (!end_.has_value()) {
     v1::StreamProgramsResponse program;
     if (reader_->Read(&program)) return program;
-    end_ = FromGrpcStatus(reader_->Finish());
+    const grpc::Status end = reader_->Finish();
+    end_ = cancelled_ ? FromGrpcStatus(end) : FromStatusOfCall(end);
     // So that whoever opens one stream after another neither spins nor leaves the connections alone.
     if (absl::IsUnavailable(*end_)) PauseUntilConnected(channel_.get(), kPause);
   }
@@ -42,6 +43,9 @@ absl::StatusOr<std::optional<v1::StreamProgramsResponse>> ProgramStream::Next() 
   return std::optional<v1::StreamProgramsResponse>();
 }
 
-void ProgramStream::Cancel() { context_.TryCancel(); }
+void ProgramStream::Cancel() {
+  cancelled_ = true;
+  context_.TryCancel();
+}
 
 }  // namespace penstock

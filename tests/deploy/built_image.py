@@ -18,8 +18,9 @@ def unpack(builder, name):
     config = json.loads(buildah(builder, "inspect", "--type", "image", name))["Docker"]["config"]
     check = config.get("Healthcheck") or {}
     test = check.get("Test") or ["NONE"]
+    # Empty ones are left out.
     return container.Image(
-        root=root, user=config["User"], entrypoint=config["Entrypoint"], command=config["Cmd"] or [],
-        environment=dict(variable.split("=", 1) for variable in config["Env"] or []), volumes=list(config["Volumes"] or {}),
-        ports=[int(port.split("/")[0]) for port in config["ExposedPorts"] or {}], labels=config["Labels"] or {},
+        root=root, user=config["User"], entrypoint=config["Entrypoint"], command=config.get("Cmd") or [],
+        environment=dict(variable.split("=", 1) for variable in config.get("Env") or []), volumes=list(config.get("Volumes") or {}),
+        ports=[int(port.split("/")[0]) for port in config.get("ExposedPorts") or {}], labels=config.get("Labels") or {},
         healthcheck=test[1:] if test[0] == "CMD" else [])

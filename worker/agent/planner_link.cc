@@ -122,7 +122,7 @@ class GrpcPlannerLink : public PlannerLink {
     SetTimeout(context, timeout);
     v1::RegisterWorkerResponse response;
     const grpc::Status status = stub_->RegisterWorker(&context, message, &response);
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "RegisterWorker"));
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromStatusOfCall(status), "RegisterWorker"));
     PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
     PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(response.topology(), job));
     return RegistrationAnswer{.registration = {.rank = response.rank(),
@@ -143,7 +143,7 @@ class GrpcPlannerLink : public PlannerLink {
     AwaitPlanner(context);
     v1::HeartbeatResponse response;
     const grpc::Status status = stub_->Heartbeat(&context, request, &response);
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromGrpcStatus(status), "Heartbeat"));
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromStatusOfCall(status), "Heartbeat"));
     return BeatAnswer{.state = EpochStateFromProto(response.state()),
                       .failure = response.failure(),
                       .rendezvous = {.address = response.rendezvous_address(),
@@ -157,7 +157,7 @@ class GrpcPlannerLink : public PlannerLink {
     AwaitPlanner(context);
     v1::ReportIterationResponse response;
     const grpc::Status status = stub_->ReportIteration(&context, ToProto(self, report), &response);
-    return AnnotateError(FromGrpcStatus(status), "ReportIteration");
+    return AnnotateError(FromStatusOfCall(status), "ReportIteration");
   }
 
   std::unique_ptr<ProgramStream> StreamPrograms(const WorkerIdentity& self, const JobConfig& job,

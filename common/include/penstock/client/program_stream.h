@@ -5,6 +5,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/sync_stream.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -37,6 +38,7 @@ class ProgramStream {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
   grpc::ClientContext context_;
+  std::atomic<bool> cancelled_ = false;
   std::unique_ptr<grpc::ClientReader<v1::StreamProgramsResponse>> reader_;
   // How the stream ended, once it has.
   std::optional<absl::Status> end_;

@@ -22,6 +22,12 @@ TEST(StatusConversionTest, OkStaysOk) {
   EXPECT_STREQ(GrpcCodeName(grpc::StatusCode::OK), "OK");
 }
 
+TEST(StatusConversionTest, ACallThatTheServerCancelledMayBeTriedAgain) {
+  EXPECT_TRUE(FromStatusOfCall(grpc::Status::OK).ok());
+  EXPECT_EQ(FromStatusOfCall({grpc::StatusCode::CANCELLED, ""}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(FromStatusOfCall({grpc::StatusCode::ABORTED, "why"}), absl::AbortedError("why"));
+}
+
 TEST(StatusConversionTest, ACodeFromTheFutureIsUnknown) {
   // More than the enum names, and still a value that it can hold.
   const grpc::Status strange(static_cast<grpc::StatusCode>(20), "why");

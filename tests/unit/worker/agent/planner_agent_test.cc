@@ -314,7 +314,8 @@ TEST_F(PlannerAgentTest, APlannerThatComesBackInTimeIsUsedAgain) {
 }
 
 TEST_F(PlannerAgentTest, AReportThatGotNoAnswerIsSentAgain) {
-  for (const auto code : {grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::UNAVAILABLE}) {
+  for (const auto code :
+       {grpc::StatusCode::DEADLINE_EXCEEDED, grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED}) {
     planner_ = std::make_unique<FakePlanner>();
     planner_->SetRegistration(grpc::Status::OK, ValidRegistration());
     const auto agent = Register();
