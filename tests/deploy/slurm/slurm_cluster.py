@@ -126,10 +126,6 @@ class SlurmCluster:
             raise RuntimeError(f"{words}: {done.stderr}")
         return done.stdout
 
-    def is_idle(self):
-        """Whether nothing runs, or still ends, on the node."""
-        return self.run("sinfo", "--noheader", "--format=%T").strip() == "idle"
-
     def state(self, job):
         """JobState and Restarts of a job."""
         shown = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
