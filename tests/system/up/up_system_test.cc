@@ -189,8 +189,8 @@ TEST_F(UpTest, AHungWorkerIsNamedAndDoesNotKeepARunWithoutRestarts) {
   kill(workers.front(), SIGSTOP);
   const absl::Time stopped = absl::Now();
   EXPECT_EQ(up.Wait(), 1);
-  // 5 s until the planner takes it for lost, then some for its peers to end and for itself; more of each where
-  // four share two cores.
+  // 5 s until the planner takes it for lost, then some for its peers to end and for itself; more of each
+  // where four share two cores.
   EXPECT_LT(absl::Now() - stopped, absl::Seconds(24));
   EXPECT_THAT(up.errors(), testing::ContainsRegex("rank [0-3] .*was lost: no heartbeat")) << up.errors();
   EXPECT_TRUE(WorkersOf(RunDir()).empty());
