@@ -20,21 +20,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/bench/median.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/gloo_group.h"
 
 namespace penstock::worker {
 namespace {
 
+using bench::Median;
+
 constexpr int kTurns = 9;
 // Of a turn.
 constexpr int64_t kBytesOfATurn = int64_t{64} << 20;
 constexpr int64_t kMostCalls = 200;
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 double Microseconds(int64_t calls, const std::function<void()>& call) {
   const auto start = std::chrono::steady_clock::now();

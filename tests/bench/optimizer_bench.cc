@@ -17,10 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/median.h"
 #include "worker/optimizer/adamw.h"
 
 namespace penstock::worker {
 namespace {
+
+using bench::Median;
 
 constexpr int kTurns = 9;
 constexpr double kBeta1 = 0.9;
@@ -39,11 +42,6 @@ double Milliseconds(const std::function<void()>& body) {
   const double start = ThreadMilliseconds();
   body();
   return ThreadMilliseconds() - start;
-}
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 FlatParameters Gpt(int64_t hidden) {
