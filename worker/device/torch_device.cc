@@ -11,6 +11,7 @@
 #include "worker/model/transformer_stage.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
+#include "worker/torch/place.h"
 
 namespace penstock::worker {
 namespace {
@@ -71,26 +72,20 @@ class TorchDevice : public Device {
   const InputCut cut_;
 };
 
-// Of a GPU without a number, the first one.
-at::Device PlaceOf(const std::string& name) {
-  const at::Device place(name);
-  return place.is_cpu() || place.has_index() ? place : at::Device(place.type(), 0);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> MakeTorchDevice(const std::string& name,
                                                         const IndexedDataset* dataset, InputCut cut) {
-  const std::string flag = absl::StrCat("--device ", name);
-  const absl::StatusOr<at::Device> place = CallTorch(flag, [&] { return PlaceOf(name); });
-  if (!place.ok()) return absl::InvalidArgumentError(place.status().message());
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Device place, PlaceOf(name));
   std::unique_ptr<DeviceStreams> streams;
-  if (!place->is_cpu()) {
-    absl::StatusOr<std::unique_ptr<DeviceStreams>> made = MakeAcceleratorStreams(*place);
-    if (!made.ok()) return absl::InvalidArgumentError(absl::StrCat(flag, ": ", made.status().message()));
+  if (!place.is_cpu()) {
+    absl::StatusOr<std::unique_ptr<DeviceStreams>> made = MakeAcceleratorStreams(place);
+    if (!made.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--device ", name, ": ", made.status().message()));
+    }
     streams = *std::move(made);
   }
-  return std::make_unique<TorchDevice>(*place, std::move(streams), dataset, cut);
+  return std::make_unique<TorchDevice>(place, std::move(streams), dataset, cut);
 }
 
 }  // namespace penstock::worker

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "worker/torch/boundary.h"
+#include "worker/torch/place.h"
 
 namespace penstock::worker {
 namespace {
@@ -34,14 +36,13 @@ double SteadyNanoseconds() {
 int64_t HostMemoryBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }
 
 absl::StatusOr<MeasuredDevice> OpenMeasuredDevice(const std::string& name) {
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Device place, PlaceOf(name));
   const std::string flag = absl::StrCat("--device ", name);
-  const absl::StatusOr<c10::Device> place = CallTorch(flag, [&] { return c10::Device(name); });
-  if (!place.ok()) return absl::InvalidArgumentError(std::string(place.status().message()));
-  if (!c10::impl::hasDeviceGuardImpl(place->type())) {
+  if (!c10::impl::hasDeviceGuardImpl(place.type())) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, ": this worker was built without it: take one of the cuda preset"));
   }
-  absl::StatusOr<MeasuredDevice> device = CallTorch(flag, [&] { return DeviceAt(*place); });
+  absl::StatusOr<MeasuredDevice> device = CallTorch(flag, [&] { return DeviceAt(place); });
   if (device.ok()) return device;
   return absl::InvalidArgumentError(std::string(device.status().message()));
 }
