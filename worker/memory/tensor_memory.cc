@@ -71,6 +71,7 @@ void CountCpuTensors() {
   c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/1);
 }
 
+// Tensors on the meta device have shapes and no memory.
 int64_t TensorBytes(c10::Device device) {
   if (device.is_meta()) return 0;
   if (device.is_cpu()) return CountingAllocator::bytes();

@@ -249,10 +249,7 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
     }
   }
   PENSTOCK_RETURN_IF_ERROR(SumOverRanks(instruction));
-  if (parts_.gradients_ready) {
-    PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::gradients));
-    PENSTOCK_RETURN_IF_ERROR(parts_.gradients_ready(program_.iteration));
-  }
+  if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(ShowGradients());
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
   PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale,
                             ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm));
@@ -260,6 +257,14 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
   PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
   return absl::OkStatus();
+}
+
+absl::Status Iteration::ShowGradients() {
+  IterationResult result;
+  PENSTOCK_RETURN_IF_ERROR(ReadNormAndVotes(result));
+  if (!not_finite_.empty()) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::gradients));
+  return parts_.gradients_ready(program_.iteration);
 }
 
 absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
@@ -280,7 +285,10 @@ absl::Status Iteration::Finish(IterationResult& result) {
     result.loss += value;
   }
   result.learning_rate = learning_rate_;
-  if (!norm_and_votes_.has_value()) return absl::OkStatus();
+  return norm_and_votes_.has_value() ? ReadNormAndVotes(result) : absl::OkStatus();
+}
+
+absl::Status Iteration::ReadNormAndVotes(IterationResult& result) {
   PENSTOCK_ASSIGN_OR_RETURN(result.gradient_norm, Read("the gradient norm", norm_and_votes_->norm));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, parts_.device->ToHost(norm_and_votes_->ballot));
   result.votes = VotesOf(ballot);

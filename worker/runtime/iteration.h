@@ -61,6 +61,11 @@ class Iteration {
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
   // Sums what is of all ranks: shared gradients, the norm, votes. Sets norm_and_votes_.
   absl::Status SumOverRanks(const Instruction& instruction);
+  // Gives the reduced gradients to ExecutorParts::gradients_ready, unless they are not finite. Waits for the
+  // device: who looks at gradients has time.
+  absl::Status ShowGradients();
+  // Fills in the norm and the votes of all ranks, and sets not_finite_. Waits for the device.
+  absl::Status ReadNormAndVotes(IterationResult& result);
   // A scalar of the device; `what` it is begins the message of an error.
   absl::StatusOr<double> Read(absl::string_view what, const at::Tensor& scalar) const;
   // That no gradients are still being reduced: the deps of OPTIMIZER_STEP say so.

@@ -18,6 +18,7 @@ namespace penstock::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -155,13 +156,7 @@ class NotFiniteTest : public ::testing::Test {
         /*seed=*/1, at::kCPU));
     stage_->micro_batches = micro_batches;
     optimizer_ = *AdamW::Create(job_.training, {&stage_->flat_parameters()}, sharding_);
-    executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
-                                                         .device = device_.get(),
-                                                         .stages = {{stage, stage_.get()}},
-                                                         .optimizer = optimizer_.get(),
-                                                         .communicator = &communicator_,
-                                                         .timer = timer_.get(),
-                                                         .order = order_.get()});
+    executor_ = std::make_unique<Executor>(Parts(stage));
     program_.stages = {stage};
     program_.layers_per_stage.assign(stages, layers);
     program_.micro_batches.assign(micro_batches, {.sample_ids = {0},
@@ -171,6 +166,17 @@ class NotFiniteTest : public ::testing::Test {
                                                   .target_cu_seqlens = {0, 4},
                                                   .computed_tokens = 4,
                                                   .recompute = std::vector<LayerRecompute>(stages)});
+  }
+
+  // Of an executor of the stage that was built.
+  ExecutorParts Parts(uint32_t stage) {
+    return {.job = &job_,
+            .device = device_.get(),
+            .stages = {{stage, stage_.get()}},
+            .optimizer = optimizer_.get(),
+            .communicator = &communicator_,
+            .timer = timer_.get(),
+            .order = order_.get()};
   }
 
   Instruction& Add(Op op, uint32_t micro_batch = 0) {
@@ -253,6 +259,22 @@ TEST_F(NotFiniteTest, FiniteNumbersAreNotLookedAtTwice) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_FALSE(result->votes.loss_not_finite);
   EXPECT_EQ(result->instructions.size(), program_.instructions.size());
+}
+
+TEST_F(NotFiniteTest, GradientsAreShownWhereTheyAreFinite) {
+  BuildWhole(4);
+  std::vector<uint64_t> shown;
+  ExecutorParts parts = Parts(0);
+  parts.gradients_ready = [&](uint64_t iteration) {
+    shown.push_back(iteration);
+    return absl::OkStatus();
+  };
+  executor_ = std::make_unique<Executor>(std::move(parts));
+  EXPECT_TRUE(executor_->Run(program_).ok());
+  EXPECT_THAT(shown, ElementsAre(7));
+  stage_->spoilt_gradient = 3;
+  Failure();
+  EXPECT_THAT(shown, ElementsAre(7)) << "of the second run neither";
 }
 
 TEST_F(NotFiniteTest, AParameterThatWasNotFiniteBeforeIsNamedRatherThanWhatFollows) {
@@ -346,14 +368,9 @@ TEST_F(NotFiniteTest, WhatAnyRankSaysReachesTheResult) {
   const absl::StatusOr<IterationResult> quiet = executor_->Run(program_);
   ASSERT_TRUE(quiet.ok()) << quiet.status();
   EXPECT_FALSE(quiet->votes.stop);
-  executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,
-                                                       .device = device_.get(),
-                                                       .stages = {{0, stage_.get()}},
-                                                       .optimizer = optimizer_.get(),
-                                                       .communicator = &communicator_,
-                                                       .timer = timer_.get(),
-                                                       .order = order_.get(),
-                                                       .votes = [] { return Votes{.stop = true}; }});
+  ExecutorParts parts = Parts(0);
+  parts.votes = [] { return Votes{.stop = true}; };
+  executor_ = std::make_unique<Executor>(std::move(parts));
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->votes.stop);
