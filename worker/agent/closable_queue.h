@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -51,6 +52,13 @@ class ClosableQueue {
     return value;
   }
 
+  // A copy of what Pop returns next, where it is there.
+  std::optional<T> Front() const {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok() || values_.empty()) return std::nullopt;
+    return values_.front();
+  }
+
   // `reason` is an error. The first one counts.
   void Close(const absl::Status& reason) {
     MutexLock lock(&mutex_);
@@ -60,7 +68,7 @@ class ClosableQueue {
 
  private:
   const size_t capacity_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::deque<T> values_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

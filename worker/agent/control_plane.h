@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct Rendezvous {
 // A program, or the end of the job.
 struct NextProgram {
   bool finished = false;
-  Program program;
+  // Null when finished.
+  std::shared_ptr<const Program> program;
   // How long the caller waited for it.
   absl::Duration waited;
 };
@@ -79,6 +81,8 @@ class ControlPlane {
   virtual void StartPrograms(uint64_t first_iteration) = 0;
   // The next one in iteration order. Blocks until it is there.
   virtual absl::StatusOr<NextProgram> Next() = 0;
+  // The program that Next returns next, where it is there already; null: it is not, or there is none.
+  virtual std::shared_ptr<const Program> Upcoming() = 0;
 
   // Hands a report over to be sent in the background, in order. Blocks only when many are unsent.
   virtual absl::Status Report(IterationReport report) = 0;

@@ -83,6 +83,7 @@ class PlannerAgentImpl : public PlannerAgent {
   }
 
   absl::StatusOr<NextProgram> Next() override { return programs_->Next(); }
+  std::shared_ptr<const Program> Upcoming() override { return programs_->Upcoming(); }
   absl::Status Report(IterationReport report) override { return reports_.Send(std::move(report)); }
   absl::Status FlushReports(absl::Duration timeout) override { return reports_.Flush(timeout); }
   uint64_t Reported() const override { return reports_.delivered(); }

@@ -42,6 +42,11 @@ absl::StatusOr<NextProgram> ProgramReader::Next() {
   return next;
 }
 
+std::shared_ptr<const Program> ProgramReader::Upcoming() const {
+  const std::optional<NextProgram> next = queue_.Front();
+  return next.has_value() ? next->program : nullptr;
+}
+
 void ProgramReader::Stop(const absl::Status& reason) {
   queue_.Close(reason);
   MutexLock lock(&mutex_);
@@ -63,7 +68,8 @@ absl::Status ProgramReader::Take(Program program, uint64_t& next_iteration) {
                                             program.rank, " instead of iteration ", next_iteration,
                                             " of rank ", self_.rank));
   }
-  PENSTOCK_RETURN_IF_ERROR(queue_.Push({.finished = false, .program = std::move(program), .waited = {}}));
+  PENSTOCK_RETURN_IF_ERROR(queue_.Push(
+      {.finished = false, .program = std::make_shared<const Program>(std::move(program)), .waited = {}}));
   ++next_iteration;
   return absl::OkStatus();
 }

@@ -24,8 +24,9 @@ class ProgramReader {
   ProgramReader(const ProgramReader&) = delete;
   ProgramReader& operator=(const ProgramReader&) = delete;
 
-  // As ControlPlane::Next. Possible errors: the reason given to Stop.
+  // As those of ControlPlane. Possible errors: the reason given to Stop.
   absl::StatusOr<NextProgram> Next();
+  std::shared_ptr<const Program> Upcoming() const;
 
   // `reason` is an error. Any thread.
   void Stop(const absl::Status& reason);

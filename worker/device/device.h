@@ -25,7 +25,7 @@
 
 namespace penstock::worker {
 
-// Calls come from one thread.
+// Calls come from one thread, but for ReadTokens.
 class Device {
  public:
   virtual ~Device() = default;
@@ -37,10 +37,13 @@ class Device {
   // Possible errors: RESOURCE_EXHAUSTED (memory).
   virtual absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) = 0;
 
-  // The tokens of a micro-batch that a stage needs, for its LOAD.
+  // What a stage needs of a micro-batch's samples, in memory of the host that Load can copy from. Any thread.
   // Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or that is shorter there).
-  virtual absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model,
-                                          const TokenNeeds& needs) = 0;
+  virtual absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
+                                                const TokenNeeds& needs) = 0;
+
+  // The same on the device, without waiting for it. Possible errors: RESOURCE_EXHAUSTED (memory).
+  virtual absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) = 0;
 
   // The values of a tensor, on the CPU. Waits for the device: after InstructionOrder::Finish it has nothing
   // to wait for. Possible errors: INTERNAL.

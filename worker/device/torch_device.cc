@@ -30,15 +30,19 @@ class TorchDevice : public Device {
     return CallTorch("a receive buffer", [&] { return at::empty(transfer.shape, options); });
   }
 
-  absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model,
-                                  const TokenNeeds& needs) override {
+  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
+                                        const TokenNeeds& needs) override {
     std::vector<std::vector<int32_t>> tokens;
-    for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    for (size_t i = 0; needs.any() && i < shape.sample_ids.size(); ++i) {
       PENSTOCK_ASSIGN_OR_RETURN(
           tokens.emplace_back(),
           SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i], cut_));
     }
     return MakeTokenBatch(shape, tokens, model, needs, place_);
+  }
+
+  absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override {
+    return worker::ToDevice(tokens, place_);
   }
 
   absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override {

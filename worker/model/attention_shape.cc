@@ -170,14 +170,15 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   result.target = Pair(target, target, /*causal=*/true, own_positions);
   if (ArchitectureOf(config).position == Position::kRotary) {
     const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, result.target.queries);
-    result.target.rotary_positions = ToDevice(at::tensor(positions, at::kInt), device);
+    result.target.rotary_positions =
+        StagedFor(device, std::vector<int32_t>(positions.begin(), positions.end()));
   }
   if (decoder_only) {
     if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
       for (const AttentionPiece& piece : result.target.pieces) {
         result.target.longest = std::max(result.target.longest, piece.query_length);
       }
-      result.target.cu_seqlens = ToDevice(at::tensor(shape.target_cu_seqlens, at::kInt), device);
+      result.target.cu_seqlens = StagedFor(device, shape.target_cu_seqlens);
     }
     return result;
   }
@@ -191,6 +192,13 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
     result.target.key_positions = result.target.query_positions;
   }
   return result;
+}
+
+MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
+  for (at::Tensor* tensor : {&attention.target.cu_seqlens, &attention.target.rotary_positions}) {
+    if (tensor->defined()) *tensor = Unstaged(*tensor, device);
+  }
+  return attention;
 }
 
 }  // namespace penstock::worker

@@ -35,14 +35,14 @@ struct AttentionShape {
   // Whether every query, and every key, is in a piece.
   bool all_queries = true;
   bool all_keys = true;
-  // Packed self-attention on a GPU: int32 [samples + 1] on the device, and the longest sample.
+  // Packed self-attention on a GPU: int32 [samples + 1], and the longest sample.
   at::Tensor cu_seqlens;
   int64_t longest = 0;
   // Concatenated rows: of each query and of each key, its position in its sample. Empty elsewhere: positions
   // count from the begin of a piece.
   std::vector<int64_t> query_positions;
   std::vector<int64_t> key_positions;
-  // Of models with rotary positions: int32 [queries] on the device, each token's position in its sample.
+  // Of models with rotary positions: int32 [queries], each token's position in its sample.
   at::Tensor rotary_positions;
 };
 
@@ -62,8 +62,12 @@ std::vector<int64_t> SourceOffsets(const MicroBatch& shape, const ModelConfig& c
 std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& config);
 
 // The encoder attends to every token of the sample (or row) that is no padding, the decoder to those before,
-// and to the encoder's of the same sample (or row).
+// and to the encoder's of the same sample (or row). The tensors are staged for the device (to_device.h). Any
+// thread; throws what LibTorch throws.
 MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config,
                                         at::Device device);
+
+// The same with its tensors on the device.
+MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device);
 
 }  // namespace penstock::worker

@@ -60,10 +60,10 @@ class Stage {
   virtual ~Stage() = default;
 
   // `input`: the activation received from the previous stage; undefined on the first stage. `tokens`: of the
-  // same micro-batch, read where the stage embeds tokens or has the loss. `loss_tokens`: of the global batch
-  // (last stage). `recompute` changes memory and time, never a bit of a result.
-  // Possible errors: INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input),
-  // RESOURCE_EXHAUSTED (memory), INTERNAL.
+  // same micro-batch, on the stage's device, with what the stage needs (TokenNeedsOf). `loss_tokens`: of the
+  // global batch (last stage). `recompute` changes memory and time, never a bit of a result. Possible errors:
+  // INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input), RESOURCE_EXHAUSTED
+  // (memory), INTERNAL.
   virtual absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                const at::Tensor& input, const LayerRecompute& recompute,
                                                double loss_tokens) = 0;

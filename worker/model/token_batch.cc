@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -114,10 +115,11 @@ class HostSequence {
     std::iota(positions_.begin() + offset, positions_.begin() + offset + length, 0);
   }
 
-  TokenSequence ToTensors(bool positions, at::Device device) const {
+  // Nothing is left here.
+  TokenSequence StageFor(at::Device device, bool positions) {
     TokenSequence sequence;
-    sequence.ids = ToDevice(at::tensor(ids_, at::kLong), device);
-    if (positions) sequence.positions = ToDevice(at::tensor(positions_, at::kLong), device);
+    sequence.ids = StagedFor(device, std::move(ids_));
+    if (positions) sequence.positions = StagedFor(device, std::move(positions_));
     return sequence;
   }
 
@@ -164,6 +166,51 @@ void AddEncoderDecoder(int64_t source_offset, int64_t target_offset, size_t inpu
   batch.loss.Ask(target_offset, target);
 }
 
+// Fills the batch with the tokens. Possible errors: those of MakeTokenBatch.
+absl::Status AddSamples(const MicroBatch& shape, const std::vector<std::vector<int32_t>>& tokens,
+                        const ModelConfig& config, HostBatch& batch) {
+  const bool t5 = IsT5(config);
+  const int64_t source_tokens = t5 ? SourceTokens(shape) : 0;
+  const int64_t target_tokens = TargetTokens(shape);
+  const std::vector<int64_t> sources = t5 ? SourceOffsets(shape, config) : std::vector<int64_t>();
+  const std::vector<int64_t> targets = TargetOffsets(shape, config);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t input = shape.input_tokens[i];
+    const size_t length = input + shape.target_tokens[i];
+    PENSTOCK_RETURN_IF_ERROR(CheckTokens(shape, i, tokens[i], config.vocab));
+    PENSTOCK_RETURN_IF_ERROR(CheckPlace(shape, targets, i, shape.target_length, target_tokens,
+                                        static_cast<int64_t>(t5 ? length - input : length)));
+    const Tokens sample = Tokens(tokens[i]).first(length);
+    if (shape.layout == Layout::kPadded) batch.target.NumberRow(targets[i], shape.target_length);
+    if (!t5) {
+      AddDecoderOnly(targets[i], input, sample, batch);
+      continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckPlace(shape, sources, i, shape.source_length, source_tokens, static_cast<int64_t>(input)));
+    AddEncoderDecoder(sources[i], targets[i], input, sample, config.decoder_start_token, batch);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HostBatch> MakeHostBatch(const MicroBatch& shape,
+                                        const std::vector<std::vector<int32_t>>& tokens,
+                                        const ModelConfig& config) {
+  PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, config, tokens.size()));
+  const int64_t source_tokens = IsT5(config) ? SourceTokens(shape) : 0;
+  HostBatch batch{HostSequence(source_tokens), HostSequence(TargetTokens(shape)), {}};
+  PENSTOCK_RETURN_IF_ERROR(AddSamples(shape, tokens, config, batch));
+  return batch;
+}
+
+at::Tensor Copied(const at::Tensor& staged, at::Device device) {
+  return staged.defined() ? Unstaged(staged, device) : staged;
+}
+
+TokenSequence Copied(const TokenSequence& staged, at::Device device) {
+  return {Copied(staged.ids, device), Copied(staged.positions, device)};
+}
+
 }  // namespace
 
 TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range) {
@@ -174,36 +221,30 @@ absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
                                           at::Device device) {
-  PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, config, tokens.size()));
-  const bool t5 = IsT5(config);
-  const int64_t source_tokens = t5 ? SourceTokens(shape) : 0;
-  const int64_t target_tokens = TargetTokens(shape);
-  const std::vector<int64_t> sources = t5 ? SourceOffsets(shape, config) : std::vector<int64_t>();
-  const std::vector<int64_t> targets = TargetOffsets(shape, config);
-  HostBatch host{HostSequence(source_tokens), HostSequence(target_tokens), {}};
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const size_t input = shape.input_tokens[i];
-    const size_t length = input + shape.target_tokens[i];
-    PENSTOCK_RETURN_IF_ERROR(CheckTokens(shape, i, tokens[i], config.vocab));
-    PENSTOCK_RETURN_IF_ERROR(CheckPlace(shape, targets, i, shape.target_length, target_tokens,
-                                        static_cast<int64_t>(t5 ? length - input : length)));
-    const Tokens sample = Tokens(tokens[i]).first(length);
-    if (shape.layout == Layout::kPadded) host.target.NumberRow(targets[i], shape.target_length);
-    if (!t5) {
-      AddDecoderOnly(targets[i], input, sample, host);
-      continue;
-    }
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckPlace(shape, sources, i, shape.source_length, source_tokens, static_cast<int64_t>(input)));
-    AddEncoderDecoder(sources[i], targets[i], input, sample, config.decoder_start_token, host);
+  HostBatch host{HostSequence(0), HostSequence(0), {}};
+  if (needs.any()) {
+    PENSTOCK_ASSIGN_OR_RETURN(host, MakeHostBatch(shape, tokens, config));
   }
   return CallTorch("the tokens of a micro-batch", [&] {
     TokenBatch batch;
-    if (needs.source) batch.source = host.source.ToTensors(/*positions=*/false, device);
-    if (needs.target) batch.target = host.target.ToTensors(/*positions=*/!t5, device);
+    batch.attention = std::make_shared<const MicroBatchAttention>(MakeAttentionShapes(shape, config, device));
+    if (needs.source) batch.source = host.source.StageFor(device, /*positions=*/false);
+    if (needs.target) batch.target = host.target.StageFor(device, /*positions=*/!IsT5(config));
     if (!needs.loss) return batch;
-    batch.loss_positions = ToDevice(at::tensor(host.loss.positions, at::kLong), device);
-    batch.labels = ToDevice(at::tensor(host.loss.labels, at::kLong), device);
+    batch.loss_positions = StagedFor(device, std::move(host.loss.positions));
+    batch.labels = StagedFor(device, std::move(host.loss.labels));
+    return batch;
+  });
+}
+
+absl::StatusOr<TokenBatch> ToDevice(const TokenBatch& staged, at::Device device) {
+  return CallTorch("the tokens of a micro-batch", [&] {
+    TokenBatch batch;
+    batch.source = Copied(staged.source, device);
+    batch.target = Copied(staged.target, device);
+    batch.loss_positions = Copied(staged.loss_positions, device);
+    batch.labels = Copied(staged.labels, device);
+    batch.attention = std::make_shared<const MicroBatchAttention>(ToDevice(*staged.attention, device));
     return batch;
   });
 }

@@ -1,12 +1,15 @@
-// The tokens of a micro-batch as tensors: what a stage embeds and what the last stage's loss counts.
+// What a stage needs of the samples of a micro-batch, as tensors: the tokens that it embeds, what the last
+// stage's loss counts, and who attends to whom.
 //
 //   const TokenNeeds needs = TokenNeedsOf(config, range);
-//   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, MakeTokenBatch(shape, tokens, config, needs, at::kCPU));
+//   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch staged, MakeTokenBatch(shape, tokens, config, needs, device));
+//   PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, ToDevice(staged, device));
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +17,8 @@
 #include "worker/program/program.h"
 
 namespace penstock::worker {
+
+struct MicroBatchAttention;
 
 // Tokens that are embedded, [tokens] int64 each, padding included: token ids, 0 in padding, and each one's
 // position in its sample.
@@ -33,6 +38,8 @@ struct TokenBatch {
   // for there.
   at::Tensor loss_positions;
   at::Tensor labels;
+  // Every stage needs it.
+  std::shared_ptr<const MicroBatchAttention> attention;
 };
 
 struct TokenNeeds {
@@ -47,7 +54,9 @@ struct TokenNeeds {
 TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range);
 
 // `tokens[i]` are those of sample i of the micro-batch, input then target; what exceeds input_tokens +
-// target_tokens is cut off.
+// target_tokens is cut off. A stage that needs none is made a batch without. The tensors lie on the host,
+// where they can be copied to the device from without the host waiting, and are no memory of tensors
+// (tensor_memory.h). Any thread.
 // A decoder-only model computes every token, and the loss counts the target tokens that have a token before
 // them: at position p it asks for token p + 1 where input_tokens <= p + 1 < length.
 // T5's encoder computes the input; its decoder decoder_start_token and the target but for its last token, and
@@ -57,5 +66,9 @@ absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
                                           at::Device device);
+
+// Copies in memory of the device, there for what runs on the current stream after them. Possible errors:
+// RESOURCE_EXHAUSTED (memory), INTERNAL.
+absl::StatusOr<TokenBatch> ToDevice(const TokenBatch& staged, at::Device device);
 
 }  // namespace penstock::worker

@@ -23,7 +23,7 @@ namespace {
 
 // A micro-batch between forward and backward.
 struct MicroBatchState : StageState {
-  MicroBatchAttention attention;
+  std::shared_ptr<const MicroBatchAttention> attention;
   // What the stage embedded.
   TokenSequence source_tokens;
   TokenSequence target_tokens;
@@ -113,8 +113,8 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
   }
   PENSTOCK_RETURN_IF_ERROR(CheckLengths(config_, shape));
   const TokenNeeds needs = TokenNeedsOf(config_, range_);
-  if ((needs.source && !tokens.source.ids.defined()) || (needs.target && !tokens.target.ids.defined()) ||
-      (needs.loss && !tokens.labels.defined())) {
+  if (tokens.attention == nullptr || (needs.source && !tokens.source.ids.defined()) ||
+      (needs.target && !tokens.target.ids.defined()) || (needs.loss && !tokens.labels.defined())) {
     return absl::InvalidArgumentError("the tokens of the micro-batch are not loaded");
   }
   if (range_.first) return absl::OkStatus();
@@ -124,7 +124,7 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.source;
-  const LayerContext context = {.attention = &state.attention.source, .cross = nullptr, .source = {}};
+  const LayerContext context = {.attention = &state.attention->source, .cross = nullptr, .source = {}};
   state.source_layers.resize(stack.layers.size());
   for (size_t i = 0; i < stack.layers.size(); ++i) {
     hidden = LayerForward(stack.layers[i], context, hidden, LevelOf(recompute, static_cast<int64_t>(i)),
@@ -139,7 +139,7 @@ at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompu
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.target;
   const LayerContext context = {
-      .attention = &state.attention.target, .cross = &state.attention.cross, .source = state.source};
+      .attention = &state.attention->target, .cross = &state.attention->cross, .source = state.source};
   const auto before = static_cast<int64_t>(parts_.source.layers.size());
   state.target_layers.resize(stack.layers.size());
   for (size_t i = 0; i < stack.layers.size(); ++i) {
@@ -164,11 +164,11 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
                                         const at::Tensor& input, const LayerRecompute& recompute,
                                         double loss_tokens, MicroBatchState& state) {
   const at::NoGradGuard by_hand;
-  state.attention = MakeAttentionShapes(shape, config_, device_);
+  state.attention = tokens.attention;
   Streams hidden;
   if (!range_.first) {
     state.input_sizes = input.sizes().vec();
-    hidden = SplitBoundary(config_, state.attention, input, range_.first_layer);
+    hidden = SplitBoundary(config_, *state.attention, input, range_.first_layer);
   }
   if (parts_.source.embedding.has_value()) {
     state.source_tokens = tokens.source;
@@ -185,14 +185,14 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   }
   if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
   state.output_sizes = BoundaryShape(shape, config_, end_layer());
-  return JoinStreams(config_, state.attention, std::move(hidden), end_layer(), state.output_sizes);
+  return JoinStreams(config_, *state.attention, std::move(hidden), end_layer(), state.output_sizes);
 }
 
 void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
                                       WeightProducts& products) const {
   const StackPart& stack = parts_.target;
-  const LayerContext context = {.attention = &state.attention.target,
-                                .cross = &state.attention.cross,
+  const LayerContext context = {.attention = &state.attention->target,
+                                .cross = &state.attention->cross,
                                 .source = std::exchange(state.source, {})};
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient.target = LayerBackward(stack.layers[i], context, std::move(state.target_layers[i]),
@@ -210,7 +210,7 @@ void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradie
     gradient = NormBackward(*stack.final_norm, std::exchange(state.final_input, {}), state.final_statistics,
                             gradient);
   }
-  const LayerContext context = {.attention = &state.attention.source, .cross = nullptr, .source = {}};
+  const LayerContext context = {.attention = &state.attention->source, .cross = nullptr, .source = {}};
   at::Tensor none;
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient =
@@ -229,12 +229,12 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
   if (range_.last) {
     gradient.target = std::exchange(state.hidden_gradient, {});
   } else {
-    gradient = SplitBoundary(config_, state.attention, output_gradient, end_layer());
+    gradient = SplitBoundary(config_, *state.attention, output_gradient, end_layer());
   }
   if (gradient.target.defined()) BackwardTarget(state, gradient, products);
   if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
   if (range_.first) return {};
-  return JoinStreams(config_, state.attention, std::move(gradient), range_.first_layer, state.input_sizes);
+  return JoinStreams(config_, *state.attention, std::move(gradient), range_.first_layer, state.input_sizes);
 }
 
 absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForward& forward,

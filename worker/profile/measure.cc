@@ -80,8 +80,9 @@ class StageRun {
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
     }
-    PENSTOCK_ASSIGN_OR_RETURN(tokens_,
+    PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch staged,
                               MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), place_));
+    PENSTOCK_ASSIGN_OR_RETURN(tokens_, ToDevice(staged, place_));
     return RunTorch("a profile's input", [&] {
       input_ = range_.first ? at::Tensor() : Activation(shape, range_.first_layer);
       output_gradient_ = range_.last ? at::Tensor() : Activation(shape, range_.first_layer + range_.layers);

@@ -43,12 +43,12 @@ absl::Status Executor::RunInstructions(const Program& program, Iteration& iterat
   return absl::OkStatus();
 }
 
-absl::Status Executor::Explain(const Program& program, const std::string& what) const {
+absl::Status Executor::Explain(const Program& program, const std::string& what) {
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
   const std::string where = NameOf(program);
   FiniteSearch search(parts_.stages);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(search.LookAtParameters(), where));
-  Iteration again(parts_, program, &search);
+  Iteration again(parts_, program, tokens_, &search);
   PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, again));
   IterationResult same;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(again.Finish(same), where));
@@ -66,7 +66,7 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   const std::string where = NameOf(program);
   ResetPeakTensorBytes(parts_.device->place());
   IterationResult result;
-  auto iteration = std::make_unique<Iteration>(parts_, program);
+  auto iteration = std::make_unique<Iteration>(parts_, program, tokens_);
   PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, *iteration));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration->Finish(result), where));
   if (const std::string what = iteration->not_finite(); !what.empty()) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "worker/program/job.h"
 #include "worker/program/program.h"
 #include "worker/runtime/iteration_result.h"
+#include "worker/runtime/token_reader.h"
 
 namespace penstock::worker {
 
@@ -53,7 +55,11 @@ struct ExecutorParts {
 
 class Executor {
  public:
-  explicit Executor(ExecutorParts parts) : parts_(std::move(parts)) {}
+  explicit Executor(ExecutorParts parts)
+      : parts_(std::move(parts)), tokens_(parts_.device, parts_.job->model) {}
+
+  // That the program is run soon: its tokens are read beside what runs. Does nothing the second time.
+  void Prepare(std::shared_ptr<const Program> program) { tokens_.Begin(std::move(program)); }
 
   // Runs one iteration. Not thread-safe. After an error the executor must not be used again.
   // Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone), INVALID_ARGUMENT
@@ -67,9 +73,10 @@ class Executor {
   absl::Status RunInstructions(const Program& program, Iteration& iteration) const;
   // Runs an iteration that has ended again, to say where the number comes from because of which `what` is not
   // finite.
-  absl::Status Explain(const Program& program, const std::string& what) const;
+  absl::Status Explain(const Program& program, const std::string& what);
 
   const ExecutorParts parts_;
+  TokenReader tokens_;
 };
 
 }  // namespace penstock::worker

@@ -49,8 +49,13 @@ absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, cons
 
 }  // namespace
 
-Iteration::Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search)
-    : parts_(parts), program_(program), search_(search), own_votes_(parts.votes ? parts.votes() : Votes()) {
+Iteration::Iteration(const ExecutorParts& parts, const Program& program, TokenReader& reader,
+                     FiniteSearch* search)
+    : parts_(parts),
+      program_(program),
+      reader_(reader),
+      search_(search),
+      own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
   }
@@ -94,10 +99,13 @@ absl::Status Iteration::Launch(const Instruction& instruction) {
 }
 
 absl::Status Iteration::Load(const Instruction& instruction) {
-  const MicroBatch& shape = program_.micro_batches[instruction.micro_batch];
-  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch,
-                            parts_.device->Load(shape, parts_.job->model, needs_.at(instruction.stage)));
+  PENSTOCK_ASSIGN_OR_RETURN(TokenBatch batch, Tokens(KeyOf(instruction)));
   return tokens_.Put(KeyOf(instruction), std::move(batch));
+}
+
+absl::StatusOr<TokenBatch> Iteration::Tokens(const BufferKey& key) {
+  PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch batch, reader_.Take(program_, key));
+  return parts_.device->Load(batch);
 }
 
 absl::StatusOr<at::Tensor> Iteration::TakeReceived(BufferMap<Received>& buffers, const BufferKey& key) {
@@ -124,10 +132,9 @@ absl::StatusOr<at::Tensor> Iteration::OutputGradientOf(const Instruction& instru
 absl::Status Iteration::Forward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   const MicroBatch& shape = program_.micro_batches[key.micro_batch];
-  TokenBatch tokens;
-  if (needs_.at(key.stage).any()) {
-    PENSTOCK_ASSIGN_OR_RETURN(tokens, tokens_.Get(key));
-  }
+  // Where nothing is loaded: who attends to whom.
+  const bool loaded = needs_.at(key.stage).any();
+  PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch tokens, loaded ? tokens_.Get(key) : Tokens(key));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, parts_.stages.at(key.stage)->Forward(
                                                       shape, tokens, input, shape.recompute[key.stage],

@@ -21,6 +21,7 @@
 #include "worker/runtime/executor.h"
 #include "worker/runtime/finite_search.h"
 #include "worker/runtime/gradient_norm.h"
+#include "worker/runtime/token_reader.h"
 #include "worker/runtime/votes.h"
 
 namespace penstock::worker {
@@ -28,7 +29,8 @@ namespace penstock::worker {
 class Iteration {
  public:
   // All must outlive this object. `search`: looks at every pass; null: none does.
-  Iteration(const ExecutorParts& parts, const Program& program, FiniteSearch* search = nullptr);
+  Iteration(const ExecutorParts& parts, const Program& program, TokenReader& reader,
+            FiniteSearch* search = nullptr);
 
   // What the order (InstructionOrder) has prepared.
   absl::Status Execute(const Instruction& instruction);
@@ -48,6 +50,8 @@ class Iteration {
 
   absl::Status Launch(const Instruction& instruction);
   absl::Status Load(const Instruction& instruction);
+  // What the stage needs of the micro-batch's samples, on the device.
+  absl::StatusOr<TokenBatch> Tokens(const BufferKey& key);
   absl::Status Forward(const Instruction& instruction);
   absl::Status Backward(const Instruction& instruction);
   absl::Status BackwardInput(const Instruction& instruction);
@@ -85,6 +89,7 @@ class Iteration {
 
   const ExecutorParts& parts_;
   const Program& program_;
+  TokenReader& reader_;
   FiniteSearch* const search_;
   // Of this rank's stages.
   std::map<uint32_t, TokenNeeds> needs_;

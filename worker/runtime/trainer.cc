@@ -95,6 +95,10 @@ absl::Status Trainer::Build(const Program& program) {
   return absl::OkStatus();
 }
 
+void Trainer::Prepare(std::shared_ptr<const Program> program) {
+  if (executor_ != nullptr) executor_->Prepare(std::move(program));
+}
+
 absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
   if (executor_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
   return executor_->Run(program);

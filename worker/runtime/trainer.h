@@ -55,6 +55,10 @@ class Trainer {
 
   uint64_t first_iteration() const;
 
+  // That the program is run soon: what it needs is made ready beside what runs. Does nothing before the first
+  // Run.
+  void Prepare(std::shared_ptr<const Program> program);
+
   // Runs an iteration. The first program also says which stages this rank holds: they are built, and read
   // from the checkpoint, then. Possible errors: those of Executor::Run, of building the stages and of reading
   // the checkpoint.

@@ -1,5 +1,6 @@
 #include "worker/runtime/training_loop.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -26,9 +27,11 @@ absl::Status RunTrainingLoop(ControlPlane& control, const TrainingLoopParts& par
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(const NextProgram next, control.Next());
     if (next.finished) break;
-    const uint64_t iteration = next.program.iteration;
-    PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(next.program));
-    parts.ran(next.program, result, next.waited);
+    const uint64_t iteration = next.program->iteration;
+    parts.prepare(next.program);
+    if (const std::shared_ptr<const Program> upcoming = control.Upcoming()) parts.prepare(upcoming);
+    PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, parts.run(*next.program));
+    parts.ran(*next.program, result, next.waited);
     const Votes votes = result.votes;
     PENSTOCK_RETURN_IF_ERROR(parts.checkpoints->AfterIteration(iteration, votes));
     PENSTOCK_RETURN_IF_ERROR(control.Report(MakeReport(iteration, next.waited, std::move(result))));

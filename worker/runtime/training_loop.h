@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,9 @@
 namespace penstock::worker {
 
 struct TrainingLoopParts {
+  // Called with a program that is run soon, before `run` and while there is time: it may be made ready beside
+  // what runs (Executor::Prepare). With one program several times.
+  std::function<void(std::shared_ptr<const Program>)> prepare = [](const std::shared_ptr<const Program>&) {};
   // Runs an iteration (Executor::Run).
   std::function<absl::StatusOr<IterationResult>(const Program&)> run;
   // Those of this rank (worker/runtime/checkpointing.h).

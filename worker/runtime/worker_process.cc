@@ -217,13 +217,15 @@ class Worker {
     writing = &checkpoints;
     agent.StartPrograms(trainer.first_iteration());
     const absl::Status status = RunTrainingLoop(
-        agent, {.run = [&](const Program& program) { return trainer.Run(program); },
-                .checkpoints = &checkpoints,
-                .stop_reason = [&] { return shutdown_.wanted(); },
-                .ran = [&](const Program& program, const IterationResult& result,
-                           absl::Duration waited) { metrics_.OnIteration(program, result, waited); },
-                .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
-                .report_timeout = PlannerTimeout()});
+        agent,
+        {.prepare = [&](std::shared_ptr<const Program> program) { trainer.Prepare(std::move(program)); },
+         .run = [&](const Program& program) { return trainer.Run(program); },
+         .checkpoints = &checkpoints,
+         .stop_reason = [&] { return shutdown_.wanted(); },
+         .ran = [&](const Program& program, const IterationResult& result,
+                    absl::Duration waited) { metrics_.OnIteration(program, result, waited); },
+         .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
+         .report_timeout = PlannerTimeout()});
     // A disk that hangs would keep this thread: then the process ends.
     if (!status.ok() && checkpoints.IsWritingAfter(EpochGrace())) {
       shutdown_.SetLimit(absl::ZeroDuration(), status);

@@ -31,14 +31,16 @@ class RecordedDevice : public Device {
     });
   }
 
-  absl::StatusOr<TokenBatch> Load(const MicroBatch& shape, const ModelConfig& model,
-                                  const TokenNeeds& needs) override {
+  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
+                                        const TokenNeeds& needs) override {
     std::vector<std::vector<int32_t>> tokens;
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
     }
     return MakeTokenBatch(shape, tokens, model, needs, place());
   }
+
+  absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return ToDevice(tokens, place()); }
 
   absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override {
     streams_.Record(Call::kHostRead);
@@ -73,8 +75,12 @@ absl::StatusOr<IterationResult> Run(const JobConfig& job, uint32_t rank, const P
   const Registration self = {.rank = rank, .epoch = 1, .job = job};
   Trainer trainer({.registration = &self, .device = &device, .communicator = communicator.get()});
   PENSTOCK_RETURN_IF_ERROR(trainer.Run(program).status());
+  // As in a training: its tokens are read on another thread.
+  auto again = std::make_shared<Program>(program);
+  ++again->iteration;
+  trainer.Prepare(again);
   recording.clear();
-  return trainer.Run(program);
+  return trainer.Run(*again);
 }
 
 }  // namespace

@@ -284,14 +284,20 @@ TEST(TransformerStage, RejectsAMicroBatchWithoutItsTokens) {
   EXPECT_THAT(std::string(forward.status().message()), HasSubstr("tokens of the micro-batch are not loaded"));
 }
 
+// For a stage that embeds nothing and has no loss.
+TokenBatch WithoutTokens(const ModelConfig& config, const MicroBatch& shape) {
+  return *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU);
+}
+
 TEST(TransformerStage, RejectsAnInputAndAGradientOfAWrongShape) {
   const ModelConfig config = SmallConfig(DataType::kFloat32);
   auto stage = MakeTransformerStage(config, {1, 2, false, false}, kSeed, at::kCPU);
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
-  const auto wrong = (*stage)->Forward(shape, {}, at::zeros({1, 4, 24}), {}, 1);
+  const TokenBatch tokens = WithoutTokens(config, shape);
+  const auto wrong = (*stage)->Forward(shape, tokens, at::zeros({1, 4, 24}), {}, 1);
   EXPECT_THAT(std::string(wrong.status().message()),
               HasSubstr("expected shape [1, 5, 24], found [1, 4, 24]"));
-  auto forward = (*stage)->Forward(shape, {}, at::zeros({1, 5, 24}), {}, 1);
+  auto forward = (*stage)->Forward(shape, tokens, at::zeros({1, 5, 24}), {}, 1);
   const auto gradient = (*stage)->Backward(*forward, {});
   EXPECT_THAT(std::string(gradient.status().message()), HasSubstr("expected shape [1, 5, 24], found [none]"));
 }
@@ -299,8 +305,9 @@ TEST(TransformerStage, RejectsAnInputAndAGradientOfAWrongShape) {
 TEST(TransformerStage, RunsBackwardOnceOnly) {
   const ModelConfig config = SmallConfig(DataType::kFloat32);
   auto stage = MakeTransformerStage(config, {1, 2, false, false}, kSeed, at::kCPU);
-  auto forward = (*stage)->Forward(MakeMicroBatch(config, {{2, 3}}, Layout::kPadded), {},
-                                   at::zeros({1, 5, 24}), {.full = 1}, 1);
+  const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
+  auto forward =
+      (*stage)->Forward(shape, WithoutTokens(config, shape), at::zeros({1, 5, 24}), {.full = 1}, 1);
   ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24})).ok());
   const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}));
   EXPECT_EQ(again.status().code(), absl::StatusCode::kInvalidArgument);

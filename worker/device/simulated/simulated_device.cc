@@ -33,9 +33,11 @@ class SimulatedDevice : public Device {
                      [&] { return TensorWithoutStorage(transfer.shape, transfer.dtype); });
   }
 
-  absl::StatusOr<TokenBatch> Load(const MicroBatch&, const ModelConfig&, const TokenNeeds&) override {
+  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch&, const ModelConfig&, const TokenNeeds&) override {
     return TokenBatch();
   }
+
+  absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                    uint64_t) override {

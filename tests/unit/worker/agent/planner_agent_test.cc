@@ -185,9 +185,29 @@ TEST_F(PlannerAgentTest, ReadsProgramsInOrderUntilTheJobIsFinished) {
     const absl::StatusOr<NextProgram> next = agent->Next();
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_FALSE(next->finished);
-    EXPECT_EQ(next->program.iteration, iteration);
+    EXPECT_EQ(next->program->iteration, iteration);
   }
   EXPECT_TRUE(agent->Next()->finished);
+}
+
+TEST_F(PlannerAgentTest, ShowsTheProgramThatComesNextOnceItIsThere) {
+  planner_->AddProgram(ProgramOf(6));
+  const auto agent = Register();
+  agent->StartPrograms(6);
+  EXPECT_EQ(agent->Next()->program->iteration, 6u);
+  EXPECT_EQ(agent->Upcoming(), nullptr);
+  for (uint64_t iteration = 7; iteration < 16; ++iteration) planner_->AddProgram(ProgramOf(iteration));
+  planner_->EndPrograms(grpc::Status::OK);
+  for (uint64_t iteration = 7; iteration < 16; ++iteration) {
+    const std::shared_ptr<const Program> shown = agent->Upcoming();
+    const absl::StatusOr<NextProgram> next = agent->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    if (shown != nullptr) {
+      EXPECT_EQ(shown, next->program);
+    }
+  }
+  EXPECT_TRUE(agent->Next()->finished);
+  EXPECT_EQ(agent->Upcoming(), nullptr);
 }
 
 TEST_F(PlannerAgentTest, OpensABrokenStreamAgainWhereItEnded) {
@@ -195,10 +215,10 @@ TEST_F(PlannerAgentTest, OpensABrokenStreamAgainWhereItEnded) {
   planner_->EndPrograms({grpc::StatusCode::UNAVAILABLE, "restarting"});
   const auto agent = Register();
   agent->StartPrograms(6);
-  EXPECT_EQ(agent->Next()->program.iteration, 6u);
+  EXPECT_EQ(agent->Next()->program->iteration, 6u);
   ASSERT_TRUE(planner_->WaitForStreams(2));
   planner_->AddProgram(ProgramOf(7));
-  EXPECT_EQ(agent->Next()->program.iteration, 7u);
+  EXPECT_EQ(agent->Next()->program->iteration, 7u);
 }
 
 TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
@@ -308,7 +328,7 @@ TEST_F(PlannerAgentTest, APlannerThatComesBackInTimeIsUsedAgain) {
   ASSERT_TRUE((*agent)->Report({.iteration = 6}).ok());
   planner_ = std::make_unique<FakePlanner>(port);
   planner_->AddProgram(ProgramOf(6));
-  EXPECT_EQ((*agent)->Next()->program.iteration, 6u);
+  EXPECT_EQ((*agent)->Next()->program->iteration, 6u);
   EXPECT_TRUE((*agent)->FlushReports(absl::Seconds(20)).ok());
   EXPECT_TRUE(planner_->WaitForHeartbeats(1));
 }

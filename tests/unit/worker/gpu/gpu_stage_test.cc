@@ -29,9 +29,12 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& 
   EXPECT_TRUE(stage.ok()) << stage.status();
   if (!stage.ok()) return {};
   (*stage)->ZeroGradients();
-  const auto tokens =
-      MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config,
-                     {.source = true, .target = true, .loss = true}, at::Device(at::kCUDA, 0));
+  const at::Device gpu(at::kCUDA, 0);
+  const auto staged = MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config,
+                                     {.source = true, .target = true, .loss = true}, gpu);
+  EXPECT_TRUE(staged.ok()) << staged.status();
+  if (!staged.ok()) return {};
+  const auto tokens = ToDevice(*staged, gpu);
   EXPECT_TRUE(tokens.ok()) << tokens.status();
   auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(config, Samples()));
   EXPECT_TRUE(forward.ok()) << forward.status();

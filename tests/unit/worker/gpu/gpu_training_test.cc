@@ -35,10 +35,13 @@ std::vector<double> Losses(const ModelConfig& config, Layout layout, at::Device 
       MakeTransformerStage(config, {.first_layer = 0, .layers = config.layers, .first = true, .last = true},
                            /*seed=*/11, device);
   EXPECT_TRUE(stage.ok()) << stage.status();
-  const auto tokens = MakeTokenBatch(shape, MakeTokens(LearnedSamples(), config.vocab), config,
+  const auto staged = MakeTokenBatch(shape, MakeTokens(LearnedSamples(), config.vocab), config,
                                      {.source = true, .target = true, .loss = true}, device);
+  EXPECT_TRUE(staged.ok()) << staged.status();
+  if (!stage.ok() || !staged.ok()) return {};
+  const auto tokens = ToDevice(*staged, device);
   EXPECT_TRUE(tokens.ok()) << tokens.status();
-  if (!stage.ok() || !tokens.ok()) return {};
+  if (!tokens.ok()) return {};
   auto optimizer = AdamW::Create(LearningConfig(), {&(*stage)->flat_parameters()});
   EXPECT_TRUE(optimizer.ok()) << optimizer.status();
   if (!optimizer.ok()) return {};

@@ -83,7 +83,9 @@ Kept Keep(const ModelConfig& config, int64_t layer, const MicroBatch& shape, con
   const int64_t before = TensorBytes(at::kCPU);
   const auto since = [before](int64_t bytes) { return static_cast<double>(bytes - before); };
   Kept kept;
-  auto forward = *stage->Forward(shape, {}, at::ones(BoundaryShape(shape, config, layer)), recompute, 1);
+  const TokenBatch staged = *MakeTokenBatch(shape, {}, config, TokenNeeds(), at::kCPU);
+  auto forward = *stage->Forward(shape, *ToDevice(staged, at::kCPU),
+                                 at::ones(BoundaryShape(shape, config, layer)), recompute, 1);
   forward.output.reset();
   kept.forward = since(TensorBytes(at::kCPU));
   ResetPeakTensorBytes(at::kCPU);

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class FakeControlPlane : public ControlPlane {
     programs.pop_front();
     return next;
   }
+  std::shared_ptr<const Program> Upcoming() override {
+    return programs.empty() ? nullptr : programs.front().program;
+  }
   absl::Status Report(IterationReport report) override {
     reports.push_back(std::move(report));
     return report_status;
@@ -45,8 +49,10 @@ class FakeControlPlane : public ControlPlane {
   void Leave() override {}
 
   void Add(uint64_t iteration) {
+    Program program;
+    program.iteration = iteration;
     NextProgram next;
-    next.program.iteration = iteration;
+    next.program = std::make_shared<const Program>(std::move(program));
     next.waited = absl::Nanoseconds(70 + static_cast<int64_t>(iteration));
     programs.push_back(std::move(next));
   }
@@ -87,7 +93,11 @@ class TrainingLoopTest : public ::testing::Test {
                                    }});
     return RunTrainingLoop(
         control_,
-        {.run = [this](const Program& program) -> absl::StatusOr<IterationResult> {
+        {.prepare =
+             [this](const std::shared_ptr<const Program>& program) {
+               prepared_.push_back(program->iteration);
+             },
+         .run = [this](const Program& program) -> absl::StatusOr<IterationResult> {
            events_.push_back(absl::StrCat("run ", program.iteration));
            if (program.iteration == failing_) return absl::UnavailableError("rank 1 is gone");
            IterationResult result{.loss = 0.5, .peak_memory_bytes = 77, .duration_ns = 9};
@@ -109,6 +119,7 @@ class TrainingLoopTest : public ::testing::Test {
   uint64_t stopping_ = 99;
   absl::Status stop_reason_;
   std::vector<std::string> events_;
+  std::vector<uint64_t> prepared_;
   // By iteration: what the loop says of the wait for its program.
   std::map<uint64_t, absl::Duration> waited_;
 };
@@ -126,6 +137,14 @@ TEST_F(TrainingLoopTest, RunsAndReportsUntilTheJobIsFinished) {
   EXPECT_EQ(control_.reports[1].loss, 0.5);
   EXPECT_EQ(control_.reports[1].peak_memory_bytes, 77);
   EXPECT_EQ(control_.flushed, 2u);
+}
+
+TEST_F(TrainingLoopTest, PreparesWhatItRunsNextAndWhatIsThereAlready) {
+  control_.Add(4);
+  control_.Add(5);
+  control_.AddEnd();
+  EXPECT_TRUE(Run().ok());
+  EXPECT_THAT(prepared_, ElementsAre(4, 5, 5));
 }
 
 TEST_F(TrainingLoopTest, TheLastIterationIsWrittenBeforeItIsReportedAndCompleteAtTheEnd) {
