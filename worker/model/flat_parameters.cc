@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
@@ -15,43 +17,55 @@ int64_t Elements(const ParameterSpec& spec) { return c10::multiply_integers(spec
 // Where each parameter begins: first those that this stage alone holds, then the shared ones.
 class Places {
  public:
-  Places(const std::vector<ParameterSpec>& specs, at::ScalarType type)
+  Places(const std::vector<ParameterSpec>& specs, at::ScalarType type, int64_t bucket_elements)
       : alignment_(kAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))), offsets_(specs.size()) {
-    for (const bool shared : {false, true}) {
-      for (size_t i = 0; i < specs.size(); ++i) {
-        if (specs[i].shared == shared) Place(specs[i], offsets_[i]);
+    int64_t bucket = 0;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].shared) continue;
+      if (specs[i].begins_layer && end_ > bucket && end_ - bucket >= bucket_elements) {
+        spans_.push_back({std::exchange(bucket, end_), end_});
       }
-      if (!shared) spans_.push_back({0, end_});
+      Place(specs[i], offsets_[i]);
+    }
+    spans_.push_back({bucket, end_});
+    buckets_ = spans_.size();
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (!specs[i].shared) continue;
+      spans_.push_back({end_, end_ + Elements(specs[i])});
+      Place(specs[i], offsets_[i]);
     }
   }
 
   int64_t offset(size_t parameter) const { return offsets_[parameter]; }
   int64_t size() const { return end_; }
   const std::vector<FlatSpan>& spans() const { return spans_; }
+  size_t buckets() const { return buckets_; }
 
  private:
   void Place(const ParameterSpec& spec, int64_t& offset) {
     offset = end_;
-    if (spec.shared) spans_.push_back({offset, offset + Elements(spec)});
     end_ += (Elements(spec) + alignment_ - 1) / alignment_ * alignment_;
   }
 
   const int64_t alignment_;
   std::vector<int64_t> offsets_;
   std::vector<FlatSpan> spans_;
+  size_t buckets_ = 0;
   int64_t end_ = 0;
 };
 
 }  // namespace
 
 FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
-                                  at::Device device) {
-  const Places places(specs, type);
+                                  at::Device device, int64_t bucket_bytes) {
+  const auto gradient_bytes = static_cast<int64_t>(c10::elementSize(AccumulationType(type)));
+  const Places places(specs, type, bucket_bytes / gradient_bytes);
   const at::TensorOptions options = at::TensorOptions(type).device(device);
   FlatParameters flat;
   flat.values = at::zeros({places.size()}, options);
   flat.gradients = at::zeros({places.size()}, options.dtype(AccumulationType(type)));
   flat.spans = places.spans();
+  flat.buckets = places.buckets();
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParameterSpec& spec = specs[i];
     const int64_t offset = places.offset(i);

@@ -1,5 +1,5 @@
-// The parameters of a stage and their gradients, each as one flat buffer: a reduction is one message, the
-// optimizer one pass over memory, and any interval of them can be somebody's share.
+// The parameters of a stage and their gradients, each as one flat buffer: a reduction is a few large
+// messages, the optimizer one pass over memory, and any interval of them can be somebody's share.
 //
 //   FlatParameters flat = MakeFlatParameters(StageParameterSpecs(config, range), seed, at::kFloat, at::kCPU);
 //   flat.parameters[0].value                        // [out, in], a view of flat.values
@@ -47,14 +47,20 @@ struct FlatParameters {
   at::Tensor gradients;
   // In the order of their specifications, as views.
   std::vector<NamedParameter> parameters;
-  // What is divided between replicas one by one, ascending: all that this stage alone holds, then each shared
-  // parameter by itself, so that every stage divides it at the same places. The first is there, if empty,
-  // where all are shared.
+  // What is reduced, and divided between replicas, one by one, ascending: what this stage alone holds in
+  // buckets, so that a backward pass can let the upper ones go while it makes the lower ones; then each
+  // shared parameter by itself, so that every stage divides it at the same places.
   std::vector<FlatSpan> spans;
+  // How many of them are buckets. The first is there, if empty, where all is shared.
+  size_t buckets = 0;
 };
 
-// Initial values of the parameters, gradients of 0.
+// A message of this size takes far longer than starting it.
+inline constexpr int64_t kBucketBytes = int64_t{4} << 20;
+
+// Initial values of the parameters, gradients of 0. A bucket begins with a layer, and the one below it has at
+// least `bucket_bytes` of gradients.
 FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
-                                  at::Device device);
+                                  at::Device device, int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace penstock::worker

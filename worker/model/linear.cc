@@ -29,12 +29,25 @@ void WeightProducts::Add(const LinearPart& part, const at::Tensor& input, const 
   }
 }
 
-void WeightProducts::Run() {
-  for (Product& product : products_) {
-    Multiply(product);
-    product = {};
+void WeightProducts::EndLayer(int64_t begin) {
+  if (put_aside_) {
+    layers_.push_back({products_.size(), begin});
+  } else if (ready_) {
+    ready_(begin);
+  }
+}
+
+void WeightProducts::Run(const GradientsReady& ready) {
+  size_t next = 0;
+  for (const LayerEnd& layer : layers_) {
+    for (; next < layer.products; ++next) {
+      Multiply(products_[next]);
+      products_[next] = {};
+    }
+    if (ready) ready(layer.begin);
   }
   products_.clear();
+  layers_.clear();
 }
 
 at::Tensor LinearForward(const LinearPart& part, const at::Tensor& input) {

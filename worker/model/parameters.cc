@@ -128,7 +128,9 @@ class SpecList {
 
   void AddLayer(const LayerStack& stack, int64_t layer) {
     const std::string prefix = absl::StrCat(stack.name, ".", layer, ".");
+    const size_t first = specs_.size();
     AddNorm(prefix + "attention_norm");
+    specs_[first].begins_layer = true;
     AddInwards(prefix + "attention.qkv", inner_ + 2 * KeyValueInner(config_), deviations_.inwards);
     LeadWith(inner_, deviations_.query);
     AddOutwards(prefix + "attention.output");

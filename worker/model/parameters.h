@@ -48,6 +48,8 @@ struct ParameterSpec {
   // first of them.
   bool shared = false;
   bool copy = false;
+  // The first of a layer's.
+  bool begins_layer = false;
 };
 
 // All weights [out, in], in this order:

@@ -7,14 +7,14 @@
 //   loss_tokens));
 //   ... send forward.output; it may then be reset ...
 //   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, stage->Backward(std::move(forward),
-//   output_gradient));
+//   output_gradient, ready));
 //
 // or, with the weights' gradients later:
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage->BackwardInput(std::move(forward),
 //   output_gradient));
 //   ... send split.input_gradient ...
-//   PENSTOCK_RETURN_IF_ERROR(stage->BackwardWeight(std::move(split.put_aside)));
+//   PENSTOCK_RETURN_IF_ERROR(stage->BackwardWeight(std::move(split.put_aside), ready));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/model/flat_parameters.h"
+#include "worker/model/linear.h"
 #include "worker/model/token_batch.h"
 #include "worker/program/program.h"
 
@@ -70,14 +71,16 @@ class Stage {
 
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
   // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.
-  // Possible errors: INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL.
-  virtual absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient) = 0;
+  // `ready` hears of the parameters' gradients while the pass makes them, upper ones first. Possible errors:
+  // INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL.
+  virtual absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
+                                              const GradientsReady& ready) = 0;
 
   // The same in two steps: all but the gradients of the linear layers inside Transformer layers, and those.
   // Together they add what Backward adds, bit for bit. Possible errors: those of Backward.
   virtual absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
                                                       const at::Tensor& output_gradient) = 0;
-  virtual absl::Status BackwardWeight(SplitBackward::PutAside put_aside) = 0;
+  virtual absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) = 0;
 
   virtual void ZeroGradients() = 0;
 

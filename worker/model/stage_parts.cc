@@ -119,7 +119,10 @@ class PartMaker {
                                                                   config_.max_sequence_length,
                                                                   ToScalarType(config_.dtype), device_));
     }
-    for (int64_t layer = begin; layer < end; ++layer) part.layers.push_back(Layer(stack, part));
+    for (int64_t layer = begin; layer < end; ++layer) {
+      part.layer_begins.push_back(next_->offset);
+      part.layers.push_back(Layer(stack, part));
+    }
     if (stack.final_norm && end == stack.first_layer + stack.layers) part.final_norm = Norm();
     return part;
   }

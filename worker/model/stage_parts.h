@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -24,6 +25,8 @@ struct StackPart {
   std::unique_ptr<RelativeBias> bias;
   std::unique_ptr<RotaryTable> rotary;
   std::vector<LayerPart> layers;
+  // Where the parameters of each layer begin in the flat buffers.
+  std::vector<int64_t> layer_begins;
   std::optional<NormPart> final_norm;
 };
 

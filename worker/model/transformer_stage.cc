@@ -63,10 +63,11 @@ class TransformerStage : public Stage {
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
                                        double loss_tokens) override;
-  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient) override;
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
+                                      const GradientsReady& ready) override;
   absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
                                               const at::Tensor& output_gradient) override;
-  absl::Status BackwardWeight(SplitBackward::PutAside put_aside) override;
+  absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override;
   void ZeroGradients() override;
   const FlatParameters& flat_parameters() const override { return parameters_; }
 
@@ -197,6 +198,7 @@ void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient.target = LayerBackward(stack.layers[i], context, std::move(state.target_layers[i]),
                                     gradient.target, gradient.source, products);
+    products.EndLayer(stack.layer_begins[i]);
   }
   if (stack.embedding.has_value()) {
     EmbeddingBackward(*stack.embedding, state.target_tokens, std::exchange(gradient.target, {}));
@@ -215,6 +217,7 @@ void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradie
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient =
         LayerBackward(stack.layers[i], context, std::move(state.source_layers[i]), gradient, none, products);
+    products.EndLayer(stack.layer_begins[i]);
   }
   if (stack.embedding.has_value()) {
     EmbeddingBackward(*stack.embedding, state.source_tokens, std::exchange(gradient, {}));
@@ -261,11 +264,11 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
   return StageForward{std::move(output), std::move(state)};
 }
 
-absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward,
-                                                      const at::Tensor& output_gradient) {
+absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, const at::Tensor& output_gradient,
+                                                      const GradientsReady& ready) {
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
-  WeightProducts products(/*put_aside=*/false);
+  WeightProducts products = WeightProducts::Now(ready);
   return CallTorch("backward", [&] { return RunBackward(*state, output_gradient, products); });
 }
 
@@ -273,7 +276,7 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
                                                               const at::Tensor& output_gradient) {
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
-  WeightProducts products(/*put_aside=*/true);
+  WeightProducts products = WeightProducts::PutAside();
   SplitBackward split;
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
                               return RunBackward(*state, output_gradient, products);
@@ -282,14 +285,15 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
   return split;
 }
 
-absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside) {
+absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside,
+                                              const GradientsReady& ready) {
   auto* const state = dynamic_cast<PutAsideState*>(put_aside.get());
   if (state == nullptr) {
     return absl::InvalidArgumentError("backward for the weights: nothing of this micro-batch was put aside");
   }
   return RunTorch("backward for the weights", [&] {
     const at::NoGradGuard by_hand;
-    state->products.Run();
+    state->products.Run(ready);
   });
 }
 

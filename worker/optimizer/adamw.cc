@@ -76,8 +76,10 @@ absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
       const FlatParameters& parameters = *stages_[static_cast<size_t>(i)].parameters;
       for (int shard = 0; shard < sharding_.count; ++shard) {
         if (!sharding_.Updates(shard)) continue;
-        const FlatSpan place = ShardOfSpan(parameters.spans.front(), shard, sharding_.count);
-        sums[i][shard].copy_(FlatSumOfSquares(Part(parameters.gradients, place)));
+        for (size_t bucket = 0; bucket < parameters.buckets; ++bucket) {
+          const FlatSpan place = ShardOfSpan(parameters.spans[bucket], shard, sharding_.count);
+          sums[i][shard].add_(FlatSumOfSquares(Part(parameters.gradients, place)));
+        }
       }
     }
     return sums;

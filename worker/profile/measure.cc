@@ -101,14 +101,14 @@ class StageRun {
         stage_->Forward(shape, tokens_, input_, kind.recompute, static_cast<double>(shape.computed_tokens)));
     times.forward_ns = lap();
     if (!kind.split) {
-      PENSTOCK_RETURN_IF_ERROR(stage_->Backward(std::move(forward), output_gradient_).status());
+      PENSTOCK_RETURN_IF_ERROR(stage_->Backward(std::move(forward), output_gradient_, {}).status());
       times.backward_ns = lap();
       return times;
     }
     PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
                               stage_->BackwardInput(std::move(forward), output_gradient_));
     times.backward_ns = lap();
-    PENSTOCK_RETURN_IF_ERROR(stage_->BackwardWeight(std::move(split.put_aside)));
+    PENSTOCK_RETURN_IF_ERROR(stage_->BackwardWeight(std::move(split.put_aside), {}));
     times.weight_ns = lap();
     return times;
   }

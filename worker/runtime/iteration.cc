@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
-#include "worker/comm/groups.h"
 #include "worker/model/parameters.h"
 #include "worker/model/token_batch.h"
 #include "worker/program/describe.h"
@@ -39,14 +38,6 @@ absl::StatusOr<std::vector<at::Tensor>> SpansOf(const at::Tensor& buffer, const 
   });
 }
 
-// That the shards of a reduction over the group are those of the optimizer.
-absl::Status CheckShards(const std::vector<uint32_t>& group, uint32_t rank, const Sharding& sharding) {
-  if (static_cast<int>(group.size()) == sharding.count && PositionIn(group, rank) == sharding.own)
-    return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("gradients are reduced over ranks ", Describe(group), ", but rank ",
-                                          rank, " updates shard ", sharding.own, " of ", sharding.count));
-}
-
 }  // namespace
 
 Iteration::Iteration(const ExecutorParts& parts, const Program& program, TokenReader& reader,
@@ -55,6 +46,7 @@ Iteration::Iteration(const ExecutorParts& parts, const Program& program, TokenRe
       program_(program),
       reader_(reader),
       search_(search),
+      reductions_(parts, program),
       own_votes_(parts.votes ? parts.votes() : Votes()) {
   for (const auto& [number, stage] : parts.stages) {
     needs_[number] = TokenNeedsOf(parts.job->model, StageRangeOf(program.layers_per_stage, number));
@@ -153,8 +145,10 @@ absl::Status Iteration::Backward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor output_gradient, OutputGradientOf(instruction));
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
-  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
-                            parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      at::Tensor input_gradient,
+      parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient, LetGo(instruction)));
+  PENSTOCK_RETURN_IF_ERROR(reductions_.status());
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, input_gradient));
   }
@@ -177,7 +171,9 @@ absl::Status Iteration::BackwardInput(const Instruction& instruction) {
 absl::Status Iteration::BackwardWeight(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward::PutAside put_aside, put_aside_.Take(key));
-  PENSTOCK_RETURN_IF_ERROR(parts_.stages.at(key.stage)->BackwardWeight(std::move(put_aside)));
+  Stage& stage = *parts_.stages.at(key.stage);
+  PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(put_aside), LetGo(instruction)));
+  PENSTOCK_RETURN_IF_ERROR(reductions_.status());
   return search_ != nullptr ? search_->AfterBackward(key, {}, {}) : absl::OkStatus();
 }
 
@@ -216,22 +212,20 @@ absl::Status Iteration::Free(const Instruction& instruction) {
 }
 
 absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
-  const std::vector<uint32_t>& group = program_.groups[instruction.group];
-  const Sharding& sharding = parts_.optimizer->sharding();
-  const FlatParameters& flat = parts_.stages.at(instruction.stage)->flat_parameters();
-  Communicator& communicator = *parts_.communicator;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, SpansOf(flat.gradients, flat));
-  reduced_over_[instruction.stage] = instruction.group;
-  if (sharding.divided) PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
-  PENSTOCK_ASSIGN_OR_RETURN(started_, sharding.divided ? communicator.StartReduceScatterSum(gradients, group)
-                                                       : communicator.StartAllReduceSum(gradients, group));
+  PENSTOCK_ASSIGN_OR_RETURN(started_, reductions_.Start(instruction));
   return absl::OkStatus();
+}
+
+// A search looks at each pass's gradients, and at their sum apart.
+GradientsReady Iteration::LetGo(const Instruction& pass) {
+  return search_ == nullptr ? reductions_.During(pass) : GradientsReady();
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
   NormGroups groups = {.pipeline = program_.groups[instruction.group]};
   // The same for all stages of a rank.
-  if (!reduced_over_.empty()) groups.replicas = program_.groups[reduced_over_.begin()->second];
+  const std::map<uint32_t, uint32_t>& reduced_over = reductions_.groups();
+  if (!reduced_over.empty()) groups.replicas = program_.groups[reduced_over.begin()->second];
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
   const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
   PENSTOCK_ASSIGN_OR_RETURN(norm_and_votes_, ReduceNormAndVotes(parts_, stages, groups, ballot));
@@ -250,7 +244,7 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
   PENSTOCK_RETURN_IF_ERROR(CheckReduced());
   if (parts_.optimizer->sharding().divided) {
     for (const auto& [number, _] : parts_.stages) {
-      if (reduced_over_.contains(number)) continue;
+      if (reductions_.groups().contains(number)) continue;
       return absl::InternalError(absl::StrCat("the gradients of stage ", number,
                                               " were not reduced, but the optimizer's state is divided"));
     }
@@ -280,7 +274,7 @@ absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
     const FlatParameters& flat = stage->flat_parameters();
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat));
     PENSTOCK_RETURN_IF_ERROR(
-        parts_.communicator->AllGather(spans, program_.groups[reduced_over_.at(number)]));
+        parts_.communicator->AllGather(spans, program_.groups[reductions_.groups().at(number)]));
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@
 #include "worker/runtime/executor.h"
 #include "worker/runtime/finite_search.h"
 #include "worker/runtime/gradient_norm.h"
+#include "worker/runtime/gradient_reductions.h"
 #include "worker/runtime/token_reader.h"
 #include "worker/runtime/votes.h"
 
@@ -60,6 +61,8 @@ class Iteration {
   absl::Status Receive(const Instruction& instruction);
   absl::Status Free(const Instruction& instruction);
   absl::Status ReduceGradients(const Instruction& instruction);
+  // What a backward pass does with gradients that are complete.
+  GradientsReady LetGo(const Instruction& pass);
   absl::Status StepOptimizer(const Instruction& instruction);
   // Where replicas divide the optimizer's state: gives all replicas what each has of a buffer.
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
@@ -106,8 +109,7 @@ class Iteration {
   // By the SEND, RECV or REDUCE_GRADIENTS that is being launched.
   std::unique_ptr<PendingTransfer> started_;
   std::vector<at::Tensor> losses_;
-  // By stage: the group that has reduced its gradients.
-  std::map<uint32_t, uint32_t> reduced_over_;
+  GradientReductions reductions_;
   double learning_rate_ = 0;
   const Votes own_votes_;
   // Of all ranks, from OPTIMIZER_STEP on.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_writing.h"
 #include "common/logging/logging.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/initial_values.h"
 #include "worker/checkpoint/tensor_piece.h"

@@ -108,8 +108,7 @@ void ExpectTransfersOnTheirStreams(const Program& program, const RecordedRun& ru
       << "computing waits for no transfer itself";
 }
 
-std::vector<Program> FirstPrograms(const ScheduleCase& parameter, worker::JobConfig& config) {
-  const v1::JobSpec job = JobOf(parameter);
+std::vector<Program> FirstPrograms(const v1::JobSpec& job, worker::JobConfig& config) {
   const v1::Plan plan = PlanOf(job);
   const absl::StatusOr<worker::JobConfig> made = ConfigOf(job, plan.topology());
   EXPECT_TRUE(made.ok()) << made.status();
@@ -123,7 +122,7 @@ class EveryRecordedSchedule : public ::testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
   worker::JobConfig config;
-  const std::vector<Program> programs = FirstPrograms(GetParam(), config);
+  const std::vector<Program> programs = FirstPrograms(JobOf(GetParam()), config);
   for (uint32_t rank = 0; rank < programs.size(); ++rank) {
     SCOPED_TRACE(testing::Message() << "rank " << rank);
     const Program& program = programs[rank];
@@ -143,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Recorded, EveryRecordedSchedule, ::testing::ValuesIn(Sc
 
 class RecordedOrderTest : public ::testing::Test {
  protected:
-  RecordedOrderTest() : programs_(FirstPrograms({.pipeline = 2, .data = 2}, config_)) {}
+  RecordedOrderTest() : programs_(FirstPrograms(JobOf({.pipeline = 2, .data = 2}), config_)) {}
 
   RecordedRun Run(const Program& program) const {
     RecordedRun run = RunRecorded(config_, program.rank, program);
@@ -194,6 +193,37 @@ TEST_F(RecordedOrderTest, ReductionsRunBesideWhatFollowsThem) {
   const auto recording = Run(program).recording;
   const auto joined = std::ranges::find(recording, Recorded{Call::kJoin, Stream::kCollective, 0});
   EXPECT_NE(joined, recording.end()) << "the stream of the reductions waits for them";
+}
+
+// What was started on a stream behind the end of `before` and before that of `instruction`.
+ptrdiff_t Starts(const std::vector<Recorded>& recording, Stream stream, const Instruction& before,
+                 const Instruction& instruction) {
+  const auto from = std::ranges::find(recording, Recorded{Call::kSet, before.stream, before.id});
+  const auto to = std::ranges::find(recording, Recorded{Call::kSet, instruction.stream, instruction.id});
+  EXPECT_TRUE(from < to && to < recording.end());
+  return std::count(from, to, Recorded{.call = Call::kStart, .stream = stream});
+}
+
+TEST(RecordedBucketsTest, AreReducedWhileTheLastPassOfTheirStageRuns) {
+  v1::JobSpec job = JobOf({.pipeline = 2, .data = 2});
+  // A layer is larger than a bucket has to be; there are four on each stage.
+  job.mutable_model()->set_hidden(1024);
+  job.mutable_model()->set_ffn(4096);
+  worker::JobConfig config;
+  for (const Program& program : FirstPrograms(job, config)) {
+    const RecordedRun run = RunRecorded(config, program.rank, program);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const auto reduce = std::ranges::find(program.instructions, Op::kReduceGradients, &Instruction::op);
+    ASSERT_NE(reduce, program.instructions.end());
+    auto last = reduce;
+    while (!IsBackward(*last)) --last;
+    const Instruction& before = program.instructions[last->id - 1];
+    // The first stage's embeddings are a bucket, too, and come last.
+    const ptrdiff_t left = program.stages.front() == 0 ? 1 : 0;
+    EXPECT_EQ(Starts(run.recording, Stream::kCompute, before, *last), 4)
+        << "behind what the pass has launched";
+    EXPECT_EQ(Starts(run.recording, Stream::kCollective, *last, *reduce), left);
+  }
 }
 
 TEST_F(RecordedOrderTest, InstructionsAreMeasuredBetweenTheirMarks) {

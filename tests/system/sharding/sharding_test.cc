@@ -27,6 +27,8 @@ struct Shape {
   bool encoder_decoder = false;
   // Two on each rank, and backward passes in two parts.
   bool virtual_stages = false;
+  // Every layer fills a bucket of gradients, which is reduced while the layers below are passed.
+  bool wide = false;
 };
 
 void SetStages(const Shape& shape, v1::JobSpec& job) {
@@ -79,6 +81,10 @@ v1::JobSpec JobOf(const Shape& shape, const std::string& job_id, bool sharded) {
     job.mutable_profile()->set_sharded_state_bytes_per_parameter_byte(6);
   }
   LetLinksAndStepsTakeNoTime(*job.mutable_profile());
+  if (shape.wide) {
+    job.mutable_model()->set_hidden(256);
+    job.mutable_model()->set_ffn(512);
+  }
   if (shape.encoder_decoder) SetEncoderDecoder(job);
   if (shape.virtual_stages) SetStages(shape, job);
   job.mutable_planning()->set_shard_optimizer_state(sharded);
@@ -150,6 +156,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Shape{.name = "Gpt", .pipeline = 2}, Shape{.name = "GptOnFourReplicas", .replicas = 4},
                       Shape{.name = "GptWithVirtualStages", .pipeline = 2, .virtual_stages = true},
                       Shape{.name = "GptOfBFloat16", .replicas = 3, .dtype = v1::DATA_TYPE_BFLOAT16},
+                      Shape{.name = "GptOfSeveralBuckets", .wide = true},
+                      Shape{.name = "GptOfSeveralBucketsAndVirtualStages",
+                            .pipeline = 2,
+                            .virtual_stages = true,
+                            .wide = true},
                       Shape{.name = "T5WithSharedTables", .pipeline = 2, .encoder_decoder = true}),
     [](const auto& info) { return info.param.name; });
 

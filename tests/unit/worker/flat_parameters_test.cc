@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "worker/torch/data_type.h"
@@ -59,6 +60,39 @@ TEST_P(FlatParametersTest, DoNotOverlap) {
   EXPECT_EQ(flat_.gradients.max().item<double>(), 1);
 }
 
+// The bytes that a bucket has at least, but for the one of the highest layers.
+constexpr int64_t kSmallBucket = 1 << 10;
+
+std::vector<std::string> FirstOfEachBucket(int64_t bucket_bytes, at::ScalarType type) {
+  const FlatParameters flat = MakeFlatParameters(
+      StageParameterSpecs(FourLayerT5(), {.first_layer = 0, .layers = 4, .first = true, .last = true}),
+      /*seed=*/3, type, at::kCPU, bucket_bytes);
+  std::vector<std::string> first;
+  int64_t end = 0;
+  for (size_t i = 0; i < flat.buckets; ++i) {
+    const FlatSpan& bucket = flat.spans[i];
+    EXPECT_EQ(bucket.begin, end) << "end to end";
+    end = bucket.end;
+    if (i + 1 < flat.buckets) {
+      EXPECT_GE(bucket.size() * static_cast<int64_t>(flat.gradients.element_size()), bucket_bytes);
+    }
+    for (const NamedParameter& parameter : flat.parameters) {
+      if (!parameter.shared && parameter.offset == bucket.begin) first.push_back(parameter.name);
+    }
+  }
+  return first;
+}
+
+TEST_P(FlatParametersTest, ABucketBeginsWithALayer) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(FirstOfEachBucket(1, GetParam()),
+              ElementsAre("embedding.token.weight", "encoder.0.attention_norm.weight",
+                          "encoder.1.attention_norm.weight", "decoder.0.attention_norm.weight",
+                          "decoder.1.attention_norm.weight"));
+  EXPECT_THAT(FirstOfEachBucket(kBucketBytes, GetParam()), ElementsAre("embedding.token.weight"));
+  EXPECT_THAT(FirstOfEachBucket(kSmallBucket, GetParam()).size(), ::testing::Gt(2U));
+}
+
 TEST_P(FlatParametersTest, AreInOneSpanButThoseThatStagesShare) {
   std::vector<int> spans_of(flat_.parameters.size());
   for (const FlatSpan& span : flat_.spans) {
@@ -73,6 +107,7 @@ TEST_P(FlatParametersTest, AreInOneSpanButThoseThatStagesShare) {
       }
     }
   }
+  EXPECT_EQ(flat_.buckets, 1U) << "a small stage";
   EXPECT_EQ(flat_.spans.size(), 3U) << "the tables of both stacks by themselves";
   EXPECT_THAT(spans_of, ::testing::Each(1));
   EXPECT_TRUE(std::ranges::is_sorted(flat_.spans, {}, &FlatSpan::begin));

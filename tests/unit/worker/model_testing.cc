@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -17,6 +18,34 @@ namespace {
 constexpr size_t kSamplesOfARow = 2;
 
 bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
+
+// Keeps what a stage says of its gradients while a pass runs, and expects that it was true.
+class ReadyGradients {
+ public:
+  explicit ReadyGradients(const Stage& stage) : stage_(stage) {}
+
+  GradientsReady Listener() {
+    return [this](int64_t begin) { said_.emplace_back(begin, From(begin).clone()); };
+  }
+
+  // After the pass. `layers`: of the stage.
+  void Check(size_t layers) const {
+    EXPECT_EQ(said_.size(), layers) << "once a layer";
+    for (const auto& [begin, gradients] : said_) {
+      EXPECT_TRUE(at::equal(gradients, From(begin))) << "gradients from element " << begin << " on changed";
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(said_, std::greater(), [](const auto& said) { return said.first; }));
+  }
+
+ private:
+  at::Tensor From(int64_t begin) const {
+    const FlatParameters& flat = stage_.flat_parameters();
+    return flat.gradients.narrow(0, begin, flat.spans[flat.buckets - 1].end - begin);
+  }
+
+  const Stage& stage_;
+  std::vector<std::pair<int64_t, at::Tensor>> said_;
+};
 
 // Positions in `samples` of each row: of concatenated rows several, otherwise one.
 std::vector<std::vector<size_t>> RowsOf(size_t samples, Layout layout) {
@@ -197,8 +226,10 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
       ASSERT_TRUE(result.ok()) << result.status();
       split = *std::move(result);
     } else {
-      auto result = stages_[i]->Backward(std::move(forwards[i]), gradient);
+      ReadyGradients ready(*stages_[i]);
+      auto result = stages_[i]->Backward(std::move(forwards[i]), gradient, ready.Listener());
       ASSERT_TRUE(result.ok()) << result.status();
+      ready.Check(layers_[i]);
       split.input_gradient = *std::move(result);
     }
     put_aside[i] = std::move(split.put_aside);
@@ -207,8 +238,10 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
   EXPECT_FALSE(gradient.defined());
   if (!options.split_backward) return;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    const absl::Status status = stages_[i]->BackwardWeight(std::move(put_aside[i]));
+    ReadyGradients ready(*stages_[i]);
+    const absl::Status status = stages_[i]->BackwardWeight(std::move(put_aside[i]), ready.Listener());
     ASSERT_TRUE(status.ok()) << status;
+    ready.Check(layers_[i]);
   }
 }
 

@@ -44,7 +44,8 @@ struct Result {
 Result PlainModel(const ModelConfig& config, uint64_t seed, const std::vector<TestSample>& samples,
                   Layout layout);
 
-// A pipeline in this process, over the micro-batches in order.
+// A pipeline in this process, over the micro-batches in order. Expects of every backward pass that gradients
+// stay as they are when the stage has called them ready.
 class TestPipeline {
  public:
   TestPipeline(const ModelConfig& config, uint64_t seed, const std::vector<uint32_t>& layers_per_stage);

@@ -186,7 +186,7 @@ TEST_P(EveryModel, KeepsNothingButWhatIsPutAside) {
     const int64_t aside = TensorBytes(at::kCPU) - before - bytes_of(split.input_gradient);
     EXPECT_GT(aside, full_bytes);
     split.input_gradient.reset();
-    ASSERT_TRUE(stage->BackwardWeight(std::move(split.put_aside)).ok());
+    ASSERT_TRUE(stage->BackwardWeight(std::move(split.put_aside), {}).ok());
     EXPECT_EQ(TensorBytes(at::kCPU), before);
   }
 }
@@ -298,7 +298,7 @@ TEST(TransformerStage, RejectsAnInputAndAGradientOfAWrongShape) {
   EXPECT_THAT(std::string(wrong.status().message()),
               HasSubstr("expected shape [1, 5, 24], found [1, 4, 24]"));
   auto forward = (*stage)->Forward(shape, tokens, at::zeros({1, 5, 24}), {}, 1);
-  const auto gradient = (*stage)->Backward(*forward, {});
+  const auto gradient = (*stage)->Backward(*forward, {}, {});
   EXPECT_THAT(std::string(gradient.status().message()), HasSubstr("expected shape [1, 5, 24], found [none]"));
 }
 
@@ -308,8 +308,8 @@ TEST(TransformerStage, RunsBackwardOnceOnly) {
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
   auto forward =
       (*stage)->Forward(shape, WithoutTokens(config, shape), at::zeros({1, 5, 24}), {.full = 1}, 1);
-  ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24})).ok());
-  const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}));
+  ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24}), {}).ok());
+  const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}), {});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -40,7 +40,8 @@ class SimulatedStage : public Stage {
     });
   }
 
-  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&) override {
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&,
+                                      const GradientsReady&) override {
     return InputGradient(forward);
   }
 
@@ -48,7 +49,9 @@ class SimulatedStage : public Stage {
     return SplitBackward{.input_gradient = InputGradient(forward), .put_aside = forward.state};
   }
 
-  absl::Status BackwardWeight(SplitBackward::PutAside) override { return absl::OkStatus(); }
+  absl::Status BackwardWeight(SplitBackward::PutAside, const GradientsReady&) override {
+    return absl::OkStatus();
+  }
 
   void ZeroGradients() override {}
 

@@ -458,7 +458,8 @@ TEST_F(ExecutorTest, HandsOverBetweenStagesOfOneRank) {
   }
 }
 
-// The upper stage's gradients are summed while the lower stage runs backward.
+// The upper stage's gradients are summed while it makes its input's gradient and the lower stage runs
+// backward; those of the lower one, which embeds, when its pass is over.
 TEST_F(ExecutorTest, AReductionRunsBesideWhatComesNextAndIsWaitedForByTheStep) {
   RecordInstructions();
   BuildBothStages();
@@ -477,8 +478,8 @@ TEST_F(ExecutorTest, AReductionRunsBesideWhatComesNextAndIsWaitedForByTheStep) {
   const std::string lower = absl::StrCat("all-reduce of ", Elements(*stage_));
   ASSERT_GT(events_.size(), 8U);
   EXPECT_THAT(Events(events_.begin() + 8, events_.end()),
-              ElementsAre("begin BACKWARD", "end BACKWARD",                              //
-                          "begin REDUCE_GRADIENTS", upper, "end REDUCE_GRADIENTS",       //
+              ElementsAre("begin BACKWARD", upper, "end BACKWARD",                       //
+                          "begin REDUCE_GRADIENTS", "end REDUCE_GRADIENTS",              //
                           "begin BACKWARD", "end BACKWARD",                              //
                           "begin REDUCE_GRADIENTS", lower, "end REDUCE_GRADIENTS",       //
                           absl::StrCat("wait: ", upper), absl::StrCat("wait: ", lower),  //

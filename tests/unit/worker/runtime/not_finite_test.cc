@@ -49,8 +49,9 @@ class SpoilingStage : public Stage {
     if (forward.ok() && forwards_++ % micro_batches == spoilt_output) forward->output.fill_(kNan);
     return forward;
   }
-  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient) override {
-    auto gradient = stage_->Backward(std::move(forward), output_gradient);
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
+                                      const GradientsReady& ready) override {
+    auto gradient = stage_->Backward(std::move(forward), output_gradient, ready);
     const uint32_t micro_batch = backwards_++ % micro_batches;
     if (micro_batch == spoilt_gradient) parameters().back().gradient.view(-1)[0].fill_(kNan);
     if (gradient.ok() && micro_batch == spoilt_input_gradient) gradient->fill_(kNan);
@@ -60,8 +61,8 @@ class SpoilingStage : public Stage {
                                               const at::Tensor& output_gradient) override {
     return stage_->BackwardInput(std::move(forward), output_gradient);
   }
-  absl::Status BackwardWeight(SplitBackward::PutAside put_aside) override {
-    const absl::Status status = stage_->BackwardWeight(std::move(put_aside));
+  absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override {
+    const absl::Status status = stage_->BackwardWeight(std::move(put_aside), ready);
     if (backwards_++ % micro_batches == spoilt_gradient) parameters().back().gradient.fill_(kNan);
     return status;
   }
