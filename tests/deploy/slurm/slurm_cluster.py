@@ -39,7 +39,8 @@ ReturnToService=2
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 SlurmdParameters=config_overrides
-NodeName={node} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1000 State=UNKNOWN
+GresTypes=gpu
+NodeName={node} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1000 {gres} State=UNKNOWN
 PartitionName=all Nodes={node} Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -61,9 +62,9 @@ def why_not():
 
 
 class SlurmCluster:
-    """Gone, with all its jobs, with its scope."""
+    """Gone, with all its jobs, with its scope. GPUs are files: Slurm gives them out, and nobody computes on them."""
 
-    def __init__(self, folder, cpus):
+    def __init__(self, folder, cpus, gpus=0):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(mode=0o755)
         for name in ("state", "spool"):
@@ -71,7 +72,12 @@ class SlurmCluster:
         node = socket.gethostname().split(".")[0]
         self.configuration = self.folder / "slurm.conf"
         self.configuration.write_text(CONFIGURATION.format(
-            node=node, user=getpass.getuser(), folder=self.folder, controller_port=free_port(), node_port=free_port(), cpus=cpus))
+            node=node, user=getpass.getuser(), folder=self.folder, controller_port=free_port(), node_port=free_port(), cpus=cpus,
+            gres=f"Gres=gpu:{gpus}" if gpus else ""))
+        devices = [self.folder / f"gpu{number}" for number in range(gpus)]
+        for device in devices:
+            device.touch()
+        (self.folder / "gres.conf").write_text("".join(f"Name=gpu File={device}\n" for device in devices))
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(1024))
