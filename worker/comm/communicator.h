@@ -41,7 +41,7 @@ struct CommunicatorOptions {
   uint32_t world_size = 1;
   // Own address, under which the other ranks reach this one.
   std::string host = "127.0.0.1";
-  // "host:port" of the c10d TCPStore (served by rank 0, see StoreServer).
+  // "host:port" of the table that rank 0 serves (StoreServer).
   std::string rendezvous_address;
   // New for each epoch, so that the keys of an old one are never read.
   uint64_t epoch = 0;
@@ -109,15 +109,17 @@ class Communicator {
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// The TCPStore of an epoch, served by rank 0 on a free port of one of its addresses. Must live until all
-// ranks have made their communicators (AwaitAllJoined). Takes whoever connects: see guarded_store.h.
+// The table of an epoch in which ranks say where they listen, served by rank 0 on a free port of one of its
+// addresses. Must live until all ranks have made their communicators (AwaitAllJoined).
 class StoreServer {
  public:
   virtual ~StoreServer() = default;
   virtual uint16_t port() const = 0;
-  // `host`: a name or an address of this machine, reached by the other ranks.
+  // `host`: a name or an address of this machine, reached by the other ranks. `secret`: of their options; who
+  // has it not is told nothing and stores nothing.
   // Possible errors: UNAVAILABLE (not this machine's, or no port is free).
-  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(const std::string& host);
+  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(const std::string& host,
+                                                            const std::string& secret = "");
 };
 
 // Both block until all ranks of the groups have joined. Gloo's has the process ignore SIGPIPE, unless it

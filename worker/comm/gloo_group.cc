@@ -1,6 +1,8 @@
 #include "worker/comm/gloo_group.h"
 
+#include <chrono>
 #include <csignal>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "common/logging/logging.h"
 #include "common/process/listeners.h"
 #include "common/status/status_macros.h"
+#include "worker/comm/meeting.h"
 #include "worker/comm/peer_proof.h"
 #include "worker/torch/boundary.h"
 
@@ -31,14 +34,14 @@ struct Joined {
   Listeners listeners;
 };
 
-Joined Join(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group) {
-  auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.connect_timeout);
+Joined Join(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group,
+            std::chrono::milliseconds limit) {
+  auto gloo_options = c10d::ProcessGroupGloo::Options::create(limit);
   Joined joined;
   joined.listeners = ListenersOpenedBy(
       [&] { gloo_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(options.host)}; });
   gloo_options->threads = 1;  // for Gloo's own collectives, which are not used
-  joined.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(GroupStore(store, "gloo", group),
-                                                               *PositionIn(group, options.rank),
+  joined.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, *PositionIn(group, options.rank),
                                                                static_cast<int>(group.size()), gloo_options);
   return joined;
 }
@@ -49,21 +52,42 @@ void CloseToStrangers(const Listeners& listeners) {
   if (!refused.ok()) LogWarning("the port of a group stays open", {{"reason", refused.message()}});
 }
 
+// On new ports each time; whoever connected to those before is left behind.
+absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinOnce(const CommunicatorOptions& options,
+                                                           const StoreClient& store, const RankGroup& group,
+                                                           const Attempt& attempt) {
+  const auto place = c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("gloo ", attempt.number), store);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      Joined joined, CallTorch("connecting", [&] { return Join(options, place, group, attempt.limit); }));
+  PENSTOCK_RETURN_IF_ERROR(ProvePeers(
+      *joined.backend, group,
+      {.rank = options.rank, .key = PeerKey(options), .timeout = attempt.limit, .tag = kProofTag}));
+  CloseToStrangers(joined.listeners);
+  return std::move(joined.backend);
+}
+
 }  // namespace
 
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const CommunicatorOptions& options,
                                                                 const StoreClient& store,
                                                                 const RankGroup& group) {
   IgnoreBrokenPipes();
-  absl::StatusOr<Joined> joined =
-      CallTorch(absl::StrCat("joining the group of ranks ", Describe(group), " as rank ", options.rank),
-                [&] { return Join(options, store, group); });
-  if (!joined.ok()) return absl::UnavailableError(std::string(joined.status().message()));
-  PENSTOCK_RETURN_IF_ERROR(ProvePeers(
-      *joined->backend, group,
-      {.rank = options.rank, .key = PeerKey(options), .timeout = options.connect_timeout, .tag = kProofTag}));
-  CloseToStrangers(joined->listeners);
-  return std::move(joined->backend);
+  const StoreClient meeting_point = GroupStore(store, "gloo", group);
+  c10::intrusive_ptr<c10d::Backend> backend;
+  const absl::Status met = MeetTogether({.store = meeting_point,
+                                         .position = *PositionIn(group, options.rank),
+                                         .size = static_cast<int>(group.size()),
+                                         .connect_timeout = options.connect_timeout},
+                                        [&](const Attempt& attempt) {
+                                          // Of the attempt before: it went well here, and not elsewhere.
+                                          backend.reset();
+                                          auto joined = JoinOnce(options, meeting_point, group, attempt);
+                                          if (joined.ok()) backend = *std::move(joined);
+                                          return joined.status();
+                                        });
+  if (met.ok()) return backend;
+  return absl::UnavailableError(absl::StrCat("joining the group of ranks ", Describe(group), " as rank ",
+                                             options.rank, ": ", met.message()));
 }
 
 }  // namespace penstock::worker

@@ -12,8 +12,9 @@
 namespace penstock::worker {
 
 // Connects all ranks of the group with each other; blocks until they have come and have shown that they are
-// workers of this epoch. Afterwards nobody else can connect to the group's port.
-// Possible errors: UNAVAILABLE (names the group, or a peer that is a stranger), INTERNAL (no random bytes).
+// workers of this epoch. Begins again, on other ports, where a stranger was quicker than a rank (meeting.h).
+// Afterwards nobody else can connect to the group's port.
+// Possible errors: UNAVAILABLE (names the group, and a peer that is a stranger).
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const CommunicatorOptions& options,
                                                                 const StoreClient& store,
                                                                 const RankGroup& group);

@@ -1,8 +1,9 @@
-// A c10d store that is shared with strangers: whoever reaches rank 0's port reads and writes it. Keys and
-// values go there sealed with the secret of the epoch (common/secret/sealed_values.h), so that a stranger
-// neither learns where ranks listen and which ids their groups have, nor gives them others.
+// A c10d store that strangers can read and change on the way: connections to rank 0's table are of ranks
+// alone, and are not encrypted. Keys and values go there sealed with the secret of the epoch
+// (common/secret/sealed_values.h), so that who sits on the wire neither learns where ranks listen and which
+// ids their groups have, nor gives them others.
 //
-// A value that somebody else has put there ends get() with an error that says so.
+// A value that somebody else has made ends get() with an error that says so.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 #include "worker/comm/store.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
@@ -12,18 +11,14 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/guarded_store.h"
-#include "worker/comm/listening_socket.h"
+#include "worker/comm/table_store.h"
+#include "worker/rendezvous/table_server.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
 namespace {
 
-struct Address {
-  std::string host;
-  uint16_t port = 0;
-};
-
-absl::StatusOr<Address> ParseAddress(const std::string& text) {
+absl::StatusOr<TableAddress> ParseAddress(const std::string& text) {
   const size_t colon = text.rfind(':');
   uint32_t port = 0;
   if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
@@ -31,16 +26,16 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
     return absl::InvalidArgumentError(
         absl::StrCat("rendezvous_address: '", text, "', expected host:port with a port from 1 to 65535"));
   }
-  return Address{text.substr(0, colon), static_cast<uint16_t>(port)};
+  return TableAddress{.host = text.substr(0, colon), .port = static_cast<uint16_t>(port)};
 }
 
-class TcpStoreServer : public StoreServer {
+class ServedTable : public StoreServer {
  public:
-  explicit TcpStoreServer(c10::intrusive_ptr<c10d::TCPStore> store) : store_(std::move(store)) {}
-  uint16_t port() const override { return store_->getPort(); }
+  explicit ServedTable(std::unique_ptr<TableServer> server) : server_(std::move(server)) {}
+  uint16_t port() const override { return server_->port(); }
 
  private:
-  c10::intrusive_ptr<c10d::TCPStore> store_;
+  std::unique_ptr<TableServer> server_;
 };
 
 std::string PurposeOf(const char* use, const CommunicatorOptions& options) {
@@ -61,33 +56,20 @@ absl::Status StoreError(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const std::string& host) {
-  PENSTOCK_ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(host));
-  auto store = CallTorch("serving the rendezvous store", [&] {
-    c10d::TCPStoreOptions options;
-    options.port = socket.port;
-    // By itself it would listen on every address of the machine.
-    options.masterListenFd = socket.descriptor.Release();
-    options.isServer = true;
-    options.waitWorkers = false;
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
-  });
-  if (!store.ok()) return StoreError(store.status());
-  return std::make_unique<TcpStoreServer>(*std::move(store));
+absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const std::string& host,
+                                                                const std::string& secret) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<TableServer> server, TableServer::Start(host, secret));
+  return std::make_unique<ServedTable>(std::move(server));
 }
 
 absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.rendezvous_address));
-  auto store =
-      CallTorch(absl::StrCat("connecting to the rendezvous store at ", options.rendezvous_address), [&] {
-        c10d::TCPStoreOptions store_options;
-        store_options.port = address.port;
-        store_options.waitWorkers = false;
-        store_options.timeout = options.connect_timeout;
-        auto tcp = c10::make_intrusive<c10d::TCPStore>(address.host, store_options);
-        return StoreClient(c10::make_intrusive<c10d::PrefixStore>(
-            absl::StrCat("epoch ", options.epoch), GuardStore(std::move(tcp), Sealing(options))));
-      });
+  PENSTOCK_ASSIGN_OR_RETURN(const TableAddress address, ParseAddress(options.rendezvous_address));
+  auto store = CallTorch("meeting the other ranks", [&] {
+    auto table =
+        OpenTableStore({.address = address, .secret = options.secret, .timeout = options.connect_timeout});
+    return StoreClient(c10::make_intrusive<c10d::PrefixStore>(
+        absl::StrCat("epoch ", options.epoch), GuardStore(std::move(table), Sealing(options))));
+  });
   if (!store.ok()) return StoreError(store.status());
   return store;
 }

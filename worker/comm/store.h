@@ -1,5 +1,4 @@
-// The rendezvous of an epoch: a client of the c10d TCPStore that rank 0 serves, guarded with the epoch's
-// secret.
+// The rendezvous of an epoch: a client of the table that rank 0 serves, guarded with the epoch's secret.
 #pragma once
 
 #include <string>

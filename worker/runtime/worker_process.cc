@@ -93,7 +93,7 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
   }
   Joined joined;
   if (self.rank == 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(joined.store, StoreServer::Start(options.host));
+    PENSTOCK_ASSIGN_OR_RETURN(joined.store, StoreServer::Start(options.host, self.epoch_secret));
     agent.AnnounceRendezvous(absl::StrCat(options.host, ":", joined.store->port()));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const Rendezvous rendezvous,

@@ -12,8 +12,8 @@ import ssl
 import struct
 import time
 
+import epoch_table
 import http2_frames as h2
-import tcp_store
 
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 0.5
@@ -230,7 +230,7 @@ class Attacker:
         with self.connect(address) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * MESSAGE_BYTES)
 
-    # Against workers: rank 0's store, and Gloo's ports.
+    # Against workers: rank 0's table, and Gloo's ports.
 
     def gloo_numbers(self, address):
         """Gloo takes for a peer who sends the number that it expects; then comes what no peer sends."""
@@ -239,15 +239,19 @@ class Attacker:
             connection.sendall(struct.pack("<Q", number) + self.bytes(64))
             self.held.add(connection)
 
-    def store_values(self, address):
-        """Puts garbage in the place of every value, and more beside them."""
-        with self.connect(address) as connection:
-            connection.sendall(tcp_store.hello())
-            for key in tcp_store.list_keys(connection):
-                connection.sendall(tcp_store.set_value(key, self.bytes(64)))
-                self.counts["store_values_replaced"] += 1
-            for name in ("epoch 1/gloo 0, 1/0", "epoch 1/gloo 0, 1/1", "init/", os.urandom(8).hex()):
-                connection.sendall(tcp_store.set_value(name.encode(), b"6.6.6.6:666"))
+    def table_proofs(self, address):
+        """Puts a value into the table, behind a proof that is none: random bytes, or what the table said on this connection or another."""
+        with self.connect(address) as connection, self.connect(address) as other:
+            challenge, another = (epoch_table.read_exactly(one, epoch_table.CHALLENGE_BYTES) for one in (connection, other))
+            self.counts["table_challenges"] += 2
+            proof = self.random.choice([self.random.randbytes(epoch_table.PROOF_BYTES), challenge, another])
+            connection.sendall(self.random.choice([challenge, another]) + proof + epoch_table.set_value(b"epoch 1/gloo 0, 1/0", b"6.6.6.6:666"))
+            self.counts["table_answered"] += bool(connection.recv(1))
+
+    def table_crowds(self, address):
+        """More connections than the table keeps of those who have not shown the secret."""
+        for _ in range(50):
+            self.held.add(self.connect(address))
 
 
 ANY = (Attacker.garbage, Attacker.silence, Attacker.resets)
@@ -258,5 +262,5 @@ ATTACKS = {
                 Attacker.pings, Attacker.broken_frames),
     "page": HTTP,
     "metrics": HTTP,
-    "worker": (*ANY, Attacker.gloo_numbers, Attacker.store_values),
+    "worker": (*ANY, Attacker.gloo_numbers, Attacker.table_proofs, Attacker.table_crowds),
 }

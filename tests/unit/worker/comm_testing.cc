@@ -18,8 +18,8 @@ std::vector<uint32_t> AllRanks(uint32_t world_size) {
 
 }  // namespace
 
-CommTestServer::CommTestServer() {
-  auto server = StoreServer::Start("127.0.0.1");
+CommTestServer::CommTestServer(const std::string& secret) {
+  auto server = StoreServer::Start("127.0.0.1", secret);
   EXPECT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
 }

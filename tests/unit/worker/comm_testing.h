@@ -12,7 +12,8 @@ namespace penstock::worker {
 
 class CommTestServer {
  public:
-  CommTestServer();
+  // Of the options of its ranks, who set it themselves.
+  explicit CommTestServer(const std::string& secret = "");
   std::string address() const;
   // With all ranks in one group.
   CommunicatorOptions Options(uint32_t rank, uint32_t world_size) const;

@@ -1,4 +1,4 @@
-#include "worker/comm/listening_socket.h"
+#include "worker/rendezvous/listening_socket.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
