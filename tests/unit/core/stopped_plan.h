@@ -15,11 +15,11 @@ namespace penstock::core {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Numbers below `end`: 0, 1, 3, 9, ..., and as far from the end, so that the first looks are among
+// Numbers below `end`: 0, 1, 5, 25, ..., and as far from the end, so that the first looks are among
 // them, the last ones, and many in between.
 inline std::vector<int64_t> GrowingUpTo(int64_t end) {
   std::vector<int64_t> numbers;
-  for (int64_t number = 0; number < end; number = std::max(number + 1, 3 * number)) {
+  for (int64_t number = 0; number < end; number = std::max(number + 1, 5 * number)) {
     numbers.push_back(number);
     numbers.push_back(end - 1 - number);
   }
