@@ -25,7 +25,8 @@ class SshTest : public UpTest {
     auto server = SshServer::Start();
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    UpTest::SetUp();
+    ASSERT_NO_FATAL_FAILURE(Import(RepositoryText(), Dataset()));
+    ASSERT_NO_FATAL_FAILURE(TakeProfile(OnHosts({})));
   }
 
   // Two hosts, which are this machine by two names.
