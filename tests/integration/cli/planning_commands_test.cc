@@ -104,7 +104,7 @@ TEST_F(PlanningCommands, PlanAndCompareDivideTheLayersAlike) {
   const std::string examples = PENSTOCK_EXAMPLES;
   const std::vector<std::string> request = {"--profile", examples + "/gpt_7b.json",
                                             "--lengths", examples + "/lengths.csv",
-                                            "--rows",    "0:64",
+                                            "--rows",    "0:16",
                                             "--pp",      "4",
                                             "--effort",  "fast",
                                             "--json"};
