@@ -2,16 +2,15 @@
 
 #include <sys/resource.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 #include <vector>
 
+#include "common/process/freed_memory.h"
 #include "common/version/version.h"
 
 namespace penstock {
@@ -30,13 +29,10 @@ Samples CpuSeconds() {
   return {{{}, SecondsOf(usage.ru_utime) + SecondsOf(usage.ru_stime)}};
 }
 
-Samples ResidentBytes() {
-  // Pages: of the program, and of those the resident ones (proc(5)).
-  std::ifstream pages("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  if (!(pages >> size >> resident)) return {};
-  return {{{}, static_cast<double>(resident * sysconf(_SC_PAGESIZE))}};
+Samples ResidentMemory() {
+  const size_t bytes = ResidentBytes();
+  if (bytes == 0) return {};
+  return {{{}, static_cast<double>(bytes)}};
 }
 
 Samples OpenDescriptors() {
@@ -61,7 +57,7 @@ void AddProcessMetrics(MetricsRegistry* registry, const std::string& program) {
   registry->AddComputedCounter("process_cpu_seconds_total", "User and system time of the process.",
                                CpuSeconds);
   registry->AddComputedGauge("process_resident_memory_bytes", "Resident memory of the process.",
-                             ResidentBytes);
+                             ResidentMemory);
   registry->AddComputedGauge("process_open_fds", "File descriptors that are open.", OpenDescriptors);
   registry->AddComputedGauge("process_max_fds", "File descriptors that may be open.", MostDescriptors);
   registry->AddComputedGauge("process_start_time_seconds", "When the process began, since 1970.", [start] {

@@ -9,9 +9,11 @@
 #include "common/grpc/library_log.h"
 #include "common/logging/logging.h"
 #include "common/parallel/task_pool.h"
+#include "common/process/freed_memory.h"
 #include "common/process/open_files.h"
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
+#include "common/sync/ticker.h"
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/flags.h"
 #include "planner/service/main/planner_server.h"
@@ -19,6 +21,9 @@
 
 namespace penstock {
 namespace {
+
+// Strangers who try to connect must not leave a planner that is larger for good.
+constexpr absl::Duration kGiveMemoryBackEvery = absl::Seconds(10);
 
 int WaitForStopSignal() {
   const sigset_t signals = StopSignals();
@@ -71,6 +76,8 @@ absl::Status Serve(const PlannerFlags& flags) {
   if (!flags.port_file.empty()) {
     PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.port_file, PortsAsJson(ports)));
   }
+  FreedMemory freed;
+  const Ticker giving_back(kGiveMemoryBackEvery, [&freed] { freed.GiveBack(); });
   LogInfo("planner stops", {{"signal", WaitForStopSignal()}});
   server->Stop();
   LogInfo("planner stopped");
