@@ -74,46 +74,48 @@ class NcclCommunicator : public GroupedCommunicator {
   }
 
   absl::StatusOr<Pending> StartReduceScatter(const at::Tensor& flat, const RankGroup& group) override {
-    const Division division(flat, group, rank());
-    std::vector<Pending> started;
-    if (division.even.numel() > 0) {
-      at::Tensor whole = division.even;
-      at::Tensor own = division.own;
-      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
-                                StartCollective("reduce-scatter", flat, group, [&](auto& backend) {
-                                  return backend._reduce_scatter_base(own, whole);
-                                }));
-    }
-    if (division.rest.numel() > 0) {
-      std::vector<at::Tensor> rest = {division.rest};
-      c10d::ReduceOptions options;
-      options.rootRank = division.last;
-      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
-                                StartCollective("reduce-scatter", flat, group, [&](auto& backend) {
-                                  return backend.reduce(rest, options);
-                                }));
-    }
-    return std::make_unique<PendingAll>(std::move(started));
+    return StartParts(
+        "reduce-scatter", flat, group,
+        [](auto& backend, at::Tensor& whole, at::Tensor& own) {
+          return backend._reduce_scatter_base(own, whole);
+        },
+        [](auto& backend, std::vector<at::Tensor>& rest, int last) {
+          c10d::ReduceOptions options;
+          options.rootRank = last;
+          return backend.reduce(rest, options);
+        });
   }
 
   absl::StatusOr<Pending> StartGather(const at::Tensor& flat, const RankGroup& group) override {
+    return StartParts(
+        "all-gather", flat, group,
+        [](auto& backend, at::Tensor& whole, at::Tensor& own) { return backend._allgather_base(whole, own); },
+        [](auto& backend, std::vector<at::Tensor>& rest, int last) {
+          c10d::BroadcastOptions options;
+          options.rootRank = last;
+          return backend.broadcast(rest, options);
+        });
+  }
+
+  // Starts what is to be done with the equal parts of a tensor, and with what is left over, where there is
+  // any.
+  template <typename OfEven, typename OfRest>
+  absl::StatusOr<Pending> StartParts(absl::string_view what, const at::Tensor& flat, const RankGroup& group,
+                                     OfEven of_even, OfRest of_rest) {
     const Division division(flat, group, rank());
     std::vector<Pending> started;
     if (division.even.numel() > 0) {
       at::Tensor whole = division.even;
       at::Tensor own = division.own;
-      PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
-                                StartCollective("all-gather", flat, group, [&](auto& backend) {
-                                  return backend._allgather_base(whole, own);
-                                }));
+      PENSTOCK_ASSIGN_OR_RETURN(
+          started.emplace_back(),
+          StartCollective(what, flat, group, [&](auto& backend) { return of_even(backend, whole, own); }));
     }
     if (division.rest.numel() > 0) {
       std::vector<at::Tensor> rest = {division.rest};
-      c10d::BroadcastOptions options;
-      options.rootRank = division.last;
       PENSTOCK_ASSIGN_OR_RETURN(started.emplace_back(),
-                                StartCollective("all-gather", flat, group, [&](auto& backend) {
-                                  return backend.broadcast(rest, options);
+                                StartCollective(what, flat, group, [&](auto& backend) {
+                                  return of_rest(backend, rest, division.last);
                                 }));
     }
     return std::make_unique<PendingAll>(std::move(started));
