@@ -48,10 +48,13 @@ class TableStore : public c10d::Store {
     Ask({.operation = TableOperation::kSet, .keys = {key}, .value = std::string(value.begin(), value.end())});
   }
 
-  // Waits for it.
+  // Waits for it. Process groups mostly ask for what is there.
   StoredValue get(const std::string& key) override {
-    wait({key});
-    const TableAnswer answer = Ask({.operation = TableOperation::kGet, .keys = {key}});
+    TableAnswer answer = Find(key);
+    if (!answer.found) {
+      wait({key});
+      answer = Find(key);
+    }
     if (!answer.found) ThrowStoreError(absl::StrCat("'", key, "' has been deleted meanwhile"));
     return {answer.value.begin(), answer.value.end()};
   }
@@ -82,6 +85,7 @@ class TableStore : public c10d::Store {
   }
 
  private:
+  TableAnswer Find(const std::string& key) { return Ask({.operation = TableOperation::kGet, .keys = {key}}); }
   TableAnswer Ask(const TableRequest& request) { return OrThrow(client_->Call(request, kAnswerTimeout)); }
 
   const TableStoreOptions options_;
