@@ -6,7 +6,11 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from free_ports import free_ports  # noqa: E402
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "sinfo")
 # Debian keeps daemons where users have no PATH to.
@@ -45,12 +49,6 @@ PartitionName=all Nodes={node} Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def why_not():
     """Why there can be no Slurm here; empty where there can."""
     missing = [program for program in PROGRAMS if shutil.which(program, path=SEARCHED) is None]
@@ -72,7 +70,7 @@ class SlurmCluster:
         node = socket.gethostname().split(".")[0]
         self.configuration = self.folder / "slurm.conf"
         self.configuration.write_text(CONFIGURATION.format(
-            node=node, user=getpass.getuser(), folder=self.folder, controller_port=free_port(), node_port=free_port(), cpus=cpus,
+            node=node, user=getpass.getuser(), folder=self.folder, controller_port=free_ports(1), node_port=free_ports(1), cpus=cpus,
             gres=f"Gres=gpu:{gpus}" if gpus else ""))
         devices = [self.folder / f"gpu{number}" for number in range(gpus)]
         for device in devices:
