@@ -61,8 +61,11 @@ struct CommunicatorOptions {
   // How long a peer may take to start its end of a transfer: longer than its longest computation. A peer that
   // dies is noticed at once, whatever this says; one that hangs is the planner's business (heartbeats).
   std::chrono::milliseconds timeout{300'000};
-  // How long the others may take to join.
+  // How long the others may take to connect, once all ranks of a group are there.
   std::chrono::milliseconds connect_timeout{10'000};
+  // Asked some times a second while this rank waits for others to come: not OK when it need not (the epoch
+  // has failed), and why.
+  std::function<absl::Status()> still_wanted = [] { return absl::OkStatus(); };
   at::Device device = at::kCPU;
 };
 
@@ -123,16 +126,17 @@ class StoreServer {
 };
 
 // Both block until all ranks of the groups have joined. Gloo's has the process ignore SIGPIPE, unless it
-// handles it. Possible errors: INVALID_ARGUMENT (names the option), UNAVAILABLE (the store or a rank did not
-// answer within connect_timeout; names the group).
+// handles it. Possible errors: INVALID_ARGUMENT (names the option), UNAVAILABLE (the store did not answer, or
+// ranks have not come; names the group), CANCELLED (it is not wanted any more).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const CommunicatorOptions& options);
 // Possible errors, also: UNIMPLEMENTED (built without PENSTOCK_CUDA).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const CommunicatorOptions& options);
 
 // Says in the store that this rank has made its communicator. Rank 0 blocks until all ranks of the world have
 // said so, the others do not.
-// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE (the store did not answer within
-// connect_timeout, or a rank within that time for each group and once more).
+// Possible errors: INVALID_ARGUMENT (rendezvous_address), UNAVAILABLE (the store did not answer, or a rank
+// has not come though its groups have had their time, see LongestMeeting), CANCELLED (it is not wanted any
+// more).
 absl::Status AwaitAllJoined(const CommunicatorOptions& options);
 
 }  // namespace penstock::worker

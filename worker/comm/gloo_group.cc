@@ -28,22 +28,32 @@ void IgnoreBrokenPipes() {
 // Beyond the sequence numbers of transfers, and beside the tag of rings.
 constexpr int kProofTag = (1 << 30) + 1;
 
-struct Joined {
-  c10::intrusive_ptr<c10d::Backend> backend;
-  // On which this rank waits for its peers.
+// On which this rank waits for its peers.
+struct Port {
+  decltype(c10d::ProcessGroupGloo::Options::devices)::value_type device;
   Listeners listeners;
 };
 
-Joined Join(const CommunicatorOptions& options, const StoreClient& store, const RankGroup& group,
-            std::chrono::milliseconds limit) {
+// Possible errors: FAILED_PRECONDITION: what strangers have no part in, and another attempt does not mend.
+absl::StatusOr<Port> OpenPort(const std::string& host) {
+  Port port;
+  const absl::Status opened = RunTorch("opening a port", [&] {
+    port.listeners =
+        ListenersOpenedBy([&] { port.device = c10d::ProcessGroupGloo::createDeviceForHostname(host); });
+  });
+  if (!opened.ok())
+    return absl::FailedPreconditionError(absl::StrCat("host: '", host, "': ", opened.message()));
+  return port;
+}
+
+c10::intrusive_ptr<c10d::Backend> Join(const CommunicatorOptions& options, const StoreClient& store,
+                                       const RankGroup& group, const Port& port,
+                                       std::chrono::milliseconds limit) {
   auto gloo_options = c10d::ProcessGroupGloo::Options::create(limit);
-  Joined joined;
-  joined.listeners = ListenersOpenedBy(
-      [&] { gloo_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(options.host)}; });
+  gloo_options->devices = {port.device};
   gloo_options->threads = 1;  // for Gloo's own collectives, which are not used
-  joined.backend = c10::make_intrusive<c10d::ProcessGroupGloo>(store, *PositionIn(group, options.rank),
-                                                               static_cast<int>(group.size()), gloo_options);
-  return joined;
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, *PositionIn(group, options.rank),
+                                                     static_cast<int>(group.size()), gloo_options);
 }
 
 // Strangers may stay in the queue of a port that cannot be closed; they get no further than that.
@@ -57,13 +67,15 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinOnce(const CommunicatorOpt
                                                            const StoreClient& store, const RankGroup& group,
                                                            const Attempt& attempt) {
   const auto place = c10::make_intrusive<c10d::PrefixStore>(absl::StrCat("gloo ", attempt.number), store);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      Joined joined, CallTorch("connecting", [&] { return Join(options, place, group, attempt.limit); }));
+  PENSTOCK_ASSIGN_OR_RETURN(const Port port, OpenPort(options.host));
+  auto backend = CallTorch("connecting", [&] { return Join(options, place, group, port, attempt.limit); });
+  // Whatever Gloo makes of what a stranger says.
+  if (!backend.ok()) return absl::UnavailableError(backend.status().message());
   PENSTOCK_RETURN_IF_ERROR(ProvePeers(
-      *joined.backend, group,
+      **backend, group,
       {.rank = options.rank, .key = PeerKey(options), .timeout = attempt.limit, .tag = kProofTag}));
-  CloseToStrangers(joined.listeners);
-  return std::move(joined.backend);
+  CloseToStrangers(port.listeners);
+  return backend;
 }
 
 }  // namespace
@@ -75,9 +87,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const Communicat
   const StoreClient meeting_point = GroupStore(store, "gloo", group);
   c10::intrusive_ptr<c10d::Backend> backend;
   const absl::Status met = MeetTogether({.store = meeting_point,
-                                         .position = *PositionIn(group, options.rank),
-                                         .size = static_cast<int>(group.size()),
-                                         .connect_timeout = options.connect_timeout},
+                                         .group = group,
+                                         .rank = options.rank,
+                                         .connect_timeout = options.connect_timeout,
+                                         .still_wanted = options.still_wanted},
                                         [&](const Attempt& attempt) {
                                           // Of the attempt before: it went well here, and not elsewhere.
                                           backend.reset();
@@ -86,8 +99,9 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const Communicat
                                           return joined.status();
                                         });
   if (met.ok()) return backend;
-  return absl::UnavailableError(absl::StrCat("joining the group of ranks ", Describe(group), " as rank ",
-                                             options.rank, ": ", met.message()));
+  return absl::Status(absl::IsCancelled(met) ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable,
+                      absl::StrCat("joining the group of ranks ", Describe(group), " as rank ", options.rank,
+                                   ": ", met.message()));
 }
 
 }  // namespace penstock::worker

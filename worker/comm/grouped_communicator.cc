@@ -15,7 +15,7 @@ namespace penstock::worker {
 namespace {
 
 // A message of this size takes far longer than starting it: larger tensors are not worth a copy.
-constexpr int64_t kBucketBytes = int64_t{1} << 20;
+constexpr int64_t kTogetherBytes = int64_t{1} << 20;
 // NCCL's abort waits for kernels that may hang.
 constexpr absl::Duration kAbortLimit = absl::Seconds(5);
 
@@ -80,7 +80,7 @@ absl::Status GroupedCommunicator::CheckFlat(absl::string_view what, const std::v
 absl::Status GroupedCommunicator::AllReduceSum(std::vector<at::Tensor>& tensors, const RankGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckCollective("all-reduce", group));
   if (!IsJoined(group)) return absl::OkStatus();
-  return ReduceInBuckets(tensors, kBucketBytes, [&](const at::Tensor& flat) -> absl::Status {
+  return ReduceInBuckets(tensors, kTogetherBytes, [&](const at::Tensor& flat) -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PendingTransfer> reduction, StartReduce(flat, group));
     return reduction->Wait();
   });

@@ -45,8 +45,9 @@ class GuardedStore : public c10d::Store {
     const StoredValue found = store_->get(sealed_.HiddenName(key));
     const absl::StatusOr<std::string> value = sealed_.Open(key, View(found));
     if (value.ok()) return ToStored(*value);
-    Throw(absl::StrCat("the value of '", key, "' was not made by a worker of this epoch: a stranger ",
-                       "writes to the rendezvous. Keep the workers' network (--host) to themselves"));
+    Throw(absl::StrCat(
+        "the value of '", key, "' was not made by a worker of this epoch: somebody ",
+        "changes what is on the way to the rendezvous. Keep the workers' network (--host) to themselves"));
   }
 
   // The server makes the sum, so it cannot be sealed: a stranger who finds the key may change it. Who counts
@@ -57,7 +58,6 @@ class GuardedStore : public c10d::Store {
 
   bool deleteKey(const std::string& key) override { return store_->deleteKey(sealed_.HiddenName(key)); }
   bool check(const std::vector<std::string>& keys) override { return store_->check(Hidden(keys)); }
-  // With those of strangers.
   int64_t getNumKeys() override { return store_->getNumKeys(); }
   void wait(const std::vector<std::string>& keys) override { store_->wait(Hidden(keys)); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {

@@ -1,5 +1,6 @@
 #include "worker/comm/store.h"
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/guarded_store.h"
+#include "worker/comm/meeting.h"
 #include "worker/comm/table_store.h"
 #include "worker/rendezvous/table_server.h"
 #include "worker/torch/boundary.h"
@@ -51,8 +53,11 @@ std::string JoinedKey(uint32_t rank) { return absl::StrCat("joined ", rank); }
 
 // Whatever goes wrong with the store is a matter of the network.
 absl::Status StoreError(const absl::Status& status) {
-  return absl::UnavailableError(std::string(status.message()));
+  return absl::IsCancelled(status) ? status : absl::UnavailableError(std::string(status.message()));
 }
+
+// How long it may take to notice that nobody waits any more.
+constexpr std::chrono::milliseconds kWaitAtOnce{500};
 
 }  // namespace
 
@@ -74,19 +79,44 @@ absl::StatusOr<StoreClient> ConnectStore(const CommunicatorOptions& options) {
   return store;
 }
 
+absl::Status AwaitKeys(const StoreClient& store, const std::vector<std::string>& keys,
+                       std::chrono::milliseconds patience,
+                       const std::function<absl::Status()>& still_wanted) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto at_once = std::clamp(left, std::chrono::milliseconds(1), kWaitAtOnce);
+    if (RunTorch("waiting", [&] { store->wait(keys, at_once); }).ok()) return absl::OkStatus();
+    // A store that is gone says so here, too.
+    const absl::StatusOr<bool> there =
+        CallTorch("waiting for other ranks", [&] { return store->check(keys); });
+    if (!there.ok()) return StoreError(there.status());
+    if (*there) return absl::OkStatus();
+    if (const absl::Status wanted = still_wanted(); !wanted.ok())
+      return absl::CancelledError(wanted.message());
+    if (left <= at_once)
+      return absl::DeadlineExceededError(absl::StrCat("not within ", patience.count(), " ms"));
+  }
+}
+
 absl::Status AwaitAllJoined(const CommunicatorOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
+  const absl::Status said = RunTorch("saying that the groups are joined",
+                                     [&] { store->set(JoinedKey(options.rank), std::string("joined")); });
+  if (!said.ok()) return StoreError(said);
+  if (options.rank != 0) return absl::OkStatus();
+  std::vector<std::string> keys;
+  for (uint32_t rank = 0; rank < options.world_size; ++rank) keys.push_back(JoinedKey(rank));
   // Others may still be at any of their groups, which are about as many.
-  const auto patience = options.connect_timeout * static_cast<int>(options.groups.size() + 1);
-  const absl::Status met = RunTorch("waiting for all ranks to join their groups", [&] {
-    store->set(JoinedKey(options.rank), std::string("joined"));
-    if (options.rank != 0) return;
-    std::vector<std::string> keys;
-    for (uint32_t rank = 0; rank < options.world_size; ++rank) keys.push_back(JoinedKey(rank));
-    store->wait(keys, patience);
-    for (const std::string& key : keys) store->get(key);
-  });
-  return met.ok() ? met : StoreError(met);
+  const auto patience = LongestMeeting(options.connect_timeout) * static_cast<int>(options.groups.size() + 1);
+  absl::Status met = AwaitKeys(store, keys, patience, options.still_wanted);
+  if (met.ok()) {
+    met = RunTorch("what ranks say", [&] {
+      for (const std::string& key : keys) store->get(key);
+    });
+  }
+  return met.ok() ? met : StoreError(AnnotateError(met, "waiting for all ranks to join their groups"));
 }
 
 std::string PeerKey(const CommunicatorOptions& options) {

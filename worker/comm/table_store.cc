@@ -2,13 +2,13 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
 namespace penstock::worker {
@@ -16,8 +16,10 @@ namespace {
 
 using StoredValue = std::vector<uint8_t>;
 
-// For the table to answer what needs no waiting.
-constexpr absl::Duration kAnswerTimeout = absl::Seconds(30);
+// For the table to answer what needs no waiting, as long as connecting may take but for these bounds: it has
+// many to answer, and may be gone.
+constexpr absl::Duration kShortestAnswerTimeout = absl::Seconds(5);
+constexpr absl::Duration kLongestAnswerTimeout = absl::Seconds(30);
 
 // Of those who would wait forever.
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24);
@@ -79,14 +81,18 @@ class TableStore : public c10d::Store {
     const TableAnswer answer =
         Ask({.operation = TableOperation::kWait, .keys = keys, .number = limit.count()});
     if (!answer.found) {
+      // Names are sealed, and there may be many: who waits knows whom for.
       ThrowStoreError(
-          absl::StrCat("wait timeout after ", timeout.count(), " ms, keys: ", absl::StrJoin(keys, ", ")));
+          absl::StrCat("not all of ", keys.size(), " values are there after ", timeout.count(), " ms"));
     }
   }
 
  private:
   TableAnswer Find(const std::string& key) { return Ask({.operation = TableOperation::kGet, .keys = {key}}); }
-  TableAnswer Ask(const TableRequest& request) { return OrThrow(client_->Call(request, kAnswerTimeout)); }
+  TableAnswer Ask(const TableRequest& request) {
+    return OrThrow(client_->Call(request, std::clamp(absl::FromChrono(options_.timeout),
+                                                     kShortestAnswerTimeout, kLongestAnswerTimeout)));
+  }
 
   const TableStoreOptions options_;
   const std::unique_ptr<TableClient> client_;

@@ -28,8 +28,9 @@ class TableClient {
                                                               const std::string& secret,
                                                               absl::Duration timeout);
 
-  // Blocks until the table has answered, for at most `timeout`; a request to wait is given its own time as
-  // well. Possible errors: INVALID_ARGUMENT (too long), UNAVAILABLE (no answer; later calls fail, too).
+  // Blocks until the table has answered, for at most `timeout` after the calls before it; a request to wait
+  // is given its own time as well. Possible errors: INVALID_ARGUMENT (too long), UNAVAILABLE (no answer;
+  // later calls fail, too).
   absl::StatusOr<TableAnswer> Call(const TableRequest& request, absl::Duration timeout);
 
  private:

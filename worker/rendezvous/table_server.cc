@@ -27,9 +27,16 @@ static_assert(kChallengeBytes == kSecretBytes);
 // Descriptors that are watched before those of connections.
 constexpr size_t kOwnDescriptors = 2;
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+// In one turn: of those who may be strangers, only so many are newer than a rank that is about to answer.
+constexpr size_t kAcceptedAtOnce = kMostStrangers / 8;
 constexpr size_t kReadBytes = size_t{64} << 10;
 
 bool MustWait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+template <typename Entry>
+bool IsStranger(const Entry& entry) {
+  return !entry.second.session.proven();
+}
 
 // Sends what the socket takes. False: the connection is over.
 bool Flush(int socket, std::string& outgoing) {
@@ -111,14 +118,13 @@ int TableServer::MillisecondsToWait() const {
 }
 
 void TableServer::AcceptAll() {
-  // As many as there may be strangers: those who wait are served in between.
-  for (size_t i = 0; i < kMostStrangers; ++i) {
+  for (size_t i = 0; i < kAcceptedAtOnce; ++i) {
     FileDescriptor socket(
         accept4(listener_.descriptor.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() >= 0) {
       Add(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      accept_from_ = absl::Now() + kAcceptPause;
+      if (!LetStrangerGo()) accept_from_ = absl::Now() + kAcceptPause;
       return;
     } else if (MustWait()) {
       return;
@@ -138,10 +144,17 @@ void TableServer::Add(FileDescriptor socket) {
 }
 
 void TableServer::MakeRoom() {
-  const auto is_stranger = [](const auto& entry) { return !entry.second.session.proven(); };
-  if (static_cast<size_t>(std::ranges::count_if(connections_, is_stranger)) < kMostStrangers) return;
-  connections_.erase(std::ranges::find_if(connections_, is_stranger));
-  Refuse(absl::ResourceExhaustedError("too many connections have not shown the secret of the epoch"));
+  // Not told: they may be ranks, which come all at once, and come again.
+  if (static_cast<size_t>(std::ranges::count_if(connections_, IsStranger<Connections::value_type>)) >=
+      kMostStrangers)
+    LetStrangerGo();
+}
+
+bool TableServer::LetStrangerGo() {
+  const auto oldest = std::ranges::find_if(connections_, IsStranger<Connections::value_type>);
+  if (oldest == connections_.end()) return false;
+  connections_.erase(oldest);
+  return true;
 }
 
 bool TableServer::Serve(Table::Caller caller, Connection& connection, short events) {

@@ -29,7 +29,7 @@ inline constexpr size_t kMostStrangers = 128;
 class TableServer {
  public:
   // `host`: a name or an address of this machine. Picks a free port. Its thread ends with it.
-  // Possible errors: UNAVAILABLE (names the host; or no descriptor is left), INTERNAL (no random bytes).
+  // Possible errors: UNAVAILABLE (names the host; or no descriptor is left).
   static absl::StatusOr<std::unique_ptr<TableServer>> Start(const std::string& host,
                                                             const std::string& secret);
   ~TableServer();
@@ -56,6 +56,8 @@ class TableServer {
   void AcceptAll();
   void Add(FileDescriptor socket);
   void MakeRoom();
+  // The one that is there longest. False: there is none.
+  bool LetStrangerGo();
   // False: the connection is over.
   bool Serve(Table::Caller caller, Connection& connection, short events);
   bool Read(Table::Caller caller, Connection& connection);

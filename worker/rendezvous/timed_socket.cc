@@ -43,6 +43,14 @@ absl::Status ConnectSocket(int socket, const addrinfo& there, absl::Time deadlin
   return error == 0 ? absl::OkStatus() : Failure(std::strerror(error));
 }
 
+// What this address may take, for as much to be left for each of those after it.
+absl::Time PartOf(absl::Time deadline, const addrinfo& there) {
+  int addresses = 0;
+  for (const addrinfo* one = &there; one != nullptr; one = one->ai_next) ++addresses;
+  const absl::Time now = absl::Now();
+  return now + (deadline - now) / addresses;
+}
+
 // Whether another try of the call may do, once `events` have come.
 bool MayTryAgain() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -58,8 +66,9 @@ absl::StatusOr<FileDescriptor> ConnectTo(const std::string& host, uint16_t port,
   absl::Status failure = absl::OkStatus();
   for (const addrinfo* there = found; there != nullptr; there = there->ai_next) {
     FileDescriptor descriptor(socket(there->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (descriptor.get() < 0) return Failure(std::strerror(errno));
-    failure = ConnectSocket(descriptor.get(), *there, deadline);
+    // A family that this machine does not speak.
+    failure = descriptor.get() < 0 ? Failure(std::strerror(errno))
+                                   : ConnectSocket(descriptor.get(), *there, PartOf(deadline, *there));
     if (!failure.ok()) continue;
     const int at_once = 1;
     setsockopt(descriptor.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));

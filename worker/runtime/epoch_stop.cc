@@ -26,4 +26,9 @@ void EpochStop::SetAbort(Abort abort) {
   if (!reason.ok()) abort(reason);
 }
 
+absl::Status EpochStop::reason() const {
+  MutexLock lock(&mutex_);
+  return reason_;
+}
+
 }  // namespace penstock::worker

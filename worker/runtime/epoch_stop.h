@@ -36,10 +36,13 @@ class EpochStop {
   // Called once, with the lock not held: by Request, or at once when the epoch has failed already.
   void SetAbort(Abort abort);
 
+  // Why the epoch has failed; OK: it has not.
+  absl::Status reason() const;
+
  private:
   Shutdown& shutdown_;
   const absl::Duration grace_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
   Abort abort_ ABSL_GUARDED_BY(mutex_);
 };

@@ -84,8 +84,9 @@ struct Joined {
   std::unique_ptr<Communicator> communicator;
 };
 
-// Blocks until all ranks have joined.
-absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Device& device) {
+// Blocks until all ranks have joined, or the epoch has failed.
+absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, const EpochStop& stop,
+                            Device& device) {
   const Registration& self = agent.registration();
   if (self.epoch_secret.empty()) {
     LogWarning("the planner gave no secret: whoever reaches --host may join the epoch; upgrade the planner",
@@ -108,13 +109,13 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, Devi
       .groups = self.job.topology.GroupsOf(self.rank),
       .links = self.job.topology.LinksOf(self.rank),
       .timeout = std::chrono::seconds(options.transfer_timeout_s),
-      .connect_timeout = std::chrono::seconds(options.connect_timeout_s)};
+      .connect_timeout = std::chrono::seconds(options.connect_timeout_s),
+      .still_wanted = [&stop] { return stop.reason(); }};
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
-  if (self.job.world_size() > 1 && !joined.communicator->keeps_store()) {
-    PENSTOCK_RETURN_IF_ERROR(AwaitAllJoined(communication));
-    // Nobody needs it any more, and strangers could fill it.
-    joined.store.reset();
-  }
+  if (joined.communicator->keeps_store()) return joined;
+  if (self.job.world_size() > 1) PENSTOCK_RETURN_IF_ERROR(AwaitAllJoined(communication));
+  // Nobody needs it any more.
+  joined.store.reset();
   return joined;
 }
 
@@ -190,7 +191,7 @@ class Worker {
   }
 
   absl::Status Train(PlannerAgent& agent, EpochStop& stop, Joined& joined, uint64_t& next_iteration) {
-    PENSTOCK_ASSIGN_OR_RETURN(joined, Join(options_, agent, *accelerator_.device));
+    PENSTOCK_ASSIGN_OR_RETURN(joined, Join(options_, agent, stop, *accelerator_.device));
     const SoftStop soft_stop(shutdown_, SoftStopTime());
     stop.SetAbort([communicator = joined.communicator.get()](const absl::Status& why) {
       communicator->Abort(std::string(why.message()));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
@@ -42,11 +43,23 @@ class MeetingTest : public ::testing::Test {
 
   absl::Status MeetOne(int position, int size, std::chrono::milliseconds patience,
                        const AttemptOfRank& attempt) const {
-    return MeetTogether({.store = store_, .position = position, .size = size, .connect_timeout = patience},
+    return MeetTogether({.store = store_,
+                         .group = GroupOf(size),
+                         .rank = static_cast<uint32_t>(position),
+                         .connect_timeout = patience,
+                         .still_wanted = [this] { return wanted_; }},
                         [&](const Attempt& now) { return attempt(position, now); });
   }
 
-  const StoreClient store_ = c10::make_intrusive<c10d::HashStore>();
+  static RankGroup GroupOf(int size) {
+    RankGroup group(static_cast<size_t>(size));
+    std::iota(group.begin(), group.end(), 0);
+    return group;
+  }
+
+  absl::Status wanted_;
+
+  StoreClient store_ = c10::make_intrusive<c10d::HashStore>();
 };
 
 TEST_F(MeetingTest, NobodyBeginsBeforeAllAreThere) {
@@ -81,8 +94,51 @@ TEST_F(MeetingTest, EndsWithTheReasonOfTheRankThatFailedEachTime) {
                          : absl::OkStatus();
   });
   const std::string last = absl::StrCat("stranger ", kMostAttempts - 1);
-  EXPECT_THAT(outcomes[0], Fails(absl::StatusCode::kUnavailable, last));
+  EXPECT_THAT(outcomes[0], Fails(absl::StatusCode::kUnavailable, absl::StrCat("rank 1: ", last)));
   EXPECT_THAT(outcomes[1], Fails(absl::StatusCode::kUnavailable, last));
+}
+
+TEST_F(MeetingTest, WhatNoStrangerHasDoneIsNotTriedAgain) {
+  for (const int broken : {0, 1}) {
+    SCOPED_TRACE(broken);
+    store_ = c10::make_intrusive<c10d::HashStore>();
+    std::atomic<int> attempts = 0;
+    const auto outcomes = Meet(3, [&](int position, const Attempt&) -> absl::Status {
+      ++attempts;
+      if (position == broken) return absl::FailedPreconditionError("no such host");
+      return position == 2 ? absl::UnavailableError("nobody answers") : absl::OkStatus();
+    });
+    EXPECT_EQ(attempts, 3);
+    EXPECT_THAT(outcomes[static_cast<size_t>(broken)],
+                Fails(absl::StatusCode::kFailedPrecondition, "no such host"));
+    for (const int other : {1 - broken, 2}) {
+      EXPECT_THAT(
+          outcomes[static_cast<size_t>(other)],
+          Fails(absl::StatusCode::kFailedPrecondition, absl::StrCat("rank ", broken, ": no such host")));
+    }
+  }
+}
+
+TEST_F(MeetingTest, ARankThatEndsMeanwhileIsNotWaitedForAgain) {
+  int attempts = 0;
+  // As a process that is killed: it says that it is there, and nothing of its outcome.
+  store_->set("attempt 0 here 1", std::string());
+  EXPECT_THAT(MeetOne(0, 2, kShortPatience,
+                      [&](int, const Attempt&) {
+                        ++attempts;
+                        return absl::UnavailableError("the connection was closed");
+                      }),
+              Fails(absl::StatusCode::kDeadlineExceeded,
+                    "the connection was closed; then waiting for the outcome of ranks 1"));
+  EXPECT_EQ(attempts, 1);
+}
+
+TEST_F(MeetingTest, EndsWhenItIsNotWantedAnyMore) {
+  wanted_ = absl::UnavailableError("rank 7 is lost");
+  EXPECT_THAT(MeetOne(0, 2, kPatience, [](int, const Attempt&) { return absl::OkStatus(); }),
+              Fails(absl::StatusCode::kCancelled, "rank 7 is lost"));
+  EXPECT_THAT(MeetOne(1, 2, kPatience, [](int, const Attempt&) { return absl::OkStatus(); }),
+              Fails(absl::StatusCode::kCancelled, "rank 7 is lost"));
 }
 
 TEST_F(MeetingTest, AttemptsAreGivenMoreTimeUpToThatOfTheOptions) {
@@ -100,12 +156,14 @@ TEST_F(MeetingTest, AttemptsAreGivenMoreTimeUpToThatOfTheOptions) {
 TEST_F(MeetingTest, IsGivenUpWhenNotAllCome) {
   bool began = false;
   for (const int position : {0, 1}) {
-    EXPECT_THAT(MeetOne(position, 3, kShortPatience,
-                        [&](int, const Attempt&) {
-                          began = true;
-                          return absl::OkStatus();
-                        }),
-                Fails(absl::StatusCode::kUnavailable, "waiting for the ranks of the group"));
+    EXPECT_THAT(
+        MeetOne(position, 3, kShortPatience,
+                [&](int, const Attempt&) {
+                  began = true;
+                  return absl::OkStatus();
+                }),
+        Fails(absl::StatusCode::kDeadlineExceeded, position == 0 ? "waiting for ranks 1, 2: not within"
+                                                                 : "waiting for the ranks 0, 1, 2 to begin"));
   }
   EXPECT_FALSE(began);
 }
