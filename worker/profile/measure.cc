@@ -31,6 +31,8 @@ constexpr size_t kMostRepeats = 9;
 constexpr double kLayerShare = 0.55;
 constexpr double kHeadShare = 0.3;
 constexpr double kEmbeddingShare = 0.1;
+// Of parameters: more, with as many of gradients, than caches keep of them until the next micro-batch.
+constexpr double kMostCachedBytes = 64 << 20;
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -61,16 +63,34 @@ PassTimes Medians(const std::vector<PassTimes>& repeats) {
   return {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns)};
 }
 
-// A stage of the model with the tensors that a micro-batch needs to pass through it.
+double ParameterBytes(const Stage& stage) {
+  double bytes = 0;
+  for (const NamedParameter& parameter : stage.parameters())
+    bytes += static_cast<double>(parameter.value.nbytes());
+  return bytes;
+}
+
+// A stage of the model with the tensors that a micro-batch needs to pass through it. There are several alike,
+// which take turns: in training a layer's parameters and gradients are out of the caches when the next
+// micro-batch comes, because the other layers' have been there meanwhile.
 class StageRun {
  public:
-  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range, at::Device place,
-                                         const NanosecondClock& clock) {
-    PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, place));
-    return StageRun(config, range, place, clock, std::move(stage));
+  // `most`: of stages alike.
+  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range, int64_t most,
+                                         at::Device place, const NanosecondClock& clock) {
+    std::vector<std::unique_ptr<Stage>> stages;
+    double bytes = 0;
+    do {
+      PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, place));
+      bytes += ParameterBytes(*stage);
+      // Memory that nobody has written is not there yet.
+      stage->ZeroGradients();
+      stages.push_back(std::move(stage));
+    } while (static_cast<int64_t>(stages.size()) < most && bytes < kMostCachedBytes);
+    return StageRun(config, range, place, clock, std::move(stages));
   }
 
-  Stage& stage() { return *stage_; }
+  const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }
   const NanosecondClock& clock() const { return clock_; }
   // Positions that the loss counts, of the micro-batch that is prepared.
   int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
@@ -89,7 +109,9 @@ class StageRun {
     });
   }
 
+  // With the next of the stages.
   absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const PassKind& kind) {
+    Stage& stage = *stages_[turn_++ % stages_.size()];
     PassTimes times;
     double start = clock_();
     const auto lap = [&] {
@@ -98,17 +120,16 @@ class StageRun {
     };
     PENSTOCK_ASSIGN_OR_RETURN(
         StageForward forward,
-        stage_->Forward(shape, tokens_, input_, kind.recompute, static_cast<double>(shape.computed_tokens)));
+        stage.Forward(shape, tokens_, input_, kind.recompute, static_cast<double>(shape.computed_tokens)));
     times.forward_ns = lap();
     if (!kind.split) {
-      PENSTOCK_RETURN_IF_ERROR(stage_->Backward(std::move(forward), output_gradient_, {}).status());
+      PENSTOCK_RETURN_IF_ERROR(stage.Backward(std::move(forward), output_gradient_, {}).status());
       times.backward_ns = lap();
       return times;
     }
-    PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
-                              stage_->BackwardInput(std::move(forward), output_gradient_));
+    PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage.BackwardInput(std::move(forward), output_gradient_));
     times.backward_ns = lap();
-    PENSTOCK_RETURN_IF_ERROR(stage_->BackwardWeight(std::move(split.put_aside), {}));
+    PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(split.put_aside), {}));
     times.weight_ns = lap();
     return times;
   }
@@ -134,8 +155,8 @@ class StageRun {
 
  private:
   StageRun(const ModelConfig& config, const StageRange& range, at::Device place, NanosecondClock clock,
-           std::unique_ptr<Stage> stage)
-      : config_(config), range_(range), place_(place), clock_(std::move(clock)), stage_(std::move(stage)) {}
+           std::vector<std::unique_ptr<Stage>> stages)
+      : config_(config), range_(range), place_(place), clock_(std::move(clock)), stages_(std::move(stages)) {}
 
   // What crosses the boundary before `layer`.
   at::Tensor Activation(const MicroBatch& shape, int64_t layer) const {
@@ -149,7 +170,8 @@ class StageRun {
   StageRange range_;
   at::Device place_;
   NanosecondClock clock_;
-  std::unique_ptr<Stage> stage_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  size_t turn_ = 0;
   TokenBatch tokens_;
   at::Tensor input_;
   at::Tensor output_gradient_;
@@ -235,26 +257,24 @@ TokenFigures EmbeddedFigures(const StageRun&, const MicroBatch& shape) {
   return {.target = figures.source > 0 ? figures.source : figures.target};
 }
 
-double ParameterBytes(const Stage& stage) {
-  double bytes = 0;
-  for (const NamedParameter& parameter : stage.parameters())
-    bytes += static_cast<double>(parameter.value.nbytes());
-  return bytes;
-}
-
 // For each byte of parameters.
-absl::StatusOr<double> MeasureOptimizer(StageRun& run) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer,
-                            AdamW::Create(TrainingConfig(), {&run.stage().flat_parameters()}));
+absl::StatusOr<double> MeasureOptimizer(const StageRun& run) {
+  std::vector<const FlatParameters*> parameters;
+  double bytes = 0;
+  for (const auto& stage : run.stages()) {
+    parameters.push_back(&stage->flat_parameters());
+    bytes += ParameterBytes(*stage);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto optimizer, AdamW::Create(TrainingConfig(), parameters));
   std::vector<double> times;
   for (uint64_t step = 0; step < 4; ++step) {
     const double start = run.clock()();
     PENSTOCK_RETURN_IF_ERROR(optimizer->SumsOfSquares().status());
     PENSTOCK_RETURN_IF_ERROR(optimizer->Step(step, 1));
-    run.stage().ZeroGradients();
+    for (const auto& stage : run.stages()) stage->ZeroGradients();
     times.push_back(run.clock()() - start);
   }
-  return Median(times) / ParameterBytes(run.stage());
+  return Median(times) / bytes;
 }
 
 // What is measured one after the other, with its share of the time.
@@ -265,6 +285,7 @@ class Measurement {
       : config_(config),
         place_(device.place),
         shapes_(MeasuredShapes(config, kMostTokens)),
+        layers_(config.encoder_layers + config.layers),
         budget_ns_(budget_ns),
         clock_(AfterWaiting(device.wait, clock)) {
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
@@ -331,12 +352,13 @@ class Measurement {
 
  private:
   absl::StatusOr<StageRun> Create(const StageRange& range) const {
-    return StageRun::Create(config_, range, place_, clock_);
+    return StageRun::Create(config_, range, layers_, place_, clock_);
   }
 
   ModelConfig config_;
   const at::Device place_;
   const std::vector<MicroBatch> shapes_;
+  const int64_t layers_;
   const double budget_ns_;
   const NanosecondClock clock_;
 };

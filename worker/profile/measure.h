@@ -10,9 +10,10 @@ namespace penstock::worker {
 
 // On `device`, the host with `threads` threads. Padded rectangles and packed micro-batches from a few to
 // some thousand tokens are run forward and backward, small ones first, several times each (the median
-// counts), until `seconds` are over; at least the smallest four are measured, however long they take, and of
-// the others what fits into memory. `clock` measures all but the link, and is read when the device has been
-// waited for. Blocks. Possible errors: RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
+// counts), each time with a layer of which the caches hold no more than in training, until `seconds` are
+// over; at least the smallest four are measured, however long they take, and of the others what fits into
+// memory. `clock` measures all but the link, and is read when the device has been waited for. Blocks.
+// Possible errors: RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double seconds, int threads,
                                                const MeasuredDevice& device = {},
                                                const NanosecondClock& clock = SteadyNanoseconds);

@@ -63,7 +63,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "2";
+constexpr absl::string_view kMeasurement = "3";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
@@ -160,8 +160,9 @@ std::string CostProfileName(const MeasureOptions& options) {
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
       Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
-      model.max_sequence_length(), "-", Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads,
-      "-workers", options.copies, GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
+      model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
+      Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
+      GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
