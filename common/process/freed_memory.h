@@ -16,8 +16,8 @@ inline constexpr size_t kFreedMemoryStep = size_t{32} << 20;
 
 class FreedMemory {
  public:
-  // Blocks for some milliseconds where there is something to give back, and those who allocate with it. Not
-  // thread-safe; nothing where the C library is not glibc.
+  // Looks through what is free in each arena, whose allocations wait for it meanwhile; some milliseconds more
+  // where there is something to give back. Not thread-safe; nothing where the C library is not glibc.
   void GiveBack();
 
  private:

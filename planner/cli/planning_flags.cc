@@ -118,7 +118,10 @@ void PlanningFlags::AddTo(CLI::App& command) {
           "--rank-of-stage", rank_of_stage,
           "With --layers-per-stage: rank of each stage in the pipeline, e.g. 0,1,1,0 (one stage a rank)")
       ->delimiter(',');
-  command.add_option("--memory-mb", memory_mb, "Memory of one rank, millions of bytes (that of the profile)")
+  command
+      .add_option("--memory-mb", memory_mb,
+                  "Memory of one rank, millions of bytes (that of the profile; up and feed: what is safe of "
+                  "it on a GPU, and up on CPUs what is free, divided by the workers)")
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--shard-optimizer-state", shard_optimizer_state,
                    "Divide optimizer state over replicas (ZeRO stage 1)");

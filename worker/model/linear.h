@@ -1,10 +1,10 @@
 // Linear layers, and their backward pass in two parts: the gradient of the input at once, those of weight and
 // bias at once or later.
 //
-//   WeightProducts products(/*put_aside=*/true);
+//   WeightProducts products = WeightProducts::PutAside();
 //   at::Tensor input_gradient = LinearBackward(part, input, output_gradient, products);
 //   ...
-//   products.Run();
+//   products.Run(ready);
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -48,8 +48,11 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
       command,
       "host:port of a running planner, or of all that share a store: a:7070,b:7070 (default: start "
       "one)");
-  command.add_option("--metrics-listen", up.metrics_listen,
-                     "host:port for Prometheus metrics of the planner");
+  CLI::Option* const planner = command.get_option("--planner");
+  command
+      .add_option("--metrics-listen", up.metrics_listen,
+                  "host:port for Prometheus metrics of the planner that is started")
+      ->excludes(planner);
   command
       .add_option("--worker-metrics-listen", up.worker_metrics_listen,
                   "host:port for Prometheus metrics of rank 0; rank r serves its own at port + r")
@@ -57,8 +60,9 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command
       .add_option(
           "--page-listen", up.page_listen,
-          "host:port of the planner's page, which shows the run in a browser; only this machine's own "
-          "address. '': none")
+          "host:port of the page of the planner that is started, which shows the run in a browser; only this "
+          "machine's own address. '': none")
+      ->excludes(planner)
       ->capture_default_str();
   command.add_option("--threads", up.threads, "Threads of each worker (default: cores / workers)");
   command.add_option("--trace", up.trace,

@@ -1,8 +1,8 @@
 // Reads cost profiles from JSON.
 //
-// Two kinds of file: the JSON form of v1::ProfileFile, as `penstock profile` writes it, and the analytic
-// reference profiles (a grid of times in milliseconds beside closed forms written as text). Which one it is
-// shows in the file's own keys.
+// Two kinds of file: the JSON form of v1::ProfileFile, as `penstock-worker profile` writes it, and the
+// analytic reference profiles (a grid of times in milliseconds beside closed forms written as text). Which
+// one it is shows in the file's own keys.
 //
 //   absl::StatusOr<v1::ProfileFile> file = ParseProfile(text);
 #pragma once

@@ -36,13 +36,6 @@ inline std::vector<std::string> RepositoryText() {
 }
 inline constexpr const char* kBytes = "256";
 
-// The real data set where it lies beside the repository, else the repository's own text.
-inline std::vector<std::string> RealText() {
-  const std::string real = PENSTOCK_SOURCE_DIR "/../shared/data/tokens/multitask_tokens.jsonl.gz";
-  if (std::filesystem::exists(real)) return {real};
-  return RepositoryText();
-}
-
 // A running `penstock`, with its output in files.
 class PenstockRun {
  public:

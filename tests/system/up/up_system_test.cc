@@ -28,12 +28,10 @@ constexpr double kClockError = 5000;
 
 TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
   const std::string trace = folder_.Path("trace.json");
-  const std::string real = folder_.Path("real");
-  ASSERT_NO_FATAL_FAILURE(Import(RealText(), real));
   // More tokens than it has: a profile of this model is measured.
   PenstockRun up(folder_, "up",
                  UpArguments({"--iterations", "20", "--json", "--trace", trace, "--checkpoint-every", "10",
-                              "--dataset", real, "--vocab", "32768"}));
+                              "--vocab", "32768"}));
   ASSERT_EQ(up.Wait(), 0) << up.errors();
   const auto summary = nlohmann::json::parse(up.output());
   EXPECT_EQ(summary["iterations"], 20);
