@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "common/logging/logging.h"
+#include "common/process/leave_process.h"
 #include "common/process/open_files.h"
 #include "common/process/stop_signals.h"
 #include "worker/memory/heap.h"
@@ -53,4 +54,4 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace penstock::worker
 
-int main(int argc, char** argv) { return penstock::worker::Run(argc, argv); }
+int main(int argc, char** argv) { penstock::LeaveProcess(penstock::worker::Run(argc, argv)); }

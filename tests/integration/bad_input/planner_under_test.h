@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/process/sanitized.h"
 #include "tests/support/planner_process.h"
-#include "tests/support/sanitizers.h"
 
 namespace penstock {
 

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "common/process/sanitized.h"
 #include "planner/service/main/core_backend.h"
 #include "tests/integration/service/planner_fixture.h"
-#include "tests/support/sanitizers.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/event.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/sanitized.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/sanitized.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"
-#include "tests/support/sanitizers.h"
 #include "tests/unit/core/brute_force.h"
 #include "tests/unit/core/random_job.h"
 

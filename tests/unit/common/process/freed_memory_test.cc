@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/sanitizers.h"
+#include "common/process/sanitized.h"
 
 namespace penstock {
 namespace {
