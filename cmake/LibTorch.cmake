@@ -1,6 +1,7 @@
 # LibTorch as imported targets of our own: the find module of a CUDA wheel fails where no CUDA toolkit is.
 #
 #   penstock::libtorch   tensors, autograd and c10d on CPU; with PENSTOCK_CUDA also CUDA and c10d over NCCL
+#   penstock_cuda_options      how a source is compiled that knows CUDA or NCCL
 #
 # LIBTORCH_DIR, a CMake or environment variable, names a folder with include/ and lib/; by default it is what deploy/setup unpacked.
 set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "LibTorch 2.11: the folder with include/ and lib/")
@@ -32,9 +33,15 @@ if(PENSTOCK_CUDA)
   set(cuda_wheels ${LIBTORCH_DIR}/../nvidia)
   find_path(CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include ${cuda_wheels}/cu13/include REQUIRED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDA_INCLUDE_DIR} ${cuda_wheels}/nccl/include REQUIRED)
-  target_include_directories(penstock_libtorch SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NCCL_INCLUDE_DIR})
-  target_compile_definitions(penstock_libtorch INTERFACE USE_C10D_NCCL PENSTOCK_CUDA)
+  set(penstock_cuda_options -isystem ${CUDA_INCLUDE_DIR} -isystem ${NCCL_INCLUDE_DIR} -DUSE_C10D_NCCL)
   # --no-as-needed: kernels register themselves when libtorch_cuda.so is loaded; no symbol of it need be used.
   target_link_libraries(penstock_libtorch INTERFACE -Wl,--no-as-needed ${LIBTORCH_DIR}/lib/libtorch_cuda.so
     ${LIBTORCH_DIR}/lib/libc10_cuda.so -Wl,--as-needed)
 endif()
+
+# penstock_cuda_sources(sources...): those of this folder that know CUDA or NCCL. All others are compiled as without a GPU, and taken
+# from the compiler's cache where they have been.
+function(penstock_cuda_sources)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_OPTIONS "${penstock_cuda_options}")
+endfunction()

@@ -5,7 +5,8 @@ include(GoogleTest)
 #
 # Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root, those of
 # installed headers to common/include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
-# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too.
+# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too; where it sets
+# PENSTOCK_RUNS_ONCE, they are as penstock_runs_once says.
 function(penstock_library name)
   cmake_parse_arguments(ARG "" "HEADERS" "DEPS" ${ARGN})
   add_library(penstock_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
@@ -22,6 +23,15 @@ function(penstock_library name)
   if(NOT ARG_HEADERS STREQUAL "NONE")
     target_precompile_headers(penstock_${name} REUSE_FROM ${ARG_HEADERS})
   endif()
+  if(PENSTOCK_RUNS_ONCE)
+    penstock_runs_once(penstock_${name})
+  endif()
+endfunction()
+
+# What parses a command line and puts together what it asks for runs once in a process, and is mostly templates of CLI11 and of JSON:
+# g++ takes twice as long to optimise them to the last.
+function(penstock_runs_once target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-O1>)
 endfunction()
 
 # penstock_headers(NAME [DEPS libraries...]): the same for a library of headers only.

@@ -31,7 +31,7 @@ TEST_F(UpTest, TrainsWithEveryIterationPlannedAhead) {
   // More tokens than it has: a profile of this model is measured.
   PenstockRun up(folder_, "up",
                  UpArguments({"--iterations", "20", "--json", "--trace", trace, "--checkpoint-every", "10",
-                              "--vocab", "32768"}));
+                              "--vocab", "2048"}));
   ASSERT_EQ(up.Wait(), 0) << up.errors();
   const auto summary = nlohmann::json::parse(up.output());
   EXPECT_EQ(summary["iterations"], 20);

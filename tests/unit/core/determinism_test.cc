@@ -60,7 +60,7 @@ void RunBackwards(int count, absl::FunctionRef<void(int)> task) {
 }
 
 TEST(DeterminismTest, AnyNumberOfThreadsMakesTheSamePlan) {
-  for (const GoldenJob& job : GoldenJobs()) {
+  for (const GoldenJob& job : JobsToRepeat()) {
     const auto planner = Planner::Create(job.given.job);
     ASSERT_TRUE(planner.ok()) << planner.status();
     const std::string serial = (*planner)->MakePlan(job.given.batch)->SerializeAsString();
@@ -78,7 +78,7 @@ constexpr int kTypicalSamples = 36;
 
 TEST(DeterminismTest, AnyNumberOfThreadsChoosesTheSameStages) {
   int chosen = 0;
-  for (const GoldenJob& job : GoldenJobs()) {
+  for (const GoldenJob& job : JobsToRepeat()) {
     v1::JobSpec spec = job.given.job;
     v1::PlanningOptions& planning = *spec.mutable_planning();
     if (spec.mesh().pipeline() == 1 || planning.layers_per_stage_size() > 0) continue;
@@ -114,7 +114,7 @@ TEST(DeterminismTest, AnyNumberOfThreadsChoosesTheSameStages) {
 }
 
 TEST(DeterminismTest, ManyThreadsMayUseOnePlanner) {
-  for (const GoldenJob& job : GoldenJobs()) {
+  for (const GoldenJob& job : JobsToRepeat()) {
     const auto planner = Planner::Create(job.given.job);
     ASSERT_TRUE(planner.ok()) << planner.status();
     const std::string alone = (*planner)->MakePlan(job.given.batch)->SerializeAsString();

@@ -9,6 +9,7 @@
 
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/planner.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
@@ -232,7 +233,7 @@ TEST(InfeasibleTest, ChangesOfRandomJobsAreExact) {
                                       v1::POLICY_DYNAMIC};
   constexpr v1::Recompute kRecompute[] = {v1::RECOMPUTE_AUTO, v1::RECOMPUTE_NONE, v1::RECOMPUTE_FULL};
   int infeasible = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < Cases(60); ++i) {
     const auto pipeline = static_cast<uint32_t>(1 + below(4)), data = static_cast<uint32_t>(1 + below(3));
     const v1::Policy policy = kPolicies[below(4)];
     v1::JobSpec job = Scaled(below(2) == 0 ? GptJob(pipeline, data, policy) : T5Job(pipeline, data, policy),
@@ -251,7 +252,7 @@ TEST(InfeasibleTest, ChangesOfRandomJobsAreExact) {
     SCOPED_TRACE(testing::Message() << "job " << i);
     EXPECT_GE(ExpectExactChanges(job, Planner::Create(job).ok() ? batch : v1::Batch()), 1);
   }
-  EXPECT_GT(infeasible, 15);
+  EXPECT_GT(infeasible, Cases(15));
 }
 
 }  // namespace

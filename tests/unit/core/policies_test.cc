@@ -10,6 +10,7 @@
 
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
@@ -125,7 +126,7 @@ TEST(PoliciesTest, NoGivenSizeIsBetterThanTheSearchedOne) {
 TEST(PoliciesTest, WhereEverySampleFitsAloneThereIsAPlan) {
   int tight = 0;
   for (const v1::Policy policy : {v1::POLICY_PADDING, v1::POLICY_PACKED, v1::POLICY_TOKEN_BUDGET}) {
-    for (uint32_t seed = 0; seed < 20; ++seed) {
+    for (uint32_t seed = 0; seed < static_cast<uint32_t>(Cases(20)); ++seed) {
       const v1::Batch batch = RandomBatch(50 + seed, 24);
       v1::JobSpec job = seed % 2 == 0 ? GptJob(4, 2, policy) : T5Job(4, 2, policy);
       for (const int64_t memory : {60'000, 80'000, 110'000, 150'000, 200'000, 300'000}) {
@@ -139,7 +140,7 @@ TEST(PoliciesTest, WhereEverySampleFitsAloneThereIsAPlan) {
       }
     }
   }
-  EXPECT_GT(tight, 50);
+  EXPECT_GT(tight, Cases(50));
 }
 
 }  // namespace

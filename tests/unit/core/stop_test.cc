@@ -31,7 +31,7 @@ TEST(StopTest, AFlagThatIsSetStaysSet) {
 }
 
 TEST(StopTest, APlanThatIsStoppedAnywhereIsCancelled) {
-  for (const GoldenJob& job : GoldenJobs()) {
+  for (const GoldenJob& job : JobsToRepeat()) {
     const StopFlag counted(kNever);
     const auto whole = PlanWith(counted, job.given);
     ASSERT_TRUE(whole.ok()) << job.name << ": " << whole.status();
