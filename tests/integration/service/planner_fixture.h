@@ -18,6 +18,12 @@ class PlannerFixture : public testing::Test {
  protected:
   void SetUp() override { Serve({}); }
 
+  // Before the planners and checkers of a derived fixture go, which threads of the server use.
+  void TearDown() override {
+    client_.reset();
+    server_.reset();
+  }
+
   void Serve(const PlannerServerOptions& options) {
     client_.reset();
     server_.reset();
