@@ -7,6 +7,16 @@ import subprocess
 import container
 
 
+def builder_in(folder):
+    """buildah with its flags, whose store is in a folder: layers are overlays where the file system takes them; otherwise (vfs) each is a
+    copy of all below it, which takes minutes more and some 50 GB."""
+    for driver in ("overlay", "vfs"):
+        builder = ["buildah", f"--storage-driver={driver}", "--root", str(folder / "store"), "--runroot", str(folder / "run")]
+        if subprocess.run([*builder, "info"], check=False, capture_output=True).returncode == 0:
+            return builder
+    raise RuntimeError(f"buildah has no store in {folder}: `{' '.join(builder)} info` says why")
+
+
 def buildah(builder, *words):
     return subprocess.run([*builder, *words], check=True, capture_output=True, text=True).stdout.strip()
 

@@ -90,13 +90,22 @@ def why_not():
     return None if probe.returncode == 0 else f"no name spaces here: {probe.stderr.strip()}"
 
 
-def isolate_network(names, folder):
-    """This process and what it starts get a network of their own, with nothing but a loopback interface, in which each name is
-    this machine."""
+def unshare(flags):
     library = ctypes.CDLL(None, use_errno=True)
-    if library.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
+    if library.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+def isolate_mounts():
+    """What this process and those that it starts mount is seen by them alone, and gone with them."""
+    unshare(CLONE_NEWNS)
+
+
+def isolate_network(names, folder):
+    """This process and what it starts get mounts and a network of their own, with nothing but a loopback interface, in which each name
+    is this machine."""
+    unshare(CLONE_NEWNS | CLONE_NEWNET)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     hosts = folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
