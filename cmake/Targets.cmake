@@ -92,12 +92,15 @@ endfunction()
 #
 # LABELS: unit, integration or system; `threads` where several run and thread sanitizer can judge them (it cannot with gRPC);
 # `torch` where LibTorch is linked; `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each
-# test case is one CTest test with a time-out (default 60 s); with WHOLE all of them are one, which begins early, where what they share
+# test case is one CTest test with a time-out (default 60 s, under sanitizers 180); with WHOLE all of them are one, which begins early, where what they share
 # takes long to start: a server, or LibTorch, which takes 0.3 s of each process. tests/run counts their cases all the same.
 function(penstock_test name)
   cmake_parse_arguments(ARG "WHOLE" "TIMEOUT;HEADERS" "LABELS;ENVIRONMENT;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
+    if(PENSTOCK_SANITIZER)
+      set(ARG_TIMEOUT 180)
+    endif()
   endif()
   if(NOT ARG_HEADERS)
     set(ARG_HEADERS test_headers)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/process/sanitized.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock {
@@ -23,7 +24,8 @@ struct Ended {
 class Penstock {
  public:
   // Blocks until it ends, at most for `limit`.
-  Ended Run(const std::vector<std::string>& arguments, absl::Duration limit = absl::Seconds(30));
+  Ended Run(const std::vector<std::string>& arguments,
+            absl::Duration limit = absl::Seconds(kSanitized ? 120 : 30));
 
   const TemporaryFolder& folder() const { return folder_; }
 
