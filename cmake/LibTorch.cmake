@@ -1,7 +1,7 @@
 # LibTorch as imported targets of our own: the find module of a CUDA wheel fails where no CUDA toolkit is.
 #
-#   penstock::libtorch   tensors, autograd and c10d on CPU; with PENSTOCK_CUDA also CUDA and c10d over NCCL
-#   penstock_cuda_options      how a source is compiled that knows CUDA or NCCL
+#   penstock::libtorch      tensors, autograd and c10d on CPU; with PENSTOCK_CUDA also CUDA and c10d over NCCL
+#   penstock_cuda_options   how a source is compiled that knows CUDA or NCCL
 #
 # LIBTORCH_DIR, a CMake or environment variable, names a folder with include/ and lib/; by default it is what deploy/setup unpacked.
 set(LIBTORCH_DIR "$ENV{LIBTORCH_DIR}" CACHE PATH "LibTorch 2.11: the folder with include/ and lib/")
