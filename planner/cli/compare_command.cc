@@ -26,12 +26,6 @@ struct CompareFlags {
   bool json = false;
 };
 
-// A batch that cannot be planned under a policy is a result, not an error of the command.
-bool IsInfeasible(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kResourceExhausted ||
-         status.code() == absl::StatusCode::kInvalidArgument;
-}
-
 absl::Status ComparePolicy(const v1::JobSpec& job, const std::vector<v1::Batch>& batches,
                            const core::RunTasks& run_tasks, std::vector<PlanSummary>& rows) {
   const std::string policy = PolicyName(job.planning().policy());

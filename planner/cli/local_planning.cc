@@ -26,4 +26,8 @@ absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Ba
   return plan;
 }
 
+bool IsInfeasible(const absl::Status& planned) {
+  return absl::IsResourceExhausted(planned) || absl::IsInvalidArgument(planned);
+}
+
 }  // namespace penstock::cli

@@ -1,6 +1,7 @@
 // Plans in this process, and proves every plan before anybody sees it.
 #pragma once
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/parallel/run_tasks.h"
@@ -21,5 +22,8 @@ void AddThreadsFlag(CLI::App& command, int& threads);
 // plan breaks a rule).
 absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Batch& batch,
                                       const core::RunTasks& run_tasks = core::RunSerially);
+
+// Whether a batch that was not planned cannot be, under these options: a result, where several are tried.
+bool IsInfeasible(const absl::Status& planned);
 
 }  // namespace penstock::cli

@@ -7,6 +7,6 @@ namespace penstock {
 
 // How many random cases are tried: without a sanitizer `count`; with one a share of them, as it looks for
 // wrong memory and not for wrong plans.
-constexpr int Cases(int count) { return kSanitized ? count / 5 : count; }
+constexpr int Cases(int count) { return kSanitized ? count / 10 : count; }
 
 }  // namespace penstock

@@ -20,10 +20,6 @@ constexpr size_t kKeepOneIn = 4;
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-bool IsInfeasible(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
-}
-
 void AddPlan(const v1::Plan& plan, Trial* trial) {
   if (trial->batches == 0) {
     trial->schedule = plan.schedule();

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
+using ProcessClock = std::chrono::steady_clock;
 
 constexpr int kRenewalsPerLease = 6;
 // After a renewal that failed.
@@ -59,10 +59,10 @@ void Leadership::Lose(const absl::Status& why) {
 }
 
 bool Leadership::Wait(absl::Duration time) {
-  const SteadyTime end = SteadyClock::now() + absl::ToChronoNanoseconds(time);
+  const SteadyTime end = ProcessClock::now() + absl::ToChronoNanoseconds(time);
   MutexLock lock(&mutex_);
-  while (!stopping_ && SteadyClock::now() < end) {
-    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(end - SteadyClock::now()));
+  while (!stopping_ && ProcessClock::now() < end) {
+    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(end - ProcessClock::now()));
   }
   return !stopping_;
 }
@@ -127,7 +127,7 @@ absl::StatusOr<Term> Leadership::TryToAcquire(absl::Duration* look_again) {
 }
 
 absl::StatusOr<Term> Leadership::Acquire(const LeaseState& state) {
-  const SteadyTime start = SteadyClock::now();
+  const SteadyTime start = ProcessClock::now();
   const absl::StatusOr<Term> term = lease_->Acquire(options_.name);
   if (!term.ok()) return Standby(absl::StrCat("nobody leads: ", term.status().message()));
   LogInfo("lease acquired", {{"term", *term}, {"name", options_.name}, {"from", state.holder}});
@@ -183,8 +183,8 @@ absl::Status Leadership::Reign(Term term) {
 
 absl::Status Leadership::AwaitEnd() {
   MutexLock lock(&mutex_);
-  while (!stopping_ && lost_.ok() && SteadyClock::now() < valid_until_) {
-    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(valid_until_ - SteadyClock::now()));
+  while (!stopping_ && lost_.ok() && ProcessClock::now() < valid_until_) {
+    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(valid_until_ - ProcessClock::now()));
   }
   if (stopping_) return absl::OkStatus();
   if (lost_.ok()) {
@@ -197,14 +197,14 @@ absl::Status Leadership::AwaitEnd() {
 
 bool Leadership::expired() const {
   MutexLock lock(&mutex_);
-  return SteadyClock::now() >= valid_until_;
+  return ProcessClock::now() >= valid_until_;
 }
 
 bool Leadership::AwaitRenewal(absl::Duration pause) {
-  const SteadyTime end = SteadyClock::now() + absl::ToChronoNanoseconds(pause);
+  const SteadyTime end = ProcessClock::now() + absl::ToChronoNanoseconds(pause);
   MutexLock lock(&mutex_);
-  while (reigns_ && lost_.ok() && SteadyClock::now() < end) {
-    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(end - SteadyClock::now()));
+  while (reigns_ && lost_.ok() && ProcessClock::now() < end) {
+    changed_.WaitWithTimeout(&mutex_, absl::FromChrono(end - ProcessClock::now()));
   }
   return reigns_ && lost_.ok();
 }
@@ -213,7 +213,7 @@ void Leadership::KeepLease() {
   const absl::Duration interval = options_.time_to_live / kRenewalsPerLease;
   absl::Duration pause = interval;
   while (AwaitRenewal(pause)) {
-    const SteadyTime start = SteadyClock::now();
+    const SteadyTime start = ProcessClock::now();
     const absl::Status renewed = lease_->Renew();
     pause = renewed.ok() ? interval : std::min(interval, kRenewAgain);
     if (renewed.ok()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/service/main/seconds.h"
 #include "planner/service/main/state_name.h"
 
 namespace penstock {
@@ -16,11 +17,6 @@ namespace {
 constexpr char kJobLabel[] = "training_job";
 
 using Samples = std::vector<MetricSample>;
-
-double Seconds(int64_t nanoseconds) {
-  constexpr double kNanosecondsPerSecond = 1e9;
-  return static_cast<double>(nanoseconds) / kNanosecondsPerSecond;
-}
 
 bool Runs(const v1::JobStatus& status) {
   return status.state() == v1::JOB_STATE_RUNNING || status.state() == v1::JOB_STATE_DRAINING;

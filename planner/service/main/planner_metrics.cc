@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "common/grpc/status_conversion.h"
+#include "planner/service/main/seconds.h"
 #include "planner/service/main/state_name.h"
 
 namespace penstock {
 namespace {
-
-constexpr double kNanosecondsPerSecond = 1e9;
 
 // An edge at 50 ms: the objective for planning one batch.
 std::vector<double> PlanningEdges() {
@@ -71,11 +70,10 @@ void PlannerMetrics::OnPlanned(const absl::Status& status, absl::Duration took) 
 
 void PlannerMetrics::OnIterationCompleted(const std::string& job_id, const v1::IterationSummary& summary) {
   jobs_.OnIterationCompleted(job_id, summary);
-  iteration_seconds_.Observe({}, static_cast<double>(summary.measured_ns()) / kNanosecondsPerSecond);
+  iteration_seconds_.Observe({}, Seconds(summary.measured_ns()));
   tokens_.Increment({{"kind", "real"}}, static_cast<double>(summary.real_tokens()));
   tokens_.Increment({{"kind", "computed"}}, static_cast<double>(summary.computed_tokens()));
-  program_wait_seconds_.Increment(
-      {}, static_cast<double>(summary.waited_for_program_ns()) / kNanosecondsPerSecond);
+  program_wait_seconds_.Increment({}, Seconds(summary.waited_for_program_ns()));
 }
 
 void PlannerMetrics::OnCall(const EndedCall& call) {

@@ -131,7 +131,7 @@ TEST(DeterminismTest, ManyThreadsMayUseOnePlanner) {
 }
 
 TEST(DeterminismTest, APlanIsMadeAgainFromItsOwnJson) {
-  for (const GoldenJob& job : GoldenJobs()) {
+  for (const GoldenJob& job : JobsToRepeat()) {
     const auto planner = Planner::Create(job.given.job);
     ASSERT_TRUE(planner.ok()) << planner.status();
     v1::PlannedBatch first;

@@ -16,7 +16,7 @@ struct GoldenJob {
 // GPT and T5, every policy and schedule, with few and many samples. All can be planned.
 std::vector<GoldenJob> GoldenJobs();
 
-// Those of them that a test plans many times: under sanitizers, which look for wrong memory, each third one.
+// Those of them that a test plans many times: under sanitizers, which look for wrong memory, each sixth one.
 std::vector<GoldenJob> JobsToRepeat();
 
 }  // namespace penstock::core
