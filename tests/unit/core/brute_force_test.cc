@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/process/sanitized.h"
 #include "planner/core/comm/build_programs.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
@@ -318,7 +317,7 @@ TEST(BruteForceTest, ExactOptimumIsBetweenTheOptimisticOneAndThePlan) {
     EXPECT_GE(exact.makespan_ns, optimistic.makespan_ns) << seed;
   }
   EXPECT_GT(plenty_jobs, Cases(60));
-  EXPECT_GT(tight_jobs, kSanitized ? 0 : 5);
+  EXPECT_GE(tight_jobs, Cases(6));
 }
 
 }  // namespace
