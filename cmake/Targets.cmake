@@ -1,14 +1,14 @@
 # One library for each box of the design, so that a wrong arrow does not link.
 include(GoogleTest)
 
-# penstock_library(NAME sources... [HEADERS precompiled|NONE] [DEPS libraries...])
+# penstock_library(NAME sources... [RUNS_ONCE] [HEADERS precompiled|NONE] [DEPS libraries...])
 #
 # Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root, those of
 # installed headers to common/include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
-# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too; where it sets
-# PENSTOCK_RUNS_ONCE, they are as penstock_runs_once says.
+# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too; with
+# RUNS_ONCE, or where it sets PENSTOCK_RUNS_ONCE, they are as penstock_runs_once says.
 function(penstock_library name)
-  cmake_parse_arguments(ARG "" "HEADERS" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "RUNS_ONCE" "HEADERS" "DEPS" ${ARGN})
   add_library(penstock_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(penstock::${name} ALIAS penstock_${name})
   target_include_directories(penstock_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/common/include)
@@ -18,8 +18,8 @@ function(penstock_library name)
   elseif(ARG_HEADERS)
     target_precompile_headers(penstock_${name} REUSE_FROM ${ARG_HEADERS})
   elseif(PENSTOCK_OPTIMISED)
-    penstock_optimise_lightly(penstock_${name})
-  elseif(PENSTOCK_RUNS_ONCE)
+    penstock_optimise_lightly(penstock_${name} lightly_optimised_library_headers)
+  elseif(ARG_RUNS_ONCE OR PENSTOCK_RUNS_ONCE)
     penstock_runs_once(penstock_${name})
   else()
     target_precompile_headers(penstock_${name} REUSE_FROM library_headers)
@@ -27,25 +27,26 @@ function(penstock_library name)
 endfunction()
 
 # What parses a command line and puts together what it asks for runs once in a process, and is mostly templates of CLI11 and of JSON:
-# g++ takes twice as long to optimise them to the last. For programs, too.
+# g++ takes twice as long to optimise them to the last, and 6 s a source to read them. For programs, too.
 function(penstock_runs_once target)
   # As libraries have it, whose precompiled headers a program shares.
   target_compile_options(${target} PRIVATE -fPIC)
   if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    penstock_optimise_lightly(${target})
+    penstock_optimise_lightly(${target} command_line_headers <CLI/CLI.hpp> <nlohmann/json.hpp>)
   else()
     target_precompile_headers(${target} REUSE_FROM library_headers)
   endif()
 endfunction()
 
-# Less than Release, more than a build with sanitizers otherwise. Precompiled headers are for one level: g++ 13 takes no others.
-function(penstock_optimise_lightly target)
-  if(NOT TARGET lightly_optimised_library_headers)
-    penstock_library_headers(lightly_optimised_library_headers)
-    target_compile_options(lightly_optimised_library_headers PRIVATE -O1)
+# penstock_optimise_lightly(TARGET NAME headers...): less than Release, more than a build with sanitizers otherwise. Precompiled headers
+# are for one level (g++ 13 takes no others): NAME are these, with what most libraries include.
+function(penstock_optimise_lightly target headers)
+  if(NOT TARGET ${headers})
+    penstock_library_headers(${headers} ${ARGN})
+    target_compile_options(${headers} PRIVATE -O1)
   endif()
   target_compile_options(${target} PRIVATE -O1)
-  target_precompile_headers(${target} REUSE_FROM lightly_optimised_library_headers)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
 # penstock_headers(NAME [DEPS libraries...]): the same for a library of headers only.
@@ -66,12 +67,13 @@ function(penstock_precompiled_headers name)
   target_precompile_headers(${name} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
 endfunction()
 
-# What most libraries include.
+# What most libraries include, and more headers.
 function(penstock_library_headers name)
   penstock_precompiled_headers(${name} <algorithm> <cmath> <cstdint> <functional> <map> <memory> <optional> <string> <utility> <vector>
     <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/strings/str_join.h>
-    <absl/synchronization/mutex.h> <absl/time/time.h> <absl/types/span.h> <penstock/v1/planner_service.pb.h>
-    DEPS penstock::proto absl::flat_hash_map absl::statusor absl::str_format absl::strings absl::synchronization absl::time absl::span)
+    <absl/synchronization/mutex.h> <absl/time/time.h> <absl/types/span.h> <penstock/v1/planner_service.pb.h> ${ARGN}
+    DEPS penstock::proto absl::flat_hash_map absl::statusor absl::str_format absl::strings absl::synchronization absl::time absl::span
+      CLI11::CLI11 nlohmann_json::nlohmann_json)
 endfunction()
 
 # The same for tests.

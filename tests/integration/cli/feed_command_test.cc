@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/process/child_process.h"
+#include "common/process/sanitized.h"
 #include "penstock/client/planner_client.h"
 #include "tests/integration/cli/penstock_process.h"
 #include "tests/support/planner_process.h"
@@ -25,8 +26,8 @@ using testing::HasSubstr;
 
 constexpr char kFedJob[] = "fed";
 // More than are submitted before the last kill.
-constexpr uint64_t kBatches = 300;
-constexpr int kKills = 5;
+constexpr uint64_t kBatches = kSanitized ? 120 : 300;
+constexpr int kKills = kSanitized ? 2 : 5;
 constexpr absl::Duration kLongestLife = absl::Milliseconds(15);
 constexpr absl::Duration kFeedDeadline = absl::Seconds(50);
 

@@ -108,6 +108,7 @@ TEST_F(JobPreparationTest, JobsThatAreOverExpireButNotUnderAReader) {
   ASSERT_TRUE(finished->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
   ASSERT_TRUE(finished->Drain().ok());
   auto reader = std::make_unique<Reader>(finished, StreamRequest(0));
+  ASSERT_TRUE(reader->Next().has_value()) << "planned before hours go by";
   Register(MakeJob("live"));
   clock_.Advance(absl::Hours(3));
   engine_->Tick();
