@@ -124,7 +124,6 @@ std::vector<Journal::Waiter> Journal::TakeWaitersLocked(uint64_t position) {
 
 void Journal::Written(size_t count) {
   std::vector<Committed> committed;
-  std::vector<Waiter> waiters;
   bool mended = false;
   {
     MutexLock lock(&mutex_);
@@ -133,14 +132,18 @@ void Journal::Written(size_t count) {
       if (entries_.front().committed) committed.push_back(std::move(entries_.front().committed));
       entries_.pop_front();
     }
-    durable_ += count;
     mended = !failure_.ok();
     failure_ = absl::OkStatus();
     pause_ = options_.shortest_pause;
-    waiters = TakeWaitersLocked(durable_);
   }
   if (mended) LogInfo("the store is written again", {});
   for (const Committed& done : committed) done();
+  std::vector<Waiter> waiters;
+  {
+    MutexLock lock(&mutex_);
+    durable_ += count;
+    waiters = TakeWaitersLocked(durable_);
+  }
   for (const Waiter& waiter : waiters) waiter.durable(absl::OkStatus());
 }
 

@@ -50,7 +50,8 @@ class Journal {
   // when the store fails for good. Changes are written in the order of the calls.
   void Append(JobChange change, Committed committed = nullptr);
 
-  // `durable` is called when all that was appended before is durable: at once, by this thread, when it is
+  // `durable` is called when all that was appended before is durable and its `committed` calls have returned,
+  // so that who is answered finds what follows from a change done: at once, by this thread, when that is so
   // already. With UNAVAILABLE when the store fails meanwhile: what was asked for may still take effect later.
   void WhenDurable(Durable durable);
 
@@ -95,7 +96,7 @@ class Journal {
   // Not yet durable, in order; the first `count` of them are being written.
   std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many were appended, and how many of them are durable.
+  // How many were appended, and how many of them are durable, with `committed` called.
   uint64_t appended_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);

@@ -89,6 +89,27 @@ TEST(JournalTest, WhatComesWhileAWriteRunsIsWrittenTogether) {
   EXPECT_EQ(committed, 99);
 }
 
+TEST(JournalTest, NobodyIsAnsweredBeforeWhatFollowsFromAChangeIsDone) {
+  HeldStore store;
+  Journal journal({}, &store);
+  Event follows, go_on;
+  std::atomic<bool> done = false, answered_first = false;
+  journal.Append(Change(1), [&] {
+    follows.Notify();
+    go_on.Await();
+    done = true;
+  });
+  ASSERT_TRUE(follows.Await());
+  Event answered;
+  journal.WhenDurable([&](const absl::Status&) {
+    answered_first = !done;
+    answered.Notify();
+  });
+  go_on.Notify();
+  ASSERT_TRUE(answered.Await());
+  EXPECT_FALSE(answered_first);
+}
+
 TEST(JournalTest, NobodyWhoAppendsWaitsForTheStore) {
   HeldStore store;
   store.hold = true;
