@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kMostLines = 20;
 constexpr absl::Duration kWindow = absl::Seconds(10);
 // An error tells of its causes at any length.
-constexpr size_t kLongestLine = 500;
+constexpr size_t kLongestMessage = 500;
 
 LogLevel LevelOf(gpr_log_severity severity) {
   switch (severity) {
@@ -43,7 +43,7 @@ void OnLine(gpr_log_func_args* line) {
   absl::string_view file(line->file);
   if (const size_t slash = file.rfind('/'); slash != absl::string_view::npos) file.remove_prefix(slash + 1);
   Log(LevelOf(line->severity), "grpc says",
-      {{"what", absl::string_view(line->message).substr(0, kLongestLine)},
+      {{"what", absl::string_view(line->message).substr(0, kLongestMessage)},
        {"where", absl::StrCat(file, ":", line->line)},
        {"left_out_before", *left_out}});
 }

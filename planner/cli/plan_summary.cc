@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/ratio/ratio.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
-
-double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 // Each cause's sum over the ranks, divided by the time of all ranks.
 std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "planner/core/contract/total_layers.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 #include "planner/service/rpc/request_validation.h"
@@ -27,8 +28,7 @@ v1::PlanBatchRequest Valid(uint32_t seed) {
 // Others are planned as well, but not thousands of times.
 bool IsSmall(const v1::PlanBatchRequest& request) {
   const v1::JobSpec& job = request.job();
-  return job.model().layers() + job.model().encoder_layers() + job.model().decoder_layers() <= 32 &&
-         job.mesh().pipeline() <= 4 && job.mesh().data() <= 4 && request.batch().samples_size() <= 16 &&
+  return core::TotalLayers(job.model()) <= 32 && job.mesh().pipeline() <= 4 && job.mesh().data() <= 4 && request.batch().samples_size() <= 16 &&
          job.planning().layers_per_stage_size() <= 8 && job.planning().typical_samples_size() <= 8;
 }
 

@@ -2,13 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/core/contract/total_layers.h"
 
 namespace penstock::cli {
 namespace {
-
-uint32_t TotalLayers(const v1::ModelSpec& model) {
-  return model.layers() + model.encoder_layers() + model.decoder_layers();
-}
 
 // What can be chosen on one mesh. One stage has one split and one schedule; one replica has nothing to shard.
 void AddCandidates(uint32_t pipeline, uint32_t data, v1::Policy policy, std::vector<Candidate>* candidates) {
@@ -31,7 +28,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(uint32_t gpus, const v1::M
                                                       uint32_t global_batch,
                                                       const std::vector<v1::Policy>& policies) {
   std::vector<Candidate> candidates;
-  const uint32_t layers = TotalLayers(model);
+  const uint32_t layers = core::TotalLayers(model);
   for (uint32_t pipeline = 1; pipeline <= gpus && pipeline <= layers; ++pipeline) {
     if (gpus % pipeline != 0 || gpus / pipeline > global_batch) continue;
     for (const v1::Policy policy : policies) AddCandidates(pipeline, gpus / pipeline, policy, &candidates);

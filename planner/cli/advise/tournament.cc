@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
+#include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
 #include "planner/cli/local_planning.h"
@@ -17,8 +18,6 @@ namespace {
 
 // Of the candidates that fit, so many go into round 2.
 constexpr size_t kKeepOneIn = 4;
-
-double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 void AddPlan(const v1::Plan& plan, Trial* trial) {
   if (trial->batches == 0) {

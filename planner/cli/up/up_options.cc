@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/up/host_file.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/total_layers.h"
 
 namespace penstock::cli {
 namespace {
@@ -262,7 +263,7 @@ absl::StatusOr<v1::ModelSpec> FitModel(const UpOptions& options, absl::string_vi
                                                    model.max_sequence_length(), " or less"));
   }
   if (t5 || model.position() == v1::POSITION_ROTARY) model.set_max_sequence_length(longest);
-  const uint32_t layers = model.layers() + model.encoder_layers() + model.decoder_layers();
+  const uint32_t layers = core::TotalLayers(model);
   if (layers < options.pipeline) {
     return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, ": the model of ", name,
                                                    " has ", layers, " layers; a stage needs one"));

@@ -11,6 +11,7 @@
 #include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/total_layers.h"
 #include "planner/core/contract/wrong_in_job.h"
 #include "planner/core/model/stage_list.h"
 
@@ -62,10 +63,6 @@ TokenTable TokenTableOf(const v1::ModelSpec& model, int64_t element_bytes) {
           .of_both_embeddings = model.tied_embeddings(),
           .parameter_bytes = elements * element_bytes,
           .gradient_bytes = elements * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4)};
-}
-
-uint32_t TotalLayers(const v1::ModelSpec& model) {
-  return model.layers() + model.encoder_layers() + model.decoder_layers();
 }
 
 // The given split, or an even one whose first stages have the remainder.

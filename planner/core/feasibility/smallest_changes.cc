@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "planner/core/contract/total_layers.h"
 
 namespace penstock::core {
 namespace {
@@ -14,10 +15,6 @@ constexpr int64_t kMegabyte = 1'000'000;
 constexpr int64_t kMostMegabytes = 1'000'000'000'000;
 // Pipelines that are tried.
 constexpr uint32_t kMostPipelines = 256;
-
-uint32_t TotalLayers(const v1::ModelSpec& model) {
-  return model.layers() + model.encoder_layers() + model.decoder_layers();
-}
 
 // Input and target that are left of a sample.
 template <typename Lengths>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/ratio/ratio.h"
 #include "planner/service/main/seconds.h"
 #include "planner/service/main/state_name.h"
 
@@ -76,8 +77,6 @@ std::function<Samples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
     return samples;
   };
 }
-
-double Ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
 double PaddingEfficiency(const v1::IterationSummary& summary) {
   return Ratio(static_cast<double>(summary.real_tokens()), static_cast<double>(summary.computed_tokens()));

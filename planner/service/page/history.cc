@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/types/span.h"
+#include "common/ratio/ratio.h"
 
 namespace penstock {
 namespace {
@@ -21,8 +22,6 @@ double Sum(Summaries iterations, Value value) {
   for (const v1::IterationSummary& one : iterations) sum += static_cast<double>(value(one));
   return sum;
 }
-
-double Ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
 void AddPoint(Summaries iterations, Json& columns) {
   using Summary = v1::IterationSummary;

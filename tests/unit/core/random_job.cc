@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/contract/total_layers.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::core {
@@ -25,7 +26,7 @@ void RandomModel(const RandomJobLimits& limits, uint32_t stages, Random* random,
 // Cuts the layers into stages of at least one layer.
 void RandomStages(uint32_t stages, Random* random, v1::JobSpec* job) {
   const v1::ModelSpec& model = job->model();
-  const uint32_t layers = model.layers() + model.encoder_layers() + model.decoder_layers();
+  const uint32_t layers = TotalLayers(model);
   std::vector<uint32_t> sizes(stages, 1);
   for (uint32_t left = layers - stages; left > 0; --left) ++sizes[random->Range(0, stages - 1)];
   for (const uint32_t size : sizes) job->mutable_planning()->add_layers_per_stage(size);
@@ -156,9 +157,7 @@ void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
     tokens += length;
     longest = std::max(longest, length);
   }
-  const double layers = static_cast<double>(job->model().layers() + job->model().encoder_layers() +
-                                            job->model().decoder_layers()) /
-                        job->mesh().pipeline();
+  const double layers = static_cast<double>(TotalLayers(job->model())) / job->mesh().pipeline();
   // The head and the embeddings: T5 has two.
   const double besides = job->model().architecture() == v1::ARCHITECTURE_T5 ? 6000 : 4000;
   const double parameters = 4 * (1000.0 * layers + besides);
