@@ -144,7 +144,10 @@ void Job::FailPlanningLocked(uint64_t iteration, const absl::Status& status) {
   store::v1::Event event;
   event.mutable_planning_failed()->set_reason(
       absl::StrCat("iteration ", iteration, " cannot be planned: ", status.ToString()));
-  LogError("job failed", {{"job", id_}, {"reason", event.planning_failed().reason()}});
+  // A job that was drained is over, whatever becomes of the batches that it had ahead.
+  Log(state_.finished() ? LogLevel::kWarning : LogLevel::kError,
+      state_.finished() ? "a batch of a finished job is given up" : "job failed",
+      {{"job", id_}, {"reason", event.planning_failed().reason()}});
   RecordLocked(std::move(event));
 }
 

@@ -253,8 +253,13 @@ TEST_F(JobBatchesTest, ReadersOfADrainedJobLearnThatABatchCannotBePlanned) {
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kNoPlan)).ok());
   EXPECT_EQ(*job->Drain(), v1::JOB_STATE_FINISHED);
   EXPECT_TRUE(reader.IsPending());
+  testing::internal::CaptureStderr();
   go_on.Notify();
   EXPECT_THAT(reader.End(), Fails(absl::StatusCode::kFailedPrecondition, "iteration 0 cannot be planned"));
+  // Not an error of the job, which is over.
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("WARNING a batch of a finished job is given up job=job reason=\"iteration 0"));
+  EXPECT_EQ(job->State(), v1::JOB_STATE_FINISHED);
 }
 
 TEST_F(JobBatchesTest, TheEndOfThePlannerEndsStreamsAndRefusesBatches) {
