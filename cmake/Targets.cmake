@@ -4,9 +4,9 @@ include(GoogleTest)
 # penstock_library(NAME sources... [RUNS_ONCE] [HEADERS precompiled|NONE] [DEPS libraries...])
 #
 # Makes the static library penstock_NAME and its alias penstock::NAME. Includes are relative to the repository's root, those of
-# installed headers to common/include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must include what it uses all the same: clang-tidy
-# looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its libraries are optimised under sanitizers too; with
-# RUNS_ONCE, or where it sets PENSTOCK_RUNS_ONCE, they are as penstock_runs_once says.
+# installed headers to common/include/. HEADERS: a target whose precompiled headers it shares, by default library_headers. A source must
+# include what it uses all the same: clang-tidy looks at it without precompiled headers. Where a folder sets PENSTOCK_OPTIMISED, its
+# libraries are optimised under sanitizers too; with RUNS_ONCE, or where it sets PENSTOCK_RUNS_ONCE, they are as penstock_runs_once says.
 function(penstock_library name)
   cmake_parse_arguments(ARG "RUNS_ONCE" "HEADERS" "DEPS" ${ARGN})
   add_library(penstock_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
@@ -32,13 +32,13 @@ function(penstock_runs_once target)
   # As libraries have it, whose precompiled headers a program shares.
   target_compile_options(${target} PRIVATE -fPIC)
   if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    penstock_optimise_lightly(${target} command_line_headers <CLI/CLI.hpp> <nlohmann/json.hpp>)
+    penstock_optimise_lightly(${target} command_line_headers <CLI/CLI.hpp> <nlohmann/json.hpp> DEPS CLI11::CLI11 nlohmann_json::nlohmann_json)
   else()
     target_precompile_headers(${target} REUSE_FROM library_headers)
   endif()
 endfunction()
 
-# penstock_optimise_lightly(TARGET NAME headers...): less than Release, more than a build with sanitizers otherwise. Precompiled headers
+# penstock_optimise_lightly(TARGET NAME headers... [DEPS libraries...]): less than Release, more than a build with sanitizers otherwise. Precompiled headers
 # are for one level (g++ 13 takes no others): NAME are these, with what most libraries include.
 function(penstock_optimise_lightly target headers)
   if(NOT TARGET ${headers})
@@ -67,13 +67,14 @@ function(penstock_precompiled_headers name)
   target_precompile_headers(${name} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
 endfunction()
 
-# What most libraries include, and more headers.
+# penstock_library_headers(NAME headers... [DEPS libraries...]): the precompiled form of what most libraries include, and of these
+# headers besides.
 function(penstock_library_headers name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   penstock_precompiled_headers(${name} <algorithm> <cmath> <cstdint> <functional> <map> <memory> <optional> <string> <utility> <vector>
     <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h> <absl/strings/str_join.h>
-    <absl/synchronization/mutex.h> <absl/time/time.h> <absl/types/span.h> <penstock/v1/planner_service.pb.h> ${ARGN}
-    DEPS penstock::proto absl::flat_hash_map absl::statusor absl::str_format absl::strings absl::synchronization absl::time absl::span
-      CLI11::CLI11 nlohmann_json::nlohmann_json)
+    <absl/synchronization/mutex.h> <absl/time/time.h> <absl/types/span.h> <penstock/v1/planner_service.pb.h> ${ARG_UNPARSED_ARGUMENTS}
+    DEPS penstock::proto absl::flat_hash_map absl::statusor absl::str_format absl::strings absl::synchronization absl::time absl::span ${ARG_DEPS})
 endfunction()
 
 # The same for tests.
@@ -98,7 +99,7 @@ endfunction()
 #
 # LABELS: unit, integration or system; `threads` where several run and thread sanitizer can judge them (it cannot with gRPC);
 # `torch` where LibTorch is linked; `gpu` where it needs a GPU. HEADERS: of penstock_test_headers, test_headers by default. Each
-# test case is one CTest test with a time-out (default 60 s); with WHOLE all of them are one, which begins early, where what they share
+# test case is one CTest test with a time-out (default 60 s, 900 s under sanitizers); with WHOLE all of them are one, which begins early, where what they share
 # takes long to start: a server, or LibTorch, which takes 0.3 s of each process. Under sanitizers, which take 0.1 s to start, all are whole.
 # tests/run counts their cases all the same.
 function(penstock_test name)

@@ -28,8 +28,9 @@ v1::PlanBatchRequest Valid(uint32_t seed) {
 // Others are planned as well, but not thousands of times.
 bool IsSmall(const v1::PlanBatchRequest& request) {
   const v1::JobSpec& job = request.job();
-  return core::TotalLayers(job.model()) <= 32 && job.mesh().pipeline() <= 4 && job.mesh().data() <= 4 && request.batch().samples_size() <= 16 &&
-         job.planning().layers_per_stage_size() <= 8 && job.planning().typical_samples_size() <= 8;
+  return core::TotalLayers(job.model()) <= 32 && job.mesh().pipeline() <= 4 && job.mesh().data() <= 4 &&
+         request.batch().samples_size() <= 16 && job.planning().layers_per_stage_size() <= 8 &&
+         job.planning().typical_samples_size() <= 8;
 }
 
 void RequireReason(const absl::Status& status, const v1::PlanBatchRequest& request) {
