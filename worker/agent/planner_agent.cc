@@ -22,6 +22,13 @@ namespace {
 
 constexpr absl::Duration kDefaultHeartbeatInterval = absl::Seconds(1);
 
+// What a stream or report is refused for, where a heartbeat is not: a planner may have been killed between
+// failing the epoch and writing that down, and the one after it knows nothing of it. So no such refusal ends
+// the worker: it registers for another epoch, which is refused too if there can be none.
+absl::Status OfThisEpochAlone(const absl::Status& refusal) {
+  return absl::IsFailedPrecondition(refusal) ? absl::AbortedError(refusal.message()) : refusal;
+}
+
 class PlannerAgentImpl : public PlannerAgent {
  public:
   PlannerAgentImpl(std::unique_ptr<PlannerLink> link, const AgentOptions& options, RegistrationAnswer answer)
@@ -100,8 +107,9 @@ class PlannerAgentImpl : public PlannerAgent {
   // A refused report or stream often means that the epoch has failed; the heartbeat's answer names the rank
   // that did. Otherwise it is this rank, which got a program that it cannot run, say: the planner hears of it
   // before the peers see connections close.
-  void AskWhy(const absl::Status& error) {
+  void AskWhy(const absl::Status& refusal) {
     heartbeat_.SendUntilAnswered({}, planner_timeout_);
+    const absl::Status error = OfThisEpochAlone(refusal);
     ReportFailure(error, planner_timeout_).IgnoreError();
     heartbeat_.Fail(error);
   }
