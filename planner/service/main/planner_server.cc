@@ -149,12 +149,13 @@ absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term)
     MutexLock lock(&mutex_);
     loading_ = nullptr;
     PENSTOCK_RETURN_IF_ERROR(recovered);
+    // Before the first call is answered.
+    metrics_.OnLeaderChange(true);
     slot_.Lead(EnginePtr(led, &led->engine));
     serving_.swap(led);
     // Goes on with the what-ifs that it has.
     if (led != nullptr) retired_.push_back(std::move(led));
   }
-  metrics_.OnLeaderChange(true);
   TellHealth();
   return absl::OkStatus();
 }
