@@ -111,12 +111,17 @@ absl::Status PostgresConnection::BackOff(Deadline deadline) {
 
 absl::Status PostgresConnection::Connect(Deadline deadline) {
   PENSTOCK_RETURN_IF_ERROR(Stopped());
+  absl::Status before;
   while (!connected()) {
     const absl::Status status = TryConnect(deadline.SoonerOf(kAttempt));
     if (status.ok()) break;
     Disconnect();
     PENSTOCK_RETURN_IF_ERROR(Stopped());
-    if (status.code() != absl::StatusCode::kUnavailable || !BackOff(deadline).ok()) return status;
+    if (!absl::IsUnavailable(status)) return status;
+    // An attempt that was cut short says less than the one before it.
+    if (deadline.is_over() && !before.ok()) return before;
+    if (!BackOff(deadline).ok()) return status;
+    before = status;
   }
   return absl::OkStatus();
 }
