@@ -93,23 +93,32 @@ function newestOf(status) {
   return planned > 0 ? 0 : null;
 }
 
+function wantedNow() {
+  return `${chosen.iteration} ${chosen.replica}`;
+}
+
 // Asks for the iteration that is to be shown, where it is not shown yet or may have news. `status`: of the job.
 export async function lookAtIteration(status) {
   if (status.job_id !== chosen.job) Object.assign(chosen, {job: status.job_id, iteration: null, replica: "", shown: null, shownAt: 0});
   chosen.newest = newestOf(status);
   if (following()) chosen.iteration = chosen.newest;
   if (chosen.iteration === null) return showNothing("Nothing is planned yet.");
-  const wanted = `${chosen.iteration} ${chosen.replica}`;
+  const wanted = wantedNow();
   const complete = chosen.iteration < Number(status.completed_iteration);
   if (chosen.shown === `${wanted} complete` || (chosen.shown !== null && Date.now() - chosen.shownAt < LEAST_PAUSE_MS)) return;
   const parameters = {job: status.job_id, iteration: chosen.iteration};
   if (chosen.replica !== "") parameters.replica = chosen.replica;
+  let data = null, refusal = "";
   try {
-    show(await ask("iteration", parameters));
+    data = await ask("iteration", parameters);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    showNothing(error.message);
+    refusal = error.message;
   }
+  // Another was chosen meanwhile, which is asked for next.
+  if (wanted !== wantedNow()) return;
+  if (data === null) showNothing(refusal);
+  else show(data);
   Object.assign(chosen, {shown: complete ? `${wanted} complete` : wanted, shownAt: Date.now()});
 }
 
