@@ -51,18 +51,19 @@ void PlannerPair::Start(int planner) {
   planners_[planner].address = absl::StrCat("127.0.0.1:", ports->planner);
 }
 
-HealthCheckResponse::ServingStatus PlannerPair::HealthOf(int planner, const std::string& service) const {
+HealthCheckResponse::ServingStatus PlannerPair::HealthOf(int planner, const std::string& service,
+                                                         absl::Duration deadline) const {
   const auto stub = Health::NewStub(CreateClientChannel(address(planner)));
   HealthCheckRequest request;
   request.set_service(service);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
   HealthCheckResponse response;
   return stub->Check(&context, request, &response).ok() ? response.status() : HealthCheckResponse::UNKNOWN;
 }
 
 bool PlannerPair::Leads(int planner) const {
-  return HealthOf(planner, kLeads) == HealthCheckResponse::SERVING;
+  return HealthOf(planner, kLeads, absl::Seconds(1)) == HealthCheckResponse::SERVING;
 }
 
 int PlannerPair::AwaitLeader(const std::vector<int>& among) {

@@ -43,13 +43,15 @@ class PlannerPair {
   std::string Logs() const { return Log(0) + Log(1); }
 
   // UNKNOWN when it does not answer.
-  grpc::health::v1::HealthCheckResponse::ServingStatus HealthOf(int planner,
-                                                                const std::string& service) const;
-  bool Leads(int planner) const;
+  grpc::health::v1::HealthCheckResponse::ServingStatus HealthOf(
+      int planner, const std::string& service, absl::Duration deadline = absl::Seconds(20)) const;
   // The first of them that leads.
   int AwaitLeader(const std::vector<int>& among = {0, 1});
 
  private:
+  // False also where it does not answer soon, as one that stands still.
+  bool Leads(int planner) const;
+
   struct Planner {
     std::string address = "127.0.0.1:0";
     std::unique_ptr<ChildProcess> process;

@@ -5,7 +5,9 @@ by that address. Everything else of a command line stays as it is rendered.
 """
 
 import os
+import pathlib
 import re
+import sys
 import urllib.request
 
 import grpc
@@ -13,7 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from command_lines import CommandLine, size
 from network import addresses
-from processes import Process, free_port, wait_until
+from processes import Process, wait_until
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from free_ports import free_ports  # noqa: E402
 
 LOCAL = "127.0.0.1"
 PATIENCE_SECONDS = 60
@@ -58,7 +63,7 @@ class RunningPod:
         self.container = pods.container()
         self.flags = CommandLine(self.container).flags
         # By the port of the manifest, that of this machine.
-        self.ports = {port["containerPort"]: free_port() for port in self.container.get("ports", [])}
+        self.ports = {port["containerPort"]: free_ports(1) for port in self.container.get("ports", [])}
         self.process = None
 
     def start(self, index, extra, replaced):

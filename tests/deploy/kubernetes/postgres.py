@@ -5,9 +5,13 @@ import pathlib
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 
-from processes import Process, free_port, wait_until
+from processes import Process, wait_until
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from free_ports import free_ports  # noqa: E402
 
 USER, DATABASE = "penstock", "penstock"
 
@@ -47,7 +51,7 @@ class Server(Process):
             user = pwd.getpwnam("postgres")
             for path in (folder, secret):
                 shutil.chown(path, user.pw_uid, user.pw_gid)
-        self.port = free_port()
+        self.port = free_ports(1)
         data = folder / "data"
         _run([programs() / "initdb", "--pgdata", data, "--username", USER, "--pwfile", secret, "--auth=scram-sha-256", "--no-sync",
               "--encoding=UTF8", "--locale=C"], cwd=folder)

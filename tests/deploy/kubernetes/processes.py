@@ -1,20 +1,13 @@
-"""Processes with their output in files, which end with their scope; ports; waiting."""
+"""Processes with their output in files, which end with their scope; waiting."""
 
 import contextlib
 import signal
-import socket
 import subprocess
 import time
 
 
 class TooLate(Exception):
     """What was waited for did not come."""
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_until(what, condition, seconds, pause=0.05):

@@ -26,13 +26,16 @@ class PlannerUnderTest {
 
   PlannerProcess& process() { return *process_; }
 
-  // Deletes all jobs and makes the one above anew.
+  // Deletes all jobs and makes the one above anew; tries again where a short --planning-limit-seconds was
+  // over.
   absl::Status BeginAgain();
 
   // Health says SERVING, the job is where it was and a batch of it is planned; then it ends in good order.
   void ExpectServing();
 
  private:
+  absl::Status TryToBeginAgain();
+
   explicit PlannerUnderTest(std::unique_ptr<PlannerProcess> process) : process_(std::move(process)) {}
 
   const std::unique_ptr<PlannerProcess> process_;

@@ -12,6 +12,7 @@
 #include "penstock/client/planner_client.h"
 #include "tests/integration/service/fake_worker.h"
 #include "tests/support/port_file.h"
+#include "tests/support/raw_call.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
@@ -100,14 +101,14 @@ TEST_F(BinaryTest, AKilledPlannerIsUnavailableToItsClients) {
   const auto stream = OpenStream();
   planner_->Signal(SIGKILL);
   EXPECT_THAT(stream->Next(), Fails(StatusCode::kUnavailable, ""));
-  EXPECT_THAT(client_->ListJobs({}, absl::Seconds(1)), Fails(StatusCode::kUnavailable, ""));
+  EXPECT_THAT(CallRaw(CreateClientChannel(address()), "ListJobs", ""), Fails(StatusCode::kUnavailable, ""));
 }
 
 // A stopped process holds its connections: only a ping that is not answered tells.
 TEST_F(BinaryTest, AStreamThatWasIdleForLongNoticesAPlannerThatHangs) {
   Serve();
   client_ = std::make_unique<PlannerClient>(
-      CreateClientChannel(address(), {.interval_ms = 1500, .timeout_ms = 500}));
+      CreateClientChannel(address(), {.interval_ms = 1500, .timeout_ms = 3000}));
   const auto stream = OpenStream();
   absl::Status end;
   absl::Time ended;
@@ -122,7 +123,7 @@ TEST_F(BinaryTest, AStreamThatWasIdleForLongNoticesAPlannerThatHangs) {
   reader.join();
   EXPECT_THAT(end, Fails(StatusCode::kUnavailable, ""));
   EXPECT_GT(ended, stopped) << "it did not wait for the answer to a ping";
-  EXPECT_LT(ended - stopped, absl::Seconds(6));
+  EXPECT_LT(ended - stopped, absl::Seconds(20));
 }
 
 TEST_F(BinaryTest, APlannerThatWasKilledGoesOnFromItsStore) {

@@ -9,6 +9,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "penstock/client/retry_iteration.h"
 #include "tests/integration/service/planner_fixture.h"
+#include "tests/support/raw_call.h"
 #include "tests/unit/service/event.h"
 
 namespace penstock {
@@ -138,7 +139,8 @@ TEST_F(ServingTest, PlanBatchEndsWithTheClientsDeadline) {
     started.Notify();
     go_on.Await();
   };
-  EXPECT_THAT(PlanBatch(absl::Milliseconds(300)), Fails(StatusCode::kDeadlineExceeded, ""));
+  // Long enough to be begun on any machine.
+  EXPECT_THAT(PlanBatch(absl::Seconds(2)), Fails(StatusCode::kDeadlineExceeded, ""));
   ASSERT_TRUE(started.Await());
   // This one is still in the queue when its client gives up.
   EXPECT_THAT(PlanBatch(absl::Milliseconds(300)), Fails(StatusCode::kDeadlineExceeded, ""));
@@ -181,15 +183,15 @@ TEST_F(ServingTest, StopEndsStreamsAsUnavailable) {
   std::thread stopper([&] { server_->Stop(); });
   EXPECT_THAT(stream->Next(), Fails(StatusCode::kUnavailable, "the planner stops"));
   stopper.join();
-  EXPECT_THAT(client_->ListJobs({}, absl::Seconds(2)), Fails(StatusCode::kUnavailable, ""));
+  EXPECT_THAT(CallRaw(CreateClientChannel(address()), "ListJobs", ""), Fails(StatusCode::kUnavailable, ""));
 }
 
 TEST_F(ServingTest, AnUnreachablePlannerIsUnavailableWithinTheDeadline) {
   server_->Stop();
   const absl::Time start = absl::Now();
-  EXPECT_THAT(client_->SubmitBatches(MakeSubmission("job", 0, 1), absl::Milliseconds(500)),
+  EXPECT_THAT(client_->SubmitBatches(MakeSubmission("job", 0, 1), absl::Seconds(2)),
               Fails(StatusCode::kUnavailable, ""));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(3));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
 TEST_F(ServingTest, HealthIsServedUntilTheEnd) {

@@ -23,6 +23,7 @@ class TrainingTest : public PlannerFixture {
 
 TEST_F(TrainingTest, AJobRunsFromRegistrationToItsEnd) {
   v1::JobSpec job = MakeJob("job", 2, 2);
+  job.set_heartbeat_timeout_ms(5000);
   job.mutable_training()->set_iterations(6);
   Register(job);
   ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 6)).ok());
@@ -68,6 +69,7 @@ TEST_F(TrainingTest, AJobRunsFromRegistrationToItsEnd) {
 
 TEST_F(TrainingTest, ALostWorkerFailsTheEpochAndANewOneGoesOnFromTheCheckpoint) {
   v1::JobSpec job = MakeJob("job");
+  job.set_heartbeat_timeout_ms(3000);
   job.mutable_training()->set_iterations(8);
   Register(job);
   ASSERT_TRUE(client_->SubmitBatches(MakeSubmission("job", 0, 8)).ok());

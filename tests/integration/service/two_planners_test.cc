@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "common/grpc/channel.h"
 #include "common/grpc/service_names.h"
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/planner_server.h"
@@ -14,6 +15,7 @@
 #include "tests/support/planner_pair.h"
 #include "tests/support/postgres_fixture.h"
 #include "tests/support/postgres_proxy.h"
+#include "tests/support/raw_call.h"
 #include "tests/unit/core/job_builder.h"
 #include "tests/unit/service/requests.h"
 
@@ -155,7 +157,7 @@ TEST_F(TwoPlannersTest, AStandbyLivesAndAnswersWhatIfsAndNamesTheLeader) {
   EXPECT_EQ(planners_->HealthOf(standby_, kReadyForJobs), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(planners_->HealthOf(leader_, kReadyForJobs), HealthCheckResponse::SERVING);
   PlannerClient direct(planners_->address(standby_));
-  EXPECT_THAT(direct.ListJobs({}, absl::Milliseconds(300)),
+  EXPECT_THAT(CallRaw(CreateClientChannel(planners_->address(standby_)), "ListJobs", ""),
               Fails(StatusCode::kUnavailable, absl::StrCat("'", PlannerPair::NameOf(leader_), "' leads")));
   EXPECT_THAT(direct.PlanBatch(WhatIf()), IsOk());
   // Those of a job are the leader's.
@@ -169,16 +171,17 @@ TEST_F(TwoPlannersTest, AStandbyLivesAndAnswersWhatIfsAndNamesTheLeader) {
 
 TEST_F(TwoPlannersTest, AKilledLeaderIsReplacedAndTrainingGoesOn) {
   TrainThrough([&] { planners_->process(leader_).Signal(SIGKILL); });
-  EXPECT_TRUE(planners_->Leads(standby_));
+  EXPECT_EQ(planners_->AwaitLeader({standby_}), standby_);
 }
 
 TEST_F(TwoPlannersTest, ALeaderThatStandsStillIsReplacedAndFollowsWhenItWakesUp) {
   TrainThrough([&] { planners_->process(leader_).Signal(SIGSTOP); });
-  ASSERT_TRUE(planners_->Leads(standby_));
+  ASSERT_EQ(planners_->AwaitLeader({standby_}), standby_);
   planners_->process(leader_).Signal(SIGCONT);
-  PlannerClient direct(planners_->address(leader_));
-  EXPECT_THAT(direct.SubmitBatches(MakeSubmission("job", 8, 9), absl::Seconds(1)),
+  EXPECT_THAT(CallRaw(CreateClientChannel(planners_->address(leader_)), "SubmitBatches",
+                      MakeSubmission("job", 8, 9).SerializeAsString()),
               Fails(StatusCode::kUnavailable, ""));
+  PlannerClient direct(planners_->address(leader_));
   const absl::Time deadline = absl::Now() + kPatience;
   absl::Status refused;
   do {

@@ -2,6 +2,7 @@
 // start, hang or cannot be written, databases of other versions.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -98,13 +99,15 @@ TEST_F(PostgresStoreTest, ACommitWhoseAnswerIsLostAndThatIsRepeatedWithOthersIsD
   store_ = Open(ProxyUrl(), {.call_timeout = kBrief});
   ASSERT_THAT(CommitAtLast({Append(1, 1, 1)}), IsOk());
   proxy_->LoseAt(2, PostgresProxy::Lose::kAnswer);
+  const int before = proxy_->accepted();
+  std::atomic<bool> ended = false;
   std::thread cutter([&] {
     // As soon as the answer is lost nobody is let in again: the commit ends without knowing.
-    const int before = proxy_->accepted();
-    while (proxy_->accepted() == before) std::this_thread::yield();
+    while (proxy_->accepted() == before && !ended) std::this_thread::yield();
     proxy_->Cut(true);
   });
   const absl::Status status = Commit({Append(1, 2, 1)});
+  ended = true;
   cutter.join();
   proxy_->Cut(false);
   if (!status.ok()) {
@@ -243,7 +246,10 @@ TEST_F(PostgresStoreTest, ALockThatIsHeldTooLongEndsACommitAndLeavesNothing) {
   PostgresConnection other(url_, absl::Seconds(5));
   const Deadline deadline = Deadline::After(absl::Seconds(20));
   ASSERT_THAT(other.Connect(deadline), IsOk());
-  ASSERT_THAT(other.Run({{.sql = "BEGIN"}, {.sql = "SELECT 1 FROM penstock_store FOR UPDATE"}}, deadline),
+  ASSERT_THAT(other.Run({{.sql = "BEGIN"},
+                         {.sql = "SET LOCAL idle_in_transaction_session_timeout = 0"},
+                         {.sql = "SELECT 1 FROM penstock_store FOR UPDATE"}},
+                        deadline),
               IsOk());
   EXPECT_THAT(Commit({Append(1, 2, 1)}), Fails(StatusCode::kUnavailable, "store 'postgres://"));
   other.RollBack();

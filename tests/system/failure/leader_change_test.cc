@@ -46,9 +46,9 @@ class LeaderChangeTest : public PostgresFixture {
     planners_->process(leader).Signal(SIGKILL);
     const uint64_t completed = cluster_.Completed(job_id);
     answered_ms_.push_back(absl::ToInt64Milliseconds(absl::Now() - killed));
-    cluster_.WaitForIterations(job_id, completed + 1);
+    cluster_.WaitForIterations(job_id, std::min(completed + 1, iterations_));
     trained_ms_.push_back(absl::ToInt64Milliseconds(absl::Now() - killed));
-    EXPECT_TRUE(planners_->Leads(1 - leader));
+    EXPECT_EQ(planners_->AwaitLeader({1 - leader}), 1 - leader);
     planners_->Start(leader);
   }
 

@@ -30,7 +30,7 @@ class ResumeTest : public ::testing::Test {
     job_.mutable_mesh()->set_data(2);
     job_.mutable_training()->set_iterations(kIterations);
     job_.mutable_training()->set_checkpoint_interval(2);
-    job_.set_heartbeat_timeout_ms(2000);
+    job_.set_heartbeat_timeout_ms(4000);
     WriteTinyDataset(dataset_, samples_);
     cluster_.StartPlanner();
   }

@@ -233,17 +233,17 @@ TEST_F(NeverLostTest, AWorkerThatIsKilledAfterItsLastReportTakesNothingAway) {
 }
 
 TEST_F(NeverLostTest, AWorkerThatIsKilledWhileItWritesLosesTheCheckpointAndNothingElse) {
-  const std::vector<std::string> flags = {"--iterations", "40", "--checkpoint-every", "15"};
+  const std::vector<std::string> flags = {"--iterations", "50", "--checkpoint-every", "25"};
   const nlohmann::json whole = Undisturbed(flags);
   std::vector<std::string> all = UpArguments(flags);
   all.emplace_back("--json");
   PenstockRun up(folder_, "up", all);
   up.WaitForText("iteration 0/");
   // Where it writes the part aside.
-  Block(15, "rank-2.safetensors.partial");
+  Block(25, "rank-2.safetensors.partial");
   // Training goes on while it cannot write.
-  up.WaitForText("iteration 18/");
-  const std::string partial = PartialCheckpointPath(Checkpoints(), 15);
+  up.WaitForText("iteration 28/");
+  const std::string partial = PartialCheckpointPath(Checkpoints(), 25);
   WaitForFiles({RecordPath(partial, 0), RecordPath(partial, 1), RecordPath(partial, 3)});
   EXPECT_FALSE(std::filesystem::exists(RecordPath(partial, 2)));
   EXPECT_TRUE(Complete().empty());
@@ -251,9 +251,9 @@ TEST_F(NeverLostTest, AWorkerThatIsKilledWhileItWritesLosesTheCheckpointAndNothi
   ASSERT_EQ(up.Wait(), 0) << up.errors();
   EXPECT_THAT(up.errors(), HasSubstr("worker-2 killed by signal 9 (Killed): starting it again"));
   EXPECT_EQ(ProgressOf(up.errors()), undisturbed_);
-  EXPECT_THAT(Complete(), ElementsAre(40, 30));
+  EXPECT_THAT(Complete(), ElementsAre(50, 25));
   ExpectNothingElse();
-  EXPECT_TRUE(FilesOf(CheckpointPath(Checkpoints(), 40)) == FilesOf(whole["checkpoint"].get<std::string>()));
+  EXPECT_TRUE(FilesOf(CheckpointPath(Checkpoints(), 50)) == FilesOf(whole["checkpoint"].get<std::string>()));
 }
 
 class FullDiskTest : public NeverLostTest {

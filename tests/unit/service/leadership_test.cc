@@ -124,7 +124,7 @@ TEST_F(LeadershipTest, RenewsTheLease) {
 }
 
 TEST_F(LeadershipTest, StepsDownWhenAnotherTermHasBegunAndFollowsIt) {
-  Start(absl::Seconds(1));
+  Start(absl::Seconds(3));
   ASSERT_TRUE(candidate_.leads_.Await());
   lease_.TakeOver("b:2");
   ASSERT_TRUE(candidate_.steps_down_.Await());
@@ -147,7 +147,9 @@ TEST_F(LeadershipTest, StepsDownWhenTheLeaseCannotBeRenewedInItsTimeAndLeadsAgai
   ASSERT_TRUE(candidate_.leads_.Await());
   lease_.Fail(absl::UnavailableError("no server"));
   ASSERT_TRUE(candidate_.steps_down_.Await());
-  EXPECT_THAT(candidate_.ended()[0], Fails(StatusCode::kUnavailable, "no server"));
+  // Why is told afterwards, too: on a machine that is held up the lease may end before a renewal has failed.
+  EXPECT_THAT(candidate_.ended()[0],
+              Fails(StatusCode::kUnavailable, "its lease could not be renewed for 50ms"));
   ExpectFollows("who leads is not known: no server");
   lease_.Fail(absl::OkStatus());
   ASSERT_TRUE(candidate_.leads_.Await());
@@ -156,7 +158,7 @@ TEST_F(LeadershipTest, StepsDownWhenTheLeaseCannotBeRenewedInItsTimeAndLeadsAgai
 TEST_F(LeadershipTest, AbandonsALeadThatRunsWhenTheLeaseIsLost) {
   candidate_.blocks_ = true;
   candidate_.answer_ = absl::CancelledError("abandoned");
-  Start(absl::Seconds(1));
+  Start(absl::Seconds(3));
   ASSERT_TRUE(candidate_.leads_.Await());
   lease_.TakeOver("b:2");
   ExpectFollows("'b:2' leads");
@@ -188,7 +190,7 @@ TEST_F(LeadershipTest, WhatTheProcessBeforeHeldIsItsOwn) {
 }
 
 TEST_F(LeadershipTest, TwoPlannersOfOneNameDoNotTakeTheLeaseFromEachOther) {
-  Start(absl::Seconds(1));
+  Start(absl::Seconds(3));
   ASSERT_TRUE(candidate_.leads_.Await());
   lease_.TakeOver("a:1");
   ExpectFollows("give each planner an --advertise of its own");

@@ -147,7 +147,7 @@ TEST_F(ChildProcessTest, StopAllEndsObedientAndStubbornChildren) {
   auto obedient = Shell("exec sleep 60");
   auto stubborn = ReadyShell("trap '' TERM", "while :; do sleep 0.01; done");
   std::vector<ChildProcess*> children = {obedient.get(), stubborn.get()};
-  StopAll(children, absl::Milliseconds(200));
+  StopAll(children, absl::Seconds(1));
   EXPECT_EQ(obedient->Poll()->signal, SIGTERM);
   EXPECT_EQ(stubborn->Poll()->signal, SIGKILL);
 }
