@@ -84,24 +84,32 @@ absl::Status SshServer::WaitUntilItListens() {
   return absl::OkStatus();
 }
 
+absl::Status SshServer::ListenOn(int port) {
+  port_ = port;
+  const std::string configuration = folder_.Write(
+      "sshd_config",
+      absl::StrCat("ListenAddress 127.0.0.1\nPort ", port_, "\nHostKey ", folder_.Path("host_key"),
+                   "\nAuthorizedKeysFile ", folder_.Path("user_key.pub"),
+                   "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+                   "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
+                   "MaxStartups 64\n"));
+  PENSTOCK_ASSIGN_OR_RETURN(process_,
+                            ChildProcess::Start({.arguments = {kProgram, "-D", "-e", "-f", configuration},
+                                                 .log_path = folder_.Path("sshd.log")}));
+  return WaitUntilItListens();
+}
+
 absl::StatusOr<std::unique_ptr<SshServer>> SshServer::Start() {
   std::unique_ptr<SshServer> server(new SshServer());
-  const TemporaryFolder& folder = server->folder_;
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("host_key"));
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("user_key"));
-  server->port_ = UnusedPort();
-  const std::string configuration =
-      folder.Write("sshd_config",
-                   absl::StrCat("ListenAddress 127.0.0.1\nPort ", server->port_, "\nHostKey ",
-                                folder.Path("host_key"), "\nAuthorizedKeysFile ", folder.Path("user_key.pub"),
-                                "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
-                                "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-                                "MaxStartups 64\n"));
-  PENSTOCK_ASSIGN_OR_RETURN(server->process_,
-                            ChildProcess::Start({.arguments = {kProgram, "-D", "-e", "-f", configuration},
-                                                 .log_path = folder.Path("sshd.log")}));
-  PENSTOCK_RETURN_IF_ERROR(server->WaitUntilItListens());
-  return server;
+  // Somebody else may have taken the port meanwhile.
+  absl::Status listens;
+  for (int i = 0; i < 3; ++i) {
+    listens = server->ListenOn(UnusedPort());
+    if (listens.ok()) return server;
+  }
+  return listens;
 }
 
 SshServer::~SshServer() {

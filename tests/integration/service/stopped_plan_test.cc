@@ -94,7 +94,7 @@ class StoppedPlanTest : public PlannerFixture {
 TEST_F(StoppedPlanTest, ALiveJobIsPlannedAtOnceWhenAHugePlanIsGivenUp) {
   const v1::PlanBatchRequest request = LargeRequest();
   // Enough for the request to be read, which takes a second and more with a sanitizer.
-  const absl::Duration patience = absl::Seconds(kSanitized ? 8 : 2);
+  const absl::Duration patience = absl::Seconds(kSanitized ? 8 : 4);
   EXPECT_THAT(client_->PlanBatch(request, patience), Fails(StatusCode::kDeadlineExceeded, ""));
   ASSERT_TRUE(started_.Await());
   EXPECT_LT(TimeOfALiveBatch(), kSoon);

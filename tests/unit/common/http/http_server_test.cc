@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/support/http_exchange.h"
+#include "tests/support/shortest_time.h"
 #include "tests/support/status_matchers.h"
 
 namespace penstock {
@@ -140,11 +141,14 @@ TEST_F(HttpServerTest, ARequestThatDoesNotEndIsCutOff) {
 }
 
 TEST_F(HttpServerTest, StopsAtOnce) {
-  Serve();
-  Get("/page");
-  const absl::Time start = absl::Now();
-  server_.reset();
-  EXPECT_LT(absl::Now() - start, absl::Seconds(1)) << "civetweb by itself takes two";
+  const absl::Duration taken = ShortestTime([this] {
+    Serve();
+    Get("/page");
+    const absl::Time start = absl::Now();
+    server_.reset();
+    return absl::Now() - start;
+  });
+  EXPECT_LT(taken, absl::Seconds(1)) << "civetweb by itself takes two";
 }
 
 }  // namespace

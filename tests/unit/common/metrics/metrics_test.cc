@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "tests/support/http_exchange.h"
 #include "tests/support/local_connection.h"
+#include "tests/support/shortest_time.h"
 
 namespace penstock {
 namespace {
@@ -70,12 +71,15 @@ TEST(MetricsTest, ScrapesAreAnsweredBesideThoseWhoConnectAndSayNothing) {
   registry.AddCounter("penstock_plans_total", "Plans made.").Increment();
   const auto server = MetricsServer::Start("127.0.0.1:0", &registry);
   ASSERT_TRUE(server.ok()) << server.status();
-  std::vector<FileDescriptor> silent;
-  for (int i = 0; i < 8; ++i) silent.push_back(ConnectToLocalPort((*server)->port()));
-  const absl::Time start = absl::Now();
-  EXPECT_THAT(HttpAnswerTo((*server)->port(), "GET", "/metrics"), HasSubstr("penstock_plans_total 1\n"));
+  const absl::Duration taken = ShortestTime([&] {
+    std::vector<FileDescriptor> silent;
+    for (int i = 0; i < 8; ++i) silent.push_back(ConnectToLocalPort((*server)->port()));
+    const absl::Time start = absl::Now();
+    EXPECT_THAT(HttpAnswerTo((*server)->port(), "GET", "/metrics"), HasSubstr("penstock_plans_total 1\n"));
+    return absl::Now() - start;
+  });
   // Less than one of them is waited for.
-  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+  EXPECT_LT(taken, absl::Seconds(1));
 }
 
 TEST(MetricsTest, AnAddressThatCannotBeBoundIsRefused) {
