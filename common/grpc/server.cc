@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/grpc/limits.h"
 #include "common/grpc/malformed_requests.h"
+#include "common/net/listening.h"
 
 namespace penstock {
 namespace {
@@ -79,10 +80,7 @@ absl::StatusOr<RunningServer> StartServer(const ServerOptions& options) {
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   builder.experimental().SetInterceptorCreators(Interceptors(options));
   Listeners listeners = ListenersOpenedBy([&] { running.server = builder.BuildAndStart(); });
-  if (running.server == nullptr || running.port == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot listen on '", options.listen,
-                                                   "': not a local host:port, or the port is in use"));
-  }
+  if (running.server == nullptr || running.port == 0) return ListenError(options.listen);
   running.spare = std::make_unique<SpareDescriptors>(std::move(listeners));
   return running;
 }

@@ -40,7 +40,7 @@ struct RunningServer {
   int port = 0;
 };
 
-// Possible errors: INVALID_ARGUMENT (the address cannot be parsed or bound: in use, not local).
+// Possible errors: those of ListenError (common/net).
 absl::StatusOr<RunningServer> StartServer(const ServerOptions& options);
 
 }  // namespace penstock

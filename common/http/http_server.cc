@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/listening.h"
 
 namespace penstock {
 namespace {
@@ -164,11 +165,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOp
   const mg_callbacks callbacks = {};
   impl->context = mg_start(&callbacks, nullptr, const_cast<const char**>(settings.data()));
   mg_server_port bound = {};
-  if (impl->context == nullptr || mg_get_server_ports(impl->context, 1, &bound) < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on '", options.listen,
-                     "': use HOST:PORT with an address of this machine that is free"));
-  }
+  if (impl->context == nullptr || mg_get_server_ports(impl->context, 1, &bound) < 1)
+    return ListenError(options.listen);
   // The pattern takes every path.
   mg_set_request_handler(impl->context, "**", Impl::Handle, impl.get());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl), bound.port));

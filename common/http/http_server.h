@@ -59,7 +59,7 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
-  // Serves when it returns. Possible errors: INVALID_ARGUMENT (the address cannot be bound).
+  // Serves when it returns. Possible errors: those of ListenError.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options,
                                                            HttpHandler handler);
   // Waits for requests that are answered.

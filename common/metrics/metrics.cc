@@ -11,7 +11,7 @@
 #include <exception>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/net/listening.h"
 #include "common/sync/sync.h"
 
 namespace penstock {
@@ -129,8 +129,9 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
     const std::vector<int> ports = impl->exposer.GetListeningPorts();
     const int port = ports.empty() ? 0 : ports.front();
     return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(impl), port));
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot serve metrics on '", listen, "': ", error.what()));
+  } catch (const std::exception&) {
+    // It says no more than that it failed.
+    return ListenError(listen);
   }
 }
 

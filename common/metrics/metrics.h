@@ -101,7 +101,7 @@ class MetricsRegistry {
 class MetricsServer {
  public:
   // `listen` is "host:port", port 0 for a free one. `registry` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (the address cannot be bound).
+  // Possible errors: those of ListenError.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& listen,
                                                               MetricsRegistry* registry);
   ~MetricsServer();

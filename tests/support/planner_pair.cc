@@ -48,7 +48,6 @@ void PlannerPair::Start(int planner) {
   planners_[planner].process = *std::move(child);
   const absl::StatusOr<ServedPorts> ports = AwaitPorts(process(planner), port_file, kPatience);
   ASSERT_TRUE(ports.ok()) << ports.status() << "\n" << Log(planner);
-  planners_[planner].address = absl::StrCat("127.0.0.1:", ports->planner);
 }
 
 HealthCheckResponse::ServingStatus PlannerPair::HealthOf(int planner, const std::string& service,

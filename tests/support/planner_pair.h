@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/net/listening.h"
 #include "common/process/child_process.h"
 #include "grpc/health/v1/health.pb.h"
 #include "tests/support/temporary_folder.h"
@@ -53,7 +54,7 @@ class PlannerPair {
   bool Leads(int planner) const;
 
   struct Planner {
-    std::string address = "127.0.0.1:0";
+    std::string address = WithUnusedPort("127.0.0.1:0").value();
     std::unique_ptr<ChildProcess> process;
   };
 

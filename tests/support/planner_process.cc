@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/listening.h"
 #include "common/status/status_macros.h"
 #include "tests/support/port_file.h"
 
@@ -17,6 +18,7 @@ namespace penstock {
 absl::StatusOr<std::unique_ptr<PlannerProcess>> PlannerProcess::Start(std::string binary,
                                                                       std::vector<std::string> flags) {
   std::unique_ptr<PlannerProcess> planner(new PlannerProcess(std::move(binary), std::move(flags)));
+  PENSTOCK_ASSIGN_OR_RETURN(planner->address_, WithUnusedPort("127.0.0.1:0"));
   PENSTOCK_RETURN_IF_ERROR(planner->Restart());
   return planner;
 }
@@ -33,7 +35,6 @@ absl::Status PlannerProcess::Restart() {
   const absl::StatusOr<ServedPorts> ports = AwaitPorts(*process_, folder_.Path("ports.json"));
   if (!ports.ok())
     return absl::Status(ports.status().code(), absl::StrCat(ports.status().message(), ":\n", Log()));
-  address_ = absl::StrCat("127.0.0.1:", ports->planner);
   return absl::OkStatus();
 }
 

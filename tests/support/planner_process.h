@@ -47,7 +47,7 @@ class PlannerProcess {
   const std::string binary_;
   const std::vector<std::string> flags_;
   const TemporaryFolder folder_;
-  std::string address_ = "127.0.0.1:0";
+  std::string address_;
   std::unique_ptr<ChildProcess> process_;
 };
 

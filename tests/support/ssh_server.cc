@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/listening.h"
 #include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
 
@@ -27,15 +28,6 @@ sockaddr_in Loopback(int port) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return address;
-}
-
-int UnusedPort() {
-  const FileDescriptor listener(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.get(), generic, size) != 0 || getsockname(listener.get(), generic, &size) != 0) return 0;
-  return ntohs(address.sin_port);
 }
 
 bool Listens(int port) {
@@ -103,13 +95,9 @@ absl::StatusOr<std::unique_ptr<SshServer>> SshServer::Start() {
   std::unique_ptr<SshServer> server(new SshServer());
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("host_key"));
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("user_key"));
-  // Somebody else may have taken the port meanwhile.
-  absl::Status listens;
-  for (int i = 0; i < 3; ++i) {
-    listens = server->ListenOn(UnusedPort());
-    if (listens.ok()) return server;
-  }
-  return listens;
+  PENSTOCK_ASSIGN_OR_RETURN(const int port, UnusedPort());
+  PENSTOCK_RETURN_IF_ERROR(server->ListenOn(port));
+  return server;
 }
 
 SshServer::~SshServer() {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/files/files.h"
+#include "common/net/listening.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/up/remote_command.h"
@@ -21,9 +22,6 @@ namespace {
 
 constexpr absl::Duration kStartPollInterval = absl::Milliseconds(20);
 constexpr size_t kShownProcessLogLines = 8;
-// Of the planner's command line.
-constexpr size_t kListenArgument = 1;
-constexpr size_t kPageArgument = 2;
 // Of penstock-worker, when another start would end the same; and of any command whose flags are wrong.
 constexpr int kNotWorthRestarting = 2;
 
@@ -51,21 +49,29 @@ absl::Status LocalCluster::Start(Member& member) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> LocalCluster::PlannerCommand(const LocalPlannerOptions& options,
+                                                                      const std::string& port_file) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string address, WithUnusedPort("127.0.0.1:0"));
+  std::vector<std::string> command = {
+      absl::StrCat(options_.bin_dir, "/penstock-planner"), absl::StrCat("--listen=", address),
+      absl::StrCat("--port-file=", port_file), absl::StrCat("--store=", options.store)};
+  // A flag with an empty value would take the next one for its value.
+  if (!options.page_listen.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string page, WithUnusedPort(options.page_listen));
+    command.push_back(absl::StrCat("--page-listen=", page));
+  }
+  if (!options.metrics_listen.empty()) {
+    command.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
+  }
+  return command;
+}
+
 absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions& options) {
   const std::string port_file = absl::StrCat(options_.log_dir, "/planner.ports.json");
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
-  // Those of kListenArgument and kPageArgument stand where they are found again.
-  std::vector<std::string> arguments = {absl::StrCat(options_.bin_dir, "/penstock-planner"),
-                                        "--listen=127.0.0.1:0"};
-  // A flag with an empty value would take the next one for its value.
-  if (!options.page_listen.empty()) arguments.push_back(absl::StrCat("--page-listen=", options.page_listen));
-  arguments.push_back(absl::StrCat("--port-file=", port_file));
-  arguments.push_back(absl::StrCat("--store=", options.store));
-  if (!options.metrics_listen.empty()) {
-    arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
-  }
-  Member planner{.name = "planner", .log = "", .arguments = std::move(arguments), .process = nullptr};
+  Member planner{.name = "planner", .log = "", .arguments = {}, .process = nullptr};
+  PENSTOCK_ASSIGN_OR_RETURN(planner.arguments, PlannerCommand(options, port_file));
   PENSTOCK_RETURN_IF_ERROR(Start(planner));
   planner_ = std::move(planner);
 
@@ -80,21 +86,14 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
     if (!ports.is_object() || !ports.contains("planner_port")) {
       return absl::InternalError(absl::StrCat("'", port_file, "' names no port: ", json));
     }
-    return KeepAddresses(ports["planner_port"].get<int>(), ports.value("page_port", 0), options);
+    if (const int port = ports.value("page_port", 0); port != 0) {
+      const std::string host = options.page_listen.substr(0, options.page_listen.rfind(':'));
+      page_ = absl::StrCat("http://", host, ":", port, "/");
+    }
+    return absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
   }
   return EndedError(planner_->name, planner_->log,
                     absl::StrCat("did not serve within ", absl::FormatDuration(options.deadline)));
-}
-
-std::string LocalCluster::KeepAddresses(int port, int page_port, const LocalPlannerOptions& options) {
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  planner_->arguments[kListenArgument] = absl::StrCat("--listen=", address);
-  if (page_port != 0) {
-    const std::string host = options.page_listen.substr(0, options.page_listen.rfind(':'));
-    planner_->arguments[kPageArgument] = absl::StrCat("--page-listen=", host, ":", page_port);
-    page_ = absl::StrCat("http://", host, ":", page_port, "/");
-  }
-  return address;
 }
 
 std::vector<std::string> LocalCluster::WorkerCommand(const LocalWorkerOptions& options, uint32_t rank,

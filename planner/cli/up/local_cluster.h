@@ -82,7 +82,7 @@ class LocalCluster {
   explicit LocalCluster(LocalClusterOptions options) : options_(std::move(options)) {}
 
   // Starts a planner on a free port and returns its "host:port" once it serves. Possible errors: UNAVAILABLE
-  // (it ended, or did not serve in time; names its log), those of ChildProcess::Start.
+  // (it ended, or did not serve in time; names its log), those of UnusedPort and of ChildProcess::Start.
   absl::StatusOr<std::string> StartPlanner(const LocalPlannerOptions& options);
 
   // "http://127.0.0.1:41234/", of the planner that was started; empty: it serves none.
@@ -134,8 +134,9 @@ class LocalCluster {
   // The whole command line.
   std::vector<std::string> WorkerCommand(const LocalWorkerOptions& options, uint32_t rank, bool resume) const;
 
-  // Notes where the planner listens, so that it does when it is started again. Returns its address.
-  std::string KeepAddresses(int port, int page_port, const LocalPlannerOptions& options);
+  // The whole command line, with the same ports when it is used again.
+  absl::StatusOr<std::vector<std::string>> PlannerCommand(const LocalPlannerOptions& options,
+                                                          const std::string& port_file) const;
 
   // Members in the order of blame: the planner, then the workers.
   std::vector<Member*> Members();

@@ -76,15 +76,15 @@ class PlannerServer : private Candidate {
  public:
   // Takes up the jobs of the store (null: an empty one in memory), and serves when it returns. `planners` and
   // `checker` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (an address cannot be bound, or should not be; names the flag), those
-  // of Secure, those of PlannerEngine::Recover.
+  // Possible errors: INVALID_ARGUMENT (nobody should listen on an address), those of ListenError, of Secure
+  // (all name the flag) and of PlannerEngine::Recover.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
                                                               const BatchPlannerFactory* planners,
                                                               const PlanChecker* checker,
                                                               std::unique_ptr<EventStore> store = nullptr);
   // Serves when it returns, as a standby at first. `planners` and `checker` must outlive the server.
-  // Possible errors: INVALID_ARGUMENT (an address cannot be bound, or should not be; names the flag), those
-  // of Secure.
+  // Possible errors: INVALID_ARGUMENT (nobody should listen on an address), those of ListenError and of
+  // Secure; all name the flag.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const PlannerServerOptions& options,
                                                               const BatchPlannerFactory* planners,
                                                               const PlanChecker* checker, SharedStore store);

@@ -29,7 +29,7 @@ struct PageOptions {
 HttpAnswer AnswerPage(const EngineSlot& engines, const HttpRequest& request);
 
 // `engines` must outlive the server.
-// Possible errors: INVALID_ARGUMENT (the address cannot be bound, or should not be; names the flag).
+// Possible errors: INVALID_ARGUMENT (nobody should listen there), those of ListenError; all name the flag.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(const PageOptions& options, const EngineSlot* engines);
 
 }  // namespace penstock

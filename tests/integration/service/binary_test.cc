@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
+#include "common/net/listening.h"
 #include "common/process/child_process.h"
 #include "penstock/client/planner_client.h"
 #include "tests/integration/service/fake_worker.h"
@@ -26,8 +27,13 @@ using testing::HasSubstr;
 class BinaryTest : public testing::Test {
  protected:
   std::unique_ptr<ChildProcess> Run(std::vector<std::string> flags) {
-    flags.insert(flags.begin(),
-                 {PENSTOCK_PLANNER, absl::StrCat("--store=sqlite:", folder_.Path("planner.db"))});
+    flags.push_back(absl::StrCat("--store=sqlite:", folder_.Path("planner.db")));
+    return RunOnStore(std::move(flags));
+  }
+
+  // With --store among the flags.
+  std::unique_ptr<ChildProcess> RunOnStore(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), PENSTOCK_PLANNER);
     auto child = ChildProcess::Start({.arguments = flags, .log_path = folder_.Path("log")});
     EXPECT_TRUE(child.ok()) << child.status();
     return *std::move(child);
@@ -158,15 +164,15 @@ TEST_F(BinaryTest, TwoPlannersDoNotShareAFile) {
 }
 
 TEST_F(BinaryTest, ACallThatMayBeRepeatedWaitsForAPlannerThatComesBack) {
-  Serve();
-  const int port = ports_.planner;
+  const std::string listen = WithUnusedPort("127.0.0.1:0").value();
+  Serve({"--listen", listen});
   ASSERT_TRUE(planner_->Stop(absl::Seconds(5)).ok());
   absl::Status registered = absl::UnknownError("not called");
   std::thread caller([&, client = client_.get()] {
     registered = client->RegisterJob(JobRequest(), absl::Seconds(20)).status();
   });
   const auto first_client = std::move(client_);
-  Serve({"--listen", absl::StrCat("127.0.0.1:", port)});
+  Serve({"--listen", listen});
   caller.join();
   EXPECT_TRUE(registered.ok()) << registered;
 }
@@ -191,6 +197,18 @@ TEST_F(BinaryTest, AWrongFlagIsNamedAndEndsWithStatusTwo) {
     ASSERT_TRUE(end.has_value());
     EXPECT_EQ(end->code, 2) << flags[0];
     EXPECT_THAT(folder_.Read("log"), HasSubstr(flags[0]));
+  }
+}
+
+// Status 2 is for what would end the same again.
+TEST_F(BinaryTest, APortInUseIsNamedAndEndsWithStatusOneSoThatItIsTriedAgain) {
+  Serve();
+  for (const char* flag : {"--listen", "--health-listen", "--metrics-listen", "--page-listen"}) {
+    const auto end = RunOnStore({flag, address(), "--store=memory"})->WaitFor(absl::Seconds(20));
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->code, 1) << flag;
+    EXPECT_THAT(folder_.Read("log"),
+                HasSubstr(absl::StrCat(flag, ": cannot listen on '", address(), "': the port is in use")));
   }
 }
 

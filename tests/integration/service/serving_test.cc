@@ -248,9 +248,9 @@ TEST_F(ServingTest, APortBeyondTheRangeIsRefusedAndNotWrappedAround) {
 
 TEST_F(ServingTest, AnAddressThatIsTakenIsRefusedWithTheFlag) {
   const auto second = PlannerServer::Start({.listen = address()}, planners_, checker_);
-  EXPECT_THAT(second, Fails(StatusCode::kInvalidArgument, "--listen: cannot listen on"));
+  EXPECT_THAT(second, Fails(StatusCode::kUnavailable, "--listen: cannot listen on"));
   const auto third = PlannerServer::Start({.metrics_listen = address()}, planners_, checker_);
-  EXPECT_THAT(third, Fails(StatusCode::kInvalidArgument, "--metrics-listen: cannot serve metrics on"));
+  EXPECT_THAT(third, Fails(StatusCode::kUnavailable, "--metrics-listen: cannot listen on"));
 }
 
 }  // namespace

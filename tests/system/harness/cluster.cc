@@ -49,7 +49,6 @@ void Cluster::StartPlanner() {
   planner_ = *std::move(started);
   const absl::StatusOr<ServedPorts> ports = AwaitPorts(*planner_, port_file, kDeadline);
   ASSERT_TRUE(ports.ok()) << ports.status() << "\n" << PlannerLog();
-  planner_port_ = ports->planner;
   client_ = std::make_unique<PlannerClient>(planner_address());
 }
 

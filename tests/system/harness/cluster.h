@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/net/listening.h"
 #include "common/process/child_process.h"
 #include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
@@ -134,8 +135,7 @@ class Cluster {
   std::unique_ptr<ChildProcess> planner_;
   std::unique_ptr<PlannerClient> client_;
   const ClusterOptions options_;
-  // 0: a free one.
-  int planner_port_ = 0;
+  const int planner_port_ = UnusedPort().value();
   std::vector<std::unique_ptr<ChildProcess>> workers_;
   int generation_ = 0;
 };

@@ -127,7 +127,7 @@ TEST_F(HttpServerTest, LocalNamesAloneReachAServerThatAsksForThem) {
 TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsRefused) {
   Serve();
   const std::string taken = absl::StrCat("127.0.0.1:", server_->port());
-  EXPECT_THAT(HttpServer::Start({.listen = taken}, Echo), Fails(StatusCode::kInvalidArgument, taken));
+  EXPECT_THAT(HttpServer::Start({.listen = taken}, Echo), Fails(StatusCode::kUnavailable, taken));
   EXPECT_THAT(HttpServer::Start({.listen = "203.0.113.1:80"}, Echo),
               Fails(StatusCode::kInvalidArgument, "203.0.113.1:80"));
   EXPECT_THAT(HttpServer::Start({.listen = "nowhere"}, Echo),
