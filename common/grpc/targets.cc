@@ -1,10 +1,8 @@
 #include "common/grpc/targets.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/logging/logging.h"
+#include "common/net/resolve.h"
 
 namespace penstock {
 namespace {
@@ -37,19 +36,14 @@ std::string IpOf(const addrinfo& info) {
 // "host:port" or "[::1]:port".
 void AddEndpoints(const std::string& address, std::vector<Endpoint>* endpoints) {
   const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) host = host.substr(1, host.size() - 2);
+  const std::string host = WithoutBrackets(address.substr(0, colon));
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = port.empty() ? EAI_SERVICE : getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  if (error != 0) {
-    LogWarning("an address is left out", {{"address", address}, {"reason", gai_strerror(error)}});
+  const absl::StatusOr<Addresses> found = Resolve(host.c_str(), port);
+  if (!found.ok()) {
+    LogWarning("an address is left out", {{"address", address}, {"reason", found.status().message()}});
     return;
   }
-  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+  for (const addrinfo* info = found->get(); info != nullptr; info = info->ai_next) {
     endpoints->push_back({IpOf(*info), port, info->ai_family == AF_INET6});
   }
 }

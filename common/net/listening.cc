@@ -1,20 +1,18 @@
 #include "common/net/listening.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <memory>
+#include <optional>
 #include <random>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/net/resolve.h"
 #include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
 
@@ -38,28 +36,13 @@ bool IsUnused(int port) {
   return bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
-struct Free {
-  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
-};
-using Addresses = std::unique_ptr<addrinfo, Free>;
-
-// Those that "host:port" or "[::1]:port" stands for; none: it stands for none.
-Addresses Resolve(absl::string_view address) {
-  const size_t colon = address.rfind(':');
+// Of "host:port"; none: it has no port in range.
+std::optional<int> PortOf(absl::string_view address) {
   int port = 0;
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return nullptr;
-  if (port < 0 || port > kLastPort) return nullptr;
-  absl::string_view host = address.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const std::string name(host);
-  const int failed =
-      getaddrinfo(name.empty() ? nullptr : name.c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  return Addresses(failed == 0 ? found : nullptr);
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port))
+    return std::nullopt;
+  return port >= 0 && port <= kLastPort ? std::optional(port) : std::nullopt;
 }
 
 // 0, or the errno of what a server does first.
@@ -97,19 +80,23 @@ absl::StatusOr<int> UnusedPort(PortRange among) {
 }
 
 absl::StatusOr<std::string> WithUnusedPort(const std::string& address) {
-  if (!absl::EndsWith(address, ":0")) return address;
+  if (PortOf(address) != 0) return address;
   PENSTOCK_ASSIGN_OR_RETURN(const int port, UnusedPort());
-  return absl::StrCat(absl::StripSuffix(address, "0"), port);
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
 absl::Status ListenError(const std::string& address) {
   const std::string what = absl::StrCat("cannot listen on '", address, "': ");
-  const Addresses addresses = Resolve(address);
-  if (addresses == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(what, "use HOST:PORT with an address of this machine"));
-  }
+  const absl::Status wrong =
+      absl::InvalidArgumentError(absl::StrCat(what, "use HOST:PORT with an address of this machine"));
+  const std::optional<int> port = PortOf(address);
+  if (!port.has_value()) return wrong;
+  const std::string host = WithoutBrackets(address.substr(0, address.rfind(':')));
+  const absl::StatusOr<Addresses> addresses =
+      Resolve(host.empty() ? nullptr : host.c_str(), absl::StrCat(*port));
+  if (!addresses.ok()) return wrong;
   int error = 0;
-  for (const addrinfo* next = addresses.get(); next != nullptr && error == 0; next = next->ai_next) {
+  for (const addrinfo* next = addresses->get(); next != nullptr && error == 0; next = next->ai_next) {
     error = TryToListen(*next);
   }
   if (error == 0) return absl::UnavailableError(absl::StrCat(what, "it could not; it could a moment later"));

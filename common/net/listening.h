@@ -21,9 +21,9 @@ struct PortRange {
 // 0 nor to a client that connects. Above those of well-known services.
 PortRange PortsGivenToNobody();
 
-// A port among them that nobody uses, at any address. Meant for a server that is started again where it was:
-// while it is away, a port that the kernel had chosen may be given to somebody else's connection, for as long
-// as that lasts. Possible errors: RESOURCE_EXHAUSTED (none was found).
+// A port among them that nobody uses at any address of version 4. Meant for a server that is started again
+// where it was: while it is away, a port that the kernel had chosen may be given to somebody else's
+// connection, for as long as that lasts. Possible errors: RESOURCE_EXHAUSTED (none was found).
 absl::StatusOr<int> UnusedPort(PortRange among = PortsGivenToNobody());
 
 // "host:0" with such a port, other addresses as they are. Possible errors: those of UnusedPort.

@@ -1,16 +1,16 @@
 #include "worker/rendezvous/listening_socket.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/net/resolve.h"
 
 namespace penstock::worker {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 // Connections that wait to be accepted: all ranks of a large job come at once.
 constexpr int kBacklog = 4096;
 
-absl::Status Failure(const std::string& host, const char* reason) {
+absl::Status Failure(const std::string& host, absl::string_view reason) {
   return absl::UnavailableError(absl::StrCat("cannot listen on --host '", host, "': ", reason));
 }
 
@@ -34,19 +34,16 @@ absl::StatusOr<uint16_t> PortOf(int descriptor) {
 }  // namespace
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& host) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
-    return Failure(host, gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  FileDescriptor descriptor(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (descriptor.get() < 0 || bind(descriptor.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+  const absl::StatusOr<Addresses> addresses = Resolve(host.c_str(), "0");
+  if (!addresses.ok()) return Failure(host, addresses.status().message());
+  const addrinfo& found = **addresses;
+  FileDescriptor descriptor(socket(found.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (descriptor.get() < 0 || bind(descriptor.get(), found.ai_addr, found.ai_addrlen) != 0 ||
       listen(descriptor.get(), kBacklog) != 0) {
     return Failure(host, std::strerror(errno));
   }
   const absl::StatusOr<uint16_t> port = PortOf(descriptor.get());
-  if (!port.ok()) return Failure(host, std::string(port.status().message()).c_str());
+  if (!port.ok()) return Failure(host, port.status().message());
   return ListeningSocket{.descriptor = std::move(descriptor), .port = *port};
 }
 

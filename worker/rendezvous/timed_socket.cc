@@ -1,6 +1,5 @@
 #include "worker/rendezvous/timed_socket.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,10 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/net/resolve.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::worker {
@@ -57,14 +56,9 @@ bool MayTryAgain() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 }  // namespace
 
 absl::StatusOr<FileDescriptor> ConnectTo(const std::string& host, uint16_t port, absl::Time deadline) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
-    return Failure(gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  PENSTOCK_ASSIGN_OR_RETURN(const Addresses found, Resolve(host.c_str(), std::to_string(port)));
   absl::Status failure = absl::OkStatus();
-  for (const addrinfo* there = found; there != nullptr; there = there->ai_next) {
+  for (const addrinfo* there = found.get(); there != nullptr; there = there->ai_next) {
     FileDescriptor descriptor(socket(there->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // A family that this machine does not speak.
     failure = descriptor.get() < 0 ? Failure(std::strerror(errno))
