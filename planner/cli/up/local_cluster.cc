@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/files/files.h"
 #include "common/net/listening.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
@@ -49,29 +47,22 @@ absl::Status LocalCluster::Start(Member& member) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> LocalCluster::PlannerCommand(const LocalPlannerOptions& options,
-                                                                      const std::string& port_file) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string address, WithUnusedPort("127.0.0.1:0"));
-  std::vector<std::string> command = {
-      absl::StrCat(options_.bin_dir, "/penstock-planner"), absl::StrCat("--listen=", address),
-      absl::StrCat("--port-file=", port_file), absl::StrCat("--store=", options.store)};
-  // A flag with an empty value would take the next one for its value.
-  if (!options.page_listen.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string page, WithUnusedPort(options.page_listen));
-    command.push_back(absl::StrCat("--page-listen=", page));
-  }
-  if (!options.metrics_listen.empty()) {
-    command.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
-  }
-  return command;
-}
-
 absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions& options) {
   const std::string port_file = absl::StrCat(options_.log_dir, "/planner.ports.json");
   std::error_code ignored;
   std::filesystem::remove(port_file, ignored);
-  Member planner{.name = "planner", .log = "", .arguments = {}, .process = nullptr};
-  PENSTOCK_ASSIGN_OR_RETURN(planner.arguments, PlannerCommand(options, port_file));
+  // The same when it is started again.
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string address, WithUnusedPort("127.0.0.1:0"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string page, WithUnusedPort(options.page_listen));
+  std::vector<std::string> arguments = {
+      absl::StrCat(options_.bin_dir, "/penstock-planner"), absl::StrCat("--listen=", address),
+      absl::StrCat("--port-file=", port_file), absl::StrCat("--store=", options.store)};
+  // A flag with an empty value would take the next one for its value.
+  if (!page.empty()) arguments.push_back(absl::StrCat("--page-listen=", page));
+  if (!options.metrics_listen.empty()) {
+    arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
+  }
+  Member planner{.name = "planner", .log = "", .arguments = std::move(arguments), .process = nullptr};
   PENSTOCK_RETURN_IF_ERROR(Start(planner));
   planner_ = std::move(planner);
 
@@ -81,16 +72,8 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
       return EndedError(planner_->name, planner_->log, ended->ToString());
     }
     if (!std::filesystem::exists(port_file)) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(port_file));
-    const nlohmann::json ports = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-    if (!ports.is_object() || !ports.contains("planner_port")) {
-      return absl::InternalError(absl::StrCat("'", port_file, "' names no port: ", json));
-    }
-    if (const int port = ports.value("page_port", 0); port != 0) {
-      const std::string host = options.page_listen.substr(0, options.page_listen.rfind(':'));
-      page_ = absl::StrCat("http://", host, ":", port, "/");
-    }
-    return absl::StrCat("127.0.0.1:", ports["planner_port"].get<int>());
+    if (!page.empty()) page_ = absl::StrCat("http://", page, "/");
+    return address;
   }
   return EndedError(planner_->name, planner_->log,
                     absl::StrCat("did not serve within ", absl::FormatDuration(options.deadline)));

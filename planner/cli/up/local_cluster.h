@@ -134,10 +134,6 @@ class LocalCluster {
   // The whole command line.
   std::vector<std::string> WorkerCommand(const LocalWorkerOptions& options, uint32_t rank, bool resume) const;
 
-  // The whole command line, with the same ports when it is used again.
-  absl::StatusOr<std::vector<std::string>> PlannerCommand(const LocalPlannerOptions& options,
-                                                          const std::string& port_file) const;
-
   // Members in the order of blame: the planner, then the workers.
   std::vector<Member*> Members();
 
