@@ -1,7 +1,5 @@
 #include "tests/support/http_exchange.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -9,26 +7,23 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/local_connection.h"
 
 namespace penstock {
 
 std::string ExchangeHttp(int port, const std::string& request) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const FileDescriptor connection = ConnectToLocalPort(port);
+  const int fd = connection.get();
   const timeval timeout{30, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+  if (fd >= 0 &&
       send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
     std::array<char, 4096> buffer = {};
     for (ssize_t n = read(fd, buffer.data(), buffer.size()); n > 0;
          n = read(fd, buffer.data(), buffer.size()))
       answer.append(buffer.data(), static_cast<size_t>(n));
   }
-  close(fd);
   return answer;
 }
 

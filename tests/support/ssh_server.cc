@@ -1,8 +1,6 @@
 #include "tests/support/ssh_server.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,28 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/net/listening.h"
-#include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
+#include "tests/support/local_connection.h"
 
 namespace penstock {
 namespace {
 
 constexpr char kProgram[] = "/usr/sbin/sshd";
 constexpr absl::Duration kSshdDeadline = absl::Seconds(20);
-
-sockaddr_in Loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-bool Listens(int port) {
-  const FileDescriptor client(socket(AF_INET, SOCK_STREAM, 0));
-  const sockaddr_in address = Loopback(port);
-  return connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-}
 
 // Processes whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent) {
@@ -67,7 +51,7 @@ absl::Status SshServer::MakeKey(const std::string& name) {
 
 absl::Status SshServer::WaitUntilItListens() {
   const absl::Time deadline = absl::Now() + kSshdDeadline;
-  while (!Listens(port_)) {
+  while (ConnectToLocalPort(port_).get() < 0) {
     const bool ended = process_->WaitFor(absl::Milliseconds(20)).has_value();
     if (ended || absl::Now() > deadline) {
       return absl::UnavailableError(absl::StrCat("sshd does not listen: ", folder_.Read("sshd.log")));
@@ -76,8 +60,8 @@ absl::Status SshServer::WaitUntilItListens() {
   return absl::OkStatus();
 }
 
-absl::Status SshServer::ListenOn(int port) {
-  port_ = port;
+absl::Status SshServer::Listen() {
+  PENSTOCK_ASSIGN_OR_RETURN(port_, UnusedPort());
   const std::string configuration = folder_.Write(
       "sshd_config",
       absl::StrCat("ListenAddress 127.0.0.1\nPort ", port_, "\nHostKey ", folder_.Path("host_key"),
@@ -95,8 +79,7 @@ absl::StatusOr<std::unique_ptr<SshServer>> SshServer::Start() {
   std::unique_ptr<SshServer> server(new SshServer());
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("host_key"));
   PENSTOCK_RETURN_IF_ERROR(server->MakeKey("user_key"));
-  PENSTOCK_ASSIGN_OR_RETURN(const int port, UnusedPort());
-  PENSTOCK_RETURN_IF_ERROR(server->ListenOn(port));
+  PENSTOCK_RETURN_IF_ERROR(server->Listen());
   return server;
 }
 

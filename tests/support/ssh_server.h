@@ -33,7 +33,7 @@ class SshServer {
  private:
   SshServer() = default;
   absl::Status MakeKey(const std::string& name);
-  absl::Status ListenOn(int port);
+  absl::Status Listen();
   absl::Status WaitUntilItListens();
 
   TemporaryFolder folder_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/local_connection.h"
+#include "tests/support/local_listener.h"
 
 namespace penstock {
 namespace {
@@ -27,24 +28,6 @@ FileDescriptor ConnectTo(uint16_t port) {
 bool IsConnected(const FileDescriptor& descriptor) {
   pollfd waiting = {.fd = descriptor.get(), .events = POLLOUT, .revents = 0};
   return poll(&waiting, 1, kWaitMs) == 1 && (waiting.revents & (POLLERR | POLLHUP)) == 0;
-}
-
-// On a free port of this machine.
-FileDescriptor ListenLocally() {
-  FileDescriptor descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(bind(descriptor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(listen(descriptor.get(), 16), 0);
-  return descriptor;
-}
-
-uint16_t PortOf(const FileDescriptor& descriptor) {
-  sockaddr_in address = {};
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(getsockname(descriptor.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return ntohs(address.sin_port);
 }
 
 class ListenersTest : public ::testing::Test {
