@@ -95,14 +95,17 @@ absl::Status ListenError(const std::string& address) {
   const absl::StatusOr<Addresses> addresses =
       Resolve(host.empty() ? nullptr : host.c_str(), absl::StrCat(*port));
   if (!addresses.ok()) return wrong;
+  // One may be of a family that this machine does not speak.
+  bool could = false;
   int error = 0;
-  for (const addrinfo* next = addresses->get(); next != nullptr && error == 0; next = next->ai_next) {
+  for (const addrinfo* next = addresses->get(); next != nullptr; next = next->ai_next) {
     error = TryToListen(*next);
+    if (error == EADDRINUSE)
+      return absl::UnavailableError(
+          absl::StrCat(what, "the port is in use; use another, or end who uses it"));
+    could = could || error == 0;
   }
-  if (error == 0) return absl::UnavailableError(absl::StrCat(what, "it could not; it could a moment later"));
-  if (error == EADDRINUSE) {
-    return absl::UnavailableError(absl::StrCat(what, "the port is in use; use another, or end who uses it"));
-  }
+  if (could) return absl::UnavailableError(absl::StrCat(what, "it could not; it could a moment later"));
   return absl::InvalidArgumentError(
       absl::StrCat(what, std::strerror(error), "; use HOST:PORT with an address of this machine"));
 }

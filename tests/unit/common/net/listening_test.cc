@@ -44,7 +44,7 @@ TEST(UnusedPortTest, TakesThePlaceOfAnyPortAndOfNoOther) {
 
 TEST(ListenErrorTest, APortInUseMayBeFreeLater) {
   const FileDescriptor other = ListenLocally();
-  for (const char* host : {"127.0.0.1", "0.0.0.0", ""}) {
+  for (const char* host : {"127.0.0.1", "localhost", "0.0.0.0", ""}) {
     const std::string address = absl::StrCat(host, ":", PortOf(other));
     EXPECT_THAT(ListenError(address), Fails(StatusCode::kUnavailable, absl::StrCat("'", address, "'")));
     EXPECT_THAT(ListenError(address), Fails(StatusCode::kUnavailable, "in use"));
