@@ -78,6 +78,12 @@ struct LayerRecompute {
   int32_t full = 0;
 };
 
+// The context ranks of a stage group that a row is divided over: first, first + 1, ..., `ranks` of them.
+struct Span {
+  uint32_t first = 0;
+  uint32_t ranks = 1;
+};
+
 struct MicroBatch {
   // Dataset index and tokens (input, target, after any cut) of each sample, in the order in which they lie in
   // memory.
@@ -95,6 +101,8 @@ struct MicroBatch {
   std::vector<int32_t> target_cu_seqlens = {};
   // Concatenated: cumulative numbers of samples in the rows, rows + 1 of them.
   std::vector<int32_t> row_samples = {};
+  // One for each row (packed: for each sample); empty where a stage group has one context rank.
+  std::vector<Span> spans = {};
   int64_t computed_tokens = 0;
   // For each stage of the pipeline.
   std::vector<LayerRecompute> recompute;
