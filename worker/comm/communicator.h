@@ -21,6 +21,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/comm/host_span.h"
+#include "worker/model/stage_group.h"
+#include "worker/program/group_place.h"
 
 namespace penstock::worker {
 
@@ -34,6 +36,14 @@ class PendingTransfer {
   virtual absl::Status Wait() = 0;
   // When it ran, where that is measured on the host. After Wait.
   virtual std::optional<HostSpan> span() const { return std::nullopt; }
+};
+
+// With whom the passes of a rank exchange (StageGroup): the ranks of its context rank, by tensor rank, and
+// those of its tensor rank, by context rank.
+struct PassGroups {
+  GroupPlace place = {};
+  std::vector<uint32_t> tensors = {};
+  std::vector<uint32_t> contexts = {};
 };
 
 struct CommunicatorOptions {
@@ -55,6 +65,9 @@ struct CommunicatorOptions {
   // Pairs of ranks that will exchange point to point, this rank one of each (Topology::LinksOf): where
   // connecting takes long, it is done before the first iteration, pair after pair in this order.
   std::vector<std::vector<uint32_t>> links = {};
+  // They have connections of their own, made with those of the groups: what passes exchange waits for no
+  // reduction.
+  PassGroups passes = {};
   // Has groups of one joined and their collectives done like any other's: one GPU is then enough to see what
   // NCCL makes of them.
   bool join_groups_of_one = false;
@@ -73,11 +86,12 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  // `sequence` counts transfers from one rank to one other within an iteration; both ends give the same.
-  // Several may be under way; those of one pair and direction are started in the same order at both ends. The
-  // tensor of Receive must be contiguous and is overwritten; that of Send must not change before Wait
-  // returns. Possible errors: INVALID_ARGUMENT (a peer outside all groups, a tensor that is not contiguous),
-  // UNAVAILABLE (the peer is gone), CANCELLED (aborted).
+  // `sequence` counts transfers from one rank to one other within an iteration; both ends give the same. A
+  // tensor without elements is not sent: both ends know. Several may be under way; those of one pair and
+  // direction are started in the same order at both ends. The tensor of Receive must be contiguous and is
+  // overwritten; that of Send must not change before Wait returns. Possible errors: INVALID_ARGUMENT (a peer
+  // outside all groups, a tensor that is not contiguous), UNAVAILABLE (the peer is gone), CANCELLED
+  // (aborted).
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor& tensor, uint32_t peer,
                                                                 uint32_t sequence) = 0;
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
@@ -102,6 +116,10 @@ class Communicator {
       const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
   virtual absl::Status AllGather(const std::vector<at::Tensor>& tensors,
                                  const std::vector<uint32_t>& group) = 0;
+
+  // What passes exchange, as long as this lives; null: this rank holds its stages alone. Calls come from one
+  // thread at a time, which may be another one than this object's others.
+  virtual StageGroup* stage_group() { return nullptr; }
 
   // Whether the store must live as long as this: connections are made when they are first needed. Otherwise
   // AwaitAllJoined says when it is not needed any more.

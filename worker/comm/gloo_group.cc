@@ -82,9 +82,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinOnce(const CommunicatorOpt
 
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> JoinGlooGroup(const CommunicatorOptions& options,
                                                                 const StoreClient& store,
-                                                                const RankGroup& group) {
+                                                                const RankGroup& group,
+                                                                const std::string& purpose) {
   IgnoreBrokenPipes();
-  const StoreClient meeting_point = GroupStore(store, "gloo", group);
+  const StoreClient meeting_point = GroupStore(store, purpose, group);
   c10::intrusive_ptr<c10d::Backend> backend;
   const absl::Status met = MeetTogether({.store = meeting_point,
                                          .group = group,

@@ -48,6 +48,10 @@ absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::Exchange(D
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(direction, peer), ": the tensor must be defined and contiguous"));
   }
+  if (tensor.numel() == 0) {
+    PENSTOCK_RETURN_IF_ERROR(cancellation_->status());
+    return std::make_unique<PendingAll>(std::vector<std::unique_ptr<PendingTransfer>>());
+  }
   for (const RankGroup& group : groups_) {
     if (peer != rank_ && PositionIn(group, peer)) return Start(direction, group, peer, tensor, sequence);
   }

@@ -10,12 +10,12 @@
 namespace penstock::worker {
 namespace {
 
-absl::Status CheckGroup(const CommunicatorOptions& options, size_t index) {
-  RankGroup group = options.groups[index];
+// `name`: of the option.
+absl::Status CheckGroup(const CommunicatorOptions& options, const RankGroup& ranks, absl::string_view name) {
+  RankGroup group = ranks;
   std::sort(group.begin(), group.end());
   const auto error = [&](absl::string_view problem) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("groups[", index, "] (ranks ", Describe(options.groups[index]), "): ", problem));
+    return absl::InvalidArgumentError(absl::StrCat(name, " (ranks ", Describe(ranks), "): ", problem));
   };
   if (group.empty()) return error("is empty");
   if (group.back() >= options.world_size) return error(absl::StrCat("world_size is ", options.world_size));
@@ -29,11 +29,30 @@ absl::Status CheckGroup(const CommunicatorOptions& options, size_t index) {
 absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options) {
   std::vector<RankGroup> groups;
   for (size_t i = 0; i < options.groups.size(); ++i) {
-    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, i));
+    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, options.groups[i], absl::StrCat("groups[", i, "]")));
     if (options.groups[i].size() > 1 || options.join_groups_of_one) groups.push_back(options.groups[i]);
   }
   std::sort(groups.begin(), groups.end());
   groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
+
+absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options) {
+  const GroupPlace& place = options.passes.place;
+  std::vector<RankGroup> groups;
+  const auto add = [&](const char* name, const RankGroup& ranks, int position, int size) -> absl::Status {
+    if (size == 1) return absl::OkStatus();
+    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, ranks, name));
+    if (PositionIn(ranks, options.rank) != position || static_cast<int>(ranks.size()) != size) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " (ranks ", Describe(ranks), "): rank ",
+                                                     options.rank, " is not at place ", position, " of ",
+                                                     size));
+    }
+    groups.push_back(ranks);
+    return absl::OkStatus();
+  };
+  PENSTOCK_RETURN_IF_ERROR(add("passes.tensors", options.passes.tensors, place.tensor, place.tensors));
+  PENSTOCK_RETURN_IF_ERROR(add("passes.contexts", options.passes.contexts, place.context, place.contexts));
   return groups;
 }
 

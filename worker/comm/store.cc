@@ -108,8 +108,10 @@ absl::Status AwaitAllJoined(const CommunicatorOptions& options) {
   if (options.rank != 0) return absl::OkStatus();
   std::vector<std::string> keys;
   for (uint32_t rank = 0; rank < options.world_size; ++rank) keys.push_back(JoinedKey(rank));
-  // Others may still be at any of their groups, which are about as many.
-  const auto patience = LongestMeeting(options.connect_timeout) * static_cast<int>(options.groups.size() + 1);
+  // Others may still be at any of their groups, which are about as many, or at those of their passes.
+  const int of_passes = options.passes.place.ranks() > 1 ? 2 : 0;
+  const auto patience =
+      LongestMeeting(options.connect_timeout) * (static_cast<int>(options.groups.size()) + 1 + of_passes);
   absl::Status met = AwaitKeys(store, keys, patience, options.still_wanted);
   if (met.ok()) {
     met = RunTorch("what ranks say", [&] {

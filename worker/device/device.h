@@ -3,7 +3,7 @@
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(auto device, MakeTorchDevice("cpu", dataset.get()));
 //   PENSTOCK_ASSIGN_OR_RETURN(auto communicator, device->MakeCommunicator(options));
-//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, device->MakeStage(job.model, range, job.training.seed));
+//   PENSTOCK_ASSIGN_OR_RETURN(auto stage, device->MakeStage(job.model, range, job.training.seed, group));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,9 @@
 #include "worker/device/instruction_timer.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_group.h"
 #include "worker/model/token_batch.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -37,10 +39,11 @@ class Device {
   // Possible errors: RESOURCE_EXHAUSTED (memory).
   virtual absl::StatusOr<at::Tensor> NewBuffer(const Transfer& transfer) = 0;
 
-  // What a stage needs of a micro-batch's samples, in memory of the host that Load can copy from. Any thread.
-  // Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or that is shorter there).
+  // What a stage needs of a micro-batch's samples at `place` of its group, in memory of the host that Load
+  // can copy from. Any thread. Possible errors: INVALID_ARGUMENT (a sample that the dataset does not have, or
+  // that is shorter there).
   virtual absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
-                                                const TokenNeeds& needs) = 0;
+                                                const TokenNeeds& needs, const GroupPlace& place) = 0;
 
   // The same on the device, without waiting for it. Possible errors: RESOURCE_EXHAUSTED (memory).
   virtual absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) = 0;
@@ -49,9 +52,10 @@ class Device {
   // to wait for. Possible errors: INTERNAL.
   virtual absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) = 0;
 
-  // Possible errors: those of MakeTransformerStage.
+  // This rank's part of a stage; `group`, with which its passes exchange, must outlive it. Possible errors:
+  // those of MakeTransformerStage.
   virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                           uint64_t seed) = 0;
+                                                           uint64_t seed, StageGroup& group) = 0;
 
   // Possible errors: those of MakeGlooCommunicator and MakeNcclCommunicator. The device must outlive it.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

@@ -31,7 +31,8 @@ class TorchDevice : public Device {
   }
 
   absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
-                                        const TokenNeeds& needs) override {
+                                        const TokenNeeds& needs, const GroupPlace& place) override {
+    if (place.ranks() > 1) return absl::UnimplementedError("tokens of a part of a stage group");
     std::vector<std::vector<int32_t>> tokens;
     for (size_t i = 0; needs.any() && i < shape.sample_ids.size(); ++i) {
       PENSTOCK_ASSIGN_OR_RETURN(
@@ -50,7 +51,8 @@ class TorchDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t seed) override {
+                                                   uint64_t seed, StageGroup& group) override {
+    if (group.place().ranks() > 1) return absl::UnimplementedError("a part of a stage");
     return MakeTransformerStage(model, range, seed, place_);
   }
 

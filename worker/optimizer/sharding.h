@@ -15,9 +15,9 @@
 namespace penstock::worker {
 
 struct Sharding {
-  // Shards of a span: the replicas.
+  // Shards of a span: the replicas, of each its context ranks.
   int count = 1;
-  // That of this rank's replica.
+  // That of this rank.
   int own = 0;
   // False: every replica updates all shards.
   bool divided = false;

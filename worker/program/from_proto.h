@@ -17,13 +17,13 @@ namespace penstock::worker {
 absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model);
 
 // Without its topology, which the planner gives beside it.
-// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (an architecture or a
-// degree of the mesh that this worker does not have). The message names the field.
+// Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (an architecture that
+// this worker does not have). The message names the field.
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job);
 
 // The topology that the planner gave, for the ranks, replicas and layers of `job`.
 // Possible errors: INVALID_ARGUMENT (another number of replicas, ranks or layers; a rank that is in two
-// replicas; a stage without a rank), UNIMPLEMENTED (a stage on several ranks). The message names the field.
+// replicas or stage groups; a stage group of another size). The message names the field.
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& topology, const JobConfig& job);
 
 // `job` is the job that the program belongs to.

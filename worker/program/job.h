@@ -37,9 +37,11 @@ struct TrainingConfig {
 struct JobConfig {
   std::string job_id;
   ModelConfig model;
-  // Ranks of one pipeline, and replicas of it.
+  // Stage groups of one pipeline, replicas of it, and context and tensor ranks of a stage group.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
+  uint32_t context = 1;
+  uint32_t tensor = 1;
   // Which ranks these are, as the planner says.
   Topology topology = {};
   TrainingConfig training = {};
@@ -49,7 +51,8 @@ struct JobConfig {
   // The first iteration of this run.
   uint64_t first_iteration = 0;
 
-  uint32_t world_size() const { return pipeline * replicas; }
+  // Of the topology, which may not be known yet.
+  uint32_t world_size() const { return replicas * pipeline * context * tensor; }
 };
 
 }  // namespace penstock::worker

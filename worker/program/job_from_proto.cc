@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,47 @@ namespace {
 
 // As the contract bounds them (job.proto, Mesh).
 constexpr uint64_t kMaxRanks = 1 << 16;
+constexpr uint32_t kMaxTensor = 64;
+constexpr uint32_t kMaxContext = 1024;
+
+// 0 stands for 1.
+uint32_t DegreeOr1(uint32_t degree) { return std::max(degree, uint32_t{1}); }
+
+absl::Status CheckMesh(const v1::Mesh& mesh) {
+  PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.pipeline(), "mesh.pipeline"));
+  PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.data(), "mesh.data"));
+  if (mesh.tensor() > kMaxTensor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh.tensor is ", mesh.tensor(), ", at most ", kMaxTensor, " are allowed"));
+  }
+  if (mesh.context() > kMaxContext || !std::has_single_bit(DegreeOr1(mesh.context()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh.context is ", mesh.context(), ", expected a power of two up to ", kMaxContext));
+  }
+  const uint64_t group = uint64_t{DegreeOr1(mesh.tensor())} * DegreeOr1(mesh.context());
+  // In this order nothing overflows.
+  if (uint64_t{mesh.pipeline()} * mesh.data() > kMaxRanks / group) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(),
+                     group > 1 ? absl::StrCat(" stage groups of ", group, " ranks") : "", " is more than ",
+                     kMaxRanks, " ranks"));
+  }
+  return absl::OkStatus();
+}
+
+// That tensor ranks can divide the model evenly.
+absl::Status CheckTensor(const ModelConfig& model, int64_t tensor) {
+  const auto undivided = [&](const char* field, int64_t value) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh.tensor is ", tensor, ", which does not divide model.", field, ", ", value));
+  };
+  if (model.heads % tensor != 0) return undivided("heads", model.heads);
+  if (model.ffn % tensor != 0) return undivided("ffn", model.ffn);
+  const int64_t pairs = model.key_value_heads != 0 ? model.key_value_heads : model.heads;
+  // Fewer of them than tensor ranks are repeated.
+  if (pairs % tensor != 0 && tensor % pairs != 0) return undivided("key_value_heads", pairs);
+  return absl::OkStatus();
+}
 
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
@@ -35,20 +78,15 @@ TrainingConfig TrainingFromProto(const v1::TrainingSpec& training) {
 
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.pipeline(), "mesh.pipeline"));
-  PENSTOCK_RETURN_IF_ERROR(RequirePositive(mesh.data(), "mesh.data"));
-  if (uint64_t{mesh.pipeline()} * mesh.data() > kMaxRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(), " is more than ", kMaxRanks, " ranks"));
-  }
-  if (mesh.tensor() > 1 || mesh.context() > 1) {
-    return absl::UnimplementedError("mesh.tensor and mesh.context above 1 are not known to this worker");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig model, ModelFromProto(job.model()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTensor(model, DegreeOr1(mesh.tensor())));
   return JobConfig{.job_id = job.job_id(),
                    .model = model,
                    .pipeline = mesh.pipeline(),
                    .replicas = mesh.data(),
+                   .context = DegreeOr1(mesh.context()),
+                   .tensor = DegreeOr1(mesh.tensor()),
                    .training = TrainingFromProto(job.training()),
                    .shard_optimizer_state = job.planning().shard_optimizer_state(),
                    .first_iteration = job.first_iteration()};

@@ -150,12 +150,15 @@ struct Instruction {
   uint32_t part = 0;
   // SEND, RECV: index into Program.transfers. WAIT: id of the SEND or RECV.
   uint32_t transfer = 0;
-  // REDUCE_GRADIENTS, OPTIMIZER_STEP: index into Program.groups.
+  // REDUCE_GRADIENTS, OPTIMIZER_STEP, and passes that are joint: index into Program.groups.
   uint32_t group = 0;
+  // A pass that all ranks of a stage group start together, which then takes the same time on all of them.
+  bool joint = false;
   // Ids of earlier instructions that must have ended.
   std::vector<uint32_t> deps = {};
-  // What the plan expects it to take; not negative.
+  // What the plan expects it to take; not negative. Of a joint pass: on the slowest rank, and on this one.
   int64_t expected_duration_ns = 0;
+  int64_t own_duration_ns = 0;
 };
 
 struct Program {

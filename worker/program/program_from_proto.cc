@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -101,8 +102,47 @@ absl::Status CheckRows(const MicroBatch& micro_batch) {
   return Invalid("row_samples must be ", micro_batch.rows + 1, " ascending values from 0 to ", samples);
 }
 
+// Shortest row that can be cut for a span of so many context ranks: each has two chunks of it.
+int64_t ShortestFor(uint32_t ranks) { return ranks > 1 ? int64_t{2} * ranks : 0; }
+
+absl::Status CheckSpan(const Span& span, size_t row, uint32_t contexts) {
+  if (!std::has_single_bit(span.ranks) || span.ranks > contexts)
+    return Invalid("span_ranks[", row, "] is ", span.ranks, ", expected a power of two up to ", contexts);
+  if (span.first % span.ranks != 0 || span.first >= contexts) {
+    return Invalid("span_first[", row, "] is ", span.first, ", expected a multiple of span_ranks below ",
+                   contexts);
+  }
+  return absl::OkStatus();
+}
+
+// The spans of the rows, and that each is long enough on every side for its span.
+absl::Status AppendSpans(const v1::MicroBatch& proto, uint32_t contexts,
+                         const std::vector<const Side*>& sides, MicroBatch& micro_batch) {
+  const bool packed = micro_batch.layout == Layout::kPacked;
+  const size_t rows = packed ? micro_batch.sample_ids.size() : static_cast<size_t>(micro_batch.rows);
+  const size_t expected = contexts > 1 ? rows : 0;
+  if (proto.span_first_size() != static_cast<int>(expected) ||
+      proto.span_ranks_size() != static_cast<int>(expected)) {
+    return Invalid("span_first and span_ranks have ", proto.span_first_size(), " and ",
+                   proto.span_ranks_size(), " values, expected ", expected);
+  }
+  for (size_t row = 0; row < expected; ++row) {
+    const auto index = static_cast<int>(row);
+    const Span span = {.first = proto.span_first(index), .ranks = proto.span_ranks(index)};
+    PENSTOCK_RETURN_IF_ERROR(CheckSpan(span, row, contexts));
+    for (const Side* side : sides) {
+      const int64_t length = packed ? side->tokens[row] : side->length;
+      if (length >= ShortestFor(span.ranks)) continue;
+      return Invalid("span_ranks[", row, "] is ", span.ranks, ", but the row has ", length, " tokens");
+    }
+    micro_batch.spans.push_back(span);
+  }
+  return absl::OkStatus();
+}
+
 // That the samples are where the layout says.
-absl::Status CheckPlaces(const MicroBatch& micro_batch, const ModelConfig& model) {
+absl::Status AppendPlaces(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
+  const ModelConfig& model = job.model;
   PENSTOCK_RETURN_IF_ERROR(CheckRows(micro_batch));
   Side source = {
       "source_length", "source_cu_seqlens", micro_batch.source_length, micro_batch.source_cu_seqlens, {}};
@@ -114,8 +154,10 @@ absl::Status CheckPlaces(const MicroBatch& micro_batch, const ModelConfig& model
     source.tokens.push_back(input);
     target.tokens.push_back(micro_batch.target_tokens[i] + (t5 ? 0 : input));
   }
-  if (t5) PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, source));
-  return CheckSide(micro_batch, target);
+  std::vector<const Side*> sides = {&target};
+  if (t5) sides.insert(sides.begin(), &source);
+  for (const Side* side : sides) PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, *side));
+  return AppendSpans(proto, job.context, sides, micro_batch);
 }
 
 // Recompute of each stage.
@@ -139,7 +181,7 @@ absl::Status AppendRecompute(const StreamProgramsResponse& message, const v1::Mi
 }
 
 absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& message,
-                                               const v1::MicroBatch& proto, const ModelConfig& model) {
+                                               const v1::MicroBatch& proto, const JobConfig& job) {
   MicroBatch micro_batch;
   for (uint32_t index : proto.samples()) {
     PENSTOCK_RETURN_IF_ERROR(AppendSample(message, index, micro_batch));
@@ -153,7 +195,7 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
   micro_batch.source_cu_seqlens.assign(proto.source_cu_seqlens().begin(), proto.source_cu_seqlens().end());
   micro_batch.target_cu_seqlens.assign(proto.target_cu_seqlens().begin(), proto.target_cu_seqlens().end());
   micro_batch.row_samples.assign(proto.row_samples().begin(), proto.row_samples().end());
-  PENSTOCK_RETURN_IF_ERROR(CheckPlaces(micro_batch, model));
+  PENSTOCK_RETURN_IF_ERROR(AppendPlaces(proto, job, micro_batch));
   PENSTOCK_RETURN_IF_ERROR(AppendRecompute(message, proto, micro_batch));
   return micro_batch;
 }
@@ -203,6 +245,34 @@ absl::Status CheckPlace(const Instruction& instruction, const Program& program) 
   return absl::OkStatus();
 }
 
+absl::Status CheckExchange(const v1::PassExchange& exchange) {
+  for (const int64_t time : {exchange.tensor_ns(), exchange.context_ns(), exchange.context_exposed_ns()}) {
+    if (time < 0 || time > kLongestNs) return Invalid("exchange has a time of ", time);
+  }
+  return absl::OkStatus();
+}
+
+// What a pass of a stage group has beside a pass of a rank alone: where the stage is on one rank, nothing.
+absl::Status ConvertJoint(const v1::Instruction& proto, const JobConfig& job, const Program& program,
+                          Instruction& instruction) {
+  instruction.own_duration_ns = proto.own_duration_ns();
+  const RankGroup ranks = job.topology.StageGroupOf(program.rank);
+  if (ranks.size() == 1) {
+    if (proto.has_collective() || proto.has_exchange() || proto.own_duration_ns() != 0)
+      return Invalid("collective, exchange and own_duration_ns are for stage groups of several ranks");
+    return absl::OkStatus();
+  }
+  instruction.joint = true;
+  PENSTOCK_ASSIGN_OR_RETURN(instruction.group, GroupOf(proto, program));
+  if (program.groups[instruction.group] != ranks)
+    return Invalid("collective.group ", instruction.group, " is not the stage group of rank ", program.rank);
+  if (proto.own_duration_ns() < 0 || proto.own_duration_ns() > proto.expected_duration_ns()) {
+    return Invalid("own_duration_ns is ", proto.own_duration_ns(), ", expected 0 to ",
+                   proto.expected_duration_ns());
+  }
+  return CheckExchange(proto.exchange());
+}
+
 absl::Status CheckWait(const Instruction& instruction, const Program& program) {
   const uint32_t id = instruction.transfer;
   if (id >= instruction.id) return Invalid("transfer_id is ", id, ", which is not earlier");
@@ -250,11 +320,13 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
       PENSTOCK_ASSIGN_OR_RETURN(instruction.group, GroupOf(proto, program));
       break;
     }
-    case Op::kLoad:
     case Op::kForward:
     case Op::kBackward:
     case Op::kBackwardInput:
     case Op::kBackwardWeight:
+      PENSTOCK_RETURN_IF_ERROR(ConvertJoint(proto, job, program, instruction));
+      break;
+    case Op::kLoad:
       break;
   }
   program.instructions.push_back(std::move(instruction));
@@ -293,8 +365,7 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
   Program program;
   PENSTOCK_RETURN_IF_ERROR(ConvertHeader(message, job, program));
   for (int i = 0; i < message.micro_batches_size(); ++i) {
-    absl::StatusOr<MicroBatch> micro_batch =
-        MicroBatchFromProto(message, message.micro_batches(i), job.model);
+    absl::StatusOr<MicroBatch> micro_batch = MicroBatchFromProto(message, message.micro_batches(i), job);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(micro_batch.status(), absl::StrCat("micro-batch ", i)));
     program.micro_batches.push_back(*std::move(micro_batch));
   }

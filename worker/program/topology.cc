@@ -26,13 +26,18 @@ RankGroup RanksOf(const ReplicaTopology& replica) {
 // Those of `rank` between two neighbouring stages that are not there yet.
 void AddLinks(const StageTopology& below, const StageTopology& above, uint32_t rank,
               std::vector<RankGroup>& links) {
-  for (const uint32_t lower : below.ranks) {
-    for (const uint32_t upper : above.ranks) {
-      RankGroup link = {std::min(lower, upper), std::max(lower, upper)};
-      if (lower == upper || !Holds(link, rank) || std::ranges::find(links, link) != links.end()) continue;
-      links.push_back(std::move(link));
-    }
+  for (size_t place = 0; place < std::min(below.ranks.size(), above.ranks.size()); ++place) {
+    const uint32_t lower = below.ranks[place];
+    const uint32_t upper = above.ranks[place];
+    RankGroup link = {std::min(lower, upper), std::max(lower, upper)};
+    if (lower == upper || !Holds(link, rank) || std::ranges::find(links, link) != links.end()) continue;
+    links.push_back(std::move(link));
   }
+}
+
+// Where in its stage group the rank is: context rank * tensor + tensor rank.
+size_t IndexIn(const RankGroup& stage_group, uint32_t rank) {
+  return static_cast<size_t>(std::ranges::find(stage_group, rank) - stage_group.begin());
 }
 
 }  // namespace
@@ -80,16 +85,60 @@ RankGroup Topology::PipelineGroup(uint32_t rank) const {
   return {};
 }
 
+RankGroup Topology::StageGroupOf(uint32_t rank) const {
+  for (const ReplicaTopology& replica : replicas) {
+    for (const StageTopology& stage : replica.stages) {
+      if (Holds(stage.ranks, rank)) return stage.ranks;
+    }
+  }
+  return {rank};
+}
+
+GroupPlace Topology::PlaceOf(uint32_t rank) const {
+  const RankGroup group = StageGroupOf(rank);
+  const size_t index = IndexIn(group, rank);
+  return {.context = static_cast<int>(index / tensor),
+          .contexts = static_cast<int>(group.size() / tensor),
+          .tensor = static_cast<int>(index % tensor),
+          .tensors = static_cast<int>(tensor)};
+}
+
+RankGroup Topology::TensorGroup(uint32_t rank) const {
+  const RankGroup group = StageGroupOf(rank);
+  const size_t first = IndexIn(group, rank) / tensor * tensor;
+  const auto begin = group.begin() + static_cast<ptrdiff_t>(first);
+  return {begin, begin + static_cast<ptrdiff_t>(tensor)};
+}
+
+RankGroup Topology::ContextGroup(uint32_t rank) const {
+  const RankGroup group = StageGroupOf(rank);
+  RankGroup ranks;
+  for (size_t i = IndexIn(group, rank) % tensor; i < group.size(); i += tensor) ranks.push_back(group[i]);
+  return ranks;
+}
+
+RankGroup Topology::LineGroup(uint32_t rank) const {
+  for (const ReplicaTopology& replica : replicas) {
+    if (!Holds(RanksOf(replica), rank)) continue;
+    const size_t place = IndexIn(StageGroupOf(rank), rank);
+    RankGroup line;
+    for (const StageTopology& stage : replica.stages) line.push_back(stage.ranks[place]);
+    SortWithoutRepetition(&line);
+    return line;
+  }
+  return {};
+}
+
 std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
   std::vector<RankGroup> groups;
   const size_t stages = replicas.empty() ? 0 : replicas.front().stages.size();
+  const auto tensor_rank = static_cast<size_t>(PlaceOf(rank).tensor);
   for (size_t stage = 0; stage < stages; ++stage) {
     RankGroup group;
     for (const ReplicaTopology& replica : replicas) {
       const RankGroup& ranks = replica.stages[stage].ranks;
-      group.insert(group.end(), ranks.begin(), ranks.end());
+      for (size_t i = tensor_rank; i < ranks.size(); i += tensor) group.push_back(ranks[i]);
     }
-    SortWithoutRepetition(&group);
     if (Holds(group, rank) && std::ranges::find(groups, group) == groups.end()) {
       groups.push_back(std::move(group));
     }
@@ -100,6 +149,7 @@ std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
 std::vector<RankGroup> Topology::GroupsOf(uint32_t rank) const {
   std::vector<RankGroup> groups = GradientGroups(rank);
   groups.push_back(PipelineGroup(rank));
+  if (PlaceOf(rank).ranks() > 1) groups.push_back(LineGroup(rank));
   groups.push_back(WorldGroup());
   return groups;
 }

@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/program/group_place.h"
+
 namespace penstock::worker {
 
 using RankGroup = std::vector<uint32_t>;
 
+// The stage group: context rank by context rank, of each its tensor ranks.
 struct StageTopology {
   RankGroup ranks;
 };
@@ -21,21 +24,34 @@ struct ReplicaTopology {
 
 struct Topology {
   std::vector<ReplicaTopology> replicas;
+  // Tensor ranks of a stage group.
+  uint32_t tensor = 1;
 
   uint32_t ranks() const;
   // Ascending; none for a rank that there is not.
   std::vector<uint32_t> StagesOf(uint32_t rank) const;
-  // Ascending: all ranks; those of the replica that `rank` is in, who exchange activations and share the norm
-  // of the gradients.
+  // Where in its stage group `rank` is. All stages on a rank have the same group.
+  GroupPlace PlaceOf(uint32_t rank) const;
+  // Ascending: all ranks; those of the replica that `rank` is in, who share the norm of the gradients; of
+  // these, those of its place in all stage groups, who exchange activations and have the same part of what
+  // stages share.
   RankGroup WorldGroup() const;
   RankGroup PipelineGroup(uint32_t rank) const;
-  // For every stage on `rank`, without repetition: its ranks in all replicas, who sum its gradients.
+  RankGroup LineGroup(uint32_t rank) const;
+  // The stage group of `rank`, in its order, and of that: those of its context rank, who divide the layers;
+  // those of its tensor rank, who divide the tokens. Itself alone for a rank that there is not.
+  RankGroup StageGroupOf(uint32_t rank) const;
+  RankGroup TensorGroup(uint32_t rank) const;
+  RankGroup ContextGroup(uint32_t rank) const;
+  // For every stage on `rank`, without repetition: the ranks of its tensor rank in all replicas, replica by
+  // replica and in each context rank by context rank, who sum its gradients.
   std::vector<RankGroup> GradientGroups(uint32_t rank) const;
-  // All groups that a rank is in.
+  // All groups that a rank is in, but what passes exchange (TensorGroup, ContextGroup).
   std::vector<RankGroup> GroupsOf(uint32_t rank) const;
   // Pairs of ranks, ascending, that exchange activations, one of them `rank`, without repetition: those of
-  // neighbouring stages. In an order in which all ranks can connect pair after pair: every two ranks have the
-  // pairs that they share in one order, and ranks far from each other do not wait for each other.
+  // equal places in neighbouring stages. In an order in which all ranks can connect pair after pair: every
+  // two ranks have the pairs that they share in one order, and ranks far from each other do not wait for each
+  // other.
   std::vector<RankGroup> LinksOf(uint32_t rank) const;
 };
 

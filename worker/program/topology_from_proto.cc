@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -40,6 +42,35 @@ class RankOwners {
   std::vector<int> owners_;
 };
 
+// A rank's stages are held by one stage group: passes of them all are exchanged there.
+absl::Status CheckGroups(const std::vector<StageTopology>& stages, const std::string& name) {
+  const RankGroup& last = stages.back().ranks;
+  for (const StageTopology& earlier : stages) {
+    if (earlier.ranks == last) continue;
+    for (const uint32_t rank : last) {
+      if (std::ranges::find(earlier.ranks, rank) == earlier.ranks.end()) continue;
+      return InvalidTopology(name, ".ranks names rank ", rank, ", which is in another stage group, too");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The stage group of one stage.
+absl::StatusOr<StageTopology> StageFromProto(const v1::StageTopology& placed, const JobConfig& job,
+                                             const std::string& name) {
+  if (placed.ranks().empty()) return InvalidTopology(name, ".ranks is empty");
+  if (static_cast<uint32_t>(placed.ranks_size()) != job.context * job.tensor) {
+    return InvalidTopology(name, ".ranks has ", placed.ranks_size(),
+                           " ranks, but a stage group of the job has ", job.context * job.tensor);
+  }
+  StageTopology stage = {.ranks = {placed.ranks().begin(), placed.ranks().end()}};
+  RankGroup sorted = stage.ranks;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) return InvalidTopology(name, ".ranks names rank ", *twice, " twice");
+  return stage;
+}
+
 }  // namespace
 
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobConfig& job) {
@@ -47,7 +78,7 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobC
     return InvalidTopology(".replicas has ", proto.replicas_size(), " replicas, but the job has ",
                            job.replicas);
   }
-  Topology topology;
+  Topology topology = {.replicas = {}, .tensor = job.tensor};
   RankOwners owners(job.world_size());
   for (int replica = 0; replica < proto.replicas_size(); ++replica) {
     ReplicaTopology& made = topology.replicas.emplace_back();
@@ -56,15 +87,12 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobC
                              "].stages differs in number from that of the first replica");
     }
     for (int stage = 0; stage < proto.replicas(replica).stages_size(); ++stage) {
-      const v1::StageTopology& placed = proto.replicas(replica).stages(stage);
       const std::string name = absl::StrCat(".replicas[", replica, "].stages[", stage, "]");
-      if (placed.ranks().empty()) return InvalidTopology(name, ".ranks is empty");
-      if (placed.ranks_size() > 1) {
-        return absl::UnimplementedError(
-            absl::StrCat("topology", name, ".ranks has several ranks: this worker knows one a stage"));
-      }
-      PENSTOCK_RETURN_IF_ERROR(owners.Add(replica, placed.ranks(0), name));
-      made.stages.push_back({.ranks = {placed.ranks(0)}});
+      PENSTOCK_ASSIGN_OR_RETURN(StageTopology placed,
+                                StageFromProto(proto.replicas(replica).stages(stage), job, name));
+      for (const uint32_t rank : placed.ranks) PENSTOCK_RETURN_IF_ERROR(owners.Add(replica, rank, name));
+      made.stages.push_back(std::move(placed));
+      PENSTOCK_RETURN_IF_ERROR(CheckGroups(made.stages, name));
     }
   }
   PENSTOCK_RETURN_IF_ERROR(owners.CheckAllHoldStages());

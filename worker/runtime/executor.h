@@ -25,6 +25,7 @@
 #include "worker/device/instruction_order.h"
 #include "worker/device/instruction_timer.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_group.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/program/job.h"
 #include "worker/program/program.h"
@@ -43,6 +44,8 @@ struct ExecutorParts {
   std::map<uint32_t, Stage*> stages = {};
   AdamW* optimizer = nullptr;
   Communicator* communicator = nullptr;
+  // With which the passes of its stages exchange.
+  StageGroup* group = &SoleRank();
   // Both of the device.
   InstructionTimer* timer = nullptr;
   InstructionOrder* order = nullptr;
@@ -56,7 +59,7 @@ struct ExecutorParts {
 class Executor {
  public:
   explicit Executor(ExecutorParts parts)
-      : parts_(std::move(parts)), tokens_(parts_.device, parts_.job->model) {}
+      : parts_(std::move(parts)), tokens_(parts_.device, parts_.job->model, parts_.group->place()) {}
 
   // That the program is run soon: its tokens are read beside what runs. Does nothing the second time.
   void Prepare(std::shared_ptr<const Program> program) { tokens_.Begin(std::move(program)); }

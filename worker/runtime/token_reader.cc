@@ -70,7 +70,8 @@ class TokenReader::Reading {
   bool dropped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-TokenReader::TokenReader(Device* device, ModelConfig model) : device_(*device), model_(std::move(model)) {}
+TokenReader::TokenReader(Device* device, ModelConfig model, const GroupPlace& place)
+    : device_(*device), model_(std::move(model)), place_(place) {}
 
 TokenReader::~TokenReader() {
   for (const auto& [iteration, reading] : readings_) reading->Drop();
@@ -98,7 +99,8 @@ absl::StatusOr<TokenBatch> TokenReader::Take(const Program& program, const Buffe
 
 absl::StatusOr<TokenBatch> TokenReader::Read(const Program& program, const BufferKey& key) const {
   const StageRange range = StageRangeOf(program.layers_per_stage, key.stage);
-  return device_.ReadTokens(program.micro_batches[key.micro_batch], model_, TokenNeedsOf(model_, range));
+  return device_.ReadTokens(program.micro_batches[key.micro_batch], model_, TokenNeedsOf(model_, range),
+                            place_);
 }
 
 }  // namespace penstock::worker

@@ -14,6 +14,7 @@
 #include "common/sync/task_thread.h"
 #include "worker/device/device.h"
 #include "worker/model/token_batch.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 #include "worker/runtime/buffer_map.h"
 
@@ -22,8 +23,8 @@ namespace penstock::worker {
 // Calls come from one thread.
 class TokenReader {
  public:
-  // `device` must outlive this object.
-  TokenReader(Device* device, ModelConfig model);
+  // `device` must outlive this object. `place`: of the rank in its stage group.
+  TokenReader(Device* device, ModelConfig model, const GroupPlace& place = {});
   // Waits for the micro-batch that is being read, no longer.
   ~TokenReader();
   TokenReader(const TokenReader&) = delete;
@@ -44,6 +45,7 @@ class TokenReader {
 
   Device& device_;
   const ModelConfig model_;
+  const GroupPlace place_;
   // By iteration.
   std::map<uint64_t, std::shared_ptr<Reading>> readings_;
   // Last, so that it ends before what it uses.

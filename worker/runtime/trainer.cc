@@ -21,15 +21,14 @@
 namespace penstock::worker {
 namespace {
 
-// What one of the replicas writes of tensors that all of them hold: about as many bytes as every other.
-std::vector<NamedTensor> ShareOf(const std::vector<NamedTensor>& tensors, uint32_t replica,
-                                 uint32_t replicas) {
-  std::vector<size_t> bytes(replicas, 0);
+// What one of the holders writes of tensors that all of them have: about as many bytes as every other.
+std::vector<NamedTensor> ShareOf(const std::vector<NamedTensor>& tensors, int holder, int holders) {
+  std::vector<size_t> bytes(static_cast<size_t>(holders), 0);
   std::vector<NamedTensor> share;
   for (const NamedTensor& tensor : tensors) {
     const auto least = std::min_element(bytes.begin(), bytes.end());
     *least += tensor.value.nbytes();
-    if (least - bytes.begin() == replica) share.push_back(tensor);
+    if (least - bytes.begin() == holder) share.push_back(tensor);
   }
   return share;
 }
@@ -57,6 +56,11 @@ uint64_t Trainer::first_iteration() const {
   return parts_.checkpoint.has_value() ? parts_.checkpoint->manifest.next_iteration : job().first_iteration;
 }
 
+StageGroup& Trainer::group() const {
+  StageGroup* const joined = parts_.communicator->stage_group();
+  return joined != nullptr ? *joined : SoleRank();
+}
+
 absl::Status Trainer::Build(const Program& program) {
   ExecutorParts executor = {.job = &job(),
                             .device = parts_.device,
@@ -64,12 +68,12 @@ absl::Status Trainer::Build(const Program& program) {
                             .timer = timer_.get(),
                             .order = order_.get()};
   executor.votes = parts_.votes;
-  replica_ = program.replica;
+  executor.group = &group();
   for (uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<Stage> stage,
         parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number),
-                                 job().training.seed));
+                                 job().training.seed, group()));
     const std::vector<NamedParameter>& parameters = stage->parameters();
     parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
     executor.stages[number] = stage.get();
@@ -78,9 +82,12 @@ absl::Status Trainer::Build(const Program& program) {
   PENSTOCK_RETURN_IF_ERROR(SetInitialValues());
   std::vector<const FlatParameters*> flat;
   for (const auto& [number, stage] : stages_) flat.push_back(&stage->flat_parameters());
-  const Sharding sharding = {.count = static_cast<int>(job().replicas),
-                             .own = static_cast<int>(program.replica),
-                             .divided = job().shard_optimizer_state && job().replicas > 1};
+  // Replica by replica, and in each context rank by context rank, as gradients are summed.
+  const GroupPlace place = executor.group->place();
+  const int holders = static_cast<int>(job().replicas) * place.contexts;
+  const Sharding sharding = {.count = holders,
+                             .own = static_cast<int>(program.replica) * place.contexts + place.context,
+                             .divided = job().shard_optimizer_state && holders > 1};
   PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, flat, sharding));
   executor.optimizer = optimizer_.get();
   if (!parts_.gradients_dir.empty()) {
@@ -134,7 +141,8 @@ std::vector<NamedTensor> Trainer::PartTensors() const {
   std::vector<NamedTensor> of_all_replicas = Parameters(/*with_copies=*/false);
   if (!optimizer_->sharding().divided)
     std::ranges::move(std::exchange(own, {}), std::back_inserter(of_all_replicas));
-  std::ranges::move(ShareOf(of_all_replicas, replica_, job().replicas), std::back_inserter(own));
+  const Sharding& sharding = optimizer_->sharding();
+  std::ranges::move(ShareOf(of_all_replicas, sharding.own, sharding.count), std::back_inserter(own));
   return own;
 }
 

@@ -26,6 +26,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_group.h"
 #include "worker/optimizer/adamw.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/executor.h"
@@ -75,6 +76,8 @@ class Trainer {
 
  private:
   const JobConfig& job() const { return parts_.registration->job; }
+  // With which the passes of this rank's stages exchange.
+  StageGroup& group() const;
   absl::Status Build(const Program& program);
   // By name. A checkpoint holds one of the copies of what stages share.
   std::vector<NamedTensor> Parameters(bool with_copies) const;
@@ -90,8 +93,6 @@ class Trainer {
   std::map<uint32_t, std::unique_ptr<Stage>> stages_;
   // Of all stages, in stage order.
   std::vector<NamedParameter> parameters_;
-  // Of this rank.
-  uint32_t replica_ = 0;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<InstructionOrder> order_;

@@ -32,7 +32,7 @@ class RecordedDevice : public Device {
   }
 
   absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
-                                        const TokenNeeds& needs) override {
+                                        const TokenNeeds& needs, const GroupPlace&) override {
     std::vector<std::vector<int32_t>> tokens;
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
@@ -48,7 +48,7 @@ class RecordedDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t seed) override {
+                                                   uint64_t seed, StageGroup&) override {
     return MakeTransformerStage(model, range, seed, place());
   }
 

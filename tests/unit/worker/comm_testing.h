@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/comm/communicator.h"
+#include "worker/program/topology.h"
 
 namespace penstock::worker {
 
@@ -17,6 +18,8 @@ class CommTestServer {
   std::string address() const;
   // With all ranks in one group.
   CommunicatorOptions Options(uint32_t rank, uint32_t world_size) const;
+  // With the groups of the topology, and passes that exchange.
+  CommunicatorOptions Options(uint32_t rank, const Topology& topology) const;
 
  private:
   std::unique_ptr<StoreServer> server_;
@@ -24,9 +27,14 @@ class CommTestServer {
 
 using RankBody = std::function<void(uint32_t rank, Communicator& communicator)>;
 
+// Stage groups of contexts * tensors ranks, stage by stage in a replica, one after the other.
+Topology TopologyOf(uint32_t replicas, uint32_t stages, uint32_t contexts, uint32_t tensors);
+
 // Runs `body` on each rank in a thread of its own. `groups` of each rank are those of the list that it is in.
 void RunRanks(uint32_t world_size, const std::vector<std::vector<uint32_t>>& groups, const RankBody& body);
 // All ranks in one group.
 void RunRanks(uint32_t world_size, const RankBody& body);
+// With the groups of the topology, and passes that exchange.
+void RunTopology(const Topology& topology, const RankBody& body);
 
 }  // namespace penstock::worker

@@ -76,9 +76,10 @@ double SimulatedDurations::StallNs(const Program& program, const Instruction& in
 }
 
 int64_t SimulatedDurations::Of(const Program& program, const Instruction& instruction) const {
-  const auto expected = static_cast<double>(instruction.expected_duration_ns);
-  if (expected == 0) return 0;
-  return std::llround(expected * FactorOf(program, instruction) + StallNs(program, instruction));
+  if (instruction.expected_duration_ns == 0) return 0;
+  const auto planned =
+      static_cast<double>(instruction.joint ? instruction.own_duration_ns : instruction.expected_duration_ns);
+  return std::llround(planned * FactorOf(program, instruction) + StallNs(program, instruction));
 }
 
 }  // namespace penstock::worker

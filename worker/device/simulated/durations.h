@@ -14,7 +14,8 @@ class SimulatedDurations {
  public:
   SimulatedDurations(SimulationOptions options, uint32_t rank) : options_(std::move(options)), rank_(rank) {}
 
-  // `instruction` is one of the program's. Nanoseconds, not negative.
+  // `instruction` is one of the program's. Nanoseconds, not negative. Of a joint pass: what this rank takes
+  // alone.
   int64_t Of(const Program& program, const Instruction& instruction) const;
 
  private:

@@ -33,22 +33,27 @@ class SimulatedDevice : public Device {
                      [&] { return TensorWithoutStorage(transfer.shape, transfer.dtype); });
   }
 
-  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch&, const ModelConfig&, const TokenNeeds&) override {
+  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch&, const ModelConfig&, const TokenNeeds&,
+                                        const GroupPlace&) override {
     return TokenBatch();
   }
 
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t) override {
+                                                   uint64_t, StageGroup&) override {
     return MakeSimulatedStage(model, range);
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
       const CommunicatorOptions& options) override {
     PENSTOCK_RETURN_IF_ERROR(CheckSimulation(options_, options.world_size));
-    SimulatedRankParts parts = {.options = options_, .rank = options.rank, .groups = options.groups};
-    PENSTOCK_ASSIGN_OR_RETURN(parts.network, MakeGlooCommunicator(options));
+    SimulatedRankParts parts = {
+        .options = options_, .rank = options.rank, .place = options.passes.place, .groups = options.groups};
+    CommunicatorOptions own = options;
+    // Passes exchange nothing but times.
+    own.passes = {};
+    PENSTOCK_ASSIGN_OR_RETURN(parts.network, MakeGlooCommunicator(own));
     parts.clock = MakeWallClock();
     auto rank = std::make_unique<SimulatedRank>(std::move(parts));
     rank_ = rank.get();

@@ -21,6 +21,8 @@ constexpr size_t kHeader = 5;
 constexpr uint64_t kScale = 4096;
 // The answer to a message of data has its sequence number, and this.
 constexpr uint32_t kAnswerTag = uint32_t{1} << 29;
+// Beyond those of collectives.
+constexpr uint32_t kPassTag = (uint32_t{1} << 30) + 2;
 
 // By the instruction's own id, so that whoever waits learns what became of it.
 class SimulatedTransfer : public PendingTransfer {
@@ -35,10 +37,36 @@ class SimulatedTransfer : public PendingTransfer {
 
 at::Tensor Integers(int64_t count) { return at::zeros({count}, at::kLong); }
 
+class PlaceAlone : public StageGroup {
+ public:
+  explicit PlaceAlone(const GroupPlace& place) : place_(place) {}
+  GroupPlace place() const override { return place_; }
+  at::Tensor GatherRows(const at::Tensor& own, int64_t) override { return own; }
+  at::Tensor SumRows(const at::Tensor& partial) override { return partial; }
+  void SumOverTensorRanks(at::Tensor&) override {}
+  void MaxOverTensorRanks(at::Tensor&) override {}
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                          const std::vector<int64_t>&) override {
+    return rows;
+  }
+  absl::Status status() const override { return absl::OkStatus(); }
+
+ private:
+  const GroupPlace place_;
+};
+
+std::unique_ptr<StageGroup> StageGroupAt(const GroupPlace& place) {
+  return place.ranks() > 1 ? std::make_unique<PlaceAlone>(place) : nullptr;
+}
+
+// What ranks of a stage group tell each other of a pass.
+enum PassField : size_t { kPassReady, kPassDuration, kPassIteration, kPassId, kPassFields };
+
 }  // namespace
 
 SimulatedRank::SimulatedRank(SimulatedRankParts parts)
     : parts_(std::move(parts)),
+      stage_group_(StageGroupAt(parts_.place)),
       durations_(parts_.options, parts_.rank),
       pace_(parts_.clock.get(), parts_.options.time_scale) {}
 
@@ -73,13 +101,53 @@ absl::Status SimulatedRank::Begin(const Instruction& instruction) {
   current_ = &instruction;
   if (instruction.stream != Stream::kCompute) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(start_ns_, timeline_.Ready(instruction.id));
+  duration_ns_ = durations_.Of(*program_, instruction);
+  return instruction.joint ? MeetStageGroup(instruction) : absl::OkStatus();
+}
+
+// In rounds, each with a rank twice as far away: what is known to 1, 2, 4, ... ranks (Hensgen, Finkel and
+// Manber, "Two algorithms for barrier synchronization", 1988). A pair of ranks meets once in a pass.
+absl::Status SimulatedRank::MeetStageGroup(const Instruction& pass) {
+  const RankGroup& group = program_->groups[pass.group];
+  const std::optional<int> position = PositionIn(group, parts_.rank);
+  if (!position.has_value()) return absl::InternalError("a stage group without this rank");
+  at::Tensor known;
+  at::Tensor heard;
+  PENSTOCK_RETURN_IF_ERROR(RunTorch("the times of a stage group", [&] {
+    known = Integers(kPassFields);
+    heard = Integers(kPassFields);
+  }));
+  int64_t* const own = known.data_ptr<int64_t>();
+  const int64_t* const other = heard.const_data_ptr<int64_t>();
+  own[kPassReady] = start_ns_;
+  own[kPassDuration] = duration_ns_;
+  own[kPassIteration] = static_cast<int64_t>(program_->iteration);
+  own[kPassId] = pass.id;
+  const size_t size = group.size();
+  for (size_t distance = 1; distance < size; distance *= 2) {
+    const auto self = static_cast<size_t>(*position);
+    const uint32_t from = group[(self + size - distance) % size];
+    PENSTOCK_ASSIGN_OR_RETURN(const auto receive, parts_.network->Receive(heard, from, kPassTag));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto send,
+                              parts_.network->Send(known, group[(self + distance) % size], kPassTag));
+    PENSTOCK_RETURN_IF_ERROR(receive->Wait());
+    PENSTOCK_RETURN_IF_ERROR(send->Wait());
+    if (own[kPassIteration] != other[kPassIteration] || own[kPassId] != other[kPassId]) {
+      return absl::InternalError(absl::StrCat("rank ", from, " is at pass ", other[kPassId], " of iteration ",
+                                              other[kPassIteration], ", this rank at pass ", pass.id,
+                                              " of iteration ", program_->iteration));
+    }
+    for (const PassField field : {kPassReady, kPassDuration}) own[field] = std::max(own[field], other[field]);
+  }
+  start_ns_ = own[kPassReady];
+  duration_ns_ = own[kPassDuration];
   return absl::OkStatus();
 }
 
 absl::Status SimulatedRank::End(const Instruction& instruction) {
   current_ = nullptr;
   if (instruction.stream != Stream::kCompute) return absl::OkStatus();
-  const int64_t end_ns = start_ns_ + durations_.Of(*program_, instruction);
+  const int64_t end_ns = start_ns_ + duration_ns_;
   timeline_.End(instruction.id, start_ns_, end_ns);
   return pace_.WaitUntil(end_ns);
 }
@@ -99,23 +167,31 @@ absl::StatusOr<IterationTimes> SimulatedRank::Finish() {
   return times;
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Send(const at::Tensor&, uint32_t peer,
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Send(const at::Tensor& tensor, uint32_t peer,
                                                                      uint32_t sequence) {
-  return StartTransfer(peer, sequence);
+  return StartTransfer(tensor, peer, sequence);
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Receive(const at::Tensor&, uint32_t peer,
-                                                                        uint32_t sequence) {
-  return StartTransfer(peer, sequence);
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Receive(const at::Tensor& tensor,
+                                                                        uint32_t peer, uint32_t sequence) {
+  return StartTransfer(tensor, peer, sequence);
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartTransfer(uint32_t peer,
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartTransfer(const at::Tensor& tensor,
+                                                                              uint32_t peer,
                                                                               uint32_t sequence) {
   if (current_ == nullptr || current_->stream == Stream::kCompute || sequence >= kAnswerTag) {
     return absl::InvalidArgumentError(
         absl::StrCat("a transfer with rank ", peer, " outside the instruction of one"));
   }
   const uint32_t id = current_->id;
+  // Both ends know that there is nothing to move.
+  if (tensor.numel() == 0) {
+    ThreadOf(current_->stream).Add([this, id, duration_ns = durations_.Of(*program_, *current_)] {
+      Settle(id, timeline_.Ready(id), duration_ns);
+    });
+    return std::make_unique<SimulatedTransfer>(timeline_, id);
+  }
   Meeting meeting = {.id = id,
                      .sends = current_->op == Op::kSend,
                      .iteration = program_->iteration,

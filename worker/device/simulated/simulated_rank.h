@@ -26,6 +26,8 @@
 #include "worker/device/simulated/durations.h"
 #include "worker/device/simulated/pace.h"
 #include "worker/device/simulated/timeline.h"
+#include "worker/model/stage_group.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -33,6 +35,7 @@ namespace penstock::worker {
 struct SimulatedRankParts {
   SimulationOptions options = {};
   uint32_t rank = 0;
+  GroupPlace place = {};
   // Of the communicator's options: together they connect all ranks of the job.
   std::vector<std::vector<uint32_t>> groups = {};
   // Moves the messages. Its methods may be called from several threads.
@@ -69,6 +72,8 @@ class SimulatedRank : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
       const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
   absl::Status AllGather(const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  // Of more than one rank: the place alone. Passes exchange no tensors.
+  StageGroup* stage_group() override { return stage_group_.get(); }
   void Abort(const std::string& reason) override;
 
  private:
@@ -81,12 +86,17 @@ class SimulatedRank : public Communicator {
     int64_t duration_ns = 0;
   };
 
-  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartTransfer(uint32_t peer, uint32_t sequence);
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartTransfer(const at::Tensor& tensor, uint32_t peer,
+                                                                 uint32_t sequence);
   // The simulated time at which a transfer starts. Blocks until both ends have come to it.
   absl::StatusOr<int64_t> Meet(const Meeting& meeting);
   // The latest `ready_ns` of the group; sums the tensors over it on the way.
   absl::StatusOr<int64_t> MeetGroup(int64_t ready_ns, std::vector<at::Tensor> tensors,
                                     const std::vector<uint32_t>& group);
+  // When the ranks of a stage group start a pass that this rank is ready for at start_ns_, and how long it
+  // takes: as long as on the slowest of them. Blocks until all have come to it. Sets start_ns_ and
+  // duration_ns_.
+  absl::Status MeetStageGroup(const Instruction& pass);
   // Writes down when an instruction that was ready, and met its peers, at `start_ns` starts and ends.
   void Settle(uint32_t id, const absl::StatusOr<int64_t>& start_ns, int64_t duration_ns);
   absl::Status AgreeOnOrigin();
@@ -95,6 +105,7 @@ class SimulatedRank : public Communicator {
   TaskThread& ThreadOf(Stream stream) { return threads_[static_cast<size_t>(stream) - 1]; }
 
   const SimulatedRankParts parts_;
+  const std::unique_ptr<StageGroup> stage_group_;
   const SimulatedDurations durations_;
   Timeline timeline_;
   Pace pace_;
@@ -103,9 +114,11 @@ class SimulatedRank : public Communicator {
   // Simulated time at which the next iteration starts.
   int64_t now_ns_ = 0;
   const Program* program_ = nullptr;
-  // The instruction that was begun, and when it starts where it is one of the compute stream.
+  // The instruction that was begun; where it is one of the compute stream, when it starts and how long it
+  // takes.
   const Instruction* current_ = nullptr;
   int64_t start_ns_ = 0;
+  int64_t duration_ns_ = 0;
   // Of the streams beside compute. Last, so that they end first.
   std::array<TaskThread, 3> threads_;
 };

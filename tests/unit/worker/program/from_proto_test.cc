@@ -175,7 +175,49 @@ TEST(TopologyFromProto, NamesTheFieldThatIsWrong) {
   EXPECT_THAT(error(topology), HasSubstr("topology.replicas[0].stages[1].ranks is empty"));
   topology = ValidTopology();
   topology.mutable_replicas(0)->mutable_stages(1)->add_ranks(0);
-  EXPECT_EQ(TopologyFromProto(topology, Job()).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(error(topology), HasSubstr("ranks has 2 ranks, but a stage group of the job has 1"));
+}
+
+// One replica of two stages, each on two context ranks.
+JobConfig ContextJob(const std::vector<uint32_t>& first = {0, 1},
+                     const std::vector<uint32_t>& second = {2, 3}) {
+  v1::JobSpec spec = ValidJob();
+  spec.mutable_mesh()->set_data(1);
+  spec.mutable_mesh()->set_context(2);
+  JobConfig job = *JobFromProto(spec);
+  v1::Topology topology;
+  topology.add_replicas();
+  for (const std::vector<uint32_t>& ranks : {first, second}) {
+    topology.mutable_replicas(0)->add_stages()->mutable_ranks()->Add(ranks.begin(), ranks.end());
+  }
+  const absl::StatusOr<Topology> converted = TopologyFromProto(topology, job);
+  if (converted.ok()) job.topology = *converted;
+  EXPECT_EQ(converted.ok(), job.topology.ranks() == 4) << converted.status();
+  return job;
+}
+
+TEST(TopologyFromProto, KnowsStageGroups) {
+  const Topology topology = ContextJob().topology;
+  EXPECT_THAT(topology.StageGroupOf(3), ElementsAre(2, 3));
+  EXPECT_EQ(topology.PlaceOf(3).context, 1);
+  EXPECT_EQ(topology.PlaceOf(3).tensors, 1);
+}
+
+TEST(TopologyFromProto, RefusesStageGroupsThatShareSomeOfTheirRanks) {
+  const auto error = [](const std::vector<uint32_t>& first, const std::vector<uint32_t>& second) {
+    JobConfig job = ContextJob();
+    v1::Topology topology;
+    topology.add_replicas();
+    for (const std::vector<uint32_t>& ranks : {first, second}) {
+      topology.mutable_replicas(0)->add_stages()->mutable_ranks()->Add(ranks.begin(), ranks.end());
+    }
+    return std::string(TopologyFromProto(topology, job).status().message());
+  };
+  EXPECT_THAT(error({0, 1}, {1, 2}),
+              HasSubstr("stages[1].ranks names rank 1, which is in another stage group"));
+  EXPECT_THAT(error({0, 1}, {1, 0}), HasSubstr("names rank 1, which is in another stage group"))
+      << "a rank has one place";
+  EXPECT_THAT(error({0, 1}, {2, 2}), HasSubstr("names rank 2 twice"));
 }
 
 TEST(ProgramFromProto, RefusesStagesOfAnotherRank) {
@@ -196,9 +238,34 @@ TEST(JobFromProto, FillsInDefaults) {
 }
 
 TEST(JobFromProto, RefusesWhatItCannotRun) {
+  const auto error = [](const v1::JobSpec& job) { return std::string(JobFromProto(job).status().message()); };
   v1::JobSpec job = ValidJob();
-  job.mutable_mesh()->set_tensor(2);
-  EXPECT_EQ(JobFromProto(job).status().code(), absl::StatusCode::kUnimplemented);
+  job.mutable_mesh()->set_tensor(4);
+  EXPECT_THAT(error(job), HasSubstr("mesh.tensor is 4, which does not divide model.heads, 2"));
+  job.mutable_model()->set_heads(4);
+  job.mutable_model()->set_ffn(18);
+  EXPECT_THAT(error(job), HasSubstr("mesh.tensor is 4, which does not divide model.ffn, 18"));
+  job = ValidJob();
+  job.mutable_mesh()->set_context(6);
+  EXPECT_THAT(error(job), HasSubstr("mesh.context is 6, expected a power of two"));
+  job.mutable_mesh()->set_context(1024);
+  job.mutable_mesh()->set_tensor(64);
+  EXPECT_THAT(error(job), HasSubstr("mesh of 2 x 2 stage groups of 65536 ranks is more than 65536 ranks"));
+}
+
+TEST(JobFromProto, KnowsTheDegreesOfTheMesh) {
+  v1::JobSpec spec = ValidJob();
+  spec.mutable_mesh()->set_tensor(2);
+  spec.mutable_mesh()->set_context(4);
+  const absl::StatusOr<JobConfig> job = JobFromProto(spec);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->tensor, 2u);
+  EXPECT_EQ(job->context, 4u);
+  EXPECT_EQ(job->world_size(), 32u);
+  // One key-value head is repeated on two tensor ranks.
+  spec.mutable_model()->set_position(v1::POSITION_ROTARY);
+  spec.mutable_model()->set_key_value_heads(1);
+  EXPECT_TRUE(JobFromProto(spec).ok()) << JobFromProto(spec).status();
 }
 
 TEST(JobFromProto, KnowsT5) {
@@ -328,6 +395,86 @@ TEST(ProgramFromProto, KnowsASplitBackwardPassAndSeveralStages) {
   EXPECT_THAT(program->stages, ElementsAre(1, 2));
   EXPECT_EQ(program->instructions[3].op, Op::kBackwardInput);
   EXPECT_EQ(program->instructions[4].op, Op::kBackwardWeight);
+}
+
+// The same of context rank 1 of the second stage of ContextJob, of which sample 2's row is divided.
+v1::StreamProgramsResponse ContextMessage() {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.clear_groups();
+  for (const std::vector<uint32_t>& ranks : std::vector<std::vector<uint32_t>>{{2, 3}, {0, 1, 2, 3}}) {
+    message.add_groups()->mutable_ranks()->Add(ranks.begin(), ranks.end());
+  }
+  for (const uint32_t first : {1, 0}) message.mutable_micro_batches(0)->add_span_first(first);
+  for (const uint32_t ranks : {1, 2}) message.mutable_micro_batches(0)->add_span_ranks(ranks);
+  message.mutable_micro_batches(1)->add_span_first(0);
+  message.mutable_micro_batches(1)->add_span_ranks(1);
+  message.mutable_program()->set_rank(3);
+  v1::Instruction& pass = *message.mutable_program()->mutable_instructions(3);
+  pass.mutable_collective()->set_group(0);
+  pass.set_own_duration_ns(1000);
+  pass.mutable_exchange()->set_context_ns(10);
+  return message;
+}
+
+TEST(ProgramFromProto, KnowsJointPassesAndSpans) {
+  const absl::StatusOr<Program> program = ProgramFromProto(ContextMessage(), ContextJob());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(program->instructions[3].joint);
+  EXPECT_EQ(program->instructions[3].group, 0u);
+  EXPECT_EQ(program->instructions[3].own_duration_ns, 1000);
+  EXPECT_FALSE(program->instructions[6].joint);
+  ASSERT_EQ(program->micro_batches[0].spans.size(), 2u);
+  EXPECT_EQ(program->micro_batches[0].spans[0].first, 1u);
+  EXPECT_EQ(program->micro_batches[0].spans[1].ranks, 2u);
+}
+
+TEST(ProgramFromProto, NamesWhatIsWrongWithJointPassesAndSpans) {
+  const auto error = [](void (*change)(v1::StreamProgramsResponse&)) {
+    v1::StreamProgramsResponse message = ContextMessage();
+    change(message);
+    return std::string(ProgramFromProto(message, ContextJob()).status().message());
+  };
+  EXPECT_THAT(
+      error([](auto& message) { message.mutable_program()->mutable_instructions(3)->clear_collective(); }),
+      AllOf(HasSubstr("instruction 3"), HasSubstr("collective is not set")));
+  EXPECT_THAT(error([](auto& message) {
+                message.mutable_program()->mutable_instructions(3)->mutable_collective()->set_group(1);
+              }),
+              HasSubstr("collective.group 1 is not the stage group of rank 3"));
+  EXPECT_THAT(error([](auto& message) {
+                message.mutable_program()->mutable_instructions(3)->set_own_duration_ns(1235);
+              }),
+              HasSubstr("own_duration_ns is 1235, expected 0 to 1234"));
+  EXPECT_THAT(error([](auto& message) {
+                message.mutable_program()->mutable_instructions(3)->mutable_exchange()->set_tensor_ns(-1);
+              }),
+              HasSubstr("exchange has a time of -1"));
+  EXPECT_THAT(error([](auto& message) { message.mutable_micro_batches(0)->clear_span_first(); }),
+              AllOf(HasSubstr("micro-batch 0"),
+                    HasSubstr("span_first and span_ranks have 0 and 2 values, expected 2")));
+  EXPECT_THAT(error([](auto& message) { message.mutable_micro_batches(0)->set_span_ranks(1, 4); }),
+              HasSubstr("span_ranks[1] is 4, expected a power of two up to 2"));
+  EXPECT_THAT(error([](auto& message) { message.mutable_micro_batches(0)->set_span_first(1, 1); }),
+              HasSubstr("span_first[1] is 1, expected a multiple"));
+  EXPECT_THAT(error([](auto& message) { message.mutable_micro_batches(0)->set_span_first(0, 2); }),
+              HasSubstr("span_first[0] is 2"));
+  EXPECT_THAT(error([](auto& message) {
+                message.mutable_samples(1)->set_target_tokens(3);
+                message.mutable_micro_batches(1)->set_target_cu_seqlens(1, 3);
+                message.mutable_micro_batches(1)->set_span_ranks(0, 2);
+              }),
+              AllOf(HasSubstr("micro-batch 1"), HasSubstr("span_ranks[0] is 2, but the row has 3 tokens")));
+}
+
+TEST(ProgramFromProto, WhatIsForStageGroupsIsRefusedWhereAStageIsOnOneRank) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  message.mutable_program()->mutable_instructions(3)->set_own_duration_ns(1);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("are for stage groups of several ranks"));
+  message = ValidMessage();
+  message.mutable_micro_batches(0)->add_span_first(0);
+  EXPECT_THAT(std::string(ProgramFromProto(message, Job()).status().message()),
+              HasSubstr("span_first and span_ranks have 1 and 0 values, expected 0"));
 }
 
 TEST(ProgramFromProto, KnowsSelectiveRecompute) {

@@ -69,5 +69,60 @@ TEST(TopologyTest, ALinkThatSeveralStagesShareIsThereOnce) {
   EXPECT_THAT(loop.LinksOf(2), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 2)));
 }
 
+// Two replicas of two stages, two context ranks of two tensor ranks each.
+Topology StageGroups() {
+  Topology topology = {.replicas = {}, .tensor = 2};
+  uint32_t rank = 0;
+  for (uint32_t replica = 0; replica < 2; ++replica) {
+    ReplicaTopology& made = topology.replicas.emplace_back();
+    for (uint32_t stage = 0; stage < 2; ++stage, rank += 4)
+      made.stages.push_back({{rank, rank + 1, rank + 2, rank + 3}});
+  }
+  return topology;
+}
+
+TEST(TopologyTest, APlaceIsAContextRankAndATensorRank) {
+  const GroupPlace place = StageGroups().PlaceOf(14);
+  EXPECT_EQ(place.context, 1);
+  EXPECT_EQ(place.contexts, 2);
+  EXPECT_EQ(place.tensor, 0);
+  EXPECT_EQ(place.tensors, 2);
+  EXPECT_EQ(MeshTopology(3, 2).PlaceOf(4).ranks(), 1);
+}
+
+TEST(TopologyTest, TensorAndContextGroupsDivideAStageGroup) {
+  const Topology topology = StageGroups();
+  EXPECT_THAT(topology.StageGroupOf(6), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(topology.TensorGroup(6), ElementsAre(6, 7));
+  EXPECT_THAT(topology.ContextGroup(6), ElementsAre(4, 6));
+  EXPECT_THAT(MeshTopology(3, 2).TensorGroup(4), ElementsAre(4));
+  EXPECT_THAT(MeshTopology(3, 2).ContextGroup(4), ElementsAre(4));
+}
+
+TEST(TopologyTest, GradientsAreSummedByTensorRankOverReplicasAndContextRanks) {
+  const Topology topology = StageGroups();
+  EXPECT_THAT(topology.GradientGroups(0), ElementsAre(ElementsAre(0, 2, 8, 10)));
+  EXPECT_THAT(topology.GradientGroups(7), ElementsAre(ElementsAre(5, 7, 13, 15)));
+}
+
+TEST(TopologyTest, GradientGroupsFollowTheReplicasWhateverTheirRanks) {
+  const Topology topology = {{{{{{3}}, {{1}}}}, {{{{2}}, {{0}}}}}};
+  EXPECT_THAT(topology.GradientGroups(2), ElementsAre(ElementsAre(3, 2)));
+}
+
+TEST(TopologyTest, EqualPlacesOfNeighbouringStagesAreLinked) {
+  const Topology topology = StageGroups();
+  EXPECT_THAT(topology.LinksOf(3), ElementsAre(ElementsAre(3, 7)));
+  EXPECT_THAT(topology.LinksOf(12), ElementsAre(ElementsAre(8, 12)));
+  EXPECT_THAT(topology.LineGroup(13), ElementsAre(9, 13));
+  EXPECT_THAT(MeshTopology(3, 2).LineGroup(4), ElementsAre(3, 4, 5));
+}
+
+TEST(TopologyTest, ARankIsInTheGroupsOfItsGradientsItsReplicaItsPlaceAndTheWorld) {
+  EXPECT_THAT(StageGroups().GroupsOf(5),
+              UnorderedElementsAre(ElementsAre(5, 7, 13, 15), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7),
+                                   ElementsAre(1, 5), ::testing::SizeIs(16)));
+}
+
 }  // namespace
 }  // namespace penstock::worker

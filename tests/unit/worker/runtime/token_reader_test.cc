@@ -23,8 +23,8 @@ class FakeDevice : public Device {
  public:
   at::Device place() const override { return at::kCPU; }
   absl::StatusOr<at::Tensor> NewBuffer(const Transfer&) override { return at::Tensor(); }
-  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig&,
-                                        const TokenNeeds& needs) override {
+  absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig&, const TokenNeeds& needs,
+                                        const GroupPlace&) override {
     {
       MutexLock lock(&mutex_);
       const bool own = std::this_thread::get_id() == caller_;
@@ -40,7 +40,8 @@ class FakeDevice : public Device {
   }
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
   absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) override { return tensor; }
-  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig&, const StageRange&, uint64_t) override {
+  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig&, const StageRange&, uint64_t,
+                                                   StageGroup&) override {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const CommunicatorOptions&) override {

@@ -1,0 +1,174 @@
+#include "worker/comm/pass_exchange.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/worker/comm_testing.h"
+#include "worker/comm/shard.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// What rank `rank` has, of small whole numbers: sums are exact.
+at::Tensor Values(int rank, std::vector<int64_t> shape, at::ScalarType type = at::kDouble) {
+  const int64_t count = c10::multiply_integers(shape);
+  return at::arange(count, at::kDouble).remainder(7).add(rank).reshape(shape).to(type);
+}
+
+at::Tensor Rows(const at::Tensor& tensor, const GroupPlace& place) {
+  const Shard shard = ShardOf(tensor.size(0), place.tensor, place.tensors);
+  return tensor.narrow(0, shard.begin, shard.size());
+}
+
+TEST(PassExchangeTest, ARankAloneHasNoGroup) {
+  RunTopology(TopologyOf(1, 2, 1, 1),
+              [](uint32_t, Communicator& communicator) { EXPECT_EQ(communicator.stage_group(), nullptr); });
+}
+
+TEST(PassExchangeTest, GathersUnevenRowsOfTheTensorRanks) {
+  for (const int64_t rows : {7, 3, 2, 0}) {
+    RunTopology(TopologyOf(1, 1, 2, 3), [&](uint32_t rank, Communicator& communicator) {
+      StageGroup& group = *communicator.stage_group();
+      const at::Tensor all = Values(group.place().context, {rows, 4});
+      const at::Tensor gathered = group.GatherRows(Rows(all, group.place()), rows);
+      EXPECT_TRUE(group.status().ok()) << group.status();
+      EXPECT_TRUE(at::equal(gathered, all)) << "rank " << rank << ", " << rows << " rows";
+    });
+  }
+}
+
+TEST(PassExchangeTest, SumsRowsOverTheTensorRanks) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    for (const int64_t rows : {8, 5, 1}) {
+      RunTopology(TopologyOf(1, 1, 1, 3), [&](uint32_t, Communicator& communicator) {
+        StageGroup& group = *communicator.stage_group();
+        const at::Tensor sum = group.SumRows(Values(group.place().tensor, {rows, 2, 3}, type));
+        const at::Tensor expected =
+            Values(0, {rows, 2, 3}) + Values(1, {rows, 2, 3}) + Values(2, {rows, 2, 3});
+        EXPECT_TRUE(at::equal(sum, Rows(expected, group.place()).to(type))) << rows << " rows of " << type;
+      });
+    }
+  }
+}
+
+TEST(PassExchangeTest, SumsAreRoundedOnce) {
+  RunTopology(TopologyOf(1, 1, 1, 4), [](uint32_t, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    // 256 + 1 is 256 in bfloat16, so that rounding after each addition gives 256.
+    at::Tensor values = at::full({4}, group.place().tensor == 0 ? 256.0 : 1.0, at::kBFloat16);
+    EXPECT_EQ(group.SumRows(values).item<float>(), 260);
+    group.SumOverTensorRanks(values);
+    EXPECT_TRUE(at::equal(values, at::full({4}, 260.0, at::kBFloat16)));
+  });
+}
+
+TEST(PassExchangeTest, SmallAndLargeTensorsAreMergedAlikeInPlace) {
+  for (const int64_t count : {1, 3, 40'000}) {
+    RunTopology(TopologyOf(1, 1, 2, 2), [&](uint32_t, Communicator& communicator) {
+      StageGroup& group = *communicator.stage_group();
+      const int first = 10 * group.place().context;
+      at::Tensor sum = Values(first + group.place().tensor, {count, 1});
+      group.SumOverTensorRanks(sum);
+      EXPECT_TRUE(at::equal(sum, Values(first, {count, 1}) + Values(first + 1, {count, 1}))) << count;
+      at::Tensor largest = Values(first, {count}).mul_(group.place().tensor == 0 ? 1 : -1);
+      group.MaxOverTensorRanks(largest);
+      EXPECT_TRUE(at::equal(largest, Values(first, {count}))) << count;
+    });
+  }
+}
+
+// Rank r of the context ranks sends r + 2 * peer rows to `peer`, of itself too.
+TEST(PassExchangeTest, ContextRanksExchangeRowsOfUnevenNumbers) {
+  RunTopology(TopologyOf(1, 1, 4, 2), [](uint32_t, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    const int own = group.place().context;
+    std::vector<int64_t> sent;
+    std::vector<int64_t> received;
+    std::vector<at::Tensor> rows;
+    std::vector<at::Tensor> expected;
+    for (int peer = 0; peer < 4; ++peer) {
+      sent.push_back(own + 2 * peer);
+      received.push_back(peer + 2 * own);
+      rows.push_back(at::full({sent.back(), 3}, 100 * group.place().tensor + 10 * own + peer, at::kFloat));
+      expected.push_back(
+          at::full({received.back(), 3}, 100 * group.place().tensor + 10 * peer + own, at::kFloat));
+    }
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_TRUE(at::equal(group.ExchangeRows(at::cat(rows), sent, received), at::cat(expected)));
+    }
+    EXPECT_TRUE(group.status().ok()) << group.status();
+  });
+}
+
+TEST(PassExchangeTest, PassesDoNotWaitForReductionsThatOthersHaveNotStarted) {
+  RunTopology(TopologyOf(1, 1, 2, 1), [](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    const at::Tensor gradients = at::ones({100'000});
+    std::unique_ptr<PendingTransfer> reduction;
+    const auto reduce = [&] { reduction = *communicator.StartAllReduceSum({gradients}, {0, 1}); };
+    if (rank == 0) reduce();
+    const at::Tensor heard = group.ExchangeRows(at::full({2, 1}, rank), {1, 1}, {1, 1});
+    EXPECT_EQ(heard.sum().item<float>(), 1);
+    if (rank == 1) reduce();
+    EXPECT_TRUE(reduction->Wait().ok());
+    EXPECT_EQ(gradients.sum().item<float>(), 200'000);
+  });
+}
+
+TEST(PassExchangeTest, AfterAnErrorCallsReturnZerosAtOnce) {
+  RunTopology(TopologyOf(1, 1, 1, 2), [](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    // The other rank waits for what never comes, until this one goes away.
+    if (rank == 1) return;
+    const at::Tensor gathered = group.GatherRows(at::ones({1, 2}), 2);
+    EXPECT_TRUE(at::equal(gathered, at::zeros({2, 2})));
+    EXPECT_EQ(group.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(group.status().message()), AllOf(HasSubstr("tensor ranks"), HasSubstr("rank 1")));
+    const absl::Status first = group.status();
+    EXPECT_EQ(group.SumRows(at::ones({5, 2})).sizes(), at::IntArrayRef({2, 2}));
+    at::Tensor values = at::ones({3});
+    group.SumOverTensorRanks(values);
+    EXPECT_TRUE(at::equal(values, at::zeros({3})));
+    EXPECT_EQ(group.status(), first);
+  });
+}
+
+TEST(PassExchangeTest, AnAbortEndsAPass) {
+  RunTopology(TopologyOf(1, 1, 2, 1), [](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    communicator.Abort("enough");
+    EXPECT_EQ(group.ExchangeRows(at::ones({2, 1}), {1, 1}, {1, 2}).size(0), 3) << rank;
+    EXPECT_EQ(group.status().code(), absl::StatusCode::kCancelled);
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("enough"));
+  });
+}
+
+TEST(PassExchangeTest, RowsThatDoNotFitAreAnError) {
+  RunTopology(TopologyOf(1, 1, 1, 2), [](uint32_t, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    EXPECT_EQ(group.GatherRows(at::ones({2, 2}), 2).size(0), 2);
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("own part has 2 rows, expected 1"));
+  });
+}
+
+TEST(PassExchangeTest, ATensorWithoutElementsIsNotSent) {
+  RunTopology(TopologyOf(1, 2, 1, 1), [](uint32_t rank, Communicator& communicator) {
+    if (rank == 1) return;
+    const auto sent = communicator.Send(at::empty({0, 4}), 1, 0);
+    ASSERT_TRUE(sent.ok()) << sent.status();
+    EXPECT_TRUE((*sent)->Wait().ok());
+    const auto received = communicator.Receive(at::empty({0, 4}), 1, 0);
+    ASSERT_TRUE(received.ok()) << received.status();
+    EXPECT_TRUE((*received)->Wait().ok());
+  });
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,169 @@
+#include "worker/comm/pass_exchange.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/comm/direct_sum.h"
+#include "worker/comm/shard.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+std::vector<int64_t> ShapeWith(const at::Tensor& rows, int64_t count) {
+  std::vector<int64_t> shape = rows.sizes().vec();
+  shape[0] = count;
+  return shape;
+}
+
+at::Tensor RowsOf(const at::Tensor& tensor, int rank, int ranks) {
+  const Shard shard = ShardOf(tensor.size(0), rank, ranks);
+  return tensor.narrow(0, shard.begin, shard.size());
+}
+
+// Stretches of so many rows, one after the other.
+std::vector<at::Tensor> Split(const at::Tensor& rows, const std::vector<int64_t>& counts) {
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t count : counts) {
+    parts.push_back(rows.narrow(0, begin, count));
+    begin += count;
+  }
+  return parts;
+}
+
+at::Tensor Sum(const std::vector<at::Tensor>& of_ranks) {
+  const at::ScalarType type = of_ranks.front().scalar_type();
+  const at::ScalarType wide = at::isFloatingType(type) ? AccumulationType(type) : type;
+  at::Tensor sum = of_ranks.front().to(wide) + of_ranks[1].to(wide);
+  for (size_t i = 2; i < of_ranks.size(); ++i) sum.add_(of_ranks[i]);
+  return sum.to(type);
+}
+
+at::Tensor Largest(const std::vector<at::Tensor>& of_ranks) {
+  at::Tensor largest = at::maximum(of_ranks.front(), of_ranks[1]);
+  for (size_t i = 2; i < of_ranks.size(); ++i) largest = at::maximum(largest, of_ranks[i]);
+  return largest;
+}
+
+absl::Status CheckRows(const char* what, int64_t rows, int64_t expected) {
+  if (rows == expected) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, " has ", rows, " rows, expected ", expected));
+}
+
+}  // namespace
+
+bool PassExchange::Attempt(absl::string_view what, const std::function<absl::Status()>& body) {
+  if (!status_.ok()) return false;
+  absl::Status outcome;
+  status_ = RunTorch(what, [&] {
+    const at::NoGradGuard no_gradients;
+    outcome = body();
+  });
+  if (status_.ok()) status_ = AnnotateError(outcome, what);
+  return status_.ok();
+}
+
+absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor& all) const {
+  const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), own);
+  std::vector<at::Tensor> received;
+  for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rank, tensors_.size));
+  return tensors_.exchange(sent, received);
+}
+
+absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const {
+  const int64_t rows = ShardOf(partial.size(0), tensors_.position, tensors_.size).size();
+  std::vector<at::Tensor> sent;
+  std::vector<at::Tensor> of_ranks;
+  for (int rank = 0; rank < tensors_.size; ++rank) {
+    sent.push_back(RowsOf(partial, rank, tensors_.size));
+    of_ranks.push_back(rank == tensors_.position ? sent.back()
+                                                 : at::empty(ShapeWith(partial, rows), partial.options()));
+  }
+  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks));
+  result = merge(of_ranks);
+  return absl::OkStatus();
+}
+
+at::Tensor PassExchange::GatherRows(const at::Tensor& own, int64_t rows) {
+  if (tensors_.size == 1) return own;
+  at::Tensor all;
+  const bool gathered = Attempt("gathering from the tensor ranks", [&]() -> absl::Status {
+    const Shard shard = ShardOf(rows, tensors_.position, tensors_.size);
+    PENSTOCK_RETURN_IF_ERROR(CheckRows("own part", own.size(0), shard.size()));
+    all = at::empty(ShapeWith(own, rows), own.options());
+    const at::Tensor part = all.narrow(0, shard.begin, shard.size());
+    part.copy_(own);
+    return GatherShards(part, all);
+  });
+  return gathered ? all : at::zeros(ShapeWith(own, rows), own.options());
+}
+
+at::Tensor PassExchange::SumRows(const at::Tensor& partial) {
+  if (tensors_.size == 1) return partial;
+  at::Tensor sum;
+  const bool summed =
+      Attempt("summing over the tensor ranks", [&] { return MergeShards(partial.contiguous(), Sum, sum); });
+  if (summed) return sum;
+  const int64_t rows = ShardOf(partial.size(0), tensors_.position, tensors_.size).size();
+  return at::zeros(ShapeWith(partial, rows), partial.options());
+}
+
+// Small ones go to everybody at once, in one exchange; the bits are those of two.
+absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const {
+  if (!SumsDirectly(flat, static_cast<size_t>(tensors_.size))) {
+    at::Tensor merged;
+    PENSTOCK_RETURN_IF_ERROR(MergeShards(flat, merge, merged));
+    const at::Tensor own = RowsOf(flat, tensors_.position, tensors_.size);
+    own.copy_(merged);
+    return GatherShards(own, flat);
+  }
+  const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), flat);
+  std::vector<at::Tensor> of_ranks;
+  for (int rank = 0; rank < tensors_.size; ++rank) {
+    of_ranks.push_back(rank == tensors_.position ? flat : at::empty_like(flat));
+  }
+  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks));
+  flat.copy_(merge(of_ranks));
+  return absl::OkStatus();
+}
+
+void PassExchange::MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values) {
+  if (tensors_.size == 1) return;
+  const bool merged = Attempt(what, [&] { return MergeFlat(merge, values.view({-1})); });
+  if (!merged) values.zero_();
+}
+
+void PassExchange::SumOverTensorRanks(at::Tensor& values) {
+  MergeOverTensorRanks("summing over the tensor ranks", Sum, values);
+}
+
+void PassExchange::MaxOverTensorRanks(at::Tensor& values) {
+  MergeOverTensorRanks("the largest of the tensor ranks", Largest, values);
+}
+
+at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                      const std::vector<int64_t>& received) {
+  if (contexts_.size == 1) return rows;
+  const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
+  at::Tensor result;
+  const bool exchanged = Attempt("exchanging with the context ranks", [&]() -> absl::Status {
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckRows("what is sent", rows.size(0), std::accumulate(sent.begin(), sent.end(), int64_t{0})));
+    result = at::empty(ShapeWith(rows, count), rows.options());
+    const std::vector<at::Tensor> out = Split(rows, sent);
+    const std::vector<at::Tensor> in = Split(result, received);
+    const auto own = static_cast<size_t>(contexts_.position);
+    in[own].copy_(out[own]);
+    return contexts_.exchange(out, in);
+  });
+  return exchanged ? result : at::zeros(ShapeWith(rows, count), rows.options());
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,74 @@
+// What the passes of a stage exchange over a transport: each of the calls of StageGroup is one exchange, in
+// which every rank of a group sends something to every other one. One code for Gloo and NCCL.
+//
+//   PassExchange passes(place, {.position = place.tensor, .size = place.tensors, .exchange = ...}, contexts);
+//   const at::Tensor gathered = passes.GatherRows(own, rows);
+//
+// What is summed was sent as it is and is added up by the rank that wants it, in the order of the ranks, in
+// float32 or wider: the bits depend neither on the transport nor on who came first. Over Gloo it is also the
+// quickest way.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "worker/model/stage_group.h"
+
+namespace penstock::worker {
+
+// Ranks that exchange, of which this is the one at `position`.
+struct ExchangeGroup {
+  // Of each rank of the group in its order: what goes there, and where to put what comes from there. Tensors
+  // are contiguous; those of this rank itself are left alone, and nothing is sent where one has no elements,
+  // at either end. CPU: blocks. GPU: the current stream waits. Possible errors: UNAVAILABLE (names the peer
+  // or the group), CANCELLED.
+  using Exchange = std::function<absl::Status(const std::vector<at::Tensor>& sent,
+                                              const std::vector<at::Tensor>& received)>;
+
+  int position = 0;
+  int size = 1;
+  // Not of a group of one.
+  Exchange exchange = {};
+};
+
+// One thread at a time.
+class PassExchange : public StageGroup {
+ public:
+  PassExchange(const GroupPlace& place, ExchangeGroup tensors, ExchangeGroup contexts)
+      : place_(place), tensors_(std::move(tensors)), contexts_(std::move(contexts)) {}
+
+  GroupPlace place() const override { return place_; }
+  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
+  at::Tensor SumRows(const at::Tensor& partial) override;
+  void SumOverTensorRanks(at::Tensor& values) override;
+  void MaxOverTensorRanks(at::Tensor& values) override;
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                          const std::vector<int64_t>& received) override;
+  absl::Status status() const override { return status_; }
+
+ private:
+  // Of what the tensor ranks have of the same elements, in their order: one of them all.
+  using Merge = at::Tensor (*)(const std::vector<at::Tensor>& of_ranks);
+
+  // Runs `body`, which throws what LibTorch throws, unless there was an error before. Whether it went well.
+  bool Attempt(absl::string_view what, const std::function<absl::Status()>& body);
+  // The shards of `partial` of all tensor ranks that are this rank's, merged.
+  absl::Status MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const;
+  // Fills in the shards of the others; this rank's is in its place.
+  absl::Status GatherShards(const at::Tensor& own, const at::Tensor& all) const;
+  // In place, on all tensor ranks.
+  void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
+  absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;
+
+  const GroupPlace place_;
+  const ExchangeGroup tensors_;
+  const ExchangeGroup contexts_;
+  absl::Status status_;
+};
+
+}  // namespace penstock::worker
