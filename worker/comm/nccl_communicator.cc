@@ -6,6 +6,8 @@
 // operation: reductions and the links of the options are connected before anybody computes, so that what
 // takes seconds and may fail does so under connect_timeout.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -23,6 +25,7 @@
 #include "worker/comm/bounded_call.h"
 #include "worker/comm/communicator.h"
 #include "worker/comm/grouped_communicator.h"
+#include "worker/comm/pass_exchange.h"
 #include "worker/comm/pending_all.h"
 #include "worker/comm/store.h"
 #include "worker/comm/transfer.h"
@@ -43,10 +46,27 @@ struct NcclGroups {
 
 using JoinedGroups = std::map<RankGroup, NcclGroups>;
 
+// Over which passes exchange, on the stream that they run on; null where a group is of one.
+struct NcclPasses {
+  GroupPlace place = {};
+  RankGroup tensor_ranks = {};
+  RankGroup context_ranks = {};
+  NcclGroup tensors = {};
+  NcclGroup contexts = {};
+};
+
 class NcclCommunicator : public GroupedCommunicator {
  public:
-  NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined)
-      : GroupedCommunicator(rank, std::move(groups)), joined_(std::move(joined)) {}
+  NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined, NcclPasses passes)
+      : GroupedCommunicator(rank, std::move(groups)),
+        joined_(std::move(joined)),
+        of_passes_(std::move(passes)) {
+    if (of_passes_.place.ranks() == 1) return;
+    passes_.emplace(of_passes_.place, ExchangeOver(of_passes_.tensors, of_passes_.tensor_ranks),
+                    ExchangeOver(of_passes_.contexts, of_passes_.context_ranks));
+  }
+
+  StageGroup* stage_group() override { return passes_.has_value() ? &*passes_ : nullptr; }
 
   // Pairs that are no link are connected at their first transfer.
   bool keeps_store() const override { return true; }
@@ -65,6 +85,31 @@ class NcclCommunicator : public GroupedCommunicator {
       return direction == Direction::kSend ? backend.send(tensors, position, /*tag=*/0)
                                            : backend.recv(tensors, position, /*tag=*/0);
     });
+  }
+
+  // `backend` and `ranks` must outlive it.
+  ExchangeGroup ExchangeOver(const NcclGroup& backend, const RankGroup& ranks) {
+    if (backend == nullptr) return {};
+    return {.position = *PositionIn(ranks, rank()),
+            .size = static_cast<int>(ranks.size()),
+            .exchange = [this, &backend, &ranks](const std::vector<at::Tensor>& sent,
+                                                 const std::vector<at::Tensor>& received) {
+              return ExchangeWithAll(*backend, ranks, sent, received);
+            }};
+  }
+
+  // One group of sends and receives. NCCL leaves out tensors without elements, as which it gets this rank's
+  // own.
+  absl::Status ExchangeWithAll(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
+                               std::vector<at::Tensor> sent, std::vector<at::Tensor> received) {
+    const auto own = static_cast<size_t>(*PositionIn(ranks, rank()));
+    const at::Tensor none = at::empty({0}, received[own].options());
+    sent[own] = received[own] = none;
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const Pending exchange,
+        StartTransfer(absl::StrCat("exchange with ranks ", Describe(ranks)), none, cancellation(), kNoTimeout,
+                      [&] { return backend.alltoall(received, sent); }));
+    return exchange->Wait();
   }
 
   absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
@@ -148,7 +193,10 @@ class NcclCommunicator : public GroupedCommunicator {
 
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.
   std::function<void()> GroupAbort() override {
-    return [joined = joined_] {
+    return [joined = joined_, passes = of_passes_] {
+      for (const NcclGroup& group : {passes.tensors, passes.contexts}) {
+        if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+      }
       for (const auto& [_, groups] : joined) {
         for (const NcclGroup& group : {groups.down, groups.up, groups.reduce}) {
           RunTorch("abort", [&] { group->abort(); }).IgnoreError();
@@ -158,6 +206,8 @@ class NcclCommunicator : public GroupedCommunicator {
   }
 
   const JoinedGroups joined_;
+  const NcclPasses of_passes_;
+  std::optional<PassExchange> passes_;
 };
 
 NcclGroup Join(const CommunicatorOptions& options, const StoreClient& store, const std::string& purpose,
@@ -174,8 +224,28 @@ NcclGroups JoinAll(const CommunicatorOptions& options, const StoreClient& store,
           Join(options, store, "nccl reduce", group)};
 }
 
+NcclPasses JoinPasses(const CommunicatorOptions& options, const StoreClient& store) {
+  NcclPasses passes = {.place = options.passes.place,
+                       .tensor_ranks = options.passes.tensors,
+                       .context_ranks = options.passes.contexts};
+  if (passes.place.tensors > 1)
+    passes.tensors = Join(options, store, "nccl tensor ranks", passes.tensor_ranks);
+  if (passes.place.contexts > 1)
+    passes.contexts = Join(options, store, "nccl context ranks", passes.context_ranks);
+  return passes;
+}
+
+// Sends one element to each rank of the group.
+void ExchangeOnce(const NcclGroup& group, const at::Tensor& one) {
+  if (group == nullptr) return;
+  std::vector<at::Tensor> sent(static_cast<size_t>(group->getSize()), one);
+  std::vector<at::Tensor> received;
+  for (size_t i = 0; i < sent.size(); ++i) received.push_back(at::empty_like(one));
+  group->alltoall(received, sent)->wait();
+}
+
 // The first operation of every group and link. Throws what NCCL throws.
-void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined) {
+void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined, const NcclPasses& passes) {
   const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
   std::vector<at::Tensor> tensors = {one};
   for (const auto& [_, groups] : joined) groups.reduce->allreduce(tensors)->wait();
@@ -194,19 +264,23 @@ void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined) {
       break;
     }
   }
+  ExchangeOnce(passes.tensors, one);
+  ExchangeOnce(passes.contexts, one);
   // Only now has anything happened for sure.
   (void)one.item<float>();
 }
 
 // UNAVAILABLE: not all have come within connect_timeout.
-absl::Status Connect(const CommunicatorOptions& options, const JoinedGroups& joined) {
+absl::Status Connect(const CommunicatorOptions& options, const JoinedGroups& joined,
+                     const NcclPasses& passes) {
   const auto outcome = std::make_shared<absl::Status>();
-  const bool ended = EndsWithin(absl::FromChrono(options.connect_timeout), [options, joined, outcome] {
-    *outcome = RunTorch("connecting over NCCL", [&] {
-      const c10::DeviceGuard guard(options.device);
-      UseOnce(options, joined);
-    });
-  });
+  const bool ended =
+      EndsWithin(absl::FromChrono(options.connect_timeout), [options, joined, passes, outcome] {
+        *outcome = RunTorch("connecting over NCCL", [&] {
+          const c10::DeviceGuard guard(options.device);
+          UseOnce(options, joined, passes);
+        });
+      });
   if (ended) return outcome->ok() ? *outcome : absl::UnavailableError(outcome->message());
   return absl::UnavailableError(
       absl::StrCat("connecting over NCCL: not all ranks of the groups have come within ",
@@ -221,17 +295,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const Communi
         absl::StrCat("device: ", options.device.str(), ", but NCCL needs a CUDA device"));
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<RankGroup> groups, GroupsToJoin(options));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<RankGroup> of_passes, PassGroupsToJoin(options));
   JoinedGroups joined;
-  if (!groups.empty()) {
+  NcclPasses passes;
+  if (!groups.empty() || !of_passes.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
     for (const RankGroup& group : groups) {
       PENSTOCK_ASSIGN_OR_RETURN(joined[group],
                                 CallTorch(absl::StrCat("joining the group of ranks ", Describe(group)),
                                           [&] { return JoinAll(options, store, group); }));
     }
+    PENSTOCK_ASSIGN_OR_RETURN(passes, CallTorch("joining the groups of the stage group",
+                                                [&] { return JoinPasses(options, store); }));
   }
-  PENSTOCK_RETURN_IF_ERROR(Connect(options, joined));
-  return std::make_unique<NcclCommunicator>(options.rank, std::move(groups), std::move(joined));
+  PENSTOCK_RETURN_IF_ERROR(Connect(options, joined, passes));
+  return std::make_unique<NcclCommunicator>(options.rank, std::move(groups), std::move(joined),
+                                            std::move(passes));
 }
 
 }  // namespace penstock::worker

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "common/status/status_macros.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
+#include "worker/program/share.h"
 
 namespace penstock::worker {
 namespace {
@@ -32,7 +32,7 @@ absl::Status AppendSample(const StreamProgramsResponse& message, uint32_t index,
 }
 
 // The source or the target of a micro-batch.
-struct Side {
+struct TokenSide {
   const char* length_field;
   const char* cumulative_field;
   int64_t length = 0;
@@ -41,7 +41,7 @@ struct Side {
   std::vector<int64_t> tokens;
 };
 
-absl::Status CheckPadded(const MicroBatch& micro_batch, const Side& side) {
+absl::Status CheckPadded(const MicroBatch& micro_batch, const TokenSide& side) {
   for (size_t i = 0; i < side.tokens.size(); ++i) {
     if (side.tokens[i] <= side.length) continue;
     return Invalid(side.length_field, " is ", side.length, ", but sample ", micro_batch.sample_ids[i],
@@ -50,7 +50,7 @@ absl::Status CheckPadded(const MicroBatch& micro_batch, const Side& side) {
   return absl::OkStatus();
 }
 
-absl::Status CheckConcatenated(const MicroBatch& micro_batch, const Side& side) {
+absl::Status CheckConcatenated(const MicroBatch& micro_batch, const TokenSide& side) {
   for (size_t row = 0; row + 1 < micro_batch.row_samples.size(); ++row) {
     int64_t tokens = 0;
     for (int32_t i = micro_batch.row_samples[row]; i < micro_batch.row_samples[row + 1]; ++i) {
@@ -62,7 +62,7 @@ absl::Status CheckConcatenated(const MicroBatch& micro_batch, const Side& side) 
   return absl::OkStatus();
 }
 
-absl::Status CheckPacked(const MicroBatch& micro_batch, const Side& side) {
+absl::Status CheckPacked(const MicroBatch& micro_batch, const TokenSide& side) {
   const size_t samples = side.tokens.size();
   if (side.cumulative.size() != samples + 1 || side.cumulative.front() != 0) {
     return Invalid(side.cumulative_field, " must be 0 and one more value for each of the ", samples,
@@ -76,7 +76,7 @@ absl::Status CheckPacked(const MicroBatch& micro_batch, const Side& side) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSide(const MicroBatch& micro_batch, const Side& side) {
+absl::Status CheckSide(const MicroBatch& micro_batch, const TokenSide& side) {
   switch (micro_batch.layout) {
     case Layout::kPadded:
       return CheckPadded(micro_batch, side);
@@ -102,51 +102,31 @@ absl::Status CheckRows(const MicroBatch& micro_batch) {
   return Invalid("row_samples must be ", micro_batch.rows + 1, " ascending values from 0 to ", samples);
 }
 
-// Shortest row that can be cut for a span of so many context ranks: each has two chunks of it.
-int64_t ShortestFor(uint32_t ranks) { return ranks > 1 ? int64_t{2} * ranks : 0; }
-
-absl::Status CheckSpan(const Span& span, size_t row, uint32_t contexts) {
-  if (!std::has_single_bit(span.ranks) || span.ranks > contexts)
-    return Invalid("span_ranks[", row, "] is ", span.ranks, ", expected a power of two up to ", contexts);
-  if (span.first % span.ranks != 0 || span.first >= contexts) {
-    return Invalid("span_first[", row, "] is ", span.first, ", expected a multiple of span_ranks below ",
-                   contexts);
+// The spans of the rows, where there are several context ranks.
+absl::Status AppendSpans(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
+  if (proto.span_first_size() != proto.span_ranks_size()) {
+    return Invalid("span_first has ", proto.span_first_size(), " values, span_ranks ",
+                   proto.span_ranks_size());
   }
-  return absl::OkStatus();
-}
-
-// The spans of the rows, and that each is long enough on every side for its span.
-absl::Status AppendSpans(const v1::MicroBatch& proto, uint32_t contexts,
-                         const std::vector<const Side*>& sides, MicroBatch& micro_batch) {
-  const bool packed = micro_batch.layout == Layout::kPacked;
-  const size_t rows = packed ? micro_batch.sample_ids.size() : static_cast<size_t>(micro_batch.rows);
-  const size_t expected = contexts > 1 ? rows : 0;
-  if (proto.span_first_size() != static_cast<int>(expected) ||
-      proto.span_ranks_size() != static_cast<int>(expected)) {
-    return Invalid("span_first and span_ranks have ", proto.span_first_size(), " and ",
-                   proto.span_ranks_size(), " values, expected ", expected);
+  if (job.context == 1 && proto.span_first_size() > 0) {
+    return Invalid("span_first has ", proto.span_first_size(), " values, but the job has one context rank");
   }
-  for (size_t row = 0; row < expected; ++row) {
-    const auto index = static_cast<int>(row);
-    const Span span = {.first = proto.span_first(index), .ranks = proto.span_ranks(index)};
-    PENSTOCK_RETURN_IF_ERROR(CheckSpan(span, row, contexts));
-    for (const Side* side : sides) {
-      const int64_t length = packed ? side->tokens[row] : side->length;
-      if (length >= ShortestFor(span.ranks)) continue;
-      return Invalid("span_ranks[", row, "] is ", span.ranks, ", but the row has ", length, " tokens");
-    }
-    micro_batch.spans.push_back(span);
+  for (int row = 0; row < proto.span_first_size(); ++row) {
+    micro_batch.spans.push_back({.first = proto.span_first(row), .ranks = proto.span_ranks(row)});
   }
-  return absl::OkStatus();
+  const auto contexts = static_cast<int>(job.context);
+  if (job.model.architecture == Architecture::kT5)
+    PENSTOCK_RETURN_IF_ERROR(CheckSpans(micro_batch, Side::kSource, contexts));
+  return CheckSpans(micro_batch, Side::kTarget, contexts);
 }
 
 // That the samples are where the layout says.
 absl::Status AppendPlaces(const v1::MicroBatch& proto, const JobConfig& job, MicroBatch& micro_batch) {
   const ModelConfig& model = job.model;
   PENSTOCK_RETURN_IF_ERROR(CheckRows(micro_batch));
-  Side source = {
+  TokenSide source = {
       "source_length", "source_cu_seqlens", micro_batch.source_length, micro_batch.source_cu_seqlens, {}};
-  Side target = {
+  TokenSide target = {
       "target_length", "target_cu_seqlens", micro_batch.target_length, micro_batch.target_cu_seqlens, {}};
   const bool t5 = model.architecture == Architecture::kT5;
   for (size_t i = 0; i < micro_batch.sample_ids.size(); ++i) {
@@ -154,10 +134,9 @@ absl::Status AppendPlaces(const v1::MicroBatch& proto, const JobConfig& job, Mic
     source.tokens.push_back(input);
     target.tokens.push_back(micro_batch.target_tokens[i] + (t5 ? 0 : input));
   }
-  std::vector<const Side*> sides = {&target};
-  if (t5) sides.insert(sides.begin(), &source);
-  for (const Side* side : sides) PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, *side));
-  return AppendSpans(proto, job.context, sides, micro_batch);
+  if (t5) PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, source));
+  PENSTOCK_RETURN_IF_ERROR(CheckSide(micro_batch, target));
+  return AppendSpans(proto, job, micro_batch);
 }
 
 // Recompute of each stage.

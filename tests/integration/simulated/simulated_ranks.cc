@@ -18,11 +18,16 @@ absl::Status RunRank(const Registration& self, const std::string& rendezvous,
                      const std::vector<Program>& programs, const SimulationOptions& options,
                      std::vector<IterationResult>& iterations) {
   const std::unique_ptr<Device> device = MakeSimulatedDevice(options);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator,
-                            device->MakeCommunicator({.rank = self.rank,
-                                                      .world_size = self.job.world_size(),
-                                                      .rendezvous_address = rendezvous,
-                                                      .groups = self.job.topology.GroupsOf(self.rank)}));
+  const Topology& topology = self.job.topology;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Communicator> communicator,
+      device->MakeCommunicator({.rank = self.rank,
+                                .world_size = self.job.world_size(),
+                                .rendezvous_address = rendezvous,
+                                .groups = topology.GroupsOf(self.rank),
+                                .passes = {.place = topology.PlaceOf(self.rank),
+                                           .tensors = topology.TensorGroup(self.rank),
+                                           .contexts = topology.ContextGroup(self.rank)}}));
   Trainer trainer({.registration = &self, .device = device.get(), .communicator = communicator.get()});
   for (const Program& program : programs) {
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, trainer.Run(program));

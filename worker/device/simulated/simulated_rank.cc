@@ -167,31 +167,23 @@ absl::StatusOr<IterationTimes> SimulatedRank::Finish() {
   return times;
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Send(const at::Tensor& tensor, uint32_t peer,
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Send(const at::Tensor&, uint32_t peer,
                                                                      uint32_t sequence) {
-  return StartTransfer(tensor, peer, sequence);
+  return StartTransfer(peer, sequence);
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Receive(const at::Tensor& tensor,
-                                                                        uint32_t peer, uint32_t sequence) {
-  return StartTransfer(tensor, peer, sequence);
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::Receive(const at::Tensor&, uint32_t peer,
+                                                                        uint32_t sequence) {
+  return StartTransfer(peer, sequence);
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartTransfer(const at::Tensor& tensor,
-                                                                              uint32_t peer,
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartTransfer(uint32_t peer,
                                                                               uint32_t sequence) {
   if (current_ == nullptr || current_->stream == Stream::kCompute || sequence >= kAnswerTag) {
     return absl::InvalidArgumentError(
         absl::StrCat("a transfer with rank ", peer, " outside the instruction of one"));
   }
   const uint32_t id = current_->id;
-  // Both ends know that there is nothing to move.
-  if (tensor.numel() == 0) {
-    ThreadOf(current_->stream).Add([this, id, duration_ns = durations_.Of(*program_, *current_)] {
-      Settle(id, timeline_.Ready(id), duration_ns);
-    });
-    return std::make_unique<SimulatedTransfer>(timeline_, id);
-  }
   Meeting meeting = {.id = id,
                      .sends = current_->op == Op::kSend,
                      .iteration = program_->iteration,

@@ -59,7 +59,8 @@ class SimulatedRank : public Communicator {
   // Simulated times; `started_unix_ns` is on one clock of the job that runs as fast as simulated time does.
   absl::StatusOr<IterationTimes> Finish();
 
-  // Small messages stand for the tensors, whose storage is neither read nor written.
+  // Small messages stand for the tensors, whose storage is neither read nor written; for those without
+  // elements, too: ranks meet in simulated time.
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor& tensor, uint32_t peer,
                                                         uint32_t sequence) override;
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor& tensor, uint32_t peer,
@@ -86,8 +87,7 @@ class SimulatedRank : public Communicator {
     int64_t duration_ns = 0;
   };
 
-  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartTransfer(const at::Tensor& tensor, uint32_t peer,
-                                                                 uint32_t sequence);
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartTransfer(uint32_t peer, uint32_t sequence);
   // The simulated time at which a transfer starts. Blocks until both ends have come to it.
   absl::StatusOr<int64_t> Meet(const Meeting& meeting);
   // The latest `ready_ns` of the group; sums the tensors over it on the way.
