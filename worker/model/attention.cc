@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "worker/model/attention_kernel.h"
 #include "worker/model/biased_attention.h"
 
 namespace penstock::worker {
@@ -35,74 +36,59 @@ AttentionOperands PieceOperands(const AttentionOperands& flat, const AttentionOp
           KeyHeads(flat.value, options.key_value_heads, piece)};
 }
 
-// Query heads that share a key and a value head.
-int64_t GroupSize(const AttentionOptions& options) { return options.heads / options.key_value_heads; }
+// Queries of a piece that see keys of other ranks, and their part of tensors [1, heads, queries, ...].
+struct Rectangle {
+  const OtherKeys& keys;
+  int64_t begin = 0;
 
-// The query heads of a group, of a tensor [count, heads, ...].
-at::Tensor GroupHeads(const AttentionOptions& options, const at::Tensor& heads, int64_t group) {
-  return heads.narrow(1, group * GroupSize(options), GroupSize(options));
-}
+  Rectangle(const OtherKeys& keys, const AttentionPiece& piece)
+      : keys(keys), begin(keys.query_begin - piece.query_begin) {}
 
-// A group's operands, with the key and the value head once for each query head: views, not copies.
-AttentionOperands GroupOperands(const AttentionOptions& options, const AttentionOperands& piece,
-                                int64_t group) {
-  const auto repeated = [&](const at::Tensor& heads) {
-    return heads.narrow(1, group, 1).expand({-1, GroupSize(options), -1, -1});
-  };
-  return {GroupHeads(options, piece.query, group), repeated(piece.key), repeated(piece.value)};
-}
-
-// Fused kernel of the CPU: [count, heads, queries, width], and log-sums, [count, heads, queries].
-std::pair<at::Tensor, at::Tensor> FusedForward(const AttentionOptions& options,
-                                               const AttentionOperands& piece) {
-  auto [output, log_sums] =
-      at::_scaled_dot_product_flash_attention_for_cpu(piece.query, piece.key, piece.value, /*dropout_p=*/0.0,
-                                                      options.causal, /*attn_mask=*/{}, options.scale);
-  return {std::move(output), std::move(log_sums)};
-}
-
-// The same where several query heads share a key: the kernel wants as many of both, so it is called for one
-// group after the other.
-std::pair<at::Tensor, at::Tensor> GroupedForward(const AttentionOptions& options,
-                                                 const AttentionOperands& piece) {
-  if (GroupSize(options) == 1) return FusedForward(options, piece);
-  std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> log_sums;
-  for (int64_t group = 0; group < options.key_value_heads; ++group) {
-    auto [output, sums] = FusedForward(options, GroupOperands(options, piece, group));
-    outputs.push_back(std::move(output));
-    log_sums.push_back(std::move(sums));
+  at::Tensor Queries(const at::Tensor& piece) const { return piece.narrow(2, begin, keys.query_length); }
+  at::Tensor Keys(const AttentionOptions& options, const at::Tensor& received) const {
+    return Heads(received, options.key_value_heads, keys.key_begin, 1, keys.key_length, keys.key_length);
   }
-  return {at::cat(outputs, 1), at::cat(log_sums, 1)};
+  AttentionOperands Operands(const AttentionOptions& options, const at::Tensor& query,
+                             const ReceivedKeys& received) const {
+    return {Queries(query), Keys(options, received.key()), Keys(options, received.value())};
+  }
+};
+
+AttentionOptions Unmasked(AttentionOptions options) {
+  options.causal = false;
+  return options;
 }
 
-AttentionOperands FusedBackward(const AttentionOptions& options, const AttentionOperands& piece,
-                                const at::Tensor& attended, const at::Tensor& log_sums,
-                                const at::Tensor& gradient) {
-  auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      gradient, piece.query, piece.key, piece.value, attended, log_sums, /*dropout_p=*/0.0, options.causal,
-      /*attn_mask=*/{}, options.scale);
-  return {std::move(query), std::move(key), std::move(value)};
+template <typename Run>
+void ForEachRectangle(const AttentionShape& shape, size_t index, const Run& run) {
+  for (const OtherKeys& keys : shape.others) {
+    if (keys.piece == index) run(Rectangle(keys, shape.pieces[index]));
+  }
 }
 
-void GroupedBackward(const AttentionOptions& options, const AttentionOperands& piece,
-                     const at::Tensor& attended, const at::Tensor& log_sums, const at::Tensor& gradient,
-                     const AttentionOperands& gradients) {
-  if (GroupSize(options) == 1) {
-    const AttentionOperands all = FusedBackward(options, piece, attended, log_sums, gradient);
-    gradients.query.copy_(all.query);
-    gradients.key.copy_(all.key);
-    gradients.value.copy_(all.value);
-    return;
-  }
-  for (int64_t group = 0; group < options.key_value_heads; ++group) {
-    const auto heads = [&](const at::Tensor& tensor) { return GroupHeads(options, tensor, group); };
-    const AttentionOperands own = FusedBackward(options, GroupOperands(options, piece, group),
-                                                heads(attended), heads(log_sums), heads(gradient));
-    heads(gradients.query).copy_(own.query);
-    gradients.key.select(1, group).copy_(own.key.sum(1));
-    gradients.value.select(1, group).copy_(own.value.sum(1));
-  }
+// Over the own keys, and those of others.
+KernelResult MergedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                           const AttentionOperands& piece, const ReceivedKeys& received) {
+  KernelResult result = KernelForward(options, shape, piece);
+  ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
+    Merge(KernelForward(Unmasked(options), shape, rectangle.Operands(options, piece.query, received)),
+          {rectangle.Queries(result.output), rectangle.Queries(result.log_sums)});
+  });
+  return result;
+}
+
+// Overwrites `gradients` and adds to `others`, the gradients of what was received.
+void MergedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                    const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
+                    const at::Tensor& gradient, const AttentionOperands& gradients,
+                    const ReceivedKeys& others) {
+  KernelBackward(options, shape, piece, merged, gradient, Write::kOverwrite, gradients);
+  ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
+    KernelBackward(Unmasked(options), shape, rectangle.Operands(options, piece.query, received),
+                   {rectangle.Queries(merged.output), rectangle.Queries(merged.log_sums)},
+                   rectangle.Queries(gradient), Write::kAdd,
+                   rectangle.Operands(options, gradients.query, others));
+  });
 }
 
 // Kernels that come with autograd: of the GPU. Keeps the graph in `memory`, where that is given.
@@ -128,7 +114,7 @@ void GraphBackward(AttentionMemory::Piece& memory, const at::Tensor& gradient,
 at::Tensor Kernel(const AttentionOptions& options, const AttentionOperands& piece) {
   return at::scaled_dot_product_attention(piece.query, piece.key, piece.value, /*attn_mask=*/{},
                                           /*dropout_p=*/0.0, options.causal, options.scale,
-                                          /*enable_gqa=*/GroupSize(options) > 1);
+                                          /*enable_gqa=*/options.heads > options.key_value_heads);
 }
 
 // All packed samples in one call. [tokens, heads * width] each.
@@ -143,52 +129,80 @@ at::Tensor VariableLengths(const AttentionOptions& options, const AttentionShape
       .flatten(1);
 }
 
-at::Tensor PieceForward(const AttentionOptions& options, const AttentionShape& shape,
-                        const AttentionPiece& piece, const AttentionOperands& operands,
-                        AttentionMemory::Piece* memory) {
-  if (options.bias != nullptr) {
-    return BiasedForward(options, shape, piece, operands, memory == nullptr ? nullptr : &memory->log_sums);
-  }
-  if (!operands.query.is_cpu()) {
-    return GraphForward(operands, memory,
-                        [&](const AttentionOperands& leaves) { return Kernel(options, leaves); });
-  }
-  auto [output, log_sums] = GroupedForward(options, operands);
-  if (memory != nullptr) memory->log_sums = std::move(log_sums);
-  return output;
+// What stays the same over the pieces of a call.
+struct Call {
+  const AttentionOptions& options;
+  const AttentionShape& shape;
+  // Of keys and values that others sent, and in the backward pass their gradients.
+  ReceivedKeys received;
+  ReceivedKeys gradients;
+};
+
+// On a GPU, where nothing is merged.
+bool HasGraph(const Call& call, const AttentionOperands& operands) {
+  return !operands.query.is_cpu() && !call.shape.exchange.has_value();
 }
 
-void PieceBackward(const AttentionOptions& options, const AttentionShape& shape, const AttentionPiece& piece,
-                   const AttentionOperands& operands, const at::Tensor& attended,
-                   AttentionMemory::Piece memory, const at::Tensor& gradient,
+at::Tensor PieceForward(const Call& call, size_t index, const AttentionOperands& operands,
+                        AttentionMemory::Piece* memory) {
+  if (call.options.bias != nullptr) {
+    return BiasedForward(call.options, call.shape, call.shape.pieces[index], operands,
+                         memory == nullptr ? nullptr : &memory->log_sums);
+  }
+  if (HasGraph(call, operands)) {
+    return GraphForward(operands, memory,
+                        [&](const AttentionOperands& leaves) { return Kernel(call.options, leaves); });
+  }
+  KernelResult result = MergedForward(call.options, call.shape, index, operands, call.received);
+  if (memory != nullptr) memory->log_sums = std::move(result.log_sums);
+  return result.output;
+}
+
+void PieceBackward(const Call& call, size_t index, const AttentionOperands& operands,
+                   const at::Tensor& attended, AttentionMemory::Piece memory, const at::Tensor& gradient,
                    const AttentionOperands& gradients) {
-  if (options.bias != nullptr) {
-    BiasedBackward(options, shape, piece, operands, attended, memory.log_sums, gradient, gradients);
+  if (call.options.bias != nullptr) {
+    BiasedBackward(call.options, call.shape, call.shape.pieces[index], operands, attended, memory.log_sums,
+                   gradient, gradients);
     return;
   }
   const bool kept = memory.log_sums.defined() || memory.end.defined();
-  if (!kept) PieceForward(options, shape, piece, operands, &memory);
-  if (operands.query.is_cpu()) {
-    GroupedBackward(options, operands, attended, memory.log_sums, gradient, gradients);
-  } else {
+  if (!kept) PieceForward(call, index, operands, &memory);
+  if (HasGraph(call, operands)) {
     GraphBackward(memory, gradient, gradients);
+  } else {
+    MergedBackward(call.options, call.shape, index, operands, call.received, {attended, memory.log_sums},
+                   gradient, gradients, call.gradients);
   }
+}
+
+// All rows in one kernel that has a graph.
+bool InOneCall(const AttentionShape& shape) {
+  return shape.cu_seqlens.defined() && !shape.exchange.has_value();
+}
+
+ReceivedKeys Receive(const AttentionOptions& options, const AttentionShape& shape,
+                     const AttentionOperands& operands) {
+  if (!shape.exchange.has_value()) return {};
+  return ExchangeKeys(*options.group, *shape.exchange, operands.key, operands.value);
 }
 
 }  // namespace
 
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
                             const AttentionOperands& operands, AttentionMemory* memory) {
-  if (memory != nullptr) memory->pieces.resize(shape.cu_seqlens.defined() ? 1 : shape.pieces.size());
-  if (shape.cu_seqlens.defined()) {
+  if (memory != nullptr) memory->pieces.resize(InOneCall(shape) ? 1 : shape.pieces.size());
+  if (InOneCall(shape)) {
     return GraphForward(operands, memory == nullptr ? nullptr : memory->pieces.data(),
                         [&](const AttentionOperands& flat) { return VariableLengths(options, shape, flat); });
   }
+  const Call call = {options, shape, Receive(options, shape, operands), {}};
+  if (memory != nullptr && memory->keep_received) memory->received = call.received;
   const int64_t inner = operands.query.size(1);
   at::Tensor attended;
   for (size_t i = 0; i < shape.pieces.size(); ++i) {
     const AttentionPiece& piece = shape.pieces[i];
-    const at::Tensor output = PieceForward(options, shape, piece, PieceOperands(operands, options, piece),
+    const at::Tensor output = PieceForward(call, i, PieceOperands(operands, options, piece),
                                            memory == nullptr ? nullptr : &memory->pieces[i]);
     if (shape.all_queries && shape.pieces.size() == 1)
       return output.transpose(1, 2).reshape({shape.queries, inner});
@@ -201,7 +215,7 @@ at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShap
 void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients) {
-  if (shape.cu_seqlens.defined()) {
+  if (InOneCall(shape)) {
     if (memory.pieces.empty()) AttentionForward(options, shape, operands, &memory);
     GraphBackward(memory.pieces.front(), attended_gradient, gradients);
     return;
@@ -211,14 +225,20 @@ void AttentionBackward(const AttentionOptions& options, const AttentionShape& sh
     gradients.key.zero_();
     gradients.value.zero_();
   }
+  Call call = {options, shape, std::exchange(memory.received, {}), {}};
+  if (!call.received.rows.defined()) call.received = Receive(options, shape, operands);
+  if (shape.exchange.has_value()) call.gradients = {at::zeros_like(call.received.rows)};
   memory.pieces.resize(shape.pieces.size());
   for (size_t i = 0; i < shape.pieces.size(); ++i) {
     const AttentionPiece& piece = shape.pieces[i];
-    PieceBackward(options, shape, piece, PieceOperands(operands, options, piece),
+    PieceBackward(call, i, PieceOperands(operands, options, piece),
                   QueryHeads(attended, options.heads, piece), std::move(memory.pieces[i]),
                   QueryHeads(attended_gradient, options.heads, piece),
                   PieceOperands(gradients, options, piece));
   }
+  if (!shape.exchange.has_value()) return;
+  call.received = {};
+  ReturnKeyGradients(*options.group, *shape.exchange, call.gradients, gradients.key, gradients.value);
 }
 
 }  // namespace penstock::worker

@@ -8,6 +8,11 @@
 // Where heads have no bias the fused kernels run (Dao, "FlashAttention-2", 2023), one call for each piece, or
 // one for all packed samples on a GPU. With a relative bias, whose gradient the kernels do not give, scores
 // exist for some samples at a time and are made again in the backward pass.
+//
+// Where rows of the micro-batch are divided over context ranks, both passes begin with an exchange of keys
+// and values (key_exchange.h), and the backward pass ends with one of their gradients: all context ranks call
+// them in the same order. Queries attend to the keys of their own rank and to those of others apart, and the
+// results are merged.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +22,9 @@
 
 #include "worker/model/attention_shape.h"
 #include "worker/model/graph.h"
+#include "worker/model/key_exchange.h"
 #include "worker/model/relative_bias.h"
+#include "worker/model/stage_group.h"
 
 namespace penstock::worker {
 
@@ -33,6 +40,8 @@ struct AttentionOptions {
   double scale = 1;
   // May be null.
   const RelativeBias* bias = nullptr;
+  // With whom keys and values are exchanged. Outlives the call.
+  StageGroup* group = &SoleRank();
 };
 
 // [queries, heads * width] and [keys, key_value_heads * width]; rows may be strided.
@@ -49,11 +58,15 @@ struct AttentionMemory {
   struct Piece {
     // Logarithms of the sums of exponentials of the scores.
     at::Tensor log_sums;
-    // GPU: the fused kernel's graph, from `leaves` to `end`.
+    // GPU, nothing exchanged: the fused kernel's graph, from `leaves` to `end`.
     AttentionOperands leaves;
     GraphEnd end;
   };
   std::vector<Piece> pieces;
+  // Asks the forward pass to keep what it received, where the backward pass comes next: it is not exchanged
+  // again.
+  bool keep_received = false;
+  ReceivedKeys received;
 };
 
 // [queries, heads * width]; zeros where a query has no key. `memory` may be null.

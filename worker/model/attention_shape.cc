@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/model/architecture.h"
 #include "worker/model/attention.h"
@@ -12,14 +13,14 @@
 namespace penstock::worker {
 namespace {
 
-enum class Side : uint8_t { kSource, kTarget };
-
 // Tokens that attend to each other: `length` places in the flat activation, of which the first `filled` are
 // tokens of samples.
 struct Row {
   int64_t begin = 0;
   int64_t length = 0;
   int64_t filled = 0;
+  // Chunks of a row, end to end.
+  bool divided = false;
 };
 
 // Tokens of a sample on one side. A decoder-only model has them all on the target side.
@@ -70,6 +71,24 @@ std::vector<Row> RowsOf(Side side, const MicroBatch& shape, const ModelConfig& c
   return {};
 }
 
+// Those that a context rank has a part of, where they lie there. A divided row is filled.
+std::vector<Row> RowsOn(Side side, const MicroBatch& shape, const ModelConfig& config,
+                        const GroupPlace& place) {
+  std::vector<Row> rows = RowsOf(side, shape, config);
+  if (place.contexts == 1) return rows;
+  std::vector<Row> own;
+  int64_t begin = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Row row = {.begin = begin, .filled = rows[r].filled, .divided = shape.spans[r].ranks > 1};
+    const std::vector<RowChunk> chunks = ChunksOfRow(r, rows[r].length, shape.spans[r], place.context);
+    for (const RowChunk& chunk : chunks) row.length += chunk.length;
+    if (row.divided) row.filled = row.length;
+    if (!chunks.empty()) own.push_back(row);
+    begin += row.length;
+  }
+  return own;
+}
+
 std::vector<int64_t> Offsets(Side side, const MicroBatch& shape, const ModelConfig& config) {
   std::vector<int64_t> offsets;
   const std::vector<Row> rows = RowsOf(side, shape, config);
@@ -90,7 +109,8 @@ std::vector<int64_t> Offsets(Side side, const MicroBatch& shape, const ModelConf
 
 // Positions start anew with every sample; padding has position 0.
 std::vector<int64_t> Positions(Side side, const MicroBatch& shape, const ModelConfig& config,
-                               int64_t tokens) {
+                               const GroupPlace& place) {
+  const int64_t tokens = side == Side::kSource ? SourceTokens(shape) : TargetTokens(shape);
   std::vector<int64_t> positions(static_cast<size_t>(tokens));
   const std::vector<int64_t> offsets = Offsets(side, shape, config);
   for (size_t i = 0; i < offsets.size(); ++i) {
@@ -98,14 +118,14 @@ std::vector<int64_t> Positions(Side side, const MicroBatch& shape, const ModelCo
       positions[static_cast<size_t>(offsets[i] + p)] = p;
     }
   }
-  return positions;
+  return ShareOf(std::move(positions), shape, side, place);
 }
 
 // Adds a row to the last piece, where it continues that piece, or as a piece of its own.
 void AppendPiece(const AttentionPiece& row, bool alone, std::vector<AttentionPiece>& pieces) {
-  if (!alone && !pieces.empty()) {
+  if (!alone && !row.divided && !pieces.empty()) {
     AttentionPiece& last = pieces.back();
-    if (last.query_length == row.query_length && last.key_stride == row.key_stride &&
+    if (!last.divided && last.query_length == row.query_length && last.key_stride == row.key_stride &&
         last.key_length == row.key_length &&
         last.query_begin + last.count * last.query_length == row.query_begin &&
         last.key_begin + last.count * last.key_stride == row.key_begin) {
@@ -132,13 +152,58 @@ AttentionShape Pair(const std::vector<Row>& queries, const std::vector<Row>& key
                                 queries[r].length,
                                 keys[r].begin,
                                 keys[r].length,
-                                causal ? keys[r].length : keys[r].filled};
+                                causal ? keys[r].length : keys[r].filled,
+                                queries[r].divided};
     if (row.query_length > 0 && row.key_length > 0) AppendPiece(row, alone, shape.pieces);
     shape.all_queries = shape.all_queries && (row.key_length > 0 || row.query_length == 0);
     shape.all_keys =
         shape.all_keys && (row.key_length == row.key_stride) && (row.query_length > 0 || row.key_length == 0);
   }
   return shape;
+}
+
+// What the chunks of divided rows see on other ranks, piece by piece.
+std::vector<OtherKeys> OtherKeysOf(const MicroBatch& shape, const GroupPlace& place,
+                                   const std::vector<AttentionPiece>& pieces) {
+  const std::vector<ReceivedChunk> received = ChunksReceived(shape, place);
+  std::vector<OtherKeys> others;
+  int64_t query_begin = 0;
+  for (const RowChunk& chunk : ChunksOf(shape, Side::kTarget, place.context)) {
+    OtherKeys keys = {.query_begin = query_begin, .query_length = chunk.length};
+    while (keys.piece + 1 < pieces.size() && pieces[keys.piece + 1].query_begin <= query_begin) ++keys.piece;
+    for (const ReceivedChunk& other : received) {
+      if (other.chunk.row < chunk.row) keys.key_begin += other.chunk.length;
+      // Those of a row come as the chunks lie in it, as far as its first chunk sees them.
+      if (other.chunk.row == chunk.row && other.chunk.first < chunk.first)
+        keys.key_length += other.chunk.length;
+    }
+    if (keys.key_length > 0) others.push_back(keys);
+    query_begin += chunk.length;
+  }
+  return others;
+}
+
+void Divide(const MicroBatch& shape, const GroupPlace& place, at::Device device, AttentionShape& target) {
+  target.exchange = MakeKeyExchange(shape, place, device);
+  target.others = OtherKeysOf(shape, place, target.pieces);
+}
+
+// For the kernel that attends in all rows at once.
+void AttendInOneCall(const std::vector<Row>& rows, at::Device device, AttentionShape& target) {
+  std::vector<int32_t> ends = {0};
+  for (const Row& row : rows) {
+    ends.push_back(static_cast<int32_t>(row.begin + row.length));
+    target.longest = std::max(target.longest, row.length);
+  }
+  if (rows.empty()) return;
+  target.cu_seqlens = StagedFor(device, std::move(ends));
+  if (!target.exchange.has_value()) return;
+  target.pieces = {{.count = 1,
+                    .query_length = target.queries,
+                    .key_stride = target.keys,
+                    .key_length = target.keys,
+                    .divided = true}};
+  for (OtherKeys& keys : target.others) keys.piece = 0;
 }
 
 }  // namespace
@@ -153,6 +218,14 @@ int64_t TargetTokens(const MicroBatch& shape) {
   return shape.target_cu_seqlens.empty() ? 0 : shape.target_cu_seqlens.back();
 }
 
+int64_t SourceTokens(const MicroBatch& shape, const GroupPlace& place) {
+  return place.contexts == 1 ? SourceTokens(shape) : TokensOn(shape, Side::kSource, place.context);
+}
+
+int64_t TargetTokens(const MicroBatch& shape, const GroupPlace& place) {
+  return place.contexts == 1 ? TargetTokens(shape) : TokensOn(shape, Side::kTarget, place.context);
+}
+
 std::vector<int64_t> SourceOffsets(const MicroBatch& shape, const ModelConfig& config) {
   return Offsets(Side::kSource, shape, config);
 }
@@ -161,41 +234,47 @@ std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& c
   return Offsets(Side::kTarget, shape, config);
 }
 
-MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config,
-                                        at::Device device) {
+MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config, at::Device device,
+                                        const GroupPlace& place) {
   MicroBatchAttention result;
-  const std::vector<Row> target = RowsOf(Side::kTarget, shape, config);
+  const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;
   const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
   result.target = Pair(target, target, /*causal=*/true, own_positions);
   if (ArchitectureOf(config).position == Position::kRotary) {
-    const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, result.target.queries);
+    const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, place);
     result.target.rotary_positions =
         StagedFor(device, std::vector<int32_t>(positions.begin(), positions.end()));
   }
   if (decoder_only) {
+    if (AnyRowIsDivided(shape)) Divide(shape, place, device, result.target);
     if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
-      for (const AttentionPiece& piece : result.target.pieces) {
-        result.target.longest = std::max(result.target.longest, piece.query_length);
-      }
-      result.target.cu_seqlens = StagedFor(device, shape.target_cu_seqlens);
+      AttendInOneCall(target, device, result.target);
     }
     return result;
   }
-  const std::vector<Row> source = RowsOf(Side::kSource, shape, config);
+  const std::vector<Row> source = RowsOn(Side::kSource, shape, config, place);
   result.source = Pair(source, source, /*causal=*/false, own_positions);
   result.cross = Pair(target, source, /*causal=*/false, /*alone=*/false);
   if (own_positions) {
-    result.source.query_positions = Positions(Side::kSource, shape, config, result.source.queries);
+    result.source.query_positions = Positions(Side::kSource, shape, config, place);
     result.source.key_positions = result.source.query_positions;
-    result.target.query_positions = Positions(Side::kTarget, shape, config, result.target.queries);
+    result.target.query_positions = Positions(Side::kTarget, shape, config, place);
     result.target.key_positions = result.target.query_positions;
   }
   return result;
 }
 
 MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
-  for (at::Tensor* tensor : {&attention.target.cu_seqlens, &attention.target.rotary_positions}) {
+  std::vector<at::Tensor*> tensors = {&attention.target.cu_seqlens, &attention.target.rotary_positions};
+  if (attention.target.exchange.has_value()) {
+    KeyExchange& exchange = *attention.target.exchange;
+    for (at::Tensor* tensor :
+         {&exchange.divided_rows, &exchange.sent_places, &exchange.sent_rows, &exchange.order}) {
+      tensors.push_back(tensor);
+    }
+  }
+  for (at::Tensor* tensor : tensors) {
     if (tensor->defined()) *tensor = Unstaged(*tensor, device);
   }
   return attention;

@@ -2,14 +2,20 @@
 //
 // Every layout comes down to pieces: so many neighbours, each with as many queries and as many keys. A
 // piece's queries and keys are rectangles in the flat activations, so that no mask but the causal one is
-// needed.
+// needed. Of a row that is divided over context ranks, the chunks that a rank has are such a piece: they lie
+// in the order of the row. What its queries see on other ranks is a rectangle more, in which nothing is
+// masked.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "worker/model/key_exchange.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -24,6 +30,20 @@ struct AttentionPiece {
   int64_t key_begin = 0;
   int64_t key_stride = 0;
   int64_t key_length = 0;
+  // A part of a divided row; the count is 1.
+  bool divided = false;
+};
+
+// Queries of a piece over keys that other context ranks have, all of which lie before them.
+struct OtherKeys {
+  // Of AttentionShape.pieces.
+  size_t piece = 0;
+  // In the flat activation.
+  int64_t query_begin = 0;
+  int64_t query_length = 0;
+  // Among the received rows, in the order of ChunksReceived.
+  int64_t key_begin = 0;
+  int64_t key_length = 0;
 };
 
 struct AttentionShape {
@@ -35,7 +55,11 @@ struct AttentionShape {
   // Whether every query, and every key, is in a piece.
   bool all_queries = true;
   bool all_keys = true;
-  // Packed self-attention on a GPU: int32 [samples + 1], and the longest sample.
+  // Where any row of the micro-batch is divided, on this rank or not.
+  std::optional<KeyExchange> exchange;
+  std::vector<OtherKeys> others;
+  // Packed self-attention on a GPU: int32 [samples + 1], and the longest sample. With an exchange, all of
+  // them are one piece.
   at::Tensor cu_seqlens;
   int64_t longest = 0;
   // Concatenated rows: of each query and of each key, its position in its sample. Empty elsewhere: positions
@@ -53,19 +77,21 @@ struct MicroBatchAttention {
   AttentionShape cross;
 };
 
-// Tokens computed, padding included.
+// Tokens computed, padding included: by the whole stage group, and by a context rank (share.h).
 int64_t SourceTokens(const MicroBatch& shape);
 int64_t TargetTokens(const MicroBatch& shape);
+int64_t SourceTokens(const MicroBatch& shape, const GroupPlace& place);
+int64_t TargetTokens(const MicroBatch& shape, const GroupPlace& place);
 
-// Where each sample's tokens begin in the flat source and target activations.
+// Where each sample's tokens begin in the undivided flat source and target activations.
 std::vector<int64_t> SourceOffsets(const MicroBatch& shape, const ModelConfig& config);
 std::vector<int64_t> TargetOffsets(const MicroBatch& shape, const ModelConfig& config);
 
 // The encoder attends to every token of the sample (or row) that is no padding, the decoder to those before,
 // and to the encoder's of the same sample (or row). The tensors are staged for the device (to_device.h). Any
 // thread; throws what LibTorch throws.
-MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config,
-                                        at::Device device);
+MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConfig& config, at::Device device,
+                                        const GroupPlace& place = {});
 
 // The same with its tensors on the device.
 MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device);

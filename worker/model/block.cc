@@ -168,6 +168,7 @@ at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, Lay
                          const at::Tensor& output_gradient, at::Tensor& source_gradient,
                          WeightProducts& products) {
   if (memory.recompute == Recompute::kFull) {
+    memory.attention.attention.keep_received = true;
     RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);
   }
   at::Tensor gradient =

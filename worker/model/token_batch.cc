@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
+#include "worker/program/share.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/to_device.h"
 
@@ -60,6 +61,14 @@ absl::Status CheckShape(const MicroBatch& shape, const ModelConfig& config, size
   PENSTOCK_RETURN_IF_ERROR(CheckCumulative("target_cu_seqlens", shape.target_cu_seqlens, samples));
   return IsT5(config) ? CheckCumulative("source_cu_seqlens", shape.source_cu_seqlens, samples)
                       : absl::OkStatus();
+}
+
+// That every row lies on context ranks that there are, divided only where attention of what is divided is
+// known.
+absl::Status CheckPlacement(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place) {
+  PENSTOCK_RETURN_IF_ERROR(CheckSpans(shape, Side::kTarget, place.contexts));
+  if (!IsT5(config) || !AnyRowIsDivided(shape)) return absl::OkStatus();
+  return absl::InvalidArgumentError("spans: the samples of a T5 cannot be divided over context ranks");
 }
 
 // Where the place of a sample ends whose neighbour begins at offsets[sample + 1]: there, or at the end of its
@@ -115,6 +124,11 @@ class HostSequence {
     std::iota(positions_.begin() + offset, positions_.begin() + offset + length, 0);
   }
 
+  void Take(const MicroBatch& shape, Side side, const GroupPlace& place) {
+    ids_ = ShareOf(std::move(ids_), shape, side, place);
+    positions_ = ShareOf(std::move(positions_), shape, side, place);
+  }
+
   // Nothing is left here.
   TokenSequence StageFor(at::Device device, bool positions) {
     TokenSequence sequence;
@@ -140,12 +154,36 @@ struct HostLoss {
       labels.push_back(tokens[i]);
     }
   }
+
+  // Where it counts on a context rank, as indices into what lies there.
+  void Take(const MicroBatch& shape, const GroupPlace& place) {
+    if (place.contexts == 1) return;
+    HostLoss share;
+    int64_t begin = 0;
+    for (const TokenRun& run : RunsOf(shape, Side::kTarget, place.context)) {
+      const auto first = std::ranges::lower_bound(positions, run.begin);
+      const auto last = std::ranges::lower_bound(positions, run.begin + run.length);
+      for (auto position = first; position != last; ++position) {
+        share.positions.push_back(begin + *position - run.begin);
+        share.labels.push_back(labels[static_cast<size_t>(position - positions.begin())]);
+      }
+      begin += run.length;
+    }
+    *this = std::move(share);
+  }
 };
 
 struct HostBatch {
   HostSequence source;
   HostSequence target;
   HostLoss loss;
+
+  // Leaves what a context rank has.
+  void Take(const MicroBatch& shape, bool t5, const GroupPlace& place) {
+    if (t5) source.Take(shape, Side::kSource, place);
+    target.Take(shape, Side::kTarget, place);
+    loss.Take(shape, place);
+  }
 };
 
 void AddDecoderOnly(int64_t offset, size_t input, Tokens tokens, HostBatch& batch) {
@@ -166,15 +204,18 @@ void AddEncoderDecoder(int64_t source_offset, int64_t target_offset, size_t inpu
   batch.loss.Ask(target_offset, target);
 }
 
-// Fills the batch with the tokens. Possible errors: those of MakeTokenBatch.
+// Fills the batch with the tokens, of samples that a context rank has tokens of. Possible errors: those of
+// MakeTokenBatch.
 absl::Status AddSamples(const MicroBatch& shape, const std::vector<std::vector<int32_t>>& tokens,
-                        const ModelConfig& config, HostBatch& batch) {
+                        const ModelConfig& config, const GroupPlace& place, HostBatch& batch) {
   const bool t5 = IsT5(config);
   const int64_t source_tokens = t5 ? SourceTokens(shape) : 0;
   const int64_t target_tokens = TargetTokens(shape);
   const std::vector<int64_t> sources = t5 ? SourceOffsets(shape, config) : std::vector<int64_t>();
   const std::vector<int64_t> targets = TargetOffsets(shape, config);
+  const std::vector<bool> on_rank = SamplesOn(shape, place.context);
   for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!on_rank[i]) continue;
     const size_t input = shape.input_tokens[i];
     const size_t length = input + shape.target_tokens[i];
     PENSTOCK_RETURN_IF_ERROR(CheckTokens(shape, i, tokens[i], config.vocab));
@@ -195,11 +236,12 @@ absl::Status AddSamples(const MicroBatch& shape, const std::vector<std::vector<i
 
 absl::StatusOr<HostBatch> MakeHostBatch(const MicroBatch& shape,
                                         const std::vector<std::vector<int32_t>>& tokens,
-                                        const ModelConfig& config) {
+                                        const ModelConfig& config, const GroupPlace& place) {
   PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, config, tokens.size()));
   const int64_t source_tokens = IsT5(config) ? SourceTokens(shape) : 0;
   HostBatch batch{HostSequence(source_tokens), HostSequence(TargetTokens(shape)), {}};
-  PENSTOCK_RETURN_IF_ERROR(AddSamples(shape, tokens, config, batch));
+  PENSTOCK_RETURN_IF_ERROR(AddSamples(shape, tokens, config, place, batch));
+  batch.Take(shape, IsT5(config), place);
   return batch;
 }
 
@@ -220,14 +262,16 @@ TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range) {
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
-                                          at::Device device) {
+                                          at::Device device, const GroupPlace& place) {
+  PENSTOCK_RETURN_IF_ERROR(CheckPlacement(shape, config, place));
   HostBatch host{HostSequence(0), HostSequence(0), {}};
   if (needs.any()) {
-    PENSTOCK_ASSIGN_OR_RETURN(host, MakeHostBatch(shape, tokens, config));
+    PENSTOCK_ASSIGN_OR_RETURN(host, MakeHostBatch(shape, tokens, config, place));
   }
   return CallTorch("the tokens of a micro-batch", [&] {
     TokenBatch batch;
-    batch.attention = std::make_shared<const MicroBatchAttention>(MakeAttentionShapes(shape, config, device));
+    batch.attention =
+        std::make_shared<const MicroBatchAttention>(MakeAttentionShapes(shape, config, device, place));
     if (needs.source) batch.source = host.source.StageFor(device, /*positions=*/false);
     if (needs.target) batch.target = host.target.StageFor(device, /*positions=*/!IsT5(config));
     if (!needs.loss) return batch;

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/model/parameters.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -60,12 +61,15 @@ TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range);
 // A decoder-only model computes every token, and the loss counts the target tokens that have a token before
 // them: at position p it asks for token p + 1 where input_tokens <= p + 1 < length.
 // T5's encoder computes the input; its decoder decoder_start_token and the target but for its last token, and
-// at each of them it is asked for the target token of that place. Possible errors: INVALID_ARGUMENT (names
-// the sample; its token, too few tokens, or the shape that does not fit).
+// at each of them it is asked for the target token of that place.
+// Of a stage group with several context ranks: the batch of one of them, whose tokens lie end to end
+// (share.h). Of a sample that SamplesOn names for it `tokens` has all, of others it may have none. Possible
+// errors: INVALID_ARGUMENT (names the sample; its token, too few tokens, or the shape that does not fit; the
+// span; a divided sample of T5).
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
-                                          at::Device device);
+                                          at::Device device, const GroupPlace& place = {});
 
 // Copies in memory of the device, there for what runs on the current stream after them. Possible errors:
 // RESOURCE_EXHAUSTED (memory), INTERNAL.

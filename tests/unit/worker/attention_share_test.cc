@@ -1,0 +1,216 @@
+// Attention of rows that are divided over context ranks, a thread each, against that of the undivided
+// micro-batch.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/worker/model_testing.h"
+#include "worker/model/attention.h"
+#include "worker/model/token_batch.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+// What context ranks, threads of this process, hand each other.
+class Hall {
+ public:
+  explicit Hall(int ranks) : barrier_(ranks), rows_(static_cast<size_t>(ranks)), sent_(rows_.size()) {}
+
+  at::Tensor Exchange(size_t rank, const at::Tensor& rows, const std::vector<int64_t>& sent,
+                      const std::vector<int64_t>& received) {
+    rows_[rank] = rows;
+    sent_[rank] = sent;
+    barrier_.arrive_and_wait();
+    std::vector<at::Tensor> parts;
+    for (size_t from = 0; from < rows_.size(); ++from) {
+      int64_t begin = 0;
+      for (size_t to = 0; to < rank; ++to) begin += sent_[from][to];
+      EXPECT_EQ(sent_[from][rank], received[from]) << "from " << from << " to " << rank;
+      parts.push_back(rows_[from].narrow(0, begin, received[from]));
+    }
+    at::Tensor result = at::cat(parts, 0);
+    barrier_.arrive_and_wait();
+    return result;
+  }
+
+ private:
+  std::barrier<> barrier_;
+  std::vector<at::Tensor> rows_;
+  std::vector<std::vector<int64_t>> sent_;
+};
+
+class HallRank : public StageGroup {
+ public:
+  HallRank(Hall* hall, int context, int contexts) : hall_(*hall), place_{context, contexts, 0, 1} {}
+
+  GroupPlace place() const override { return place_; }
+  at::Tensor GatherRows(const at::Tensor& own, int64_t) override { return own; }
+  at::Tensor SumRows(const at::Tensor& partial) override { return partial; }
+  void SumOverTensorRanks(at::Tensor&) override {}
+  void MaxOverTensorRanks(at::Tensor&) override {}
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                          const std::vector<int64_t>& received) override {
+    ++exchanges_;
+    return hall_.Exchange(static_cast<size_t>(place_.context), rows, sent, received);
+  }
+  absl::Status status() const override { return absl::OkStatus(); }
+  int exchanges() const { return exchanges_; }
+
+ private:
+  Hall& hall_;
+  const GroupPlace place_;
+  int exchanges_ = 0;
+};
+
+struct Operands {
+  at::Tensor query_key_value;
+  at::Tensor attended_gradient;
+};
+
+struct Attended {
+  at::Tensor output;
+  at::Tensor gradient;
+  int exchanges = 0;
+};
+
+AttentionOperands Split(const AttentionOptions& options, const at::Tensor& query_key_value) {
+  const int64_t width = query_key_value.size(1) / (options.heads + 2 * options.key_value_heads);
+  const std::vector<at::Tensor> parts = query_key_value.split_with_sizes(
+      {options.heads * width, options.key_value_heads * width, options.key_value_heads * width}, 1);
+  return {parts[0], parts[1], parts[2]};
+}
+
+enum class Keep { kSums, kNothing, kSumsAndReceived };
+
+Attended Attend(AttentionOptions options, const AttentionShape& shape, const Operands& operands, Keep keep) {
+  const at::NoGradGuard by_hand;
+  const AttentionOperands split = Split(options, operands.query_key_value);
+  AttentionMemory memory;
+  memory.keep_received = keep == Keep::kSumsAndReceived;
+  Attended result;
+  result.output = AttentionForward(options, shape, split, keep == Keep::kNothing ? nullptr : &memory);
+  result.gradient = at::full_like(operands.query_key_value, 7);
+  AttentionBackward(options, shape, split, result.output, std::move(memory), operands.attended_gradient,
+                    Split(options, result.gradient));
+  return result;
+}
+
+at::Tensor OwnRows(const at::Tensor& whole, const MicroBatch& shape, int context) {
+  std::vector<at::Tensor> runs = {whole.narrow(0, 0, 0)};
+  for (const TokenRun& run : RunsOf(shape, Side::kTarget, context))
+    runs.push_back(whole.narrow(0, run.begin, run.length));
+  return at::cat(runs, 0);
+}
+
+// Every context rank's attention, on a thread each.
+std::vector<Attended> AttendDivided(const AttentionOptions& options, const ModelConfig& config,
+                                    const MicroBatch& shape, int contexts, const Operands& operands,
+                                    Keep keep) {
+  Hall hall(contexts);
+  std::vector<Attended> results(static_cast<size_t>(contexts));
+  std::vector<std::thread> threads;
+  for (int context = 0; context < contexts; ++context) {
+    threads.emplace_back([&, context] {
+      HallRank group(&hall, context, contexts);
+      AttentionOptions own = options;
+      own.group = &group;
+      const AttentionShape target = MakeAttentionShapes(shape, config, at::kCPU, group.place()).target;
+      Attended& result = results[static_cast<size_t>(context)];
+      result = Attend(own, target,
+                      {OwnRows(operands.query_key_value, shape, context),
+                       OwnRows(operands.attended_gradient, shape, context)},
+                      keep);
+      result.exchanges = group.exchanges();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+double Difference(const at::Tensor& left, const at::Tensor& right) {
+  if (left.sizes() != right.sizes()) return INFINITY;
+  if (left.numel() == 0) return 0;
+  return ((left.to(at::kDouble) - right.to(at::kDouble)).abs().max() /
+          right.to(at::kDouble).abs().max().clamp_min(1e-9))
+      .item<double>();
+}
+
+struct Placement {
+  int contexts = 0;
+  std::vector<TestSample> samples;
+  std::vector<Span> spans;
+};
+
+const std::vector<Placement>& Placements() {
+  static const std::vector<Placement> placements = {
+      {2, {{0, 11}}, {{0, 2}}},
+      {2, {{3, 9}, {0, 4}, {0, 5}, {2, 11}}, {{1, 1}, {0, 2}, {0, 1}, {0, 2}}},
+      {4,
+       {{0, 31}, {0, 8}, {3, 10}, {0, 4}, {0, 1}, {4, 4}, {0, 17}},
+       {{0, 4}, {0, 4}, {2, 2}, {0, 2}, {1, 1}, {3, 1}, {0, 4}}},
+      // Ranks without tokens, and a rank with whole rows alone.
+      {4, {{0, 9}, {0, 6}}, {{0, 2}, {2, 1}}},
+      {4, {{0, 9}, {0, 6}}, {{3, 1}, {3, 1}}},
+  };
+  return placements;
+}
+
+// The placement as rows of `layout`. Concatenated rows hold two samples: so many spans are left.
+MicroBatch Shape(const ModelConfig& config, const Placement& placement, Layout layout) {
+  MicroBatch shape = MakeMicroBatch(config, placement.samples, layout);
+  shape.spans = placement.spans;
+  if (layout == Layout::kConcatenated) shape.spans.resize(static_cast<size_t>(shape.rows));
+  return shape;
+}
+
+void ExpectDividedEqualsWhole(DataType type, int64_t key_value_heads, Layout layout, Keep keep,
+                              double tolerance) {
+  ModelConfig config = SmallConfig(type);
+  AttentionOptions options = {.heads = 4, .key_value_heads = key_value_heads, .causal = true, .scale = 0.4};
+  for (const Placement& placement : Placements()) {
+    const MicroBatch shape = Shape(config, placement, layout);
+    ASSERT_TRUE(CheckSpans(shape, Side::kTarget, placement.contexts).ok());
+    at::manual_seed(5);
+    const int64_t tokens = TargetTokens(shape);
+    Operands operands = {
+        at::randn({tokens, (4 + 2 * key_value_heads) * 8}, at::kDouble).to(ToScalarType(type)),
+        at::randn({tokens, 4 * 8}, at::kDouble).to(ToScalarType(type))};
+    MicroBatch undivided = shape;
+    undivided.spans.clear();
+    const AttentionShape whole_shape = MakeAttentionShapes(undivided, config, at::kCPU).target;
+    const Attended whole = Attend(options, whole_shape, operands, Keep::kSums);
+    const std::vector<Attended> divided =
+        AttendDivided(options, config, shape, placement.contexts, operands, keep);
+    for (int context = 0; context < placement.contexts; ++context) {
+      const Attended& own = divided[static_cast<size_t>(context)];
+      EXPECT_LT(Difference(own.output, OwnRows(whole.output, shape, context)), tolerance);
+      EXPECT_LT(Difference(own.gradient, OwnRows(whole.gradient, shape, context)), tolerance);
+      const int expected = !AnyRowIsDivided(shape) ? 0 : keep == Keep::kSumsAndReceived ? 2 : 3;
+      EXPECT_EQ(own.exchanges, expected);
+    }
+  }
+}
+
+class DividedAttention : public ::testing::TestWithParam<Layout> {};
+
+INSTANTIATE_TEST_SUITE_P(Layouts, DividedAttention,
+                         ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated));
+
+TEST_P(DividedAttention, EqualsThatOfTheWholeMicroBatch) {
+  for (const int64_t key_value_heads : {4, 2, 1}) {
+    for (const Keep keep : {Keep::kSums, Keep::kNothing, Keep::kSumsAndReceived}) {
+      ExpectDividedEqualsWhole(DataType::kFloat64, key_value_heads, GetParam(), keep, 1e-13);
+      ExpectDividedEqualsWhole(DataType::kFloat32, key_value_heads, GetParam(), keep, 3e-6);
+      ExpectDividedEqualsWhole(DataType::kBFloat16, key_value_heads, GetParam(), keep, 3e-2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,153 @@
+#include "worker/model/attention_kernel.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+// Products for what has no fused kernel that gives its sums: other types than 16 bits on a GPU. All scores
+// exist.
+class Products {
+ public:
+  Products(const AttentionOptions& options, const AttentionOperands& piece)
+      : options_(options),
+        wide_(AccumulationType(piece.query.scalar_type())),
+        query_(piece.query.to(wide_)),
+        key_(Repeated(piece.key)),
+        value_(Repeated(piece.value)) {}
+
+  KernelResult Forward() const {
+    const at::Tensor scores = Scores();
+    const at::Tensor sums = scores.logsumexp(3, /*keepdim=*/true);
+    return {at::exp(scores - sums).matmul(value_), sums.squeeze(3)};
+  }
+
+  AttentionOperands Backward(const KernelResult& merged, const at::Tensor& own_gradient) const {
+    const at::Tensor gradient = own_gradient.to(wide_);
+    const at::Tensor probabilities = Scores().sub_(merged.log_sums.unsqueeze(3)).exp_();
+    const at::Tensor along = at::mul(gradient, merged.output).sum(3, /*keepdim=*/true);
+    at::Tensor scores = gradient.matmul(value_.transpose(2, 3)).sub_(along).mul_(probabilities);
+    scores.mul_(options_.scale);
+    return {scores.matmul(key_), Summed(scores.transpose(2, 3).matmul(query_)),
+            Summed(probabilities.transpose(2, 3).matmul(gradient))};
+  }
+
+ private:
+  int64_t group() const { return options_.heads / options_.key_value_heads; }
+
+  // A head of keys for each query head, and the way back.
+  at::Tensor Repeated(const at::Tensor& heads) const { return heads.to(wide_).repeat_interleave(group(), 1); }
+  at::Tensor Summed(const at::Tensor& heads) const {
+    return heads.unflatten(1, {options_.key_value_heads, group()}).sum(2);
+  }
+
+  at::Tensor Scores() const {
+    at::Tensor scores = query_.matmul(key_.transpose(2, 3)).mul_(options_.scale);
+    if (!options_.causal) return scores;
+    const at::Tensor future =
+        at::ones({scores.size(2), scores.size(3)}, scores.options().dtype(at::kBool)).triu_(1);
+    return scores.masked_fill_(future, -std::numeric_limits<double>::infinity());
+  }
+
+  const AttentionOptions& options_;
+  const at::ScalarType wide_;
+  const at::Tensor query_;
+  const at::Tensor key_;
+  const at::Tensor value_;
+};
+
+KernelResult CpuForward(const AttentionOptions& options, const AttentionOperands& piece) {
+  auto [output, log_sums] =
+      at::_scaled_dot_product_flash_attention_for_cpu(piece.query, piece.key, piece.value, /*dropout_p=*/0.0,
+                                                      options.causal, /*attn_mask=*/{}, options.scale);
+  return {std::move(output), std::move(log_sums)};
+}
+
+void Put(Write write, const at::Tensor& from, const at::Tensor& to) {
+  write == Write::kAdd ? to.add_(from) : to.copy_(from);
+}
+
+void Put(Write write, const AttentionOperands& from, const AttentionOperands& to) {
+  Put(write, from.query, to.query);
+  Put(write, from.key, to.key);
+  Put(write, from.value, to.value);
+}
+
+// As many heads of keys as of queries.
+AttentionOperands CpuBackward(const AttentionOptions& options, const AttentionOperands& piece,
+                              const KernelResult& merged, const at::Tensor& gradient) {
+  auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      gradient, piece.query, piece.key, piece.value, merged.output, merged.log_sums, /*dropout_p=*/0.0,
+      options.causal, /*attn_mask=*/{}, options.scale);
+  return {std::move(query), std::move(key), std::move(value)};
+}
+
+// Where query heads share a key, one group of heads after the other: given all at once, the kernel adds up
+// the gradients of a key in its own type, which in bfloat16 has two to three times the error.
+void GroupedCpuBackward(const AttentionOptions& options, const AttentionOperands& piece,
+                        const KernelResult& merged, const at::Tensor& gradient, Write write,
+                        const AttentionOperands& gradients) {
+  const int64_t size = options.heads / options.key_value_heads;
+  if (size == 1) {
+    Put(write, CpuBackward(options, piece, merged, gradient), gradients);
+    return;
+  }
+  for (int64_t group = 0; group < options.key_value_heads; ++group) {
+    const auto heads = [&](const at::Tensor& tensor) { return tensor.narrow(1, group * size, size); };
+    // Views, not copies.
+    const auto repeated = [&](const at::Tensor& tensor) {
+      return tensor.narrow(1, group, 1).expand({-1, size, -1, -1});
+    };
+    const AttentionOperands own =
+        CpuBackward(options, {heads(piece.query), repeated(piece.key), repeated(piece.value)},
+                    {heads(merged.output), heads(merged.log_sums)}, heads(gradient));
+    Put(write, own.query, heads(gradients.query));
+    Put(write, own.key.sum(1), gradients.key.select(1, group));
+    Put(write, own.value.sum(1), gradients.value.select(1, group));
+  }
+}
+
+at::Tensor LengthsOf(const AttentionOptions& options, const AttentionShape& shape) {
+  return options.causal ? shape.cu_seqlens : at::Tensor();
+}
+
+}  // namespace
+
+KernelResult KernelForward(const AttentionOptions& options, const AttentionShape& shape,
+                           const AttentionOperands& piece) {
+  if (piece.query.is_cpu()) return CpuForward(options, piece);
+  if (FlashAttentionSupports(piece.query.scalar_type(), piece.query.device())) {
+    return FlashForward(options, piece, LengthsOf(options, shape), shape.longest);
+  }
+  return Products(options, piece).Forward();
+}
+
+void KernelBackward(const AttentionOptions& options, const AttentionShape& shape,
+                    const AttentionOperands& piece, const KernelResult& merged, const at::Tensor& gradient,
+                    Write write, const AttentionOperands& gradients) {
+  if (piece.query.is_cpu()) {
+    GroupedCpuBackward(options, piece, merged, gradient, write, gradients);
+  } else if (FlashAttentionSupports(piece.query.scalar_type(), piece.query.device())) {
+    Put(write, FlashBackward(options, piece, LengthsOf(options, shape), shape.longest, merged, gradient),
+        gradients);
+  } else {
+    Put(write, Products(options, piece).Backward(merged, gradient), gradients);
+  }
+}
+
+void Merge(const KernelResult& other, const KernelResult& result) {
+  const at::Tensor sums = at::logaddexp(result.log_sums, other.log_sums);
+  const auto share = [&](const KernelResult& part) {
+    return at::mul(part.output, at::exp(part.log_sums - sums).unsqueeze(3));
+  };
+  result.output.copy_(share(result).add_(share(other)));
+  result.log_sums.copy_(sums);
+}
+
+}  // namespace penstock::worker
