@@ -24,6 +24,9 @@ namespace {
 
 // A grid knows rectangles alone; packed micro-batches need a closed form.
 absl::Status ResolveLayout(const Profile& profile, Job* job) {
+  // Shares of samples have no rectangles.
+  if (job->topology.shape().group.context > 1 && job->layout == LayoutChoice::kAuto)
+    job->layout = LayoutChoice::kPacked;
   if (profile.has_closed_form()) return absl::OkStatus();
   if (job->policy == Policy::kPacked || job->policy == Policy::kTokenBudget) {
     return absl::InvalidArgumentError(
@@ -55,12 +58,13 @@ absl::StatusOr<JobAndProfile> ReadJob(const v1::JobSpec& spec) {
   return JobAndProfile{std::move(job), *std::move(profile)};
 }
 
-// Of a topology that TopologyToProto made: all replicas look alike, one rank a stage.
+// Of a topology that TopologyToProto made: all replicas look alike, and the ranks of a stage group follow
+// each other.
 StageLayout LayoutOf(const v1::Topology& topology) {
   StageLayout layout;
   for (const v1::StageTopology& stage : topology.replicas(0).stages()) {
     layout.layers.push_back(stage.encoder_layers() + stage.decoder_layers());
-    layout.rank_of_stage.push_back(static_cast<int32_t>(stage.ranks(0)));
+    layout.position_of_stage.push_back(static_cast<int32_t>(stage.ranks(0)) / stage.ranks_size());
   }
   return layout;
 }
@@ -75,6 +79,7 @@ Assignment MakeAssignment(const Candidate& candidate, const std::vector<ReplicaP
       micro_batch.samples = candidate.table.samples(slots[m]);
       micro_batch.layout = candidate.table.layout(slots[m]);
       micro_batch.row = candidate.table.row(slots[m]);
+      micro_batch.spans = candidate.table.spans(slots[m]);
       const auto recompute = pipelines[replica].recompute.begin() + static_cast<std::ptrdiff_t>(m * stages);
       micro_batch.recompute.assign(recompute, recompute + stages);
       assignment[replica].push_back(std::move(micro_batch));
@@ -90,7 +95,7 @@ ScheduleFamily FamilyOf(const Job& job, const std::vector<ReplicaPipeline>& pipe
       if (pass.kind == PassKind::kBackwardWeight) return ScheduleFamily::kSplitBackward;
     }
   }
-  if (static_cast<int32_t>(job.topology.shape().stages.size()) > job.topology.shape().ranks)
+  if (static_cast<int32_t>(job.topology.shape().stages.size()) > job.topology.shape().positions)
     return ScheduleFamily::kInterleaved;
   return job.schedule == ScheduleFamily::kOneForwardOneBackward ? job.schedule : ScheduleFamily::kReadyFirst;
 }
@@ -153,7 +158,7 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec
 }
 
 absl::Status Planner::CheckStages() const {
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
     const int64_t bytes = costs_.RankStaticBytes(rank);
     if (bytes < job_.memory_limit_bytes) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -191,13 +196,13 @@ absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     const TokenSums sums = SumsOf({&sample, 1}, batch.samples, padded ? Layout::kPadded : Layout::kPacked);
-    if (!costs_.Layers(sums, &layers)) {
+    if (!costs_.Layers(costs_.EvenShare(sums), &layers)) {
       return absl::InvalidArgumentError(
           absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(sums)));
     }
     PENSTOCK_RETURN_IF_ERROR(
         CheckTime(absl::StrCat("batch.samples[", sample, "]: it alone"), PassesNs(costs_, layers)));
-    for (int rank = 0; rank < costs_.ranks(); ++rank) {
+    for (int rank = 0; rank < costs_.positions(); ++rank) {
       if (space.FitsAlone(rank, sums)) continue;
       return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
     }

@@ -39,12 +39,12 @@ LayerProfile Layer(double tokens, double squares, bool source) {
 Job Pipeline(int encoders, int decoders) {
   core::PipelineShape shape;
   shape.stages.resize(kStages);
-  shape.ranks = kStages;
+  shape.positions = kStages;
   for (int stage = 0; stage < kStages; ++stage) {
     shape.stages[stage].encoder_layers = encoders > 0 && stage < kStages / 2 ? encoders / (kStages / 2) : 0;
     shape.stages[stage].decoder_layers =
         encoders == 0 ? decoders / kStages : (stage < kStages / 2 ? 0 : decoders / (kStages / 2));
-    shape.rank_of_stage.push_back(stage);
+    shape.position_of_stage.push_back(stage);
   }
   shape.stages.front().first = true;
   shape.stages.back().last = true;

@@ -62,8 +62,8 @@ ReplicaPipeline Pipeline(int micro_batches) {
   }
   pipeline.memory.resize(pipeline.costs.forward_ns.size());
   pipeline.recompute.resize(pipeline.costs.forward_ns.size());
-  pipeline.costs.ranks = 8;
-  pipeline.costs.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
+  pipeline.costs.positions = 8;
+  pipeline.costs.position_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
   pipeline.passes = ListOneForwardOneBackward(pipeline.costs).passes;
   return pipeline;
 }
@@ -74,8 +74,8 @@ CostModel EightStages() {
   shape.stages.front().first = true;
   shape.stages.front().embeds_target = true;
   shape.stages.back().last = true;
-  shape.ranks = 8;
-  shape.rank_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
+  shape.positions = 8;
+  shape.position_of_stage = {0, 1, 2, 3, 4, 5, 6, 7};
   core::Job job;
   job.topology = core::Topology(shape, 1);
   core::Profile profile;
@@ -110,14 +110,14 @@ BENCHMARK(ListPipeline)->ArgName("micro_batches")->Arg(32)->Arg(512);
 // The replay of such an order.
 void ReplayPipeline(benchmark::State& state) {
   const PipelineCosts costs = Pipeline(static_cast<int>(state.range(0))).costs;
-  SmallReplica replica(costs.rank_of_stage, costs.ranks, costs.micro_batches);
+  SmallReplica replica(costs.position_of_stage, costs.positions, costs.micro_batches);
   replica.forward = costs.forward_ns;
   replica.backward = costs.backward_ns;
   replica.weight = costs.weight_ns;
   replica.transfer = costs.transfer_ns;
   replica.rules.split.assign(costs.stages, 1);
   replica.Schedule();
-  PassReplay replay(costs.rank_of_stage, costs.ranks);
+  PassReplay replay(costs.position_of_stage, costs.positions);
   const PassTable table = replica.Table();
   for (auto _ : state) benchmark::DoNotOptimize(replay.Run(table, replica.order, kInfeasibleNs));
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(replica.order.size()));

@@ -190,7 +190,7 @@ v1::JobSpec WithMicroBatch(v1::JobSpec job, uint32_t size) {
 v1::JobSpec TightMemory(v1::JobSpec job) {
   const auto planner = Planner::Create(job);
   int64_t most = 0;
-  for (int rank = 0; rank < (*planner)->costs().ranks(); ++rank) {
+  for (int rank = 0; rank < (*planner)->costs().positions(); ++rank) {
     most = std::max(most, (*planner)->costs().RankStaticBytes(rank));
   }
   job.mutable_planning()->set_memory_limit_bytes(most + 2'000'000'000);

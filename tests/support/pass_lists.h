@@ -17,7 +17,7 @@ struct ListedPasses {
 
 // `rules`: ahead, split, forward_first and eager_weights may be left empty.
 inline ListedPasses ListPasses(const PipelineCosts& costs, ScheduleRules rules) {
-  SmallReplica replica(costs.rank_of_stage, costs.ranks, costs.micro_batches);
+  SmallReplica replica(costs.position_of_stage, costs.positions, costs.micro_batches);
   replica.forward = costs.forward_ns;
   replica.backward = costs.backward_ns;
   replica.weight = costs.weight_ns;
@@ -29,7 +29,7 @@ inline ListedPasses ListPasses(const PipelineCosts& costs, ScheduleRules rules) 
   if (replica.rules.eager_weights.empty()) replica.rules.eager_weights = defaults.eager_weights;
   ListedPasses listed;
   listed.makespan_ns = replica.Schedule();
-  listed.passes = ByRank(replica.order, costs.rank_of_stage, costs.ranks);
+  listed.passes = ByRank(replica.order, costs.position_of_stage, costs.positions);
   return listed;
 }
 

@@ -16,8 +16,8 @@ namespace penstock::core {
 // reductions until a test sets them, and with rules that split nothing.
 class SmallReplica {
  public:
-  SmallReplica(std::vector<int32_t> rank_of_stage, int ranks, int micro_batches)
-      : rank_of_stage_(std::move(rank_of_stage)), ranks_(ranks), micro_batches_(micro_batches) {
+  SmallReplica(std::vector<int32_t> position_of_stage, int ranks, int micro_batches)
+      : rank_of_stage_(std::move(position_of_stage)), ranks_(ranks), micro_batches_(micro_batches) {
     const size_t size = static_cast<size_t>(micro_batches) * stages();
     for (auto* times : {&forward, &backward, &weight, &transfer, &input, &held, &put_aside, &passing}) {
       times->assign(size, 0);
@@ -61,7 +61,7 @@ class SmallReplica {
     transfers_.assign(stages(), transfer.data());
     PassTable table;
     table.stages = stages();
-    table.ranks = ranks_;
+    table.positions = ranks_;
     table.rows = rows_;
     table.forward_ns = forward.data();
     table.backward_ns = backward.data();

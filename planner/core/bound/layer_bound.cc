@@ -32,8 +32,12 @@ std::vector<RecomputeLevel> AllowedLevels(LayerKind kind, RecomputeMode mode, bo
 // Walks over all that a layer's costs can be made of: the points of its tables, and its closed form.
 class LayerWalk {
  public:
-  LayerWalk(const Profile& profile, LayerKind kind, const LayerTime& form)
-      : grid_(profile.grid), layer_(profile.layers[kind]), form_(form) {
+  LayerWalk(const CostModel& costs, LayerKind kind, const LayerTime& form)
+      : grid_(costs.profile().grid),
+        layer_(costs.profile().layers[kind]),
+        form_(form),
+        form_divisor_(costs.layer_model().form_divisor(kind)),
+        table_divisor_(costs.layer_model().table_divisor(kind)) {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       const std::vector<double>& table = layer_.backward_table_ns[level];
       may_miss_[level] =
@@ -63,7 +67,10 @@ class LayerWalk {
   template <typename Value>
   double Smallest(Value value) const {
     double ratio = kInfinity;
-    if (layer_.has_closed_form) ratio = value(1.0, 1.0, Backward(1.0, 0, /*closed=*/true));
+    if (layer_.has_closed_form) {
+      const double forward = 1.0 / form_divisor_;
+      ratio = value(1.0, forward, Backward(forward, 0, /*closed=*/true));
+    }
     static const std::vector<double>& none = *new std::vector<double>{0};
     const bool has_source = layer_.axes != TableAxes::kTarget;
     const bool has_target = layer_.axes != TableAxes::kSource;
@@ -72,7 +79,7 @@ class LayerWalk {
     for (const double rows : grid_.rows) {
       for (const double source : has_source ? grid_.source_length : none) {
         for (const double target : has_target ? grid_.target_length : none) {
-          const double forward = layer_.forward_table_ns[index];
+          const double forward = layer_.forward_table_ns[index] / table_divisor_;
           const TokenSums sums = PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
                                             static_cast<int32_t>(target));
           if (!std::isnan(forward)) {
@@ -90,7 +97,7 @@ class LayerWalk {
     for (int level = 0; level < kRecomputeLevels; ++level) {
       if (closed || may_miss_[level]) ranges[level].Add(forward * layer_.backward_ratio[level]);
       if (closed || layer_.backward_table_ns[level].empty()) continue;
-      const double measured = layer_.backward_table_ns[level][index];
+      const double measured = layer_.backward_table_ns[level][index] / table_divisor_;
       if (!std::isnan(measured)) ranges[level].Add(measured);
     }
     return ranges;
@@ -99,11 +106,16 @@ class LayerWalk {
   const Grid& grid_;
   const LayerProfile& layer_;
   const LayerTime& form_;
+  const double form_divisor_;
+  const double table_divisor_;
   // A backward table has no value somewhere, so that the ratio may stand in anywhere.
   std::array<bool, kRecomputeLevels> may_miss_ = {};
 };
 
-PerToken Rates(const LayerBytes& bytes) { return {bytes.source_token_bytes, bytes.target_token_bytes}; }
+// Of a rank of a stage group, on average.
+PerToken Rates(const LayerBytes& bytes, double ranks) {
+  return {bytes.source_token_bytes / ranks, bytes.target_token_bytes / ranks};
+}
 
 double LeastBackward(const LayerWalk& walk, RecomputeLevel level) {
   return walk.SmallestRatio([&](double /*forward*/, const auto& backward) { return backward[level].low; });
@@ -129,16 +141,16 @@ double PriceOfLevel(const LayerWalk& walk, const LayerBound& bound, RecomputeLev
 }
 
 void BoundMemory(const LayerProfile& layer, const std::vector<RecomputeLevel>& levels, const LayerWalk& walk,
-                 LayerBound* bound) {
-  bound->peak = Rates(layer.peak);
-  bound->kept = Rates(layer.stored[levels.front()]);
+                 double ranks, LayerBound* bound) {
+  bound->peak = Rates(layer.peak, ranks);
+  bound->kept = Rates(layer.stored[levels.front()], ranks);
   bound->least_kept = bound->kept;
   bound->price_ns_per_byte = kInfinity;
   bound->levels = {{bound->kept, 0}};
   for (const RecomputeLevel level : levels) {
     if (level == levels.front()) continue;
-    bound->levels.push_back({Rates(layer.stored[level]), ExtraOfLevel(walk, level)});
-    const PerToken kept = Rates(layer.stored[level]);
+    const PerToken kept = Rates(layer.stored[level], ranks);
+    bound->levels.push_back({kept, ExtraOfLevel(walk, level)});
     bound->least_kept.source = std::min(bound->least_kept.source, kept.source);
     bound->least_kept.target = std::min(bound->least_kept.target, kept.target);
     bound->price_ns_per_byte = std::min(bound->price_ns_per_byte, PriceOfLevel(walk, *bound, level, kept));
@@ -153,39 +165,40 @@ double LinearNs(const LayerTime& form, const TokenSums& sums) {
          form.source_square_ns * sums.source_square;
 }
 
-double OverheadNs(const LayerTime& form, const TokenSums& each) {
+double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts) {
   double overhead = form.fixed_ns;
-  if (each.target > 0) overhead += form.target_token_ns * form.half_efficiency_tokens;
-  if (each.source > 0) overhead += form.source_token_ns * form.half_efficiency_tokens;
+  if (each.target > 0) overhead += form.target_token_ns * form.half_efficiency_tokens / contexts;
+  if (each.source > 0) overhead += form.source_token_ns * form.half_efficiency_tokens / contexts;
   return overhead;
 }
 
 double LayerBound::Linear(const TokenSums& sums) const {
-  return LinearNs(form, loss_tokens_only ? LossPositions(sums) : sums);
+  return LinearNs(form, loss_tokens_only ? LossPositions(sums) : sums) / contexts;
 }
 
 double LayerBound::Overhead(const TokenSums& each) const {
-  return OverheadNs(form, loss_tokens_only ? LossPositions(each) : each);
+  return OverheadNs(form, loss_tokens_only ? LossPositions(each) : each, contexts);
 }
 
 PerToken LayerBound::Rate() const {
   if (loss_tokens_only) return {};
-  return {form.source_token_ns, form.target_token_ns};
+  return {form.source_token_ns / contexts, form.target_token_ns / contexts};
 }
 
-LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode) {
-  const LayerProfile& layer = profile.layers[kind];
+LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode) {
+  const LayerProfile& layer = costs.profile().layers[kind];
   LayerBound bound;
+  bound.contexts = costs.group().context;
   bound.present = layer.present;
   if (!layer.present) return bound;
   bound.loss_tokens_only = layer.loss_tokens_only;
   if (layer.has_closed_form) {
-    bound.form = layer.forward;
+    bound.form = costs.layer_model().form(kind);
   } else {
     (layer.axes == TableAxes::kSource ? bound.form.source_token_ns : bound.form.target_token_ns) = 1;
   }
   const std::vector<RecomputeLevel> levels = AllowedLevels(kind, mode, layer.has_selective);
-  const LayerWalk walk(profile, kind, bound.form);
+  const LayerWalk walk(costs, kind, bound.form);
   const double weight_share = kind == kHead ? 0 : 1 - layer.backward_input_share;
   const auto scale = [&](BoundPass pass) -> double& { return bound.scale[static_cast<int>(pass)]; };
   scale(BoundPass::kForward) = walk.SmallestRatio([](double forward, const auto&) { return forward; });
@@ -200,7 +213,7 @@ LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode
   }
   scale(BoundPass::kWeight) = weight_share * LeastBackward(walk, kKeepAll);
   for (double& value : bound.scale) value = std::isfinite(value) ? std::max(0.0, value) : 0;
-  BoundMemory(layer, levels, walk, &bound);
+  BoundMemory(layer, levels, walk, costs.group().ranks(), &bound);
   return bound;
 }
 

@@ -3,7 +3,9 @@
 //
 // The time of a layer is at least scale * (overhead + linear part), where the overhead is paid once for each
 // micro-batch and the linear part is a sum over its samples. So bounds of many micro-batches add up without
-// knowing how samples are grouped. docs/planning.md, "Lower bound", has the proofs.
+// knowing how samples are grouped. Of a stage group the slowest rank takes at least what its ranks take on
+// average, as though every sample were divided evenly over all of them and nothing but what tensor ranks
+// exchange came on top. docs/planning.md, "Lower bound", has the proofs.
 #pragma once
 
 #include <array>
@@ -14,14 +16,19 @@
 
 namespace penstock::core {
 
-// Nanoseconds of one layer of each kind and of the embeddings of source and target tokens, before scaling: a
-// point, or the coefficients of a sum over layers.
-using LayerVector = std::array<double, kLayerKinds + 2>;
+// Nanoseconds of one layer of each kind, of the embeddings of source and target tokens, and of what tensor
+// ranks exchange, before scaling: a point, or the coefficients of a sum over layers.
+using LayerVector = std::array<double, kLayerKinds + 5>;
 inline constexpr int kSourceEmbedding = kLayerKinds;
 inline constexpr int kTargetEmbedding = kLayerKinds + 1;
+// One gather or sum over tensor ranks, of source and target tokens and of loss positions.
+inline constexpr int kSourceExchange = kLayerKinds + 2;
+inline constexpr int kTargetExchange = kLayerKinds + 3;
+inline constexpr int kLossExchange = kLayerKinds + 4;
 
 inline double Dot(const LayerVector& a, const LayerVector& b) {
-  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4];
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5] + a[6] * b[6] +
+         a[7] * b[7];
 }
 
 // Passes as the bound tells them apart. kInput and kWeight are the two parts of kWhole.
@@ -47,6 +54,8 @@ struct LayerBound {
   bool loss_tokens_only = false;
   // Shape of the time: a closed form, or one nanosecond a token where the profile has tables alone.
   LayerTime form;
+  // Context ranks, which a stage group's slowest rank has at least the mean of.
+  double contexts = 1;
   // By BoundPass.
   std::array<double, kBoundPasses> scale = {};
   // Bytes kept at the level that costs least time, and at the level that keeps least.
@@ -64,10 +73,11 @@ struct LayerBound {
   PerToken Rate() const;
 };
 
-// The same for the embeddings, which have no scale.
+// The same for the embeddings, which have no scale. Of a stage group's `contexts` ranks each has the fixed
+// part, and one of them at least has tokens.
 double LinearNs(const LayerTime& form, const TokenSums& sums);
-double OverheadNs(const LayerTime& form, const TokenSums& each);
+double OverheadNs(const LayerTime& form, const TokenSums& each, double contexts);
 
-LayerBound BoundLayer(const Profile& profile, LayerKind kind, RecomputeMode mode);
+LayerBound BoundLayer(const CostModel& costs, LayerKind kind, RecomputeMode mode);
 
 }  // namespace penstock::core

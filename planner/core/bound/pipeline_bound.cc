@@ -4,12 +4,31 @@
 #include <limits>
 #include <utility>
 
+#include "planner/core/cost/half_counts.h"
+
 namespace penstock::core {
 namespace {
+
+// Of a gather or a sum, nanoseconds.
+constexpr double kCollectiveRounding = 2;
 
 void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
   sum->source += layers * bytes.source;
   sum->target += layers * bytes.target;
+}
+
+// Gathers and sums over tensor ranks in a forward or in a backward pass, at the level that has fewest.
+void AddExchange(const Stage& stage, bool forward, LayerVector* pass) {
+  const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
+  for (int kind = 0; kind < 2; ++kind) {
+    const HalfCounts halves =
+        forward ? ForwardHalves(kind, stage.crosses) : BackwardHalves(kind, stage.crosses, kKeepAll);
+    (*pass)[kSourceExchange] += static_cast<double>(counts[kind] * halves.source);
+    (*pass)[kTargetExchange] += static_cast<double>(counts[kind] * halves.target);
+  }
+  (*pass)[kSourceExchange] += stage.embeds_source ? 1 : 0;
+  (*pass)[kTargetExchange] += stage.embeds_target ? 1 : 0;
+  (*pass)[kLossExchange] += stage.last ? 1 : 0;
 }
 
 StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLayerKinds>& layers, int index) {
@@ -24,6 +43,7 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
     if (pass == static_cast<int>(BoundPass::kWeight)) continue;
     bound.passes[pass][kSourceEmbedding] = stage.embeds_source ? 1 : 0;
     bound.passes[pass][kTargetEmbedding] = stage.embeds_target ? 1 : 0;
+    AddExchange(stage, pass == static_cast<int>(BoundPass::kForward), &bound.passes[pass]);
   }
   bound.options.resize(1);
   for (const LayerKind kind : {kEncoder, kDecoder}) {
@@ -44,20 +64,25 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
 
 TransferBound BoundTransfer(const CostModel& costs, const Job& job, int stage) {
   TransferBound bound;
-  if (costs.rank_of(stage) == costs.rank_of(stage + 1)) return bound;
+  if (costs.position_of(stage) == costs.position_of(stage + 1)) return bound;
   bound.latency_ns = std::numeric_limits<double>::infinity();
   double speed = 0;
   const Topology& topology = job.topology;
+  const Cluster& cluster = costs.profile().cluster;
   for (int replica = 0; replica < topology.replicas(); ++replica) {
-    const Link link = costs.LinkBetween(topology.RankOf(replica, stage), topology.RankOf(replica, stage + 1));
-    const bool inside = link == Link::kInsideNode;
-    const Cluster& cluster = costs.profile().cluster;
-    const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
-    bound.latency_ns = std::min(bound.latency_ns, static_cast<double>(latency));
-    speed =
-        std::max(speed, inside ? cluster.intra_node_bytes_per_second : cluster.inter_node_bytes_per_second);
+    for (int place = 0; place < costs.group().ranks(); ++place) {
+      const int from = topology.RankOf(replica, stage, place);
+      const Link link = costs.LinkBetween(from, topology.RankOf(replica, stage + 1, place));
+      const bool inside = link == Link::kInsideNode;
+      const int64_t latency = inside ? cluster.intra_node_latency_ns : cluster.inter_node_latency_ns;
+      bound.latency_ns = std::min(bound.latency_ns, static_cast<double>(latency));
+      speed =
+          std::max(speed, inside ? cluster.intra_node_bytes_per_second : cluster.inter_node_bytes_per_second);
+    }
   }
-  const double token_ns = static_cast<double>(job.hidden * job.bytes_per_element) / speed * 1e9;
+  // One place has at least its part.
+  const double token_ns =
+      static_cast<double>(job.hidden * job.bytes_per_element) / speed * 1e9 / costs.group().ranks();
   bound.ns.source = token_ns;
   if (!costs.stage(stage).encoder_boundary) bound.ns.target = token_ns;
   return bound;
@@ -69,7 +94,7 @@ RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<Lay
   bound.available_bytes = static_cast<double>(job.memory_limit_bytes - costs.RankStaticBytes(rank));
   bound.price_ns_per_byte = std::numeric_limits<double>::infinity();
   for (int index = 0; index < costs.stages(); ++index) {
-    if (costs.rank_of(index) != rank) continue;
+    if (costs.position_of(index) != rank) continue;
     bound.stages.push_back(index);
     const Stage& stage = costs.stage(index);
     const int counts[kLayerKinds] = {stage.encoder_layers, stage.decoder_layers, stage.last ? 1 : 0};
@@ -91,14 +116,21 @@ RankBound BoundRank(const CostModel& costs, const Job& job, const std::array<Lay
 PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
     : embedding(costs.profile().embedding_forward),
       split(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward) {
+  contexts = costs.group().context;
+  // Each is rounded to a nanosecond, and its bytes to bytes.
+  const double latency = static_cast<double>(costs.exchange_model().HalfLatencyNs()) - kCollectiveRounding;
+  if (costs.group().tensor > 1 && latency >= 0) {
+    exchange_token_ns = costs.exchange_model().HalfTokenNs();
+    exchange_ns = latency;
+  }
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
-    layers[kind] = BoundLayer(costs.profile(), kind, job.recompute);
+    layers[kind] = BoundLayer(costs, kind, job.recompute);
   }
   for (int stage = 0; stage < costs.stages(); ++stage) {
     stages.push_back(BoundStage(costs, layers, stage));
     if (stage + 1 < costs.stages()) stages.back().transfer = BoundTransfer(costs, job, stage);
   }
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     ranks.push_back(BoundRank(costs, job, layers, rank));
     double optimizer = 0;
     for (const int stage : ranks.back().stages) optimizer += static_cast<double>(costs.OptimizerNs(stage));
@@ -107,13 +139,27 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
 }
 
 LayerVector PipelineBound::Linear(const TokenSums& sums) const {
-  return {layers[kEncoder].Linear(sums), layers[kDecoder].Linear(sums), layers[kHead].Linear(sums),
-          LinearNs(embedding, SourceSide(sums)), LinearNs(embedding, TargetSide(sums))};
+  const double exchange = exchange_token_ns / contexts;
+  return {layers[kEncoder].Linear(sums),
+          layers[kDecoder].Linear(sums),
+          layers[kHead].Linear(sums),
+          LinearNs(embedding, SourceSide(sums)) / contexts,
+          LinearNs(embedding, TargetSide(sums)) / contexts,
+          exchange * sums.source,
+          exchange * sums.target,
+          exchange * sums.loss};
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
-  return {layers[kEncoder].Overhead(each), layers[kDecoder].Overhead(each), layers[kHead].Overhead(each),
-          OverheadNs(embedding, SourceSide(each)), OverheadNs(embedding, TargetSide(each))};
+  const auto of_embedding = [&](const TokenSums& side) { return OverheadNs(embedding, side, contexts); };
+  return {layers[kEncoder].Overhead(each),
+          layers[kDecoder].Overhead(each),
+          layers[kHead].Overhead(each),
+          of_embedding(SourceSide(each)),
+          of_embedding(TargetSide(each)),
+          exchange_ns,
+          exchange_ns,
+          exchange_ns};
 }
 
 }  // namespace penstock::core

@@ -57,6 +57,10 @@ struct PipelineBound {
 
   std::array<LayerBound, kLayerKinds> layers;
   LayerTime embedding;
+  double contexts = 1;
+  // Of one gather or sum over tensor ranks: for each token of a context rank, and once.
+  double exchange_token_ns = 0;
+  double exchange_ns = 0;
   std::vector<StageBound> stages;
   std::vector<RankBound> ranks;
   // The longest optimizer step of a rank. All wait for the slowest reduction of gradients before it.

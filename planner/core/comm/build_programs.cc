@@ -1,10 +1,12 @@
 #include "planner/core/comm/build_programs.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/comm/place_figures.h"
 #include "planner/core/comm/replica_builder.h"
 #include "planner/core/schedule/pipeline_timeline.h"
 
@@ -14,52 +16,72 @@ namespace {
 // By PassKind.
 constexpr const char* kPassNames[] = {"FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT"};
 
-// Collectives: for each stage one over the replicas, then for each replica one over its ranks.
+// Groups and collectives, as the contract orders them (plan.proto, Plan.groups).
+void AddGroup(std::vector<int32_t> ranks, int64_t bytes, ProgramSet* set) {
+  const auto group = static_cast<int32_t>(set->groups.size());
+  set->collectives.push_back({group, 0, bytes, static_cast<int32_t>(ranks.size())});
+  set->groups.push_back(std::move(ranks));
+}
+
+// For each stage and tensor rank the reduction, then for each replica the step.
 void AddCollectives(const CostModel& costs, const Topology& topology, ProgramSet* set) {
-  const auto add = [&](std::vector<int32_t> ranks, int64_t bytes) {
-    const auto group = static_cast<int32_t>(set->groups.size());
-    set->collectives.push_back({group, 0, bytes, static_cast<int32_t>(ranks.size())});
-    set->groups.push_back(std::move(ranks));
-  };
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    add(topology.GradientGroup(stage), costs.ParameterBytes(stage));
+    for (int tensor = 0; tensor < costs.group().tensor; ++tensor) {
+      AddGroup(topology.GradientGroup(stage, tensor), costs.ParameterBytes(stage), set);
+    }
   }
   for (int replica = 0; replica < topology.replicas(); ++replica) {
-    add(topology.PipelineGroup(replica), costs.StepBytes());
+    AddGroup(topology.PipelineGroup(replica), costs.StepBytes(), set);
   }
 }
 
-IterationEnd MakeEnd(const CostModel& costs) {
-  IterationEnd end;
-  end.steps.resize(costs.ranks());
-  for (int stage = costs.stages() - 1; stage >= 0; --stage) {
-    Instruction& step = end.steps[costs.rank_of(stage)];
-    step.op = Op::kOptimizerStep;
-    step.stage = stage;
-    step.duration_ns += costs.OptimizerNs(stage);
+// Stage groups of several ranks: those of all replicas.
+void AddStageGroups(const CostModel& costs, const Topology& topology, ProgramSet* set) {
+  if (costs.group().ranks() == 1) return;
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    for (int position = 0; position < costs.positions(); ++position) {
+      set->groups.push_back(topology.GroupAt(replica, position));
+    }
   }
-  for (int stage = 0; stage < costs.stages(); ++stage) {
-    Instruction reduction;
-    reduction.op = Op::kReduceGradients;
-    reduction.stream = Stream::kCollective;
-    reduction.stage = stage;
-    reduction.joint = stage;
-    reduction.duration_ns = costs.ReduceNs(stage);
-    end.reductions.push_back(reduction);
-  }
-  return end;
 }
 
-// Appends a rank's program to the set.
-void Append(const RankProgram& program, ProgramSet* set) {
+// A collective for each pass of a stage group. Returns the first one's index.
+int32_t AddJointPasses(const CostModel& costs, int32_t group, const RankProgram& program, ProgramSet* set) {
+  const auto first = static_cast<int32_t>(set->collectives.size());
+  if (costs.group().ranks() == 1) return first;
+  int32_t sequence = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (IsPass(instruction.op)) set->collectives.push_back({group, sequence++, 0, costs.group().ranks()});
+  }
+  return first;
+}
+
+// Appends the program of a rank of the position to the set.
+void Append(const RankProgram& program, PlaceFigures figures, ProgramSet* set) {
   const auto deps_before = static_cast<int32_t>(set->deps.size());
   for (Instruction instruction : program.instructions) {
     instruction.deps_begin += deps_before;
     instruction.deps_end += deps_before;
+    figures.Fill(&instruction, &set->exchanges);
     set->instructions.push_back(instruction);
   }
   set->deps.insert(set->deps.end(), program.deps.begin(), program.deps.end());
   set->rank_begin.push_back(static_cast<int32_t>(set->instructions.size()));
+}
+
+// The passes of a group take as long as on its slowest rank: `begin` and `end` are the programs of its ranks.
+void LevelJointPasses(int first_rank, int ranks, ProgramSet* set) {
+  const int32_t length = set->rank_begin[first_rank + 1] - set->rank_begin[first_rank];
+  for (int32_t i = 0; i < length; ++i) {
+    if (!IsPass(set->instructions[set->rank_begin[first_rank] + i].op)) continue;
+    int64_t longest = 0;
+    for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
+      longest = std::max(longest, set->instructions[set->rank_begin[rank] + i].own_ns);
+    }
+    for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
+      set->instructions[set->rank_begin[rank] + i].duration_ns = longest;
+    }
+  }
 }
 
 absl::Status Blocked(int replica, const PipelineTimeline& timeline) {
@@ -70,18 +92,28 @@ absl::Status Blocked(int replica, const PipelineTimeline& timeline) {
                                           pass.micro_batch, " on stage ", pass.stage));
 }
 
-// Moves a replica's transfers from the numbers of the replica to those of the set.
-void AppendTransfers(const std::vector<Transfer>& transfers, const Topology& topology, int replica,
+// The transfers of a replica's positions, between the ranks of equal places.
+void AppendTransfers(const CostModel& costs, const ReplicaPipeline& pipeline,
+                     const std::vector<Transfer>& transfers, const Topology& topology, int replica,
                      ProgramSet* set) {
-  const auto before = static_cast<int32_t>(set->transfers.size());
-  for (Transfer transfer : transfers) {
-    transfer.from_rank = topology.RankAt(replica, transfer.from_rank);
-    transfer.to_rank = topology.RankAt(replica, transfer.to_rank);
-    transfer.send += set->rank_begin[transfer.from_rank];
-    transfer.recv += set->rank_begin[transfer.to_rank];
-    set->instructions[transfer.send].joint += before;
-    set->instructions[transfer.recv].joint += before;
-    set->transfers.push_back(transfer);
+  for (const Transfer& between : transfers) {
+    for (int place = 0; place < costs.group().ranks(); ++place) {
+      Transfer transfer = between;
+      transfer.from_rank = topology.RankAt(replica, between.from_rank, place);
+      transfer.to_rank = topology.RankAt(replica, between.to_rank, place);
+      transfer.send += set->rank_begin[transfer.from_rank];
+      transfer.recv += set->rank_begin[transfer.to_rank];
+      Instruction& send = set->instructions[transfer.send];
+      Instruction& recv = set->instructions[transfer.recv];
+      // The stage before the boundary.
+      const int stage = std::min(send.stage, recv.stage);
+      const PlaceFigures figures(costs, pipeline, topology, transfer.from_rank, 0);
+      transfer.bytes = figures.BoundaryBytes(stage, send.micro_batch);
+      send.joint = recv.joint = static_cast<int32_t>(set->transfers.size());
+      send.duration_ns = recv.duration_ns = figures.TransferNs(stage, send.micro_batch, transfer.to_rank);
+      recv.acquired_bytes = transfer.bytes;
+      set->transfers.push_back(transfer);
+    }
   }
 }
 
@@ -92,25 +124,33 @@ absl::StatusOr<ProgramSet> BuildPrograms(const CostModel& costs, absl::Span<cons
   const Topology topology = costs.topology().WithReplicas(static_cast<int>(replicas.size()));
   ProgramSet set;
   AddCollectives(costs, topology, &set);
-  IterationEnd end = MakeEnd(costs);
+  auto stage_group = static_cast<int32_t>(set.groups.size());
+  AddStageGroups(costs, topology, &set);
   PipelineTimeline timeline;
   for (int replica = 0; replica < topology.replicas(); ++replica) {
-    const bool ran = timeline.Run(replicas[replica].costs, replicas[replica].passes, stop);
+    const ReplicaPipeline& pipeline = replicas[replica];
+    const bool ran = timeline.Run(pipeline.costs, pipeline.passes, stop);
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!ran) return Blocked(replica, timeline);
-    for (Instruction& step : end.steps) step.joint = costs.stages() + replica;
-    ReplicaBuilder builder(costs, replicas[replica], end);
+    ReplicaBuilder builder(costs, pipeline);
     const bool built = builder.Build(timeline.events(), stop);
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!built) {
       return absl::InternalError(absl::StrCat("replica ", replica, ": passes are missing"));
     }
     // The set has its ranks in order, as the topology has them.
-    for (int position = 0; position < costs.ranks(); ++position) {
-      Append(builder.programs()[position], &set);
-      set.static_bytes.push_back(costs.RankStaticBytes(position));
+    for (int position = 0; position < costs.positions(); ++position, ++stage_group) {
+      const RankProgram& program = builder.programs()[position];
+      const int32_t first_pass = AddJointPasses(costs, stage_group, program, &set);
+      const int first_rank = set.ranks();
+      for (const int32_t rank : topology.GroupAt(replica, position)) {
+        PENSTOCK_RETURN_IF_ERROR(stop.status());
+        Append(program, PlaceFigures(costs, pipeline, topology, rank, first_pass), &set);
+        set.static_bytes.push_back(costs.RankStaticBytes(position));
+      }
+      if (costs.group().ranks() > 1) LevelJointPasses(first_rank, costs.group().ranks(), &set);
     }
-    AppendTransfers(builder.transfers(), topology, replica, &set);
+    AppendTransfers(costs, pipeline, builder.transfers(), topology, replica, &set);
   }
   return set;
 }

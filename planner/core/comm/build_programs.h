@@ -17,6 +17,11 @@
 // their sequences can be run side by side, each waiting at a reduction for the others: no replica waits for
 // what another one runs only later.
 //
+// Programs are made once for each position, and then for each rank of its stage group: instructions, their
+// order and deps are the same; times, bytes and peers are the rank's own (place_figures.h). Passes of a group
+// are joint: its ranks list them in one order and start each together, as they do collectives; so what is
+// said above of the programs of positions holds for those of ranks.
+//
 // Memory of a micro-batch on a stage: FORWARD takes what is stored and the output; BACKWARD takes the
 // transient peak and the gradient of its input, and gives back all but that gradient. BACKWARD_INPUT instead
 // leaves what is put aside, until BACKWARD_WEIGHT. Between stages on one rank nothing is sent: the lower
@@ -35,12 +40,27 @@
 
 namespace penstock::core {
 
-// A replica whose micro-batches, passes and recompute are decided. Arrays as in PipelineCosts.
+// What one context rank of a stage group takes alone for a micro-batch on a stage.
+struct ContextPass {
+  int64_t forward_ns = 0;
+  int64_t backward_ns = 0;
+  int64_t weight_ns = 0;
+  PassExchange forward;
+  PassExchange backward;
+  // Its tokens.
+  TokenSums sums;
+};
+
+// A replica whose micro-batches, passes and recompute are decided. Arrays as in PipelineCosts, whose times
+// are those of the slowest rank of each stage group.
 struct ReplicaPipeline {
   PipelineCosts costs;
+  // [(micro_batch * stages + stage) * context ranks + context rank].
   std::vector<StageMemory> memory;
   std::vector<StageRecompute> recompute;
   RankPasses passes;
+  // As `memory`; empty where one rank holds a stage.
+  std::vector<ContextPass> contexts;
 };
 
 // One ReplicaPipeline for each replica; each with at least one micro-batch, or none at all. There may be

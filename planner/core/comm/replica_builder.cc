@@ -33,28 +33,26 @@ int32_t RankProgram::Add(Instruction instruction, absl::Span<const int32_t> inst
   return id;
 }
 
-ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline,
-                               const IterationEnd& end)
+ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline)
     : costs_(costs),
       pipeline_(pipeline),
-      end_(end),
-      programs_(costs.ranks()),
-      ids_(pipeline.memory.size()),
-      lent_(costs.ranks()),
+      programs_(costs.positions()),
+      ids_(pipeline.recompute.size()),
+      lent_(costs.positions()),
       under_way_(costs.stages(), -1),
-      sequences_(static_cast<size_t>(costs.ranks()) * costs.ranks(), 0),
+      sequences_(static_cast<size_t>(costs.positions()) * costs.positions(), 0),
       open_(costs.stages(), pipeline.costs.micro_batches),
       last_backward_(costs.stages(), -1),
       next_reduction_(costs.stages() - 1) {
   const auto micro_batches = static_cast<size_t>(pipeline.costs.micro_batches);
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
-    const auto& ranks = costs.rank_of_stage();
+  for (int rank = 0; rank < costs.positions(); ++rank) {
+    const auto& ranks = costs.position_of_stage();
     const auto stages = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), rank));
     programs_[rank].instructions.reserve((kInstructions * micro_batches + 1) * stages + 1);
     programs_[rank].deps.reserve((kDeps * micro_batches + 2) * stages);
   }
-  transfers_.reserve(2 * pipeline.memory.size());
-  transfer_ended_.reserve(2 * pipeline.memory.size());
+  transfers_.reserve(2 * pipeline.recompute.size());
+  transfer_ended_.reserve(2 * pipeline.recompute.size());
   for (int stage = 1; stage < costs.stages(); ++stage) {
     if (Crosses(stage - 1)) open_[stage] += pipeline.costs.micro_batches;
   }
@@ -79,9 +77,12 @@ bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events, StopToken s
     }
   }
   Reduce();
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
     GiveBack(rank, /*all=*/true);
-    programs_[rank].Add(end_.steps[rank], programs_[rank].reductions);
+    const auto& positions = costs_.position_of_stage();
+    const auto lowest = std::find(positions.begin(), positions.end(), rank) - positions.begin();
+    programs_[rank].Add(MakeInstruction(Op::kOptimizerStep, static_cast<int>(lowest), 0),
+                        programs_[rank].reductions);
   }
   return next_reduction_ < 0;
 }
@@ -104,14 +105,13 @@ void ReplicaBuilder::GiveBack(int rank, bool all) {
                               buffer.gradient ? kSentGradient : kSentActivation, buffer.send);
     Instruction free = MakeInstruction(Op::kFree, buffer.stage, buffer.micro_batch,
                                        buffer.gradient ? kInputGradient : kOutputActivation);
-    free.released_bytes = transfers_[buffer.transfer].bytes;
     programs_[rank].Add(free, {wait});
   }
   lent.resize(kept);
 }
 
 void ReplicaBuilder::StartPass(const PipelineEvent& event) {
-  GiveBack(costs_.rank_of(event.stage), /*all=*/false);
+  GiveBack(costs_.position_of(event.stage), /*all=*/false);
   PassIds& ids = Ids(event.stage, event.micro_batch);
   if (event.pass == PassKind::kBackwardWeight) return;
   if (event.pass != PassKind::kForward) {
@@ -121,9 +121,7 @@ void ReplicaBuilder::StartPass(const PipelineEvent& event) {
     return;
   }
   if (costs_.stage(event.stage).loads()) {
-    Instruction load = MakeInstruction(Op::kLoad, event.stage, event.micro_batch);
-    load.acquired_bytes = pipeline_.memory[At(event.stage, event.micro_batch)].tokens;
-    ids.load = ProgramOf(event.stage).Add(load, {});
+    ids.load = ProgramOf(event.stage).Add(MakeInstruction(Op::kLoad, event.stage, event.micro_batch), {});
   }
   if (ids.receive_activation >= 0) {
     ids.wait_activation = Wait(event.stage, event.micro_batch, kReceivedActivation, ids.receive_activation);
@@ -143,53 +141,33 @@ void ReplicaBuilder::EndPass(const PipelineEvent& event) {
 }
 
 void ReplicaBuilder::EndForward(int stage, int32_t micro_batch) {
-  const size_t at = At(stage, micro_batch);
-  const StageMemory& memory = pipeline_.memory[at];
   const int32_t below = stage > 0 && !Crosses(stage - 1) ? Ids(stage - 1, micro_batch).forward : int32_t{-1};
-  PassIds& ids = ids_[at];
-  Instruction forward = MakeInstruction(Op::kForward, stage, micro_batch);
-  forward.duration_ns = pipeline_.costs.forward_ns[at];
-  forward.acquired_bytes = costs_.StoredBytes(stage, memory, pipeline_.recompute[at]) + memory.output;
-  ids.forward = ProgramOf(stage).Add(forward, {ids.load, ids.wait_activation, below});
+  PassIds& ids = Ids(stage, micro_batch);
+  ids.forward = ProgramOf(stage).Add(MakeInstruction(Op::kForward, stage, micro_batch),
+                                     {ids.load, ids.wait_activation, below});
 }
 
 void ReplicaBuilder::EndBackward(PassKind kind, int stage, int32_t micro_batch) {
-  const size_t at = At(stage, micro_batch);
-  const StageMemory& memory = pipeline_.memory[at];
   const bool split = kind == PassKind::kBackwardInput;
-  const int64_t stored = costs_.StoredBytes(stage, memory, pipeline_.recompute[at]);
-  const int64_t kept = split ? costs_.PutAsideBytes(stage, memory) : 0;
   const int32_t above =
       stage + 1 < costs_.stages() && !Crosses(stage) ? Ids(stage + 1, micro_batch).backward : int32_t{-1};
-  PassIds& ids = ids_[at];
-  Instruction backward = MakeInstruction(split ? Op::kBackwardInput : Op::kBackward, stage, micro_batch);
-  backward.duration_ns = pipeline_.costs.backward_ns[at];
-  if (split) backward.duration_ns -= pipeline_.costs.weight_ns[at];
-  // The peak, the gradient of the input, and what is put aside beyond what was stored.
-  backward.acquired_bytes = memory.peak + memory.input + std::max<int64_t>(0, kept - stored);
-  // The peak, what was stored but is not put aside, and two buffers: the received activation, whose place is
-  // taken by the gradient of the input where the stage below is on the same rank; and the received gradient,
-  // or there the output, which then held it.
-  backward.released_bytes = memory.peak + std::max<int64_t>(0, stored - kept) + memory.input + memory.output;
-  ids.backward = ProgramOf(stage).Add(backward, {ids.forward, ids.wait_gradient, above});
+  PassIds& ids = Ids(stage, micro_batch);
+  ids.backward =
+      ProgramOf(stage).Add(MakeInstruction(split ? Op::kBackwardInput : Op::kBackward, stage, micro_batch),
+                           {ids.forward, ids.wait_gradient, above});
   if (!split) Finish(stage, micro_batch, ids.backward);
 }
 
 void ReplicaBuilder::EndWeight(int stage, int32_t micro_batch) {
-  const size_t at = At(stage, micro_batch);
-  Instruction weight = MakeInstruction(Op::kBackwardWeight, stage, micro_batch);
-  weight.duration_ns = pipeline_.costs.weight_ns[at];
-  weight.released_bytes = costs_.PutAsideBytes(stage, pipeline_.memory[at]);
-  const int32_t id = ProgramOf(stage).Add(weight, {ids_[at].backward});
+  const int32_t id = ProgramOf(stage).Add(MakeInstruction(Op::kBackwardWeight, stage, micro_batch),
+                                          {Ids(stage, micro_batch).backward});
   Finish(stage, micro_batch, id);
 }
 
 void ReplicaBuilder::Finish(int stage, int32_t micro_batch, int32_t last_pass) {
   const size_t at = At(stage, micro_batch);
   if (ids_[at].load >= 0) {
-    Instruction free = MakeInstruction(Op::kFree, stage, micro_batch, kLoadedTokens);
-    free.released_bytes = pipeline_.memory[at].tokens;
-    ProgramOf(stage).Add(free, {last_pass});
+    ProgramOf(stage).Add(MakeInstruction(Op::kFree, stage, micro_batch, kLoadedTokens), {last_pass});
   }
   last_backward_[stage] = last_pass;
   --open_[stage];
@@ -199,8 +177,9 @@ void ReplicaBuilder::Finish(int stage, int32_t micro_batch, int32_t last_pass) {
 void ReplicaBuilder::Reduce() {
   for (; next_reduction_ >= 0 && open_[next_reduction_] == 0; --next_reduction_) {
     RankProgram& program = ProgramOf(next_reduction_);
-    program.reductions.push_back(
-        program.Add(end_.reductions[next_reduction_], {last_backward_[next_reduction_]}));
+    Instruction reduction = MakeInstruction(Op::kReduceGradients, next_reduction_, 0);
+    reduction.stream = Stream::kCollective;
+    program.reductions.push_back(program.Add(reduction, {last_backward_[next_reduction_]}));
   }
 }
 
@@ -208,29 +187,25 @@ void ReplicaBuilder::StartTransfer(const PipelineEvent& event) {
   // An activation goes from `stage` to the next, its gradient comes back.
   const int from = event.gradient ? event.stage + 1 : event.stage;
   const int to = event.gradient ? event.stage : event.stage + 1;
-  const size_t at = At(event.stage, event.micro_batch);
   const PassIds& from_ids = Ids(from, event.micro_batch);
   PassIds& to_ids = Ids(to, event.micro_batch);
   Transfer transfer;
-  transfer.from_rank = costs_.rank_of(from);
-  transfer.to_rank = costs_.rank_of(to);
-  transfer.bytes = pipeline_.memory[at].output;
+  transfer.from_rank = costs_.position_of(from);
+  transfer.to_rank = costs_.position_of(to);
   transfer.sequence =
-      sequences_[static_cast<size_t>(transfer.from_rank) * costs_.ranks() + transfer.to_rank]++;
+      sequences_[static_cast<size_t>(transfer.from_rank) * costs_.positions() + transfer.to_rank]++;
   transfer.order = static_cast<int32_t>(transfers_.size());
 
   const uint8_t part = event.gradient ? kGradientPart : kActivationPart;
   Instruction send = MakeInstruction(Op::kSend, from, event.micro_batch, part);
   send.stream = event.gradient ? Stream::kPrevious : Stream::kNext;
   send.joint = transfer.order;
-  send.duration_ns = pipeline_.costs.transfer_ns[at];
   transfer.send = ProgramOf(from).Add(send, {event.gradient ? from_ids.backward : from_ids.forward});
 
   Instruction recv = send;
   recv.op = Op::kRecv;
   recv.stream = event.gradient ? Stream::kNext : Stream::kPrevious;
   recv.stage = to;
-  recv.acquired_bytes = transfer.bytes;
   transfer.recv = ProgramOf(to).Add(recv, {ProgramOf(to).last_compute});
   (event.gradient ? to_ids.receive_gradient : to_ids.receive_activation) = transfer.recv;
 

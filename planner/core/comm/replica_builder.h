@@ -1,4 +1,5 @@
-// Programs of the ranks of one replica, under construction.
+// Programs of the positions of one replica, under construction: instructions, their order and deps. What they
+// take, in time and bytes, is filled in for each rank of a position's stage group (place_figures.h).
 #pragma once
 
 #include <cstddef>
@@ -25,23 +26,16 @@ struct RankProgram {
   int32_t Add(Instruction instruction, absl::Span<const int32_t> instruction_deps);
 };
 
-// What ends an iteration, without ids and deps: the same in all replicas, but for the group of the step.
-struct IterationEnd {
-  // REDUCE_GRADIENTS of each stage.
-  std::vector<Instruction> reductions;
-  // OPTIMIZER_STEP of each rank of the pipeline.
-  std::vector<Instruction> steps;
-};
-
 class ReplicaBuilder {
  public:
-  ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline, const IterationEnd& end);
+  ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pipeline);
 
   // Consumes the timeline, then gives back what is still lent out and ends the programs. False when a stage
   // has not run all its passes, or when it is stopped.
   bool Build(const std::vector<PipelineEvent>& events, StopToken stop = {});
 
-  // By position in the pipeline. Transfer positions (`send`, `recv`) are ids within the rank's program.
+  // By position in the pipeline. Transfers are between positions, and their `send` and `recv` ids within the
+  // programs; they have no bytes yet.
   const std::vector<RankProgram>& programs() const { return programs_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
 
@@ -69,9 +63,9 @@ class ReplicaBuilder {
 
   size_t At(int stage, int32_t micro_batch) const { return pipeline_.costs.at(micro_batch, stage); }
   PassIds& Ids(int stage, int32_t micro_batch) { return ids_[At(stage, micro_batch)]; }
-  RankProgram& ProgramOf(int stage) { return programs_[costs_.rank_of(stage)]; }
+  RankProgram& ProgramOf(int stage) { return programs_[costs_.position_of(stage)]; }
   // Whether `stage` and the next one are on different ranks.
-  bool Crosses(int stage) const { return costs_.rank_of(stage) != costs_.rank_of(stage + 1); }
+  bool Crosses(int stage) const { return costs_.position_of(stage) != costs_.position_of(stage + 1); }
 
   void StartPass(const PipelineEvent& event);
   void EndPass(const PipelineEvent& event);
@@ -90,7 +84,6 @@ class ReplicaBuilder {
 
   const CostModel& costs_;
   const ReplicaPipeline& pipeline_;
-  const IterationEnd& end_;
   std::vector<RankProgram> programs_;
   std::vector<Transfer> transfers_;
   std::vector<PassIds> ids_;

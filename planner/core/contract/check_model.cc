@@ -6,16 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/wrong_in_job.h"
 
 namespace penstock::core {
 namespace {
 
 bool IsT5(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
-
-uint32_t HeadWidth(const v1::ModelSpec& model) {
-  return (model.attention_inner() == 0 ? model.hidden() : model.attention_inner()) / model.heads();
-}
 
 // What only a T5 has.
 absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {

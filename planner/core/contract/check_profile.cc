@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -27,6 +28,7 @@ constexpr Limit kParameterBytes = {1e13, "bytes"};  // 10 TB a layer
 constexpr Limit kStateRatio = {100, "bytes of state for each byte of parameters"};
 constexpr Limit kOptimizerNs = {1e6, "nanoseconds a byte"};
 constexpr Limit kBackwardRatio = {1000, "units of the forward pass"};
+constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
@@ -95,6 +97,24 @@ absl::Status CheckRatios(const std::string& field, const v1::LayerCost& layer) {
   return check("backward_ratio_full", layer.backward_ratio_full());
 }
 
+absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& layer) {
+  uint32_t before = 1;
+  for (int i = 0; i < layer.tensor_size(); ++i) {
+    const v1::TensorCost& cost = layer.tensor(i);
+    const std::string name = absl::StrCat(field, ".tensor[", i, "]");
+    if (cost.degree() <= before || cost.degree() > kMostTensorRanks) {
+      return WrongInProfile(
+          name + ".degree",
+          absl::StrCat(cost.degree(), "; degrees are ascending, from 2 to ", kMostTensorRanks));
+    }
+    before = cost.degree();
+    PENSTOCK_RETURN_IF_ERROR(Check(name + ".efficiency", cost.efficiency(), kEfficiency));
+    if (cost.efficiency() == 0) return WrongInProfile(name + ".efficiency", "0; must be above 0");
+    PENSTOCK_RETURN_IF_ERROR(CheckTime(name + ".forward", cost.forward()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, size_t points) {
   PENSTOCK_RETURN_IF_ERROR(Check(field + ".parameter_bytes", layer.parameter_bytes(), kParameterBytes));
   PENSTOCK_RETURN_IF_ERROR(CheckTime(field + ".forward", layer.forward()));
@@ -121,6 +141,7 @@ absl::Status CheckLayer(const std::string& field, const v1::LayerCost& layer, si
     return WrongInProfile(field + ".backward_ratio_none",
                           "0; set it even beside a table: it serves where the table has no value");
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckTensorCosts(field, layer));
   return CheckRatios(field, layer);
 }
 
@@ -167,6 +188,18 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
                                  static_cast<double>(cluster.intra_node_latency_ns()), kLatencyNs));
   PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_latency_ns",
                                  static_cast<double>(cluster.inter_node_latency_ns()), kLatencyNs));
+  for (const auto& [field, value] : {std::pair("cluster.intra_node_collective_bytes_per_second",
+                                               cluster.intra_node_collective_bytes_per_second()),
+                                     std::pair("cluster.inter_node_collective_bytes_per_second",
+                                               cluster.inter_node_collective_bytes_per_second())}) {
+    if (value != 0) PENSTOCK_RETURN_IF_ERROR(CheckBandwidth(field, value));
+  }
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.intra_node_collective_latency_ns",
+                                 static_cast<double>(cluster.intra_node_collective_latency_ns()),
+                                 kLatencyNs));
+  PENSTOCK_RETURN_IF_ERROR(Check("cluster.inter_node_collective_latency_ns",
+                                 static_cast<double>(cluster.inter_node_collective_latency_ns()),
+                                 kLatencyNs));
   PENSTOCK_RETURN_IF_ERROR(
       Check("cluster.memory_bytes", static_cast<double>(cluster.memory_bytes()), kMemoryBytes));
   if (cluster.gpus_per_node() == 0) return WrongInProfile("cluster.gpus_per_node", "0; use at least 1");

@@ -1,5 +1,6 @@
 #include "planner/core/contract/job_from_proto.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -8,12 +9,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/check_group.h"
 #include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
+#include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/total_layers.h"
 #include "planner/core/contract/wrong_in_job.h"
-#include "planner/core/model/stage_list.h"
+#include "planner/core/topology/stage_list.h"
 
 namespace penstock::core {
 namespace {
@@ -31,9 +34,12 @@ absl::Status CheckJobId(const std::string& id) {
 absl::Status CheckMesh(const v1::Mesh& mesh) {
   if (mesh.pipeline() == 0) return Wrong("job.mesh.pipeline", "0; use at least 1");
   if (mesh.data() == 0) return Wrong("job.mesh.data", "0; use at least 1");
-  if (mesh.tensor() > 1) return absl::UnimplementedError("job.mesh.tensor: only 1 is supported");
-  if (mesh.context() > 1) return absl::UnimplementedError("job.mesh.context: only 1 is supported");
   return absl::OkStatus();
+}
+
+GroupShape GroupOf(const v1::Mesh& mesh) {
+  return {static_cast<int32_t>(std::max(mesh.context(), 1U)),
+          static_cast<int32_t>(std::max(mesh.tensor(), 1U))};
 }
 
 absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
@@ -130,8 +136,9 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::JobSpec& job) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, LayersPerStage(job));
   PipelineShape shape;
   shape.stages = MakeStages(layers, job.model().encoder_layers());
-  shape.ranks = static_cast<int32_t>(job.mesh().pipeline());
-  PENSTOCK_ASSIGN_OR_RETURN(shape.rank_of_stage, RankOfStage(job, shape.stages.size()));
+  shape.positions = static_cast<int32_t>(job.mesh().pipeline());
+  shape.group = GroupOf(job.mesh());
+  PENSTOCK_ASSIGN_OR_RETURN(shape.position_of_stage, RankOfStage(job, shape.stages.size()));
   return Topology(shape, static_cast<int>(job.mesh().data()));
 }
 
@@ -289,10 +296,13 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   PENSTOCK_RETURN_IF_ERROR(CheckJobId(spec.job_id()));
   PENSTOCK_RETURN_IF_ERROR(CheckModel(spec.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
+  PENSTOCK_RETURN_IF_ERROR(CheckGroup(spec));
   job.job_id = spec.job_id();
   job.architecture =
       spec.model().architecture() == v1::ARCHITECTURE_GPT ? Architecture::kGpt : Architecture::kT5;
   job.hidden = spec.model().hidden();
+  job.key_value_heads = KeyValueHeads(spec.model());
+  job.head_width = HeadWidth(spec.model());
   job.max_sequence_length = spec.model().max_sequence_length();
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());

@@ -1,5 +1,6 @@
 #include "planner/core/contract/job_limits.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -47,10 +48,20 @@ absl::Status CheckModelLimits(const v1::ModelSpec& model) {
 absl::Status CheckMeshLimits(const v1::Mesh& mesh) {
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.pipeline", mesh.pipeline(), kMostPipelineRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.data", mesh.data(), kMostRanks));
-  const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.tensor", mesh.tensor(), kMostTensorRanks));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.context", mesh.context(), kMostContextRanks));
+  const uint64_t group = uint64_t{std::max(mesh.tensor(), 1U)} * std::max(mesh.context(), 1U);
+  const uint64_t of_pipeline = mesh.pipeline() * group;
+  if (group > 1 && of_pipeline > kMostPipelineRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " positions of ", group,
+                                                   " ranks are ", of_pipeline, " in a pipeline; use at most ",
+                                                   kMostPipelineRanks));
+  }
+  const uint64_t ranks = of_pipeline * mesh.data();
   if (ranks <= kMostRanks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " x ", mesh.data(), " are ",
-                                                 ranks, " ranks; use at most ", kMostRanks));
+  return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " x ", mesh.data(),
+                                                 group > 1 ? absl::StrCat(" x ", group) : "", " are ", ranks,
+                                                 " ranks; use at most ", kMostRanks));
 }
 
 absl::Status CheckPlanning(const v1::PlanningOptions& planning) {

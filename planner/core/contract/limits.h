@@ -12,6 +12,9 @@ inline constexpr uint32_t kMostLayers = 4096;
 // Of all replicas, and of one.
 inline constexpr uint32_t kMostRanks = 1 << 16;
 inline constexpr uint32_t kMostPipelineRanks = 1024;
+// Of a stage group.
+inline constexpr uint32_t kMostTensorRanks = 64;
+inline constexpr uint32_t kMostContextRanks = 1024;
 // Of a pipeline; there may be several on a rank.
 inline constexpr int kMostStages = 2048;
 inline constexpr int kMostSamples = 1 << 20;

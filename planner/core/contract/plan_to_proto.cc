@@ -63,6 +63,16 @@ v1::Schedule ScheduleToProto(ScheduleFamily schedule) {
   return v1::SCHEDULE_UNSPECIFIED;
 }
 
+void AddExchange(const PassExchange& exchange, v1::Instruction* proto) {
+  v1::PassExchange* result = proto->mutable_exchange();
+  result->set_tensor_bytes(static_cast<uint64_t>(exchange.tensor_bytes));
+  result->set_tensor_ns(exchange.tensor_ns);
+  result->set_context_sent_bytes(static_cast<uint64_t>(exchange.context_sent_bytes));
+  result->set_context_received_bytes(static_cast<uint64_t>(exchange.context_received_bytes));
+  result->set_context_ns(exchange.context_ns);
+  result->set_context_exposed_ns(exchange.context_exposed_ns);
+}
+
 class Converter {
  public:
   explicit Converter(const PlanParts& parts) : parts_(parts) {}
@@ -77,6 +87,7 @@ class Converter {
   void AddProgram(int rank);
   void AddInstruction(int rank, int32_t position, v1::Program* program) const;
   void AddTransfer(int rank, const Instruction& instruction, v1::Instruction* proto) const;
+  void AddShapeOfPlace(const RankPlace& place, int64_t bytes, int stage, v1::Transfer* transfer) const;
   void AddShape(int replica, int32_t micro_batch, int stage, v1::Transfer* transfer) const;
   void AddPrediction();
 
@@ -124,7 +135,7 @@ void Converter::AddOptions() {
   *options = parts_.spec.planning();
   options->clear_typical_samples();
   *options->mutable_layers_per_stage() = plan_.layers_per_stage();
-  const std::vector<int32_t>& ranks = parts_.job.topology.shape().rank_of_stage;
+  const std::vector<int32_t>& ranks = parts_.job.topology.shape().position_of_stage;
   options->mutable_rank_of_stage()->Assign(ranks.begin(), ranks.end());
 }
 
@@ -174,6 +185,10 @@ void Converter::AddMicroBatch(const MicroBatch& micro_batch, const TokenSums& su
   plan_.set_computed_tokens(plan_.computed_tokens() + proto->computed_tokens());
   plan_.set_real_tokens(plan_.real_tokens() + real);
   plan_.set_loss_tokens(plan_.loss_tokens() + loss);
+  for (const Span& span : micro_batch.spans) {
+    proto->add_span_first(static_cast<uint32_t>(span.first));
+    proto->add_span_ranks(static_cast<uint32_t>(span.ranks));
+  }
   for (const StageRecompute& recompute : micro_batch.recompute) {
     v1::StageRecompute* stage = proto->add_recompute();
     stage->set_selective_layers(static_cast<uint32_t>(recompute.selective));
@@ -224,6 +239,9 @@ void Converter::AddInstruction(int rank, int32_t position, v1::Program* program)
     proto->mutable_collective()->set_group(static_cast<uint32_t>(collective.group));
     proto->mutable_collective()->set_sequence(static_cast<uint32_t>(collective.sequence));
     proto->mutable_collective()->set_bytes(static_cast<uint64_t>(collective.bytes));
+    if (!IsPass(instruction.op)) return;
+    proto->set_own_duration_ns(instruction.own_ns);
+    if (instruction.exchange >= 0) AddExchange(parts_.programs.exchanges[instruction.exchange], proto);
   }
 }
 
@@ -240,7 +258,26 @@ void Converter::AddTransfer(int rank, const Instruction& instruction, v1::Instru
   // The stage whose output it is, or the gradient of that: the lower one of its two ends.
   const bool upper_end = (instruction.op == Op::kSend) == gradient;
   const int stage = upper_end ? instruction.stage - 1 : instruction.stage;
-  AddShape(parts_.job.topology.PlaceOf(rank).replica, instruction.micro_batch, stage, result);
+  const RankPlace place = parts_.job.topology.PlaceOf(rank);
+  if (parts_.job.topology.shape().group.ranks() > 1) {
+    AddShapeOfPlace(place, transfer.bytes, stage, result);
+  } else {
+    AddShape(place.replica, instruction.micro_batch, stage, result);
+  }
+}
+
+// A place of a stage group has rows of its own: flat in every layout.
+void Converter::AddShapeOfPlace(const RankPlace& place, int64_t bytes, int stage,
+                                v1::Transfer* transfer) const {
+  const auto elements = static_cast<uint32_t>(bytes / parts_.job.bytes_per_element);
+  const auto hidden = static_cast<uint32_t>(parts_.job.hidden);
+  const bool t5 = parts_.job.architecture == Architecture::kT5;
+  if (t5 && !parts_.job.topology.pipeline(place.replica).stages[stage].encoder_boundary) {
+    transfer->add_shape(elements);
+    return;
+  }
+  transfer->add_shape(elements / hidden);
+  transfer->add_shape(hidden);
 }
 
 void Converter::AddShape(int replica, int32_t micro_batch, int stage, v1::Transfer* transfer) const {
@@ -278,6 +315,7 @@ void Converter::AddPrediction() {
     bubble->set_transfer_ns(times[rank].transfer_ns);
     bubble->set_imbalance_ns(times[rank].imbalance_ns);
     bubble->set_memory_ns(times[rank].memory_ns);
+    bubble->set_group_ns(times[rank].group_ns);
     proto->set_peak_memory_bytes(memory[rank].peak_bytes);
     proto->set_peak_instruction(static_cast<uint32_t>(memory[rank].peak_instruction));
   }
@@ -295,7 +333,9 @@ v1::Topology TopologyToProto(const Topology& topology) {
       v1::StageTopology* placed = made->add_stages();
       placed->set_encoder_layers(static_cast<uint32_t>(layers.encoder_layers));
       placed->set_decoder_layers(static_cast<uint32_t>(layers.decoder_layers));
-      placed->add_ranks(static_cast<uint32_t>(topology.RankOf(replica, static_cast<int>(stage))));
+      for (const int32_t rank : topology.GroupAt(replica, shape.position_of_stage[stage])) {
+        placed->add_ranks(static_cast<uint32_t>(rank));
+      }
     }
   }
   return proto;

@@ -9,13 +9,13 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
-#include "planner/core/model/topology.h"
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/bubble.h"
 #include "planner/core/simulate/memory_account.h"
 #include "planner/core/simulate/simulator.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::core {
 

@@ -88,6 +88,10 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
     return WrongInProfile(absl::StrCat(field, ".loss_tokens_only"),
                           "is for a head with a closed form and no tables");
   }
+  for (const v1::TensorCost& cost : layer.tensor()) {
+    result.tensor.push_back({static_cast<int32_t>(cost.degree()), cost.efficiency(), cost.has_forward(),
+                             LayerTimeFromProto(cost.forward())});
+  }
   result.has_selective = layer.has_stored_selective() && (result.backward_ratio[kKeepSelective] > 0 ||
                                                           !result.backward_table_ns[kKeepSelective].empty());
   return result;
@@ -104,6 +108,15 @@ Cluster ClusterFromProto(const v1::Cluster& cluster) {
   result.intra_node_latency_ns = cluster.intra_node_latency_ns();
   result.inter_node_latency_ns = cluster.inter_node_latency_ns();
   result.gpus_per_node = static_cast<int32_t>(cluster.gpus_per_node());
+  const auto given = [](auto value, auto otherwise) { return value > 0 ? value : otherwise; };
+  result.intra_node_collective_bytes_per_second =
+      given(cluster.intra_node_collective_bytes_per_second(), result.intra_node_bytes_per_second);
+  result.inter_node_collective_bytes_per_second =
+      given(cluster.inter_node_collective_bytes_per_second(), result.inter_node_bytes_per_second);
+  result.intra_node_collective_latency_ns =
+      given(cluster.intra_node_collective_latency_ns(), result.intra_node_latency_ns);
+  result.inter_node_collective_latency_ns =
+      given(cluster.inter_node_collective_latency_ns(), result.inter_node_latency_ns);
   return result;
 }
 

@@ -31,10 +31,10 @@ BottleneckTime::BottleneckTime(const CostModel& costs, RecomputeMode mode)
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
     if (costs.profile().layers[kind].present) kinds_.push_back(kind);
   }
-  std::vector<RankCounts> ranks(costs.ranks());
+  std::vector<RankCounts> ranks(costs.positions());
   for (int index = 0; index < costs.stages(); ++index) {
     const Stage& stage = costs.stage(index);
-    RankCounts& rank = ranks[costs.rank_of(index)];
+    RankCounts& rank = ranks[costs.position_of(index)];
     rank.layers[kEncoder] += stage.encoder_layers;
     rank.layers[kDecoder] += stage.decoder_layers;
     rank.source_embeddings += stage.embeds_source ? 1 : 0;

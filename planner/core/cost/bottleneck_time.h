@@ -18,7 +18,9 @@ class BottleneckTime {
   BottleneckTime(const CostModel& costs, RecomputeMode mode);
 
   // Forward and backward, nanoseconds, not rounded; infinite when the shape is outside of the profile.
-  double operator()(const TokenSums& sums) const {
+  // `whole`: of all ranks of a stage group together, which divide it evenly.
+  double operator()(const TokenSums& whole) const {
+    const TokenSums sums = costs_->EvenShare(whole);
     double passes[kLayerKinds] = {};
     for (const LayerKind kind : kinds_) {
       passes[kind] = costs_->PassesNs(kind, kind == kHead ? kKeepAll : level_, sums);

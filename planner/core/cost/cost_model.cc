@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
 #include <utility>
 
-#include "planner/core/cost/grid_table.h"
+#include "planner/core/cost/half_counts.h"
+#include "planner/core/cost/level_counts.h"
 #include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
@@ -16,27 +15,17 @@ namespace {
 constexpr int64_t kLoadedTokenBytes = 16;
 constexpr int64_t kNormBytes = 8;
 
-// Layers of each kind at each level: the first `full`, the next `selective`, the rest; encoder layers come
-// first.
-struct LevelCounts {
-  int counts[2][kRecomputeLevels] = {};
-};
+// Of a context rank's tokens, those of a tensor rank between layers: equal shares, and the last one has the
+// rest.
+int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
+  const int64_t each = tokens / tensors;
+  return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
+}
 
-LevelCounts CountLevels(const Stage& stage, const StageRecompute& recompute) {
-  LevelCounts result;
-  const int sizes[2] = {stage.encoder_layers, stage.decoder_layers};
-  int full = recompute.full;
-  int selective = recompute.selective;
-  for (int kind = 0; kind < 2; ++kind) {
-    const int full_here = std::min(full, sizes[kind]);
-    const int selective_here = std::min(selective, sizes[kind] - full_here);
-    full -= full_here;
-    selective -= selective_here;
-    result.counts[kind][kKeepInput] = full_here;
-    result.counts[kind][kKeepSelective] = selective_here;
-    result.counts[kind][kKeepAll] = sizes[kind] - full_here - selective_here;
-  }
-  return result;
+// Of the layers of a rank that has one part in so many of each.
+int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors) {
+  return RoundToInteger((bytes.source_token_bytes * sums.source + bytes.target_token_bytes * sums.target) /
+                        tensors);
 }
 
 int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -46,6 +35,9 @@ int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
       topology_(job.topology),
+      nodes_(topology_, profile_.cluster.gpus_per_node),
+      layer_model_(profile_, shape().group.tensor),
+      exchange_model_(profile_.cluster, job, nodes_),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
@@ -54,7 +46,7 @@ CostModel::CostModel(Profile profile, const Job& job)
   double state = profile_.state_bytes_per_parameter_byte;
   if (job.shard_optimizer_state) {
     const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
-    state -= sharded - sharded / topology_.replicas();
+    state -= sharded - sharded / copies();
   }
   for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
@@ -64,6 +56,7 @@ CostModel::CostModel(Profile profile, const Job& job)
     const int uses = UsesOf(token_table_, stage);
     if (uses > 1)
       bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
+    bytes /= group().tensor;
     parameter_bytes_.push_back(RoundToInteger(bytes));
     static_bytes_.push_back(RoundToInteger(bytes * state));
   }
@@ -74,75 +67,24 @@ bool CostModel::has_selective() const {
          (!profile_.layers[kEncoder].present || profile_.layers[kEncoder].has_selective);
 }
 
-bool CostModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
-  const LayerProfile& layer = profile_.layers[kind];
-  auto& backward = costs->backward[kind];
-  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
-    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
-    const auto forward = Interpolate(layer.forward_table_ns, point);
-    if (forward.has_value()) {
-      costs->forward[kind] = *forward;
-      for (int level = 0; level < kRecomputeLevels; ++level) {
-        const std::vector<double>& table = layer.backward_table_ns[level];
-        const auto measured = table.empty() ? std::nullopt : Interpolate(table, point);
-        backward[level] = measured.value_or(*forward * layer.backward_ratio[level]);
-      }
-      return true;
-    }
-  }
-  if (!layer.has_closed_form) return false;
-  costs->forward[kind] = layer.forward(layer.loss_tokens_only ? LossPositions(sums) : sums);
-  for (int level = 0; level < kRecomputeLevels; ++level) {
-    backward[level] = costs->forward[kind] * layer.backward_ratio[level];
-  }
-  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) RaiseToBorder(kind, sums, costs);
+bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
+  if (!layer_model_.Layers(share.sums, costs)) return false;
+  if (exchange_model_.any()) costs->exchange = exchange_model_.Costs(share, layer_model_);
   return true;
 }
 
-// Interpolation between points lies above a convex closed form. Beyond the border of the table a micro-batch
-// takes at least what a smaller one takes at the border: time never falls where the grid ends.
-void CostModel::RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
-  const LayerProfile& layer = profile_.layers[kind];
-  std::array<GridPoint, 3> border;
-  const int count = LocateBelow(profile_.grid, layer.axes, sums, &border);
-  for (int i = 0; i < count; ++i) {
-    const auto forward = Interpolate(layer.forward_table_ns, border[i]);
-    if (!forward.has_value()) continue;
-    costs->forward[kind] = std::max(costs->forward[kind], *forward);
-    for (int level = 0; level < kRecomputeLevels; ++level) {
-      const std::vector<double>& table = layer.backward_table_ns[level];
-      const auto measured = table.empty() ? std::nullopt : Interpolate(table, border[i]);
-      double& backward = costs->backward[kind][level];
-      backward = std::max(backward, measured.value_or(*forward * layer.backward_ratio[level]));
-    }
-  }
-}
-
-bool CostModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
-  for (LayerKind kind : {kEncoder, kDecoder, kHead}) {
-    if (profile_.layers[kind].present && !LayerOfKind(kind, sums, costs)) return false;
-  }
-  costs->source_embedding = SourceEmbeddingNs(sums);
-  costs->target_embedding = TargetEmbeddingNs(sums);
-  return true;
-}
-
-double CostModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
-  const LayerProfile& layer = profile_.layers[kind];
-  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
-    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
-    const auto forward = Interpolate(layer.forward_table_ns, point);
-    if (forward.has_value()) {
-      const std::vector<double>& table = layer.backward_table_ns[level];
-      const auto backward = table.empty() ? std::nullopt : Interpolate(table, point);
-      return *forward + backward.value_or(*forward * layer.backward_ratio[level]);
-    }
-    LayerCosts costs;
-    if (LayerOfKind(kind, sums, &costs)) return costs.forward[kind] + costs.backward[kind][level];
-  }
-  if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
-  const double forward = layer.forward(layer.loss_tokens_only ? LossPositions(sums) : sums);
-  return forward + forward * layer.backward_ratio[level];
+TokenSums CostModel::EvenShare(const TokenSums& whole) const {
+  const int contexts = group().context;
+  if (contexts == 1) return whole;
+  TokenSums share;
+  share.rows = whole.rows;
+  share.source = whole.source / contexts;
+  share.target = whole.target / contexts;
+  share.source_square = whole.source_square / contexts;
+  share.target_square = whole.target_square / contexts;
+  share.cross = whole.cross / contexts;
+  share.loss = whole.loss / contexts;
+  return share;
 }
 
 double CostModel::EmbeddingNs(const Stage& stage, const LayerCosts& costs) const {
@@ -156,7 +98,7 @@ int64_t CostModel::ForwardNs(int stage, const LayerCosts& costs) const {
       layers.encoder_layers * costs.forward[kEncoder] + layers.decoder_layers * costs.forward[kDecoder];
   time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.forward[kHead];
-  return RoundToInteger(time);
+  return RoundToInteger(time) + ForwardExchange(stage, costs).ns();
 }
 
 int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const {
@@ -170,7 +112,27 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   }
   time += EmbeddingNs(layers, costs);
   if (layers.last) time += costs.backward[kHead][kKeepAll];
-  return RoundToInteger(time);
+  return RoundToInteger(time) + BackwardExchange(stage, costs, recompute).ns();
+}
+
+double CostModel::TensorExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
+  const double token_ns = exchange_model_.HalfTokenNs();
+  if (kind == kHead) return 2 * token_ns * sums.loss;
+  const HalfCounts forward = ForwardHalves(kind, shape().stages.front().crosses);
+  const HalfCounts backward = BackwardHalves(kind, shape().stages.front().crosses, level);
+  return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
+                     static_cast<double>(forward.target + backward.target) * sums.target);
+}
+
+PassExchange CostModel::ForwardExchange(int stage, const LayerCosts& costs) const {
+  if (!exchange_model_.any()) return {};
+  return core::ForwardExchange(this->stage(stage), group().tensor, costs.exchange);
+}
+
+PassExchange CostModel::BackwardExchange(int stage, const LayerCosts& costs,
+                                         const StageRecompute& recompute) const {
+  if (!exchange_model_.any()) return {};
+  return core::BackwardExchange(this->stage(stage), recompute, group().tensor, costs.exchange);
 }
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
@@ -183,18 +145,23 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   return RoundToInteger(time);
 }
 
-int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums) const {
-  double tokens = sums.source;
-  if (!this->stage(stage).encoder_boundary) tokens += sums.target;
-  // Whole tokens, also of shapes between samples.
-  return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
+int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums, int tensor) const {
+  const int tensors = group().tensor;
+  if (tensors == 1) {
+    double tokens = sums.source;
+    if (!this->stage(stage).encoder_boundary) tokens += sums.target;
+    // Whole tokens, also of shapes between samples.
+    return RoundToInteger(static_cast<double>(static_cast<int64_t>(tokens)) * static_cast<double>(hidden_));
+  }
+  int64_t tokens = ShareOfTokens(static_cast<int64_t>(sums.source), tensor, tensors);
+  if (!this->stage(stage).encoder_boundary)
+    tokens += ShareOfTokens(static_cast<int64_t>(sums.target), tensor, tensors);
+  return tokens * hidden_;
 }
 
-int64_t CostModel::BoundaryBytes(int stage, const TokenSums& sums) const {
-  return BoundaryElements(stage, sums) * bytes_per_element_;
-}
-
-StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
+StageMemory CostModel::Memory(int stage, const Share& share) const {
+  const TokenSums& sums = share.sums;
+  const int tensors = group().tensor;
   const Stage& layers = this->stage(stage);
   StageMemory memory;
   for (LayerKind kind : {kEncoder, kDecoder}) {
@@ -202,11 +169,13 @@ StageMemory CostModel::Memory(int stage, const TokenSums& sums) const {
     if (count == 0) continue;
     const LayerProfile& layer = profile_.layers[kind];
     for (int level = 0; level < kRecomputeLevels; ++level) {
-      memory.stored_layer[kind][level] = layer.stored[level](sums);
+      memory.stored_layer[kind][level] = PartOf(layer.stored[level], sums, tensors);
     }
-    memory.peak = std::max(memory.peak, layer.peak(sums));
+    memory.peak = std::max(memory.peak, PartOf(layer.peak, sums, tensors));
   }
-  if (layers.last) memory.peak = std::max(memory.peak, profile_.layers[kHead].peak(sums));
+  if (layers.last) memory.peak = std::max(memory.peak, PartOf(profile_.layers[kHead].peak, sums, tensors));
+  memory.gathered = exchange_model_.GatheredBytes(sums);
+  memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
   if (!layers.last) memory.output = BoundaryBytes(stage, sums);
   double loaded = 0;
@@ -235,14 +204,18 @@ int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
 int64_t CostModel::RankStaticBytes(int position) const {
   int64_t bytes = 0;
   for (int stage = 0; stage < stages(); ++stage) {
-    if (rank_of(stage) == position) bytes += static_bytes_[stage];
+    if (position_of(stage) == position) bytes += static_bytes_[stage];
   }
   return bytes;
 }
 
-Link CostModel::LinkBetween(int from_rank, int to_rank) const {
-  const int per_node = profile_.cluster.gpus_per_node;
-  return from_rank / per_node == to_rank / per_node ? Link::kInsideNode : Link::kBetweenNodes;
+Link CostModel::LinkAcross(const Topology& topology, int replica, int stage) const {
+  for (int place = 0; place < group().ranks(); ++place) {
+    const int from = topology.RankOf(replica, stage, place);
+    if (LinkBetween(from, topology.RankOf(replica, stage + 1, place)) == Link::kBetweenNodes)
+      return Link::kBetweenNodes;
+  }
+  return Link::kInsideNode;
 }
 
 int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
@@ -253,8 +226,8 @@ int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   return latency + RoundToInteger(static_cast<double>(bytes) / speed * 1e9);
 }
 
-int64_t CostModel::RingStepNs(int stage) const {
-  const std::vector<int32_t> ranks = topology_.GradientGroup(stage);
+int64_t CostModel::RingStepNs(int stage, int tensor) const {
+  const std::vector<int32_t> ranks = topology_.GradientGroup(stage, tensor);
   const int64_t bytes = CeilDivide(parameter_bytes_[stage], static_cast<int64_t>(ranks.size()));
   int64_t step = TransferNs(bytes, ranks.back(), ranks.front());
   // The slowest link of the ring sets the pace of every step.
@@ -262,13 +235,22 @@ int64_t CostModel::RingStepNs(int stage) const {
   return step;
 }
 
-int64_t CostModel::HalfOfAllReduceNs(int stage) const {
-  const int steps = topology_.replicas() - 1;
+int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
+  const int steps = copies() - 1;
   if (steps == 0) return 0;
-  return RoundToInteger(static_cast<double>(steps) * static_cast<double>(RingStepNs(stage)));
+  return RoundToInteger(static_cast<double>(steps) * static_cast<double>(RingStepNs(stage, tensor)));
 }
 
-int64_t CostModel::ReduceNs(int stage) const { return (divided_state_ ? 1 : 2) * HalfOfAllReduceNs(stage); }
+int64_t CostModel::ReduceNs(int stage, int tensor) const {
+  return (divided_state_ ? 1 : 2) * HalfOfAllReduceNs(stage, tensor);
+}
+
+int64_t CostModel::ReduceNs(int stage) const {
+  int64_t longest = 0;
+  for (int tensor = 0; tensor < group().tensor; ++tensor)
+    longest = std::max(longest, ReduceNs(stage, tensor));
+  return longest;
+}
 
 int64_t CostModel::StepBytes() const {
   int encoders = 0;
@@ -283,11 +265,18 @@ int64_t CostModel::StepBytes() const {
   return kNormBytes + shared * shared_table_bytes_ + (with_token_table > 1 ? token_table_.gradient_bytes : 0);
 }
 
-int64_t CostModel::OptimizerNs(int stage) const {
-  const int64_t shares = divided_state_ ? topology_.replicas() : 1;
+int64_t CostModel::OptimizerNs(int stage, int tensor) const {
+  const int64_t shares = divided_state_ ? copies() : 1;
   const int64_t update = RoundToInteger(static_cast<double>(CeilDivide(parameter_bytes_[stage], shares)) *
                                         profile_.optimizer_ns_per_parameter_byte);
-  return divided_state_ ? update + HalfOfAllReduceNs(stage) : update;
+  return divided_state_ ? update + HalfOfAllReduceNs(stage, tensor) : update;
+}
+
+int64_t CostModel::OptimizerNs(int stage) const {
+  int64_t longest = 0;
+  for (int tensor = 0; tensor < group().tensor; ++tensor)
+    longest = std::max(longest, OptimizerNs(stage, tensor));
+  return longest;
 }
 
 }  // namespace penstock::core

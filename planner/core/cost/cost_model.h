@@ -1,72 +1,87 @@
-// What a micro-batch costs on each stage of a pipeline: time, memory, bytes at the boundaries.
+// What a micro-batch costs on each stage of a pipeline of one shape: time, memory, bytes at the boundaries.
 //
 //   CostModel costs(profile, job);
 //   LayerCosts layers;
-//   if (costs.Layers(sums, &layers)) { int64_t time = costs.ForwardNs(stage, layers); }
+//   if (costs.Layers(share, &layers)) { int64_t time = costs.ForwardNs(stage, layers); }
 //
-// Everything leaves the model as whole nanoseconds and bytes, rounded once.
+// Shares are those of a rank of the stage group: what its context rank has of the micro-batch
+// (model/share.h). A group takes as long as the slowest of its ranks. Everything leaves the model as whole
+// nanoseconds and bytes, rounded once.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/cost/exchange_model.h"
+#include "planner/core/cost/layer_costs.h"
+#include "planner/core/cost/layer_model.h"
+#include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/model/share.h"
 #include "planner/core/model/types.h"
+#include "planner/core/topology/nodes.h"
 
 namespace penstock::core {
 
-// Time of one layer of each kind for one micro-batch, nanoseconds.
-struct LayerCosts {
-  std::array<double, kLayerKinds> forward = {};
-  std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward = {};
-  // Of source tokens, and of target tokens.
-  double source_embedding = 0;
-  double target_embedding = 0;
-};
-
-// Memory of one micro-batch on one stage, bytes.
+// Memory of one rank's share of a micro-batch on one stage, bytes.
 struct StageMemory {
   // Kept by one layer, by kind (encoder, decoder) and level.
   std::array<std::array<int64_t, kRecomputeLevels>, 2> stored_layer = {};
   // Exists while one layer runs backward.
   int64_t peak = 0;
-  // Activation that is received, and that is sent. 0 at the ends of the pipeline.
+  // Exists while one layer runs: what is gathered over tensor ranks, and keys and values of divided rows;
+  // backward there are their gradients, too.
+  int64_t gathered = 0;
+  int64_t keys_values = 0;
+  // Activation that is received, and that is sent, of the tensor rank with the most. 0 at the ends of the
+  // pipeline.
   int64_t input = 0;
   int64_t output = 0;
   // Token buffers of LOAD: id and position of every computed token that the stage embeds; on the last stage
   // also place and label of every position that the loss counts.
   int64_t tokens = 0;
-};
 
-enum class Link : uint8_t { kInsideNode, kBetweenNodes };
+  // What comes and goes with a pass, beyond the buffers of transfers.
+  int64_t forward_peak() const { return gathered + keys_values; }
+  int64_t backward_peak() const { return peak + gathered + 2 * keys_values; }
+};
 
 class CostModel {
  public:
   CostModel(Profile profile, const Job& job);
+  CostModel(const CostModel&) = delete;
+  CostModel& operator=(const CostModel&) = delete;
 
   const Topology& topology() const { return topology_; }
-  // The shape of every replica: its stages, the ranks of its pipeline, and a stage's position among them.
+  const Nodes& nodes() const { return nodes_; }
+  const LayerModel& layer_model() const { return layer_model_; }
+  const ExchangeModel& exchange_model() const { return exchange_model_; }
+  // The shape of every replica: its stages, the positions of its pipeline, and where each stage is.
+  const GroupShape& group() const { return shape().group; }
   int stages() const { return static_cast<int>(shape().stages.size()); }
   const Stage& stage(int index) const { return shape().stages[index]; }
-  int ranks() const { return shape().ranks; }
-  int rank_of(int stage) const { return shape().rank_of_stage[stage]; }
-  const std::vector<int32_t>& rank_of_stage() const { return shape().rank_of_stage; }
+  int positions() const { return shape().positions; }
+  int position_of(int stage) const { return shape().position_of_stage[stage]; }
+  const std::vector<int32_t>& position_of_stage() const { return shape().position_of_stage; }
   const Profile& profile() const { return profile_; }
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
-  bool Layers(const TokenSums& sums, LayerCosts* costs) const;
+  bool Layers(const Share& share, LayerCosts* costs) const;
+  // Of a rank that has all of a context rank's tokens, none of a divided row.
+  bool Layers(const TokenSums& sums, LayerCosts* costs) const { return Layers(WholeShare(sums), costs); }
+  // What each context rank has of a micro-batch when it is divided as evenly as can be: no placement is
+  // better.
+  TokenSums EvenShare(const TokenSums& whole) const;
 
-  // Forward and backward pass of one layer of this kind, not rounded; infinite when the shape is outside of
-  // the profile. The fast way where one recompute level is all that is asked for.
-  double PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
-  double SourceEmbeddingNs(const TokenSums& sums) const {
-    return profile_.embedding_forward(SourceSide(sums));
+  // See LayerModel, for a rank's share.
+  double PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
+    const double compute = layer_model_.PassesNs(kind, level, sums);
+    return group().tensor == 1 ? compute : compute + TensorExchangeNs(kind, level, sums);
   }
-  double TargetEmbeddingNs(const TokenSums& sums) const {
-    return profile_.embedding_forward(TargetSide(sums));
-  }
+  double SourceEmbeddingNs(const TokenSums& sums) const { return layer_model_.SourceEmbeddingNs(sums); }
+  double TargetEmbeddingNs(const TokenSums& sums) const { return layer_model_.TargetEmbeddingNs(sums); }
 
   int64_t ForwardNs(int stage, const LayerCosts& costs) const;
   int64_t BackwardNs(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
@@ -75,31 +90,51 @@ class CostModel {
   // head's is never apart: it would have to keep the gradient of the logits, which is larger than all else.
   int64_t WeightNs(int stage, const LayerCosts& costs) const;
 
-  StageMemory Memory(int stage, const TokenSums& sums) const;
+  // Inside a forward pass, and inside a whole backward pass or BACKWARD_INPUT. All 0 for a group of one rank.
+  PassExchange ForwardExchange(int stage, const LayerCosts& costs) const;
+  PassExchange BackwardExchange(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
+
+  StageMemory Memory(int stage, const Share& share) const;
+  StageMemory Memory(int stage, const TokenSums& sums) const { return Memory(stage, WholeShare(sums)); }
   // Kept by all layers of the stage.
   int64_t StoredBytes(int stage, const StageMemory& memory, const StageRecompute& recompute) const;
   // Kept between BACKWARD_INPUT and BACKWARD_WEIGHT: input and output gradient of every linear layer. Counted
   // as all that a layer keeps without recompute, of which they are nearly everything (GPT: 32 of 34 bytes for
   // each token and element of the width).
   int64_t PutAsideBytes(int stage, const StageMemory& memory) const;
-  // Weights, gradients and optimizer state, of one stage and of all stages of a rank.
+  // Weights, gradients and optimizer state of a rank, of one stage and of all stages of its position.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
   int64_t RankStaticBytes(int position) const;
-  // Parameters of the stage in the model's number format.
+  // Parameters of a rank's part of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return parameter_bytes_[stage]; }
-  // Activation that leaves the stage for the next; elements and bytes.
-  int64_t BoundaryElements(int stage, const TokenSums& sums) const;
-  int64_t BoundaryBytes(int stage, const TokenSums& sums) const;
+  // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens;
+  // elements and bytes. Without a tensor rank: of the one with the most.
+  int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
+  int64_t BoundaryElements(int stage, const TokenSums& sums) const {
+    return BoundaryElements(stage, sums, group().tensor - 1);
+  }
+  int64_t BoundaryBytes(int stage, const TokenSums& sums) const {
+    return BoundaryBytes(stage, sums, group().tensor - 1);
+  }
+  int64_t BoundaryBytes(int stage, const TokenSums& sums, int tensor) const {
+    return BoundaryElements(stage, sums, tensor) * bytes_per_element_;
+  }
 
-  Link LinkBetween(int from_rank, int to_rank) const;
+  Link LinkBetween(int from_rank, int to_rank) const { return nodes_.Between(from_rank, to_rank); }
+  // The slowest one from a stage's group to that of the next stage, over which equal places exchange.
+  Link LinkAcross(const Topology& topology, int replica, int stage) const;
   int64_t LinkNs(int64_t bytes, Link link) const;
   int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
     return LinkNs(bytes, LinkBetween(from_rank, to_rank));
   }
-  // Gradients of the stage over its n replicas, in a ring of their order: 2 (n-1) steps of bytes / n. With a
-  // divided optimizer state only the first half, a reduce-scatter.
+  // Gradients of a tensor rank's part of the stage over the n ranks that have it (replicas x context ranks),
+  // in a ring of their order: 2 (n-1) steps of bytes / n. With a divided optimizer state only the first half,
+  // a reduce-scatter.
+  int64_t ReduceNs(int stage, int tensor) const;
+  // The update of the stage; with a divided state that of a rank's share, and the all-gather after it.
+  int64_t OptimizerNs(int stage, int tensor) const;
+  // Of the slowest tensor rank.
   int64_t ReduceNs(int stage) const;
-  // The update of the stage; with a divided state that of a replica's share, and the all-gather after it.
   int64_t OptimizerNs(int stage) const;
   // What the ranks of a pipeline exchange in the optimizer step: the squared norm of the gradients, and the
   // gradients of parameters that several stages hold. Takes no time in the model.
@@ -109,17 +144,21 @@ class CostModel {
 
  private:
   const PipelineShape& shape() const { return topology_.shape(); }
-  // One step of the ring over the replicas of the stage.
-  int64_t RingStepNs(int stage) const;
-  // A reduce-scatter of the stage's gradients, or an all-gather of its parameters.
-  int64_t HalfOfAllReduceNs(int stage) const;
+  // Over tensor ranks, of both passes of one layer, without latencies.
+  double TensorExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
+  // One step of the ring over the ranks that have the part.
+  int64_t RingStepNs(int stage, int tensor) const;
+  // A reduce-scatter of the part's gradients, or an all-gather of its parameters.
+  int64_t HalfOfAllReduceNs(int stage, int tensor) const;
+  // Ranks that have the same parameters.
+  int copies() const { return topology_.replicas() * group().context; }
   // Of what a stage embeds; the same in both passes.
   double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
-  bool LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
-  void RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const;
-
   Profile profile_;
   Topology topology_;
+  Nodes nodes_;
+  LayerModel layer_model_;
+  ExchangeModel exchange_model_;
   int64_t hidden_;
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;

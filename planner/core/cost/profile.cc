@@ -17,6 +17,13 @@ double LayerTime::operator()(const TokenSums& sums) const {
   return time;
 }
 
+const TensorCost* LayerProfile::AtDegree(int32_t degree) const {
+  for (const TensorCost& cost : tensor) {
+    if (cost.degree == degree) return &cost;
+  }
+  return nullptr;
+}
+
 int64_t LayerBytes::operator()(const TokenSums& sums) const {
   return RoundToInteger(source_token_bytes * sums.source + target_token_bytes * sums.target);
 }

@@ -29,6 +29,15 @@ struct LayerBytes {
   int64_t operator()(const TokenSums& sums) const;
 };
 
+// A layer that is divided over tensor ranks: what one of them computes.
+struct TensorCost {
+  int32_t degree = 0;
+  // The whole layer's time / (degree * efficiency); with `measured`, `forward` is one rank's own closed form.
+  double efficiency = 1;
+  bool measured = false;
+  LayerTime forward;
+};
+
 // Which axes a table has, in this order of nesting: rows, source length, target length.
 enum class TableAxes : uint8_t { kTarget, kSource, kSourceTarget };
 
@@ -51,6 +60,12 @@ struct LayerProfile {
   // Empty: not profiled. NaN: this point was not profiled.
   std::vector<double> forward_table_ns;
   std::array<std::vector<double>, kRecomputeLevels> backward_table_ns;
+
+  // Ascending in the degree.
+  std::vector<TensorCost> tensor;
+
+  // Null: the profile has no figures for the degree.
+  const TensorCost* AtDegree(int32_t degree) const;
 };
 
 // Ascending.
@@ -67,6 +82,11 @@ struct Cluster {
   int64_t intra_node_latency_ns = 0;
   int64_t inter_node_latency_ns = 0;
   int32_t gpus_per_node = 1;
+  // Of collectives inside passes.
+  double intra_node_collective_bytes_per_second = 0;
+  double inter_node_collective_bytes_per_second = 0;
+  int64_t intra_node_collective_latency_ns = 0;
+  int64_t inter_node_collective_latency_ns = 0;
 };
 
 enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };

@@ -37,7 +37,7 @@ std::string DescribeSamples(const std::vector<uint32_t>& samples) {
 std::string DescribeStages(const CostModel& costs, int rank) {
   std::vector<int> stages;
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    if (costs.rank_of(stage) == rank) stages.push_back(stage);
+    if (costs.position_of(stage) == rank) stages.push_back(stage);
   }
   if (stages.size() == 1) return absl::StrCat("stage ", stages.front());
   return absl::StrCat("stages ", absl::StrJoin(stages, ", "), " of rank ", rank);
@@ -59,7 +59,7 @@ std::string DescribeMicroBatches(const ScheduleSpace& space, const Job& job, con
       return absl::StrCat("micro-batch of ", DescribeSamples(table.samples(slot)), ": ",
                           DescribeUnknownShape(table.Sums(slot)));
     }
-    for (int rank = 0; rank < space.costs().ranks(); ++rank) {
+    for (int rank = 0; rank < space.costs().positions(); ++rank) {
       const int64_t bytes = BytesNeeded(space, table.Sums(slot), rank);
       if (bytes <= most) continue;
       most = bytes;

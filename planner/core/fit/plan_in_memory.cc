@@ -45,7 +45,7 @@ absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& j
 // For each rank of a pipeline, what the programs of any replica use above the limit.
 std::vector<int64_t> ExcessBytes(const ProgramSet& programs, const Job& job) {
   const std::vector<RankMemory> memory = AccountMemory(programs);
-  std::vector<int64_t> excess(job.topology.shape().ranks, 0);
+  std::vector<int64_t> excess(job.topology.shape().positions, 0);
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     int64_t& most = excess[job.topology.PlaceOf(static_cast<int>(rank)).position];
     most = std::max(most, memory[rank].peak_bytes - job.memory_limit_bytes);

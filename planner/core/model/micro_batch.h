@@ -130,12 +130,21 @@ inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
   return sums;
 }
 
+// The context ranks of a stage group that a row is divided over: first, first + 1, ..., `ranks` of them, a
+// power of two that divides `first`.
+struct Span {
+  int32_t first = 0;
+  int32_t ranks = 1;
+};
+
 // Samples that go through the pipeline together, in the order in which they lie in memory.
 struct MicroBatch {
   std::vector<uint32_t> samples;
   Layout layout = Layout::kPacked;
   // Of the concatenated layout.
   RowLengths row;
+  // Of each row; empty where stage groups have one context rank.
+  std::vector<Span> spans;
   // On each stage; empty until memory has been fitted.
   std::vector<StageRecompute> recompute;
 };

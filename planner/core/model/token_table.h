@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "planner/core/model/stage.h"
+#include "planner/core/topology/stage.h"
 
 namespace penstock::core {
 

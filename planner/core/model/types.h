@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "planner/core/model/token_table.h"
-#include "planner/core/model/topology.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::core {
 
@@ -66,6 +66,9 @@ struct Job {
   Architecture architecture = Architecture::kGpt;
   int64_t hidden = 0;
   int64_t bytes_per_element = 0;
+  // Of keys and values, and the width of each head.
+  int64_t key_value_heads = 0;
+  int64_t head_width = 0;
   // Of the gradients of one relative position bias, which all layers of a stack share; 0 where the model has
   // none.
   int64_t shared_table_bytes = 0;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/cost/pass_exchange.h"
+
 namespace penstock::core {
 
 enum class Op : uint8_t {
@@ -47,7 +49,8 @@ struct Instruction {
   uint8_t part = 0;
   int32_t micro_batch = 0;
   int32_t stage = 0;
-  // SEND and RECV: index into transfers. REDUCE_GRADIENTS and OPTIMIZER_STEP: into collectives. Otherwise -1.
+  // SEND and RECV: index into transfers. REDUCE_GRADIENTS, OPTIMIZER_STEP, and passes of a stage group of
+  // several ranks: into collectives. Otherwise -1.
   int32_t joint = -1;
   // WAIT: id of the SEND or RECV.
   int32_t waits_for = 0;
@@ -55,6 +58,9 @@ struct Instruction {
   int32_t deps_begin = 0;
   int32_t deps_end = 0;
   int64_t duration_ns = 0;
+  // Joint passes: what this rank takes alone, and what it exchanges (into exchanges; -1: nothing).
+  int64_t own_ns = 0;
+  int32_t exchange = -1;
   int64_t acquired_bytes = 0;
   int64_t released_bytes = 0;
 };
@@ -86,6 +92,7 @@ struct ProgramSet {
   std::vector<int32_t> deps;
   std::vector<Transfer> transfers;
   std::vector<Collective> collectives;
+  std::vector<PassExchange> exchanges;
   // Ranks of each group.
   std::vector<std::vector<int32_t>> groups;
   // Of each rank.

@@ -4,17 +4,17 @@
 
 namespace penstock::core {
 
-ListScheduler::ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop)
-    : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
-      stages_(rank_of_stage.size()),
+ListScheduler::ListScheduler(absl::Span<const int32_t> position_of_stage, int ranks, StopToken stop)
+    : position_of_stage_(position_of_stage.begin(), position_of_stage.end()),
+      stages_(position_of_stage.size()),
       ranks_(ranks),
       wake_ns_(ranks, 0),
-      clock_(rank_of_stage, ranks),
+      clock_(position_of_stage, ranks),
       stop_(stop) {
   for (int rank = 0; rank < ranks; ++rank) {
     rank_begin_.push_back(static_cast<int32_t>(stages_of_rank_.size()));
-    for (int stage = static_cast<int>(rank_of_stage.size()) - 1; stage >= 0; --stage) {
-      if (rank_of_stage[stage] == rank) stages_of_rank_.push_back(stage);
+    for (int stage = static_cast<int>(position_of_stage.size()) - 1; stage >= 0; --stage) {
+      if (position_of_stage[stage] == rank) stages_of_rank_.push_back(stage);
     }
   }
   rank_begin_.push_back(static_cast<int32_t>(stages_of_rank_.size()));
@@ -27,7 +27,7 @@ void ListScheduler::Reset(const PassTable& table) {
   std::fill(ranks_.begin(), ranks_.end(), RankState());
   std::fill(wake_ns_.begin(), wake_ns_.end(), 0);
   for (int stage = 0; stage < table.stages; ++stage) {
-    RankState& rank = ranks_[rank_of_stage_[stage]];
+    RankState& rank = ranks_[position_of_stage_[stage]];
     for (const int32_t row : table.rows) {
       rank.passing_bytes = std::max(rank.passing_bytes, table.passing_bytes[row + stage]);
       stages_[stage].most_held_bytes =
@@ -48,7 +48,7 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
   Reset(table);
   while (left_ > 0) {
     int next = 0;
-    for (int rank = 1; rank < table.ranks; ++rank) {
+    for (int rank = 1; rank < table.positions; ++rank) {
       if (wake_ns_[rank] < wake_ns_[next]) next = rank;
     }
     if (wake_ns_[next] == kNever || wake_ns_[next] + ranks_[next].left_ns > give_up_ns || stop_.stopped()) {
@@ -61,7 +61,7 @@ int64_t ListScheduler::Run(const PassTable& table, const ScheduleRules& rules, i
 }
 
 bool ListScheduler::ReceiverHasRoom(const PassTable& table, int stage) const {
-  const int receiver = rank_of_stage_[stage + 1];
+  const int receiver = position_of_stage_[stage + 1];
   const int64_t bytes = table.input_bytes[table.rows[stages_[stage].forwards] + stage + 1];
   const StageState& next = stages_[stage + 1];
   const RankState& rank = ranks_[receiver];
@@ -103,23 +103,23 @@ bool ListScheduler::BackwardsFit(const PassTable& table, const ScheduleRules& ru
 
 bool ListScheduler::FitsForward(const PassTable& table, const ScheduleRules& rules, int stage) const {
   const StageState& state = stages_[stage];
-  const int rank = rank_of_stage_[stage];
+  const int rank = position_of_stage_[stage];
   const int32_t at = table.rows[state.forwards] + stage;
   int64_t bytes = ranks_[rank].used_bytes + table.held_bytes[at] - table.input_bytes[at];
   // The next stage's input stays here.
-  if (stage + 1 < table.stages && rank_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
+  if (stage + 1 < table.stages && position_of_stage_[stage + 1] == rank) bytes += table.input_bytes[at + 1];
   return BackwardsFit(table, rules, rank, bytes, stage, {state.backwards, state.forwards + 1});
 }
 
 bool ListScheduler::FitsBackward(const PassTable& table, int stage, int32_t micro_batch) const {
-  const int rank = rank_of_stage_[stage];
+  const int rank = position_of_stage_[stage];
   return ranks_[rank].used_bytes + table.passing_bytes[table.rows[micro_batch] + stage] <=
          table.available_bytes[rank];
 }
 
 bool ListScheduler::FitsSplit(const PassTable& table, const ScheduleRules& rules, int stage) const {
   const StageState& state = stages_[stage];
-  const int rank = rank_of_stage_[stage];
+  const int rank = position_of_stage_[stage];
   const int32_t at = table.rows[NextBackward(rules, state.backwards)] + stage;
   // The received activation is given back with the pass.
   const int64_t bytes =
@@ -152,7 +152,7 @@ void ListScheduler::LookAtStage(const PassTable& table, const ScheduleRules& rul
   }
   if (wants_forward && (stage == 0 || stages_[stage - 1].forwards > state.forwards)) {
     const int64_t arrival = clock_.ActivationNs(table, state.forwards, stage);
-    const bool sends = stage < last && rank_of_stage_[stage + 1] != rank_of_stage_[stage];
+    const bool sends = stage < last && position_of_stage_[stage + 1] != position_of_stage_[stage];
     if (!fits) {
       choice->short_of_memory = choice->short_of_memory || arrival <= now;
     } else if (sends && arrival <= now && !ReceiverHasRoom(table, stage)) {
@@ -219,16 +219,16 @@ void ListScheduler::WakeSenders(int rank, int64_t time_ns) {
   for (int32_t i = rank_begin_[rank]; i < rank_begin_[rank + 1]; ++i) {
     const int stage = stages_of_rank_[i];
     if (stage == 0) continue;
-    RankState& sender = ranks_[rank_of_stage_[stage - 1]];
+    RankState& sender = ranks_[position_of_stage_[stage - 1]];
     if (!sender.waits_for_receiver) continue;
     sender.waits_for_receiver = false;
-    Wake(rank_of_stage_[stage - 1], time_ns);
+    Wake(position_of_stage_[stage - 1], time_ns);
   }
 }
 
 void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
   StageState& state = stages_[stage];
-  RankState& rank = ranks_[rank_of_stage_[stage]];
+  RankState& rank = ranks_[position_of_stage_[stage]];
   const int32_t row = table.rows[state.forwards];
   rank.free_ns = now + table.forward_ns[row + stage];
   rank.left_ns -= table.forward_ns[row + stage];
@@ -236,9 +236,9 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
   state.queued_bytes -= table.input_bytes[row + stage];
   if (stage + 1 < table.stages) {
     stages_[stage + 1].queued_bytes += table.input_bytes[row + stage + 1];
-    ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[row + stage + 1];
+    ranks_[position_of_stage_[stage + 1]].used_bytes += table.input_bytes[row + stage + 1];
     const int64_t arrival = clock_.SendActivation(table, state.forwards, stage, rank.free_ns);
-    Wake(rank_of_stage_[stage + 1], arrival);
+    Wake(position_of_stage_[stage + 1], arrival);
   }
   Record(PassKind::kForward, stage, state.forwards);
   ++state.forwards;
@@ -247,7 +247,7 @@ void ListScheduler::RunForward(const PassTable& table, int stage, int64_t now) {
 
 void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rules, int stage, int64_t now) {
   StageState& state = stages_[stage];
-  const int rank_index = rank_of_stage_[stage];
+  const int rank_index = position_of_stage_[stage];
   RankState& rank = ranks_[rank_index];
   const int32_t micro_batch = NextBackward(rules, state.backwards);
   const int32_t row = table.rows[micro_batch];
@@ -266,7 +266,7 @@ void ListScheduler::RunBackward(const PassTable& table, const ScheduleRules& rul
   }
   if (stage > 0) {
     const int64_t arrival = clock_.SendGradient(table, micro_batch, stage, rank.free_ns);
-    Wake(rank_of_stage_[stage - 1], arrival);
+    Wake(position_of_stage_[stage - 1], arrival);
   }
   clock_.EndBackward(stage, rank.free_ns);
   Record(split ? PassKind::kBackwardInput : PassKind::kBackward, stage, micro_batch);
@@ -293,14 +293,14 @@ void ListScheduler::Record(PassKind kind, int stage, int micro_batch) {
   if (order_ != nullptr) order_->push_back({kind, stage, micro_batch});
 }
 
-RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> rank_of_stage, int ranks) {
+RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> position_of_stage, int ranks) {
   RankPasses passes;
   passes.rank_begin.assign(ranks + 1, 0);
-  for (const Pass& pass : order) ++passes.rank_begin[rank_of_stage[pass.stage] + 1];
+  for (const Pass& pass : order) ++passes.rank_begin[position_of_stage[pass.stage] + 1];
   for (int rank = 0; rank < ranks; ++rank) passes.rank_begin[rank + 1] += passes.rank_begin[rank];
   passes.passes.resize(order.size());
   std::vector<int32_t> next(passes.rank_begin.begin(), passes.rank_begin.end() - 1);
-  for (const Pass& pass : order) passes.passes[next[rank_of_stage[pass.stage]]++] = pass;
+  for (const Pass& pass : order) passes.passes[next[position_of_stage[pass.stage]]++] = pass;
   return passes;
 }
 

@@ -44,8 +44,8 @@ struct ScheduleRules {
 // Keeps its arrays between runs.
 class ListScheduler {
  public:
-  // `rank_of_stage`: its position in the pipeline for each stage.
-  ListScheduler(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop = {});
+  // `position_of_stage`: its position in the pipeline for each stage.
+  ListScheduler(absl::Span<const int32_t> position_of_stage, int ranks, StopToken stop = {});
 
   // End of the iteration (PassClock); kInfeasibleNs when memory never suffices for the next pass, or as
   // soon as the end is known to be after `give_up_ns`, or it is stopped. `order`, if not null, gets the
@@ -130,7 +130,7 @@ class ListScheduler {
   }
   void Record(PassKind kind, int stage, int micro_batch);
 
-  std::vector<int32_t> rank_of_stage_;
+  std::vector<int32_t> position_of_stage_;
   // Stages of rank r: stages_of_rank_[rank_begin_[r] .. rank_begin_[r + 1]), the last stage first.
   std::vector<int32_t> rank_begin_;
   std::vector<int32_t> stages_of_rank_;
@@ -150,6 +150,6 @@ class ListScheduler {
 };
 
 // What each rank runs of an order of all.
-RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> rank_of_stage, int ranks);
+RankPasses ByRank(absl::Span<const Pass> order, absl::Span<const int32_t> position_of_stage, int ranks);
 
 }  // namespace penstock::core

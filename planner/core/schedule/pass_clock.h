@@ -44,11 +44,11 @@ inline int64_t BookTransfer(int64_t ready_ns, int64_t duration_ns, TransferDirec
 // Keeps its arrays between runs.
 class PassClock {
  public:
-  PassClock(absl::Span<const int32_t> rank_of_stage, int ranks)
-      : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
+  PassClock(absl::Span<const int32_t> position_of_stage, int ranks)
+      : position_of_stage_(position_of_stage.begin(), position_of_stage.end()),
         next_links_(ranks),
         previous_links_(ranks),
-        last_pass_ns_(rank_of_stage.size(), 0),
+        last_pass_ns_(position_of_stage.size(), 0),
         rank_end_ns_(ranks, 0) {}
 
   // Before the passes of another table.
@@ -79,8 +79,9 @@ class PassClock {
   // The output of a stage that is not the last has been made at `end_ns`. Returns when it arrives.
   int64_t SendActivation(const PassTable& table, int32_t micro_batch, int stage, int64_t end_ns) {
     const int64_t transfer = table.transfer_ns[stage][table.rows[micro_batch] + stage];
-    const int64_t arrival = BookTransfer(end_ns, transfer, kActivations, &next_links_[rank_of_stage_[stage]],
-                                         &previous_links_[rank_of_stage_[stage + 1]]);
+    const int64_t arrival =
+        BookTransfer(end_ns, transfer, kActivations, &next_links_[position_of_stage_[stage]],
+                     &previous_links_[position_of_stage_[stage + 1]]);
     activation_ns_[At(table, micro_batch, stage + 1)] = arrival;
     return arrival;
   }
@@ -88,8 +89,8 @@ class PassClock {
   int64_t SendGradient(const PassTable& table, int32_t micro_batch, int stage, int64_t end_ns) {
     const int64_t transfer = table.transfer_ns[stage - 1][table.rows[micro_batch] + stage - 1];
     const int64_t arrival =
-        BookTransfer(end_ns, transfer, kGradients, &next_links_[rank_of_stage_[stage - 1]],
-                     &previous_links_[rank_of_stage_[stage]]);
+        BookTransfer(end_ns, transfer, kGradients, &next_links_[position_of_stage_[stage - 1]],
+                     &previous_links_[position_of_stage_[stage]]);
     gradient_ns_[At(table, micro_batch, stage - 1)] = arrival;
     return arrival;
   }
@@ -102,7 +103,7 @@ class PassClock {
   int64_t EndOfIteration(const PassTable& table) {
     std::fill(rank_end_ns_.begin(), rank_end_ns_.end(), 0);
     for (int stage = table.stages - 1; stage >= 0; --stage) {
-      int64_t& end = rank_end_ns_[rank_of_stage_[stage]];
+      int64_t& end = rank_end_ns_[position_of_stage_[stage]];
       end = std::max(end, last_pass_ns_[stage]) + table.reduce_ns[stage];
     }
     int64_t all = 0;
@@ -117,7 +118,7 @@ class PassClock {
     return static_cast<size_t>(micro_batch) * table.stages + stage;
   }
 
-  std::vector<int32_t> rank_of_stage_;
+  std::vector<int32_t> position_of_stage_;
   // For each rank: towards next stages, and towards previous ones.
   std::vector<LinkEnd> next_links_;
   std::vector<LinkEnd> previous_links_;

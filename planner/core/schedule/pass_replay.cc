@@ -10,10 +10,10 @@ constexpr size_t kUnaskedPasses = 1024;
 
 }  // namespace
 
-PassReplay::PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop)
-    : rank_of_stage_(rank_of_stage.begin(), rank_of_stage.end()),
+PassReplay::PassReplay(absl::Span<const int32_t> position_of_stage, int ranks, StopToken stop)
+    : position_of_stage_(position_of_stage.begin(), position_of_stage.end()),
       ranks_(ranks),
-      clock_(rank_of_stage, ranks),
+      clock_(position_of_stage, ranks),
       stop_(stop) {}
 
 void PassReplay::Reset(const PassTable& table) {
@@ -47,21 +47,21 @@ int64_t PassReplay::Run(const PassTable& table, absl::Span<const Pass> order, in
 
 bool PassReplay::Forward(const PassTable& table, const Pass& pass) {
   const int stage = pass.stage;
-  RankState& rank = ranks_[rank_of_stage_[stage]];
+  RankState& rank = ranks_[position_of_stage_[stage]];
   const int32_t at = table.rows[pass.micro_batch] + stage;
   rank.used_bytes += table.held_bytes[at] - table.input_bytes[at];
   rank.free_ns =
       std::max(rank.free_ns, clock_.ActivationNs(table, pass.micro_batch, stage)) + table.forward_ns[at];
   if (stage + 1 < table.stages) {
     clock_.SendActivation(table, pass.micro_batch, stage, rank.free_ns);
-    ranks_[rank_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
+    ranks_[position_of_stage_[stage + 1]].used_bytes += table.input_bytes[at + 1];
   }
   return rank.used_bytes <= rank.available_bytes;
 }
 
 bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
   const int stage = pass.stage;
-  RankState& rank = ranks_[rank_of_stage_[stage]];
+  RankState& rank = ranks_[position_of_stage_[stage]];
   const int32_t at = table.rows[pass.micro_batch] + stage;
   const bool split = pass.kind == PassKind::kBackwardInput;
   // While it runs. What a split one puts aside grows; the received activation is given back with the pass.
@@ -77,7 +77,7 @@ bool PassReplay::Backward(const PassTable& table, const Pass& pass) {
 }
 
 void PassReplay::Weight(const PassTable& table, const Pass& pass) {
-  RankState& rank = ranks_[rank_of_stage_[pass.stage]];
+  RankState& rank = ranks_[position_of_stage_[pass.stage]];
   const int32_t at = table.rows[pass.micro_batch] + pass.stage;
   rank.free_ns += table.weight_ns[at];
   clock_.EndBackward(pass.stage, rank.free_ns);

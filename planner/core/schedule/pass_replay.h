@@ -16,7 +16,7 @@ namespace penstock::core {
 // Keeps its arrays between runs.
 class PassReplay {
  public:
-  PassReplay(absl::Span<const int32_t> rank_of_stage, int ranks, StopToken stop = {});
+  PassReplay(absl::Span<const int32_t> position_of_stage, int ranks, StopToken stop = {});
 
   // `order`: passes of all ranks as ListScheduler ran them for as many micro-batches; each rank keeps its
   // order. End of the iteration (PassClock); kInfeasibleNs when memory does not suffice, the end is after
@@ -36,7 +36,7 @@ class PassReplay {
   bool Backward(const PassTable& table, const Pass& pass);
   void Weight(const PassTable& table, const Pass& pass);
 
-  std::vector<int32_t> rank_of_stage_;
+  std::vector<int32_t> position_of_stage_;
   std::vector<RankState> ranks_;
   PassClock clock_;
   StopToken stop_;

@@ -14,7 +14,7 @@ inline constexpr int64_t kInfeasibleNs = int64_t{1} << 61;
 // [rows[m] + s] of every array, so that the arrays of a table can be used in place.
 struct PassTable {
   int stages = 0;
-  int ranks = 0;
+  int positions = 0;
   absl::Span<const int32_t> rows;
   const int64_t* forward_ns = nullptr;
   // The whole backward pass, and the part of it that may be delayed.

@@ -14,8 +14,8 @@ struct PipelineCosts {
   int stages = 0;
   int micro_batches = 0;
   // Ranks of the pipeline, and for each stage its position among them.
-  int ranks = 0;
-  std::vector<int32_t> rank_of_stage;
+  int positions = 0;
+  std::vector<int32_t> position_of_stage;
   std::vector<int64_t> forward_ns;
   // The whole backward pass; `weight_ns` of it may be run apart, as BACKWARD_WEIGHT.
   std::vector<int64_t> backward_ns;

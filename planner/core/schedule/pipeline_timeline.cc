@@ -48,16 +48,16 @@ bool PipelineTimeline::Run(const PipelineCosts& costs, const RankPasses& passes,
   costs_ = &costs;
   passes_ = &passes;
   Reset();
-  for (int rank = 0; rank < costs.ranks; ++rank) StartPass(rank, 0);
+  for (int rank = 0; rank < costs.positions; ++rank) StartPass(rank, 0);
   while (!ends_.empty() && !stop.stopped()) {
     const End end = PopEnd();
-    if (end.actor < costs.ranks) {
+    if (end.actor < costs.positions) {
       EndPass(end.actor, end.time_ns);
     } else {
-      EndTransfer(end.actor - costs.ranks, end.time_ns);
+      EndTransfer(end.actor - costs.positions, end.time_ns);
     }
   }
-  for (int rank = 0; rank < costs.ranks && blocked_rank_ < 0; ++rank) {
+  for (int rank = 0; rank < costs.positions && blocked_rank_ < 0; ++rank) {
     if (ranks_[rank].next < ranks_[rank].end) blocked_rank_ = rank;
   }
   return blocked_rank_ < 0;
@@ -69,10 +69,10 @@ void PipelineTimeline::Reset() {
   ends_.clear();
   blocked_rank_ = -1;
   request_count_ = 0;
-  next_link_busy_.assign(costs_->ranks, 0);
-  previous_link_busy_.assign(costs_->ranks, 0);
-  ranks_.assign(costs_->ranks, RankState());
-  for (int rank = 0; rank < costs_->ranks; ++rank) {
+  next_link_busy_.assign(costs_->positions, 0);
+  previous_link_busy_.assign(costs_->positions, 0);
+  ranks_.assign(costs_->positions, RankState());
+  for (int rank = 0; rank < costs_->positions; ++rank) {
     ranks_[rank].next = passes_->rank_begin[rank];
     ranks_[rank].end = passes_->rank_begin[rank + 1];
   }
@@ -86,17 +86,17 @@ void PipelineTimeline::Reset() {
   requests_.resize(static_cast<size_t>(boundaries) * 2 * costs_->micro_batches);
   for (int i = 0; i < boundaries; ++i) {
     Boundary& boundary = boundaries_[i];
-    boundary.lower_rank = costs_->rank_of_stage[i];
-    boundary.upper_rank = costs_->rank_of_stage[i + 1];
+    boundary.lower_rank = costs_->position_of_stage[i];
+    boundary.upper_rank = costs_->position_of_stage[i + 1];
     boundary.crosses = boundary.lower_rank != boundary.upper_rank;
     boundary.head = boundary.tail = i * 2 * costs_->micro_batches;
   }
-  stages_begin_.assign(costs_->ranks + 2, 0);
+  stages_begin_.assign(costs_->positions + 2, 0);
   stages_.resize(stages);
-  for (int stage = 0; stage < stages; ++stage) ++stages_begin_[costs_->rank_of_stage[stage] + 2];
-  for (int rank = 0; rank < costs_->ranks; ++rank) stages_begin_[rank + 2] += stages_begin_[rank + 1];
+  for (int stage = 0; stage < stages; ++stage) ++stages_begin_[costs_->position_of_stage[stage] + 2];
+  for (int rank = 0; rank < costs_->positions; ++rank) stages_begin_[rank + 2] += stages_begin_[rank + 1];
   for (int stage = 0; stage < stages; ++stage) {
-    stages_[stages_begin_[costs_->rank_of_stage[stage] + 1]++] = stage;
+    stages_[stages_begin_[costs_->position_of_stage[stage] + 1]++] = stage;
   }
 }
 
@@ -113,7 +113,7 @@ PipelineTimeline::End PipelineTimeline::PopEnd() {
 }
 
 bool PipelineTimeline::CanStart(int rank, const Pass& pass) const {
-  if (costs_->rank_of_stage[pass.stage] != rank) return false;
+  if (costs_->position_of_stage[pass.stage] != rank) return false;
   const uint8_t reached = reached_[costs_->at(pass.micro_batch, pass.stage)];
   const PassBits& bits = BitsOf(pass.kind);
   return (reached & bits.needed) == bits.needed && (reached & bits.made) == 0;
@@ -172,7 +172,8 @@ void PipelineTimeline::StartTransfer(int boundary, int64_t now_ns) {
   previous_link_busy_[way.upper_rank] = 1;
   events_.push_back({EventKind::kTransferStart, PassKind::kForward, request.gradient, boundary,
                      request.micro_batch, now_ns});
-  PushEnd(now_ns + costs_->transfer_ns[costs_->at(request.micro_batch, boundary)], costs_->ranks + boundary);
+  PushEnd(now_ns + costs_->transfer_ns[costs_->at(request.micro_batch, boundary)],
+          costs_->positions + boundary);
 }
 
 void PipelineTimeline::EndTransfer(int boundary, int64_t now_ns) {

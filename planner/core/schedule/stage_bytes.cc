@@ -1,5 +1,7 @@
 #include "planner/core/schedule/stage_bytes.h"
 
+#include <algorithm>
+
 namespace penstock::core {
 
 int64_t HeldBytes(const CostModel& costs, int stage, const StageMemory& memory,
@@ -9,7 +11,29 @@ int64_t HeldBytes(const CostModel& costs, int stage, const StageMemory& memory,
 
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers) {
   const int64_t counted = buffers == TransferBuffers::kNeighbours ? 3 : 1;
-  return memory.peak + counted * (memory.input + memory.output);
+  return memory.backward_peak() + counted * (memory.input + memory.output);
+}
+
+StageMemory Larger(const StageMemory& a, const StageMemory& b) {
+  StageMemory larger = a;
+  for (size_t kind = 0; kind < larger.stored_layer.size(); ++kind) {
+    for (size_t level = 0; level < larger.stored_layer[kind].size(); ++level) {
+      larger.stored_layer[kind][level] = std::max(a.stored_layer[kind][level], b.stored_layer[kind][level]);
+    }
+  }
+  larger.peak = std::max(a.peak, b.peak);
+  larger.gathered = std::max(a.gathered, b.gathered);
+  larger.keys_values = std::max(a.keys_values, b.keys_values);
+  larger.input = std::max(a.input, b.input);
+  larger.output = std::max(a.output, b.output);
+  larger.tokens = std::max(a.tokens, b.tokens);
+  return larger;
+}
+
+StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares) {
+  StageMemory largest = costs.Memory(stage, shares.front());
+  for (const Share& share : shares.subspan(1)) largest = Larger(largest, costs.Memory(stage, share));
+  return largest;
 }
 
 }  // namespace penstock::core

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 
 namespace penstock::core {
@@ -24,5 +25,10 @@ enum class TransferBuffers : uint8_t {
 // What comes and goes around a backward pass: the transient peak, the gradient that arrives and the one that
 // is sent.
 int64_t PassingBytes(const StageMemory& memory, TransferBuffers buffers);
+
+// Element by element the larger one.
+StageMemory Larger(const StageMemory& a, const StageMemory& b);
+// What no rank of a stage group is above: `shares` are those of its context ranks.
+StageMemory LargestMemory(const CostModel& costs, int stage, absl::Span<const Share> shares);
 
 }  // namespace penstock::core

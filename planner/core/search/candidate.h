@@ -22,7 +22,8 @@ struct CandidateReplica {
 
 struct Candidate {
   Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
-      : table(space.costs(), tokens, space.LowestLevels(), space.buffers()), stop(space.stop()) {}
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.MostTokens()),
+        stop(space.stop()) {}
 
   MicroBatchTable table;
   std::vector<CandidateReplica> replicas;

@@ -27,8 +27,9 @@ TokenSums ShareOf(const TokenSums& all, double share) {
 LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, int micro_batches) {
   const CostModel& costs = space.costs();
   const double share = 1.0 / micro_batches;
-  const TokenSums whole = ShareOf(replica, share);
-  const TokenSums half = ShareOf(replica, share / 2);
+  const TokenSums all = costs.EvenShare(replica);
+  const TokenSums whole = ShareOf(all, share);
+  const TokenSums half = ShareOf(all, share / 2);
   LayerCosts whole_layers;
   LayerCosts half_layers;
   costs.Layers(whole, &whole_layers);
@@ -36,7 +37,7 @@ LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, 
   const std::vector<int32_t> lowest = space.LowestLevels();
   LinearPipeline pipeline;
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    const int rank = costs.rank_of(stage);
+    const int rank = costs.position_of(stage);
     const StageRecompute recompute =
         RecomputeAtLevel(costs.stage(stage), lowest[stage], costs.has_selective());
     LinearStage& line = pipeline.stages.emplace_back();
@@ -45,14 +46,12 @@ LinearPipeline MakeLinear(const ScheduleSpace& space, const TokenSums& replica, 
                          costs.BackwardNs(stage, half_layers, recompute));
     if (stage + 1 < costs.stages()) {
       const auto transfer = [&](const TokenSums& sums) {
-        const Topology& topology = space.topology();
-        return costs.TransferNs(costs.BoundaryBytes(stage, sums), topology.RankOf(0, stage),
-                                topology.RankOf(0, stage + 1));
+        return costs.LinkNs(costs.BoundaryBytes(stage, sums), costs.LinkAcross(space.topology(), 0, stage));
       };
       line.transfer = Line(share, transfer(whole), transfer(half));
     }
     line.end_ns = static_cast<double>(space.reduce_ns()[stage] + space.optimizer_ns()[rank]);
-    const StageMemory memory = costs.Memory(stage, replica);
+    const StageMemory memory = costs.Memory(stage, all);
     const double needed = static_cast<double>(HeldBytes(costs, stage, memory, recompute)) *
                               std::min(micro_batches, space.Depth(stage)) +
                           static_cast<double>(PassingBytes(memory, space.buffers()));

@@ -8,12 +8,13 @@
 namespace penstock::core {
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                                 std::vector<int32_t> levels, TransferBuffers buffers)
+                                 std::vector<int32_t> levels, TransferBuffers buffers, double most_tokens)
     : costs_(&costs),
+      placer_(costs, most_tokens),
       tokens_(tokens),
       initial_levels_(std::move(levels)),
       buffers_(buffers),
-      rank_work_(costs.ranks()) {}
+      rank_work_(costs.positions()) {}
 
 int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
@@ -23,33 +24,83 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   rows_.push_back(row);
   known_.push_back(0);
   work_ns_.push_back(0);
-  layer_costs_.emplace_back();
+  layer_costs_.emplace_back(costs_->group().context);
+  spans_.emplace_back();
   figures_.resize(offset(slot + 1));
   return slot;
 }
 
+bool MicroBatchTable::PlaceAndCost(int slot) {
+  std::vector<LayerCosts>& layers = layer_costs_[slot];
+  if (layers.size() == 1) {
+    shares_.assign(1, WholeShare(Sums(slot)));
+    return costs_->Layers(shares_.front(), layers.data());
+  }
+  const std::vector<Row> rows = RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
+  placer_.Place(rows, tokens_, &spans_[slot]);
+  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &shares_);
+  bool known = true;
+  for (size_t context = 0; context < layers.size(); ++context) {
+    known = costs_->Layers(shares_[context], &layers[context]) && known;
+  }
+  return known;
+}
+
+std::vector<Share> MicroBatchTable::Shares(int slot) const {
+  if (costs_->group().context == 1) return {WholeShare(Sums(slot))};
+  std::vector<Share> shares;
+  SharesOf(RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]), tokens_, spans_[slot],
+           costs_->nodes(), costs_->group().context, &shares);
+  return shares;
+}
+
+int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
+  int64_t longest = 0;
+  for (const LayerCosts& layers : layer_costs_[slot])
+    longest = std::max(longest, costs_->ForwardNs(stage, layers));
+  return longest;
+}
+
+int64_t MicroBatchTable::BackwardNs(int slot, int stage, const StageRecompute& recompute) const {
+  int64_t longest = 0;
+  for (const LayerCosts& layers : layer_costs_[slot]) {
+    longest = std::max(longest, costs_->BackwardNs(stage, layers, recompute));
+  }
+  return longest;
+}
+
+int64_t MicroBatchTable::WeightNs(int slot, int stage) const {
+  int64_t longest = 0;
+  for (const LayerCosts& layers : layer_costs_[slot])
+    longest = std::max(longest, costs_->WeightNs(stage, layers));
+  return longest;
+}
+
+StageMemory MicroBatchTable::Memory(int slot, int stage) const {
+  const std::vector<Share> shares = Shares(slot);
+  return LargestMemory(*costs_, stage, shares);
+}
+
 void MicroBatchTable::Update(int slot) {
-  const TokenSums sums = Sums(slot);
-  LayerCosts& layers = layer_costs_[slot];
-  known_[slot] = costs_->Layers(sums, &layers) ? 1 : 0;
+  known_[slot] = PlaceAndCost(slot) ? 1 : 0;
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
-    const StageMemory memory = costs_->Memory(stage, sums);
-    const int64_t forward = costs_->ForwardNs(stage, layers);
+    const StageMemory memory = LargestMemory(*costs_, stage, shares_);
+    const int64_t forward = ForwardNs(slot, stage);
     at(slot, kForwardNs)[stage] = forward;
-    at(slot, kBackwardNs)[stage] = costs_->BackwardNs(stage, layers, recompute);
-    at(slot, kWeightNs)[stage] = costs_->WeightNs(stage, layers);
-    const bool sends = stage + 1 < stages && costs_->rank_of(stage) != costs_->rank_of(stage + 1);
+    at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
+    at(slot, kWeightNs)[stage] = WeightNs(slot, stage);
+    const bool sends = stage + 1 < stages && costs_->position_of(stage) != costs_->position_of(stage + 1);
     at(slot, kNearTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kInsideNode) : 0;
     at(slot, kFarTransferNs)[stage] = sends ? costs_->LinkNs(memory.output, Link::kBetweenNodes) : 0;
     at(slot, kInputBytes)[stage] = memory.input;
     at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, memory, recompute);
     at(slot, kPutAsideBytes)[stage] = costs_->PutAsideBytes(stage, memory) + memory.tokens;
     at(slot, kPassingBytes)[stage] = PassingBytes(memory, buffers_);
-    rank_work_[costs_->rank_of(stage)] += forward + costs_->BackwardNs(stage, layers, StageRecompute());
+    rank_work_[costs_->position_of(stage)] += forward + BackwardNs(slot, stage, StageRecompute());
   }
   work_ns_[slot] = *std::max_element(rank_work_.begin(), rank_work_.end());
 }
@@ -57,8 +108,8 @@ void MicroBatchTable::Update(int slot) {
 void MicroBatchTable::UpdateLevel(int slot, int stage, int32_t level) {
   levels(slot)[stage] = level;
   const StageRecompute recompute = RecomputeAtLevel(costs_->stage(stage), level, costs_->has_selective());
-  at(slot, kBackwardNs)[stage] = costs_->BackwardNs(stage, layer_costs_[slot], recompute);
-  at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, costs_->Memory(stage, Sums(slot)), recompute);
+  at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
+  at(slot, kHeldBytes)[stage] = HeldBytes(*costs_, stage, Memory(slot, stage), recompute);
 }
 
 void MicroBatchTable::Save(int slot, Saved* saved) const {
@@ -69,6 +120,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   const auto begin = figures_.begin() + offset(slot);
   saved->figures.assign(begin, begin + offset(1));
   saved->layer_costs = layer_costs_[slot];
+  saved->spans = spans_[slot];
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
 }
@@ -80,6 +132,7 @@ void MicroBatchTable::Restore(const Saved& saved) {
   work_ns_[saved.slot] = saved.work_ns;
   known_[saved.slot] = saved.known ? 1 : 0;
   layer_costs_[saved.slot] = saved.layer_costs;
+  spans_[saved.slot] = saved.spans;
 }
 
 }  // namespace penstock::core

@@ -2,15 +2,18 @@
 //
 // A micro-batch has a slot; its figures lie together as [field][stage], so that a scheduler can use them in
 // place and a search can put them aside and back with one copy. Searches change the samples of a slot and
-// call Update.
+// call Update, which places them on the context ranks of the stage groups anew.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/model/share.h"
+#include "planner/core/placement/placer.h"
 #include "planner/core/schedule/stage_bytes.h"
 
 namespace penstock::core {
@@ -40,15 +43,17 @@ class MicroBatchTable {
     std::vector<uint32_t> samples;
     std::vector<int32_t> levels;
     std::vector<int64_t> figures;
-    LayerCosts layer_costs;
+    std::vector<LayerCosts> layer_costs;
+    std::vector<Span> spans;
     int64_t work_ns = 0;
     bool known = true;
   };
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
-  // (recompute_ladder.h) that micro-batches begin with.
+  // (recompute_ladder.h) that micro-batches begin with. `most_tokens`: of a micro-batch on one context rank,
+  // where it can be helped.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
-                  TransferBuffers buffers);
+                  TransferBuffers buffers, double most_tokens = std::numeric_limits<double>::infinity());
 
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
@@ -70,7 +75,15 @@ class MicroBatchTable {
   }
   Layout layout(int slot) const { return layouts_[slot]; }
   RowLengths row(int slot) const { return rows_[slot]; }
+  // Of all ranks of a stage group together.
   TokenSums Sums(int slot) const { return SumsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]); }
+  // The placement of its rows; empty where stage groups have one context rank.
+  const std::vector<Span>& spans(int slot) const { return spans_[slot]; }
+  // What each context rank has of it, and what that costs in a layer.
+  std::vector<Share> Shares(int slot) const;
+  absl::Span<const LayerCosts> layer_costs(int slot) const { return layer_costs_[slot]; }
+  // On a stage, of the fullest rank: element by element the largest.
+  StageMemory Memory(int slot, int stage) const;
   // False when the shape is outside of the profile; its costs are then meaningless.
   bool known(int slot) const { return known_[slot] != 0; }
   // Forward and backward time, without recompute, of all stages of the rank that has most.
@@ -89,7 +102,14 @@ class MicroBatchTable {
   size_t at_stage(int slot) const { return static_cast<size_t>(slot) * initial_levels_.size(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
+  // Figures of the slowest and of the fullest rank; false where the shape is outside of the profile.
+  bool PlaceAndCost(int slot);
+  int64_t ForwardNs(int slot, int stage) const;
+  int64_t BackwardNs(int slot, int stage, const StageRecompute& recompute) const;
+  int64_t WeightNs(int slot, int stage) const;
+
   const CostModel* costs_;
+  Placer placer_;
   absl::Span<const SampleTokens> tokens_;
   std::vector<int32_t> initial_levels_;
   TransferBuffers buffers_;
@@ -100,7 +120,11 @@ class MicroBatchTable {
   std::vector<RowLengths> rows_;
   std::vector<char> known_;
   std::vector<int64_t> work_ns_;
-  std::vector<LayerCosts> layer_costs_;
+  // By context rank.
+  std::vector<std::vector<LayerCosts>> layer_costs_;
+  std::vector<std::vector<Span>> spans_;
+  // Of the slot that is being updated.
+  std::vector<Share> shares_;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
 };

@@ -8,12 +8,27 @@ namespace {
 // A replayed pass takes about one part in so many of one that is scheduled.
 constexpr int64_t kReplaySpeed = 8;
 
+// What each context rank takes alone.
+void AddContexts(const CostModel& costs, int stage, const StageRecompute& recompute,
+                 absl::Span<const Share> shares, absl::Span<const LayerCosts> layers,
+                 ReplicaPipeline* pipeline) {
+  for (size_t context = 0; context < shares.size(); ++context) {
+    ContextPass& pass = pipeline->contexts.emplace_back();
+    pass.forward_ns = costs.ForwardNs(stage, layers[context]);
+    pass.backward_ns = costs.BackwardNs(stage, layers[context], recompute);
+    pass.weight_ns = costs.WeightNs(stage, layers[context]);
+    pass.forward = costs.ForwardExchange(stage, layers[context]);
+    pass.backward = costs.BackwardExchange(stage, layers[context], recompute);
+    pass.sums = shares[context].sums;
+  }
+}
+
 }  // namespace
 
 ReplicaEvaluator::ReplicaEvaluator(const ScheduleSpace& space)
     : space_(space),
-      scheduler_(space.costs().rank_of_stage(), space.costs().ranks(), space.stop()),
-      replay_(space.costs().rank_of_stage(), space.costs().ranks(), space.stop()) {
+      scheduler_(space.costs().position_of_stage(), space.costs().positions(), space.stop()),
+      replay_(space.costs().position_of_stage(), space.costs().positions(), space.stop()) {
   transfer_ns_.resize(space.costs().stages());
 }
 
@@ -26,7 +41,7 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   }
   const CostModel& costs = space_.costs();
   passes_.stages = costs.stages();
-  passes_.ranks = costs.ranks();
+  passes_.positions = costs.positions();
   passes_.rows = rows_;
   passes_.forward_ns = table.field(Table::kForwardNs);
   passes_.backward_ns = table.field(Table::kBackwardNs);
@@ -40,7 +55,7 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
   passes_.available_bytes = space_.available_bytes().data();
   const Topology& topology = space_.topology();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
-    const Link link = costs.LinkBetween(topology.RankOf(replica, stage), topology.RankOf(replica, stage + 1));
+    const Link link = costs.LinkAcross(topology, replica, stage);
     transfer_ns_[stage] =
         table.field(link == Link::kInsideNode ? Table::kNearTransferNs : Table::kFarTransferNs);
   }
@@ -72,27 +87,30 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
       Makespan(table, slots, rules, replica, kInfeasibleNs, &passes) == kInfeasibleNs) {
     return false;
   }
-  pipeline->passes = ByRank(passes, space_.costs().rank_of_stage(), space_.costs().ranks());
+  pipeline->passes = ByRank(passes, space_.costs().position_of_stage(), space_.costs().positions());
   const CostModel& costs = space_.costs();
   const int stages = costs.stages();
   PipelineCosts& times = pipeline->costs;
   times.Resize(stages, static_cast<int>(slots.size()));
-  times.ranks = costs.ranks();
-  times.rank_of_stage = costs.rank_of_stage();
+  times.positions = costs.positions();
+  times.position_of_stage = costs.position_of_stage();
   pipeline->memory.clear();
   pipeline->recompute.clear();
+  pipeline->contexts.clear();
   for (size_t m = 0; m < slots.size(); ++m) {
     if (space_.stop().stopped()) return false;
-    const TokenSums sums = table.Sums(slots[m]);
+    const std::vector<Share> shares = table.Shares(slots[m]);
     for (int stage = 0; stage < stages; ++stage) {
       const int32_t at = rows_[m] + stage;
       times.forward_ns[m * stages + stage] = passes_.forward_ns[at];
       times.backward_ns[m * stages + stage] = passes_.backward_ns[at];
       times.weight_ns[m * stages + stage] = passes_.weight_ns[at];
       times.transfer_ns[m * stages + stage] = stage + 1 < stages ? transfer_ns_[stage][at] : 0;
-      pipeline->memory.push_back(costs.Memory(stage, sums));
+      for (const Share& share : shares) pipeline->memory.push_back(costs.Memory(stage, share));
       pipeline->recompute.push_back(
           RecomputeAtLevel(costs.stage(stage), table.levels(slots[m])[stage], costs.has_selective()));
+      if (costs.group().ranks() > 1)
+        AddContexts(costs, stage, pipeline->recompute.back(), shares, table.layer_costs(slots[m]), pipeline);
     }
   }
   return true;

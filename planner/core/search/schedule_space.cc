@@ -1,6 +1,7 @@
 #include "planner/core/search/schedule_space.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace penstock::core {
@@ -9,27 +10,12 @@ namespace {
 // More than any pipeline has micro-batches in flight.
 constexpr int32_t kUnlimited = 1 << 20;
 
-// Element by element the larger one.
-StageMemory Larger(const StageMemory& a, const StageMemory& b) {
-  StageMemory larger = a;
-  for (size_t kind = 0; kind < larger.stored_layer.size(); ++kind) {
-    for (size_t level = 0; level < larger.stored_layer[kind].size(); ++level) {
-      larger.stored_layer[kind][level] = std::max(a.stored_layer[kind][level], b.stored_layer[kind][level]);
-    }
-  }
-  larger.peak = std::max(a.peak, b.peak);
-  larger.input = std::max(a.input, b.input);
-  larger.output = std::max(a.output, b.output);
-  larger.tokens = std::max(a.tokens, b.tokens);
-  return larger;
-}
-
 }  // namespace
 
 std::vector<int64_t> AvailableBytes(const Job& job, const CostModel& costs) {
   std::vector<int64_t> available;
-  available.reserve(costs.ranks());
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  available.reserve(costs.positions());
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     available.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
   }
   return available;
@@ -39,16 +25,16 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
                              Caution caution, StopToken stop)
     : costs_(costs),
       topology_(job.topology),
-      strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.ranks()),
+      strict_(job.schedule == ScheduleFamily::kOneForwardOneBackward && costs.stages() == costs.positions()),
       may_split_(job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward),
       available_(std::move(available_bytes)),
       caution_(caution),
       stop_(stop),
-      optimizer_ns_(costs.ranks(), 0) {
+      optimizer_ns_(costs.positions(), 0) {
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
     reduce_ns_.push_back(costs.ReduceNs(stage));
-    optimizer_ns_[costs.rank_of(stage)] += costs.OptimizerNs(stage);
+    optimizer_ns_[costs.position_of(stage)] += costs.OptimizerNs(stage);
   }
 }
 
@@ -56,7 +42,7 @@ int32_t ScheduleSpace::Depth(int stage) const {
   if (one_at_a_time()) return 1;
   const int to_the_end = costs_.stages() - stage;
   if (strict_) return to_the_end;
-  return (to_the_end * costs_.ranks() + costs_.stages() - 1) / costs_.stages();
+  return (to_the_end * costs_.positions() + costs_.stages() - 1) / costs_.stages();
 }
 
 std::vector<int32_t> ScheduleSpace::LowestLevels() const {
@@ -73,8 +59,8 @@ FittedRules ScheduleSpace::Fit(const MicroBatchTable& table, absl::Span<const in
   rules.split.assign(costs_.stages(), may_split_ ? 1 : 0);
   // Nobody waits for the gradients of its input.
   rules.split.front() = 0;
-  rules.forward_first.assign(costs_.ranks(), 0);
-  rules.eager_weights.assign(costs_.ranks(), 1);
+  rules.forward_first.assign(costs_.positions(), 0);
+  rules.eager_weights.assign(costs_.positions(), 1);
   const auto count = static_cast<int32_t>(slots.size());
   std::vector<int32_t> in_flight;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
@@ -97,9 +83,9 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
     if (stop_.stopped()) return levels;
-    const TokenSums sums = table.Sums(slot);
+    const std::vector<Share> shares = table.Shares(slot);
     for (int stage = 0; stage < stages; ++stage) {
-      largest[stage] = Larger(largest[stage], costs_.Memory(stage, sums));
+      largest[stage] = Larger(largest[stage], LargestMemory(costs_, stage, shares));
     }
   }
   const auto held = [&](int stage) {
@@ -107,14 +93,14 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
         RecomputeAtLevel(costs_.stage(stage), levels[stage], costs_.has_selective());
     return in_flight[stage] * HeldBytes(costs_, stage, largest[stage], recompute);
   };
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
     while (!stop_.stopped()) {
       int64_t needed = 0;
       int64_t passing = 0;
       int raise = -1;
       int64_t most_held = 0;
       for (int stage = 0; stage < stages; ++stage) {
-        if (costs_.rank_of(stage) != rank) continue;
+        if (costs_.position_of(stage) != rank) continue;
         const int64_t bytes = held(stage);
         needed += bytes;
         passing = std::max(passing, PassingBytes(largest[stage], buffers()));
@@ -130,17 +116,47 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   return levels;
 }
 
-int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
+int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
   int64_t held = 0;
   int64_t most = 0;
   // A stage goes back when the later ones on its rank have.
   for (int stage = 0; stage < costs_.stages(); ++stage) {
-    if (costs_.rank_of(stage) != rank) continue;
-    const StageMemory memory = costs_.Memory(stage, sums);
+    if (costs_.position_of(stage) != rank) continue;
+    const StageMemory memory = costs_.Memory(stage, share);
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, recompute);
     most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
+  }
+  return most;
+}
+
+int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
+  const int contexts = costs_.group().context;
+  if (contexts == 1) return BytesAlone(rank, WholeShare(sums));
+  if (sums.rows != 1) return BytesAlone(rank, WholeShare(costs_.EvenShare(sums)));
+  int64_t least = BytesAlone(rank, WholeShare(sums));
+  const auto length = static_cast<int64_t>(sums.target);
+  for (int ranks = 2; ranks <= contexts && length >= 2 * ranks; ranks *= 2) {
+    Share part = WholeShare(sums);
+    // Two chunks, and no chunk is longer.
+    part.sums.target = static_cast<double>(2 * ((length + 2 * ranks - 1) / (2 * ranks)));
+    part.sums.loss = std::min(part.sums.loss, part.sums.target);
+    part.divided_tokens = length;
+    least = std::min(least, BytesAlone(rank, part));
+  }
+  return least;
+}
+
+double ScheduleSpace::MostTokens() const {
+  if (costs_.group().context == 1) return std::numeric_limits<double>::infinity();
+  constexpr double kMany = 1 << 20;
+  double most = std::numeric_limits<double>::infinity();
+  Share many;
+  many.sums.target = many.sums.loss = kMany;
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
+    const auto bytes = static_cast<double>(BytesAlone(rank, many));
+    if (bytes > 0) most = std::min(most, static_cast<double>(available_[rank]) / bytes * kMany);
   }
   return most;
 }

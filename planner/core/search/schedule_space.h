@@ -68,10 +68,14 @@ class ScheduleSpace {
   std::vector<int32_t> FitLevelsForAll(const MicroBatchTable& table, absl::Span<const int32_t> slots) const;
   // What a micro-batch takes on a rank when it is alone, with as much recompute as the mode allows: the least
   // that the rank needs for it.
+  // Of a row alone on a stage group: over as many context ranks as take least.
   int64_t BytesAlone(int rank, const TokenSums& sums) const;
+  // Tokens of a micro-batch that one context rank has room for when it is alone.
+  double MostTokens() const;
   bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
 
  private:
+  int64_t BytesAlone(int rank, const Share& share) const;
   // `in_flight`: micro-batches on each stage.
   std::vector<int32_t> FitLevels(const MicroBatchTable& table, absl::Span<const int32_t> slots,
                                  absl::Span<const int32_t> in_flight) const;

@@ -130,7 +130,7 @@ std::vector<Start> StartMaker::Near(int micro_batches) {
 }
 
 bool StartMaker::Fits(const TokenSums& sums) const {
-  for (int rank = 0; rank < costs_.ranks(); ++rank) {
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
     if (!space_.FitsAlone(rank, sums)) return false;
   }
   return true;
@@ -154,7 +154,7 @@ void StartMaker::AddPadded() {
   // Whether a sample fits alone has been asked before the search, and exactly.
   const auto fits = [this](const TokenSums& sums) { return sums.rows <= kMaxRows && Fits(sums); };
   const PartitionSearch search = {
-      .replicas = job_.topology.replicas(), .stages = costs_.ranks(), .stop = space_.stop()};
+      .replicas = job_.topology.replicas(), .stages = costs_.positions(), .stop = space_.stop()};
   const std::vector<uint32_t> order = AlikeOrder(SampleCosts(time, tokens_), space_.stop());
   if (stopped()) return;
   for (Groups& groups : ContiguousGroups(order, tokens_, Layout::kPadded, search, time, fits)) {
@@ -177,8 +177,9 @@ double StartMaker::MostMicroBatches() const {
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
-    const int64_t held = HeldBytes(costs_, stage, costs_.Memory(stage, replica_), recompute);
-    const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.rank_of(stage)]);
+    const int64_t held =
+        HeldBytes(costs_, stage, costs_.Memory(stage, costs_.EvenShare(replica_)), recompute);
+    const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.position_of(stage)]);
     roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available));
   }
   return std::min(std::max(kManyMicroBatches, kRoomyMultiple * roomy), static_cast<double>(tokens_.size()));
@@ -242,7 +243,7 @@ void StartMaker::AddRamps(double most) {
 }
 
 std::vector<std::vector<double>> StartMaker::Ramps(int micro_batches) const {
-  const double growth = 1 + kRampGrowth / costs_.ranks();
+  const double growth = 1 + kRampGrowth / costs_.positions();
   double steps = 0;
   for (double size = 1; size < kGrown; size *= growth) ++steps;
   std::vector<std::vector<double>> ramps;

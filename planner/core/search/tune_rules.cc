@@ -84,7 +84,7 @@ void TuneForwardFirst(ReplicaEvaluator* evaluator, int replica, Candidate* candi
 
 // A weight gradient of the first stage that waits lets other stages of its rank go first.
 void TuneFirstStage(ReplicaEvaluator* evaluator, int replica, Candidate* candidate) {
-  const auto& ranks = evaluator->space().costs().rank_of_stage();
+  const auto& ranks = evaluator->space().costs().position_of_stage();
   if (!evaluator->space().may_split() || std::count(ranks.begin(), ranks.end(), ranks.front()) == 1) return;
   ScheduleRules rules = candidate->replicas[replica].rules;
   rules.split.front() = 1;

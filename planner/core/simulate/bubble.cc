@@ -155,7 +155,10 @@ void RankWalk::AddPass(int32_t position) {
     time_.fill_ns = start;
     started_ = true;
   }
-  time_.busy_ns += end - start;
+  const Instruction& pass = programs_.instructions[position];
+  const int64_t own = pass.joint >= 0 ? pass.own_ns : end - start;
+  time_.busy_ns += own;
+  time_.group_ns += end - start - own;
   free_ns_ = end;
   arrival_ns_ = 0;
   data_ready_ns_ = 0;
@@ -184,7 +187,8 @@ std::vector<RankTime> ExplainTime(const ProgramSet& programs, const Simulator& s
     time.imbalance_ns = all_end - replica_end;
     // What is left is the reduction of gradients that nothing hides.
     time.transfer_ns += simulator.makespan_ns() - time.busy_ns - time.fill_ns - time.drain_ns -
-                        time.dependency_ns - time.memory_ns - time.transfer_ns - time.imbalance_ns;
+                        time.dependency_ns - time.memory_ns - time.transfer_ns - time.imbalance_ns -
+                        time.group_ns;
     times.push_back(time);
   }
   return times;

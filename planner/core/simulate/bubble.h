@@ -10,14 +10,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/core/model/topology.h"
 #include "planner/core/parallel/stop.h"
 #include "planner/core/program/program_set.h"
 #include "planner/core/simulate/simulator.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::core {
 
-// Busy time and the six causes add up to the makespan. Nanoseconds.
+// Busy time and the seven causes add up to the makespan. Nanoseconds.
 struct RankTime {
   int64_t busy_ns = 0;
   // Before the rank's first pass.
@@ -32,6 +32,8 @@ struct RankTime {
   int64_t transfer_ns = 0;
   // After the last pass of its replica, until the last one of all replicas.
   int64_t imbalance_ns = 0;
+  // Inside passes, for the slowest rank of its stage group.
+  int64_t group_ns = 0;
 };
 
 // `simulator` has run `programs`. Of no worth where it is stopped.

@@ -45,7 +45,7 @@ StageLayout EvenLayout(const Job& job, std::vector<int32_t> placement) {
   StageLayout layout;
   layout.layers.assign(stages, layers / stages);
   for (uint32_t stage = 0; stage < layers % stages; ++stage) ++layout.layers[stage];
-  layout.rank_of_stage = std::move(placement);
+  layout.position_of_stage = std::move(placement);
   return layout;
 }
 
@@ -91,7 +91,7 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
   if (all.empty()) {
     const uint32_t quarter = std::max<uint32_t>(1, job.max_sequence_length / 4);
     const bool t5 = job.architecture == Architecture::kT5;
-    return {std::vector<SampleTokens>(kFewestSamples * job.topology.shape().ranks,
+    return {std::vector<SampleTokens>(kFewestSamples * job.topology.shape().positions,
                                       {t5 ? quarter : 0, quarter, quarter})};
   }
   const size_t size = std::min(TypicalBatchSize(job), all.size());
@@ -123,7 +123,7 @@ LayoutJudge::LayoutJudge(const Profile& profile, const Job& job, StopToken stop)
 TokenSums LayoutJudge::TypicalMicroBatch() const {
   const std::vector<SampleTokens>& batch = batches_.front();
   const size_t count =
-      std::max<size_t>(1, batch.size() / (kMicroBatchesPerRank * job_.topology.shape().ranks));
+      std::max<size_t>(1, batch.size() / (kMicroBatchesPerRank * job_.topology.shape().positions));
   TokenSums sums;
   for (size_t i = 0; i < count; ++i) AddPacked(batch[i * batch.size() / count], &sums);
   // A profile without a closed form knows rectangles alone.
@@ -145,7 +145,7 @@ StageLayout LayoutJudge::Even(std::vector<int32_t> placement) const {
 int64_t LayoutJudge::BusiestRank(const StageLayout& layout) const {
   const CostModel costs(profile_, WithStages(job_, layout));
   LayerCosts layers;
-  costs.Layers(TypicalMicroBatch(), &layers);
+  costs.Layers(costs.EvenShare(TypicalMicroBatch()), &layers);
   const std::vector<int64_t> times = RankTimes(costs, layers);
   return *std::max_element(times.begin(), times.end());
 }

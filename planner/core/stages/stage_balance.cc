@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/core/model/stage_list.h"
+#include "planner/core/topology/stage_list.h"
 
 namespace penstock::core {
 namespace {
@@ -15,12 +15,12 @@ Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, i
                 const StageLayout& layout) {
   const CostModel costs(profile, WithStages(job, layout));
   LayerCosts layers;
-  costs.Layers(sums, &layers);
+  costs.Layers(costs.EvenShare(sums), &layers);
   int64_t above = 0;
   int64_t longest = 0;
   double squares = 0;
   const std::vector<int64_t> times = RankTimes(costs, layers);
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     above += std::max<int64_t>(0, costs.RankStaticBytes(rank) - rank_bytes);
     longest = std::max(longest, times[rank]);
     squares += static_cast<double>(times[rank]) * static_cast<double>(times[rank]);
@@ -43,16 +43,16 @@ Job WithStages(const Job& job, const StageLayout& layout) {
   uint32_t encoder_layers = 0;
   for (const Stage& stage : shape.stages) encoder_layers += static_cast<uint32_t>(stage.encoder_layers);
   shape.stages = MakeStages(layout.layers, encoder_layers);
-  shape.rank_of_stage = layout.rank_of_stage;
+  shape.position_of_stage = layout.position_of_stage;
   changed.topology = job.topology.WithShape(shape);
   changed.stage_split_auto = false;
   return changed;
 }
 
 std::vector<int64_t> RankTimes(const CostModel& costs, const LayerCosts& layers) {
-  std::vector<int64_t> times(costs.ranks(), 0);
+  std::vector<int64_t> times(costs.positions(), 0);
   for (int stage = 0; stage < costs.stages(); ++stage) {
-    times[costs.rank_of(stage)] += costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, {});
+    times[costs.position_of(stage)] += costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, {});
   }
   return times;
 }

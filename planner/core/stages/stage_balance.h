@@ -15,7 +15,7 @@ namespace penstock::core {
 // Layers of each stage, and each stage's rank.
 struct StageLayout {
   std::vector<uint32_t> layers;
-  std::vector<int32_t> rank_of_stage;
+  std::vector<int32_t> position_of_stage;
 };
 
 // Moves a layer from one stage to another; false, and nothing has changed, when none would be left.

@@ -45,24 +45,24 @@ std::vector<int32_t> V(int ranks) {
 std::vector<std::vector<int32_t>> Placements(const Job& job) {
   std::vector<std::vector<int32_t>> placements;
   if (job.schedule != ScheduleFamily::kInterleaved)
-    placements.push_back(OneStageARank(job.topology.shape().ranks));
+    placements.push_back(OneStageARank(job.topology.shape().positions));
   size_t layers = 0;
   for (const Stage& stage : job.topology.shape().stages) layers += stage.layers();
   const bool may_interleave =
       job.schedule == ScheduleFamily::kInterleaved || job.schedule == ScheduleFamily::kAuto;
-  if (may_interleave && job.topology.shape().ranks > 1 &&
-      layers >= 2 * static_cast<size_t>(job.topology.shape().ranks)) {
-    placements.push_back(V(job.topology.shape().ranks));
-    placements.push_back(Loop(job.topology.shape().ranks));
+  if (may_interleave && job.topology.shape().positions > 1 &&
+      layers >= 2 * static_cast<size_t>(job.topology.shape().positions)) {
+    placements.push_back(V(job.topology.shape().positions));
+    placements.push_back(Loop(job.topology.shape().positions));
   }
-  if (placements.empty()) placements.push_back(OneStageARank(job.topology.shape().ranks));
+  if (placements.empty()) placements.push_back(OneStageARank(job.topology.shape().positions));
   return placements;
 }
 
 // A layer goes from every stage of the first half to the other stage of its rank, or the other way round.
 bool ShiftHalves(bool to_second, StageLayout* layout) {
   const size_t half = layout->layers.size() / 2;
-  const std::vector<int32_t>& ranks = layout->rank_of_stage;
+  const std::vector<int32_t>& ranks = layout->position_of_stage;
   for (size_t stage = 0; stage < half; ++stage) {
     const auto second =
         std::find(ranks.begin() + static_cast<std::ptrdiff_t>(half), ranks.end(), ranks[stage]);
@@ -191,17 +191,18 @@ Job ChooseStages(const Profile& profile, const Job& job, bool probe, const RunTa
   const LayoutJudge judge(profile, job, stop);
   const std::vector<std::vector<int32_t>> placements = Placements(job);
   // Without lengths there is nothing to judge a layout by but the balance of its ranks.
-  if (!probe || job.topology.shape().ranks == 1 || job.typical_samples.empty()) {
+  if (!probe || job.topology.shape().positions == 1 || job.typical_samples.empty()) {
     return WithStages(job, judge.Balanced(placements.front()));
   }
   std::vector<std::vector<StageLayout>> layouts(placements.size());
-  run_tasks(static_cast<int>(placements.size()),
-            [&](int index) { layouts[index] = Probe(judge, placements[index], job.topology.shape().ranks); });
+  run_tasks(static_cast<int>(placements.size()), [&](int index) {
+    layouts[index] = Probe(judge, placements[index], job.topology.shape().positions);
+  });
   if (stop.stopped()) return job;
   std::vector<Racer> racers;
   for (std::vector<StageLayout>& of_placement : layouts) {
     for (StageLayout& layout : of_placement) {
-      const bool interleaved = layout.layers.size() > static_cast<size_t>(job.topology.shape().ranks);
+      const bool interleaved = layout.layers.size() > static_cast<size_t>(job.topology.shape().positions);
       racers.push_back({std::move(layout), interleaved ? 100 + kInterleavingGain : 100});
     }
   }

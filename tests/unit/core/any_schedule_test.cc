@@ -26,11 +26,11 @@ v1::JobSpec Gpt(uint32_t pipeline, uint32_t data = 1) { return GptJob(pipeline, 
 v1::JobSpec T5(uint32_t pipeline, uint32_t data = 1) { return T5Job(pipeline, data, v1::POLICY_DYNAMIC); }
 
 // FORWARD takes 10, BACKWARD 20 of which BACKWARD_WEIGHT 10, a transfer 1.
-PipelineCosts UniformCosts(const std::vector<int32_t>& rank_of_stage, int micro_batches) {
+PipelineCosts UniformCosts(const std::vector<int32_t>& position_of_stage, int micro_batches) {
   PipelineCosts costs;
-  costs.Resize(static_cast<int>(rank_of_stage.size()), micro_batches);
-  costs.rank_of_stage = rank_of_stage;
-  costs.ranks = 1 + *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  costs.Resize(static_cast<int>(position_of_stage.size()), micro_batches);
+  costs.position_of_stage = position_of_stage;
+  costs.positions = 1 + *std::max_element(position_of_stage.begin(), position_of_stage.end());
   for (auto& time : costs.forward_ns) time = 10;
   for (auto& time : costs.backward_ns) time = 20;
   for (auto& time : costs.weight_ns) time = 10;

@@ -18,12 +18,12 @@ namespace {
 double SlowTime(const CostModel& costs, RecomputeMode mode, const TokenSums& sums) {
   LayerCosts layers;
   EXPECT_TRUE(costs.Layers(sums, &layers));
-  std::vector<double> ranks(costs.ranks());
+  std::vector<double> ranks(costs.positions());
   for (int stage = 0; stage < costs.stages(); ++stage) {
     const bool selective = costs.has_selective();
     const LevelRange levels = RecomputeLevels(costs.stage(stage), mode, selective);
     const StageRecompute recompute = RecomputeAtLevel(costs.stage(stage), levels.lowest, selective);
-    ranks[costs.rank_of(stage)] +=
+    ranks[costs.position_of(stage)] +=
         static_cast<double>(costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, recompute));
   }
   return *std::max_element(ranks.begin(), ranks.end());

@@ -58,10 +58,10 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
 
 int64_t OptimizerNs(const CostModel& costs) {
   int64_t longest = 0;
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     int64_t time = 0;
     for (int stage = 0; stage < costs.stages(); ++stage) {
-      if (costs.rank_of(stage) == rank) time += costs.OptimizerNs(stage);
+      if (costs.position_of(stage) == rank) time += costs.OptimizerNs(stage);
     }
     longest = std::max(longest, time);
   }
@@ -79,8 +79,8 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
   result.layout = layout;
   for (int s = 0; s < costs.stages(); ++s) {
     const StageMemory memory = costs.Memory(s, sums);
-    const bool receives = s > 0 && costs.rank_of(s) != costs.rank_of(s - 1);
-    const bool sends = s + 1 < costs.stages() && costs.rank_of(s) != costs.rank_of(s + 1);
+    const bool receives = s > 0 && costs.position_of(s) != costs.position_of(s - 1);
+    const bool sends = s + 1 < costs.stages() && costs.position_of(s) != costs.position_of(s + 1);
     const int64_t input = receives ? memory.input : 0;
     const int64_t output = sends ? memory.output : 0;
     SmallPass pass;
@@ -93,9 +93,9 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
     pass.received_bytes = input;
     pass.memory = memory;
     if (sends) {
-      const int first = replica * costs.ranks();
-      pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.rank_of(s),
-                                          first + costs.rank_of(s + 1));
+      const int first = replica * costs.positions();
+      pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.position_of(s),
+                                          first + costs.position_of(s + 1));
     }
     result.passes.push_back(std::move(pass));
   }
@@ -115,24 +115,24 @@ SmallPipeline MakePipeline(const CostModel& costs, const Job& job,
                            const std::vector<const SmallMicroBatch*>& micro_batches) {
   SmallPipeline pipeline;
   pipeline.stages = costs.stages();
-  pipeline.ranks = costs.ranks();
-  pipeline.rank_of_stage = costs.rank_of_stage();
+  pipeline.positions = costs.positions();
+  pipeline.position_of_stage = costs.position_of_stage();
   pipeline.micro_batches = static_cast<int>(micro_batches.size());
   pipeline.split = job.schedule == ScheduleFamily::kAuto || job.schedule == ScheduleFamily::kSplitBackward;
   for (const SmallMicroBatch* micro_batch : micro_batches) {
     pipeline.passes.insert(pipeline.passes.end(), micro_batch->passes.begin(), micro_batch->passes.end());
   }
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     pipeline.available_bytes.push_back(job.memory_limit_bytes - costs.RankStaticBytes(rank));
   }
   for (size_t i = 0; i < pipeline.passes.size(); ++i) {
-    const int rank = costs.rank_of(static_cast<int>(i) % pipeline.stages);
+    const int rank = costs.position_of(static_cast<int>(i) % pipeline.stages);
     DropWhatNeverFits(pipeline.available_bytes[rank], &pipeline.passes[i]);
   }
   // The stages of a rank reduce one after another, the last one first.
-  std::vector<int64_t> rank_reduce(costs.ranks(), 0);
+  std::vector<int64_t> rank_reduce(costs.positions(), 0);
   for (int s = 0; s < costs.stages(); ++s) {
-    int64_t& reduce = rank_reduce[costs.rank_of(s)];
+    int64_t& reduce = rank_reduce[costs.position_of(s)];
     reduce += costs.ReduceNs(s);
     pipeline.reduce_ns.push_back(reduce);
   }
@@ -187,8 +187,9 @@ class Enumeration {
 int Enumeration::ClassOf(int replica) const {
   int bits = 0;
   for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
-    const int first = replica * costs_.ranks();
-    const Link link = costs_.LinkBetween(first + costs_.rank_of(stage), first + costs_.rank_of(stage + 1));
+    const int first = replica * costs_.positions();
+    const Link link =
+        costs_.LinkBetween(first + costs_.position_of(stage), first + costs_.position_of(stage + 1));
     bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
   }
   return bits;
@@ -246,12 +247,12 @@ std::string Describe(const std::vector<const SmallMicroBatch*>& micro_batches) {
 
 // Whether everything could be on a rank at once.
 bool MemoryIsPlenty(const SmallPipeline& pipeline) {
-  for (int rank = 0; rank < pipeline.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline.positions; ++rank) {
     int64_t bytes = 0;
     for (int m = 0; m < pipeline.micro_batches; ++m) {
       for (int s = 0; s < pipeline.stages; ++s) {
         const SmallPass& pass = pipeline.at(m, s);
-        if (pipeline.rank_of_stage[s] != rank) continue;
+        if (pipeline.position_of_stage[s] != rank) continue;
         // Twice the buffers: those of a neighbour may be there early or late.
         bytes += pass.choices.front().kept_bytes + 2 * (pass.forward_bytes + pass.backward_bytes);
       }

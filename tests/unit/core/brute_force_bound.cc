@@ -113,7 +113,7 @@ int64_t ScheduleBound::From(const ScheduleState& state, int64_t limit_ns) {
   for (auto& jobs : left_) jobs.clear();
   int64_t bound = state.end_ns;
   for (int m = 0; m < pipeline_.micro_batches; ++m) bound = std::max(bound, Remaining(state, m));
-  for (int machine = 0; machine < 2 * pipeline_.ranks && bound < limit_ns; ++machine) {
+  for (int machine = 0; machine < 2 * pipeline_.positions && bound < limit_ns; ++machine) {
     bound = std::max(bound, MachineBound(&left_[machine]));
   }
   return bound;

@@ -62,9 +62,9 @@ class ScheduleBound {
   };
 
   int Index(int m, int s) const { return m * pipeline_.stages + s; }
-  int RankOf(int s) const { return pipeline_.rank_of_stage[s]; }
+  int RankOf(int s) const { return pipeline_.position_of_stage[s]; }
   // Of the boundary above a stage.
-  int LinkOf(int s) const { return pipeline_.ranks + RankOf(s); }
+  int LinkOf(int s) const { return pipeline_.positions + RankOf(s); }
   // Backward time from below: the choice that is taken, or the cheapest.
   int64_t BackwardNs(const ScheduleState& state, int m, int s) const {
     const SmallPass& pass = pipeline_.at(m, s);

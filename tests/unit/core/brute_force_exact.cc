@@ -35,7 +35,7 @@ class ExactSearch {
 
  private:
   size_t Index(int m, int s) const { return replica_.costs.at(m, s); }
-  int RankOf(int s) const { return pipeline_.rank_of_stage[s]; }
+  int RankOf(int s) const { return pipeline_.position_of_stage[s]; }
   bool Satisfied() const { return best_.found && (any_ || best_.end_ns <= least_ns_); }
 
   void PrepareReplica();
@@ -90,8 +90,8 @@ ExactSearch::ExactSearch(const CostModel& costs, const SmallPipeline& pipeline, 
 void ExactSearch::PrepareReplica() {
   PipelineCosts& times = replica_.costs;
   times.Resize(pipeline_.stages, pipeline_.micro_batches);
-  times.ranks = pipeline_.ranks;
-  times.rank_of_stage = pipeline_.rank_of_stage;
+  times.positions = pipeline_.positions;
+  times.position_of_stage = pipeline_.position_of_stage;
   replica_.recompute.resize(pipeline_.passes.size());
   for (size_t i = 0; i < pipeline_.passes.size(); ++i) {
     const SmallPass& pass = pipeline_.passes[i];
@@ -105,7 +105,7 @@ void ExactSearch::PrepareReplica() {
 // The most that can be there at once: each micro-batch with the buffers of both its ways, and the peak of one
 // backward pass.
 void ExactSearch::PrepareMemory() {
-  for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline_.positions; ++rank) {
     int64_t bytes = 0;
     int64_t peak = 0;
     for (int m = 0; m < pipeline_.micro_batches; ++m) {
@@ -146,7 +146,7 @@ void ExactSearch::Run(int64_t least_ns) {
 }
 
 void ExactSearch::RunTimeline(ScheduleState* state) {
-  replica_.passes = ByRank(order_, pipeline_.rank_of_stage, pipeline_.ranks);
+  replica_.passes = ByRank(order_, pipeline_.position_of_stage, pipeline_.positions);
   timeline_.Run(replica_.costs, replica_.passes);
   state->free_ns.fill(0);
   state->end_ns = 0;
@@ -207,15 +207,15 @@ std::vector<Candidate> ExactSearch::Candidates(const ScheduleState& state) const
 }
 
 void ExactSearch::ForgetWhatMayChange(int64_t now_ns, ScheduleState* state) const {
-  for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline_.positions; ++rank) {
     state->free_ns[rank] = std::max(state->free_ns[rank], now_ns);
-    state->free_ns[pipeline_.ranks + rank] = now_ns;
+    state->free_ns[pipeline_.positions + rank] = now_ns;
   }
   for (int m = 0; m < pipeline_.micro_batches; ++m) {
     for (int s = 0; s + 1 < pipeline_.stages; ++s) {
       const size_t i = Index(m, s);
       const int64_t transfer = pipeline_.passes[i].transfer_ns;
-      int64_t& link_free = state->free_ns[pipeline_.ranks + RankOf(s)];
+      int64_t& link_free = state->free_ns[pipeline_.positions + RankOf(s)];
       for (int64_t* arrival : {&state->activation_ns[i], &state->gradient_ns[i]}) {
         if (*arrival >= now_ns + transfer) *arrival = -1;
         if (transfer > 0) link_free = std::max(link_free, *arrival);
@@ -226,7 +226,7 @@ void ExactSearch::ForgetWhatMayChange(int64_t now_ns, ScheduleState* state) cons
 
 bool ExactSearch::Fits(absl::Span<const PipelineEvent> events) const {
   const std::vector<int64_t> peaks = PeakBytes(costs_, replica_, events);
-  for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline_.positions; ++rank) {
     if (peaks[rank] > pipeline_.available_bytes[rank]) return false;
   }
   return true;
@@ -348,8 +348,8 @@ SmallSchedule BestExactSchedule(const CostModel& costs, const SmallPipeline& pip
 int64_t ExactOneForwardOneBackwardEnd(const SmallPipeline& pipeline, const std::vector<int>& order) {
   PipelineCosts costs;
   costs.Resize(pipeline.stages, pipeline.micro_batches);
-  costs.ranks = pipeline.ranks;
-  costs.rank_of_stage = pipeline.rank_of_stage;
+  costs.positions = pipeline.positions;
+  costs.position_of_stage = pipeline.position_of_stage;
   for (int s = 0; s < pipeline.stages; ++s) {
     for (int m = 0; m < pipeline.micro_batches; ++m) {
       const SmallPass& pass = pipeline.at(order[m], s);

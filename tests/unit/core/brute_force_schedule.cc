@@ -38,9 +38,9 @@ class Search {
 
  private:
   int Index(int m, int s) const { return m * pipeline_.stages + s; }
-  int RankOf(int s) const { return pipeline_.rank_of_stage[s]; }
+  int RankOf(int s) const { return pipeline_.position_of_stage[s]; }
   // Of the boundary above a stage.
-  int LinkOf(int s) const { return pipeline_.ranks + RankOf(s); }
+  int LinkOf(int s) const { return pipeline_.positions + RankOf(s); }
   int MachineOf(const Move& move) const {
     return move.kind >= Kind::kActivation ? LinkOf(move.stage) : RankOf(move.stage);
   }
@@ -63,7 +63,7 @@ class Search {
 };
 
 void Search::PrepareMemory() {
-  for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline_.positions; ++rank) {
     int64_t kept = 0;
     int64_t passing = 0;
     for (int m = 0; m < pipeline_.micro_batches; ++m) {

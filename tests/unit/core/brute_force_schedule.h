@@ -51,8 +51,8 @@ struct SmallPass {
 struct SmallPipeline {
   int stages = 0;
   int micro_batches = 0;
-  int ranks = 0;
-  std::vector<int32_t> rank_of_stage;
+  int positions = 0;
+  std::vector<int32_t> position_of_stage;
   // [micro_batch * stages + stage].
   std::vector<SmallPass> passes;
   // Of each rank, for micro-batches.

@@ -46,22 +46,23 @@ SmallPipeline RandomPipeline(uint64_t seed) {
   SmallPipeline pipeline;
   static const std::vector<std::vector<int32_t>> kPlacements = {{0}, {0, 1}, {0, 0}, {0, 1, 0}, {0, 1, 2}};
   const uint32_t placement = random.Range(0, 4);
-  pipeline.rank_of_stage = kPlacements[placement];
-  pipeline.stages = static_cast<int>(pipeline.rank_of_stage.size());
+  pipeline.position_of_stage = kPlacements[placement];
+  pipeline.stages = static_cast<int>(pipeline.position_of_stage.size());
   pipeline.split = random.Chance(60);
   // Three stages of two micro-batches are too many orders, and two stages with split passes and transfers.
   pipeline.micro_batches = static_cast<int>(random.Range(1, pipeline.stages == 3 ? 1 : 2));
   const bool too_many = pipeline.split && pipeline.micro_batches == 2;
-  pipeline.ranks = 1 + *std::max_element(pipeline.rank_of_stage.begin(), pipeline.rank_of_stage.end());
+  pipeline.positions =
+      1 + *std::max_element(pipeline.position_of_stage.begin(), pipeline.position_of_stage.end());
   for (int m = 0; m < pipeline.micro_batches; ++m) {
     for (int s = 0; s < pipeline.stages; ++s) {
       const bool sends =
-          s + 1 < pipeline.stages && pipeline.rank_of_stage[s] != pipeline.rank_of_stage[s + 1];
+          s + 1 < pipeline.stages && pipeline.position_of_stage[s] != pipeline.position_of_stage[s + 1];
       pipeline.passes.push_back(RandomPass(sends && !too_many, &random));
     }
   }
   const int64_t bytes = random.Chance(30) ? 1000 : random.Range(6, 40);
-  pipeline.available_bytes.assign(pipeline.ranks, bytes);
+  pipeline.available_bytes.assign(pipeline.positions, bytes);
   for (int s = 0; s < pipeline.stages; ++s) pipeline.reduce_ns.push_back(random.Range(0, 9));
   return pipeline;
 }
@@ -91,8 +92,8 @@ TEST(BruteForceTest, PruningLosesNoSchedule) {
 SmallPipeline TwoStages(int micro_batches, bool split) {
   SmallPipeline pipeline;
   pipeline.stages = 2;
-  pipeline.ranks = 2;
-  pipeline.rank_of_stage = {0, 1};
+  pipeline.positions = 2;
+  pipeline.position_of_stage = {0, 1};
   pipeline.micro_batches = micro_batches;
   SmallPass pass;
   pass.forward_ns = 10;
@@ -135,8 +136,8 @@ class NaiveExact {
   NaiveExact(const CostModel& costs, const SmallPipeline& pipeline)
       : costs_(costs), pipeline_(pipeline), phase_(pipeline.passes.size(), 0) {
     replica_.costs.Resize(pipeline.stages, pipeline.micro_batches);
-    replica_.costs.ranks = pipeline.ranks;
-    replica_.costs.rank_of_stage = pipeline.rank_of_stage;
+    replica_.costs.positions = pipeline.positions;
+    replica_.costs.position_of_stage = pipeline.position_of_stage;
     replica_.recompute.resize(pipeline.passes.size());
     for (size_t i = 0; i < pipeline.passes.size(); ++i) {
       replica_.costs.forward_ns[i] = pipeline.passes[i].forward_ns;
@@ -160,10 +161,10 @@ class NaiveExact {
  private:
   // Puts one more pass of the rank at its end, or goes on with the next rank.
   void Extend(int rank) {
-    if (rank == pipeline_.ranks) return Try();
+    if (rank == pipeline_.positions) return Try();
     bool done = true;
     for (size_t i = 0; i < phase_.size() && left_ >= 0; ++i) {
-      if (pipeline_.rank_of_stage[i % pipeline_.stages] != rank || phase_[i] == 3) continue;
+      if (pipeline_.position_of_stage[i % pipeline_.stages] != rank || phase_[i] == 3) continue;
       done = false;
       if (phase_[i] == 0) {
         for (const PassChoice& choice : pipeline_.passes[i].choices) {
@@ -195,12 +196,12 @@ class NaiveExact {
 
   void Try() {
     if (--left_ < 0) return;
-    replica_.passes = ByRank(order_, pipeline_.rank_of_stage, pipeline_.ranks);
+    replica_.passes = ByRank(order_, pipeline_.position_of_stage, pipeline_.positions);
     const auto programs = BuildPrograms(costs_, {&replica_, 1});
     if (!programs.ok()) return;
     ++tried_;
     const std::vector<RankMemory> memory = AccountMemory(*programs);
-    for (int rank = 0; rank < pipeline_.ranks; ++rank) {
+    for (int rank = 0; rank < pipeline_.positions; ++rank) {
       const int64_t limit = pipeline_.available_bytes[rank] + programs->static_bytes[rank];
       if (memory[rank].peak_bytes > limit) return;
     }
@@ -245,14 +246,14 @@ SmallPipeline TightPipeline(const Planner& planner, const Batch& batch, Random* 
   std::vector<std::vector<uint32_t>> micro_batches;
   for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) micro_batches.push_back({sample});
   SmallPipeline pipeline = MakePackedPipeline(planner.costs(), planner.job(), batch.samples, micro_batches);
-  std::vector<int64_t> most(pipeline.ranks, 0);
+  std::vector<int64_t> most(pipeline.positions, 0);
   for (size_t i = 0; i < pipeline.passes.size(); ++i) {
     const SmallPass& pass = pipeline.passes[i];
-    most[pipeline.rank_of_stage[i % pipeline.stages]] +=
+    most[pipeline.position_of_stage[i % pipeline.stages]] +=
         pass.choices.front().kept_bytes + pass.memory.peak + pass.memory.input + pass.memory.output;
   }
   const uint32_t percent = random->Range(30, 110);
-  for (int rank = 0; rank < pipeline.ranks; ++rank) {
+  for (int rank = 0; rank < pipeline.positions; ++rank) {
     pipeline.available_bytes[rank] = most[rank] * percent / 100;
   }
   return pipeline;

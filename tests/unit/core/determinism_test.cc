@@ -98,8 +98,8 @@ TEST(DeterminismTest, AnyNumberOfThreadsChoosesTheSameStages) {
     for (const RunTasks& run_tasks : {RunTasks(RunBackwards), pool.AsFunction()}) {
       const auto planner = Planner::Create(spec, Planner::Explain::kChanges, run_tasks);
       ASSERT_TRUE(planner.ok()) << job.name << planner.status();
-      EXPECT_EQ((*planner)->job().topology.shape().rank_of_stage,
-                (*serial)->job().topology.shape().rank_of_stage)
+      EXPECT_EQ((*planner)->job().topology.shape().position_of_stage,
+                (*serial)->job().topology.shape().position_of_stage)
           << job.name;
       ASSERT_EQ((*planner)->job().topology.shape().stages.size(),
                 (*serial)->job().topology.shape().stages.size())

@@ -21,7 +21,7 @@ int64_t Stored(const Stage& stage, const StageMemory& memory, const StageRecompu
 class Account {
  public:
   Account(const CostModel& costs, const ReplicaPipeline& replica)
-      : costs_(costs), replica_(replica), ranks_(costs.ranks()) {}
+      : costs_(costs), replica_(replica), ranks_(costs.positions()) {}
 
   void See(const PipelineEvent& event) {
     switch (event.kind) {
@@ -50,7 +50,7 @@ class Account {
     int64_t sent = 0;
   };
 
-  Rank& At(int stage) { return ranks_[costs_.rank_of(stage)]; }
+  Rank& At(int stage) { return ranks_[costs_.position_of(stage)]; }
   const StageMemory& MemoryOf(const PipelineEvent& event) const {
     return replica_.memory[replica_.costs.at(event.micro_batch, event.stage)];
   }

@@ -15,13 +15,13 @@ class NaiveSearch {
  public:
   explicit NaiveSearch(const SmallPipeline& pipeline)
       : pipeline_(pipeline),
-        free_(pipeline.ranks, 0),
-        held_(pipeline.ranks, 0),
+        free_(pipeline.positions, 0),
+        held_(pipeline.positions, 0),
         phase_(pipeline.passes.size(), 0),
         choice_(pipeline.passes.size(), 0),
         forward_(pipeline.passes.size(), 0),
         input_(pipeline.passes.size(), 0),
-        link_(pipeline.ranks, 0),
+        link_(pipeline.positions, 0),
         activation_(pipeline.passes.size(), -1),
         gradient_(pipeline.passes.size(), -1) {}
 
@@ -36,7 +36,7 @@ class NaiveSearch {
   void Run(int i, int phase, int choice, int64_t ready, int64_t duration, int64_t kept, int64_t* end_of,
            int64_t end) {
     const int stage = i % pipeline_.stages;
-    const int rank = pipeline_.rank_of_stage[stage];
+    const int rank = pipeline_.position_of_stage[stage];
     const auto before = std::tuple(free_[rank], held_[rank], phase_[i], choice_[i]);
     free_[rank] = std::max(free_[rank], ready) + duration;
     held_[rank] += kept;
@@ -49,7 +49,7 @@ class NaiveSearch {
 
   // A transfer over the boundary above pass i.
   void Send(int i, int64_t ready, int64_t* arrival, int64_t end) {
-    int64_t& link = link_[pipeline_.rank_of_stage[i % pipeline_.stages]];
+    int64_t& link = link_[pipeline_.position_of_stage[i % pipeline_.stages]];
     const int64_t before = link;
     const int64_t transfer = pipeline_.passes[i].transfer_ns;
     *arrival = transfer == 0 ? ready : std::max(link, ready) + transfer;
@@ -71,7 +71,7 @@ class NaiveSearch {
   void Extend(int i, int64_t end) {
     const int stage = i % pipeline_.stages;
     const SmallPass& pass = pipeline_.passes[i];
-    const int rank = pipeline_.rank_of_stage[stage];
+    const int rank = pipeline_.position_of_stage[stage];
     const int64_t room = pipeline_.available_bytes[rank] - held_[rank];
     const bool last = stage + 1 == pipeline_.stages;
     if (!last && phase_[i] > 0 && activation_[i] < 0) {

@@ -52,10 +52,10 @@ Op OpOf(PassKind kind) {
 }
 
 v1::JobSpec Place(v1::JobSpec job, const std::vector<uint32_t>& layers_per_stage,
-                  const std::vector<uint32_t>& rank_of_stage) {
+                  const std::vector<uint32_t>& position_of_stage) {
   v1::PlanningOptions* planning = job.mutable_planning();
   planning->mutable_layers_per_stage()->Add(layers_per_stage.begin(), layers_per_stage.end());
-  planning->mutable_rank_of_stage()->Add(rank_of_stage.begin(), rank_of_stage.end());
+  planning->mutable_rank_of_stage()->Add(position_of_stage.begin(), position_of_stage.end());
   return job;
 }
 
@@ -88,7 +88,7 @@ void ExpectTimesOfTimeline(const ReplicaPipeline& replica, int first_rank, const
     } else {
       continue;
     }
-    const int rank = first_rank + replica.costs.rank_of_stage[key.stage];
+    const int rank = first_rank + replica.costs.position_of_stage[key.stage];
     EXPECT_EQ(StartOf(programs, simulator, rank, key), event.time_ns)
         << "op " << static_cast<int>(key.op) << ", stage " << key.stage << ", micro-batch "
         << key.micro_batch;
@@ -162,7 +162,7 @@ RankPasses ParsePasses(const std::vector<std::string>& ranks) {
 
 RankPasses RandomPasses(const PipelineCosts& costs, uint32_t split_percent, std::mt19937* random) {
   Progress progress(costs, split_percent, random);
-  std::vector<std::vector<Pass>> lists(costs.ranks);
+  std::vector<std::vector<Pass>> lists(costs.positions);
   std::vector<Pass> ready;
   while (true) {
     ready.clear();
@@ -175,7 +175,7 @@ RankPasses RandomPasses(const PipelineCosts& costs, uint32_t split_percent, std:
     if (ready.empty()) break;
     const Pass& chosen = ready[(*random)() % ready.size()];
     progress.Run(chosen);
-    lists[costs.rank_of_stage[chosen.stage]].push_back(chosen);
+    lists[costs.position_of_stage[chosen.stage]].push_back(chosen);
   }
   RankPasses passes;
   passes.rank_begin.push_back(0);
@@ -187,8 +187,8 @@ RankPasses RandomPasses(const PipelineCosts& costs, uint32_t split_percent, std:
 }
 
 PipelineCase::PipelineCase(v1::JobSpec job, const std::vector<uint32_t>& layers_per_stage,
-                           const std::vector<uint32_t>& rank_of_stage, int micro_batches, uint32_t seed)
-    : spec_(Place(std::move(job), layers_per_stage, rank_of_stage)),
+                           const std::vector<uint32_t>& position_of_stage, int micro_batches, uint32_t seed)
+    : spec_(Place(std::move(job), layers_per_stage, position_of_stage)),
       job_(JobFromProto(spec_).value()),
       costs_(ProfileFromProto(spec_.profile(), job_.architecture).value(), job_) {
   std::mt19937 random(seed);
@@ -221,8 +221,8 @@ void PipelineCase::AddReplica(int micro_batches, std::mt19937* random) {
   const std::vector<MicroBatch>& assigned = assignment_[replicas_.size()];
   ReplicaPipeline& replica = replicas_.emplace_back();
   replica.costs.Resize(costs_.stages(), micro_batches);
-  replica.costs.ranks = costs_.ranks();
-  replica.costs.rank_of_stage = costs_.rank_of_stage();
+  replica.costs.positions = costs_.positions();
+  replica.costs.position_of_stage = costs_.position_of_stage();
   // Links from ones that hide to ones that take longer than the passes.
   const auto slowness = static_cast<int64_t>(1 + (*random)() % 20);
   for (int m = 0; m < micro_batches; ++m) {
@@ -236,7 +236,8 @@ void PipelineCase::AddReplica(int micro_batches, std::mt19937* random) {
       replica.costs.forward_ns[at] = costs_.ForwardNs(stage, layers);
       replica.costs.backward_ns[at] = costs_.BackwardNs(stage, layers, replica.recompute.back());
       replica.costs.weight_ns[at] = costs_.WeightNs(stage, layers);
-      if (stage + 1 == costs_.stages() || costs_.rank_of(stage) == costs_.rank_of(stage + 1)) continue;
+      if (stage + 1 == costs_.stages() || costs_.position_of(stage) == costs_.position_of(stage + 1))
+        continue;
       replica.costs.transfer_ns[at] =
           slowness * costs_.TransferNs(replica.memory.back().output, job_.topology.RankOf(index, stage),
                                        job_.topology.RankOf(index, stage + 1));
@@ -263,7 +264,7 @@ ScheduleFamily PipelineCase::Family() const {
       if (pass.kind == PassKind::kBackwardWeight) return ScheduleFamily::kSplitBackward;
     }
   }
-  return costs_.stages() > costs_.ranks() ? ScheduleFamily::kInterleaved : ScheduleFamily::kReadyFirst;
+  return costs_.stages() > costs_.positions() ? ScheduleFamily::kInterleaved : ScheduleFamily::kReadyFirst;
 }
 
 ProgramSet PipelineCase::Programs() const { return BuildPrograms(costs_, replicas_).value(); }
@@ -277,7 +278,7 @@ v1::Plan PipelineCase::ExpectSound() const {
   EXPECT_TRUE(simulated.ok()) << simulated;
   if (!simulated.ok()) return {};
   for (size_t replica = 0; replica < replicas_.size(); ++replica) {
-    ExpectTimesOfTimeline(replicas_[replica], static_cast<int>(replica) * costs_.ranks(), *programs,
+    ExpectTimesOfTimeline(replicas_[replica], static_cast<int>(replica) * costs_.positions(), *programs,
                           simulator);
   }
   const std::vector<RankMemory> memory = AccountMemory(*programs);

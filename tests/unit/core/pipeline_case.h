@@ -33,7 +33,7 @@ class PipelineCase {
  public:
   // `job.mesh.pipeline` ranks; each replica gets micro-batches of random samples and random recompute.
   PipelineCase(v1::JobSpec job, const std::vector<uint32_t>& layers_per_stage,
-               const std::vector<uint32_t>& rank_of_stage, int micro_batches, uint32_t seed);
+               const std::vector<uint32_t>& position_of_stage, int micro_batches, uint32_t seed);
 
   const CostModel& costs() const { return costs_; }
   const Topology& topology() const { return job_.topology; }

@@ -27,9 +27,9 @@ PipelineCosts UniformCosts(int stages, int micro_batches, int64_t forward, int64
   for (auto& time : costs.forward_ns) time = forward;
   for (auto& time : costs.backward_ns) time = backward;
   for (auto& time : costs.transfer_ns) time = transfer;
-  costs.ranks = stages;
-  costs.rank_of_stage.resize(stages);
-  std::iota(costs.rank_of_stage.begin(), costs.rank_of_stage.end(), 0);
+  costs.positions = stages;
+  costs.position_of_stage.resize(stages);
+  std::iota(costs.position_of_stage.begin(), costs.position_of_stage.end(), 0);
   return costs;
 }
 
@@ -120,8 +120,8 @@ ReplicaPipeline RandomPipeline(const CostModel& costs, int micro_batches, std::m
     }
   }
   pipeline.recompute.resize(pipeline.memory.size());
-  pipeline.costs.ranks = costs.ranks();
-  pipeline.costs.rank_of_stage = costs.rank_of_stage();
+  pipeline.costs.positions = costs.positions();
+  pipeline.costs.position_of_stage = costs.position_of_stage();
   pipeline.passes = ListOneForwardOneBackward(pipeline.costs).passes;
   return pipeline;
 }

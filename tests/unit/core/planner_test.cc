@@ -228,8 +228,14 @@ INSTANTIATE_TEST_SUITE_P(
                [](v1::JobSpec* job) { job->mutable_training()->mutable_learning_rate()->set_peak(-1); },
                kInvalid, "job.training.learning_rate.peak"},
         BadJob{"Data", [](v1::JobSpec* job) { job->mutable_mesh()->set_data(0); }, kInvalid, "job.mesh.data"},
-        BadJob{"Tensor", [](v1::JobSpec* job) { job->mutable_mesh()->set_tensor(2); }, kUnimplemented,
-               "job.mesh.tensor"},
+        BadJob{"Tensor", [](v1::JobSpec* job) { job->mutable_mesh()->set_tensor(3); }, kInvalid,
+               "job.mesh.tensor: 3 tensor ranks cannot divide 2 heads, 2 key-value heads and a feed-forward "
+               "width of "
+               "16; use 2"},
+        BadJob{"TensorOfProfile", [](v1::JobSpec* job) { job->mutable_mesh()->set_tensor(2); }, kInvalid,
+               "job.mesh.tensor: the profile has no figures of layer 'layer' for 2 tensor ranks"},
+        BadJob{"Context", [](v1::JobSpec* job) { job->mutable_mesh()->set_context(3); }, kInvalid,
+               "job.mesh.context: 3 is no power of two; use 2 or 4"},
         BadJob{"Policy", [](v1::JobSpec* job) { job->mutable_planning()->clear_policy(); }, kInvalid,
                "job.planning.policy"},
         BadJob{"TypicalSample",

@@ -77,10 +77,10 @@ bool Splits(const Job& job) {
 bool MemoryIsPlenty(const CostModel& costs, const Job& job, const Batch& batch) {
   TokenSums sums;
   for (const SampleTokens& sample : batch.samples) AddPacked(sample, &sums);
-  for (int rank = 0; rank < costs.ranks(); ++rank) {
+  for (int rank = 0; rank < costs.positions(); ++rank) {
     int64_t bytes = costs.RankStaticBytes(rank);
     for (int stage = 0; stage < costs.stages(); ++stage) {
-      if (costs.rank_of(stage) != rank) continue;
+      if (costs.position_of(stage) != rank) continue;
       const StageMemory memory = costs.Memory(stage, sums);
       bytes += costs.StoredBytes(stage, memory, {}) + memory.peak + memory.tokens +
                4 * (memory.input + memory.output);
@@ -215,7 +215,7 @@ void RandomJobsTest::CompareWithOptimum(const Planner& planner, const Batch& bat
   const int64_t makespan = plan.predicted().makespan_ns();
   const bool plenty = MemoryIsPlenty(planner.costs(), job, batch);
   const bool fixed = job.schedule == ScheduleFamily::kOneForwardOneBackward;
-  if (fixed && (!plenty || planner.costs().stages() != planner.costs().ranks())) return;
+  if (fixed && (!plenty || planner.costs().stages() != planner.costs().positions())) return;
   const BruteForceOptions options{makespan, Nodes()};
   const BruteForceAnswer best =
       fixed ? BruteForceOneForwardOneBackward(planner.costs(), job, batch.samples, makespan)

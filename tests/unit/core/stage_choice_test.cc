@@ -55,14 +55,14 @@ TEST(StageChoiceTest, SchedulesWithOneStageARankKeepOne) {
        {v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD, v1::SCHEDULE_READY_FIRST, v1::SCHEDULE_SPLIT_BACKWARD}) {
     const auto planner = Planner::Create(Auto(T5Job(2, 1, v1::POLICY_DYNAMIC), schedule));
     ASSERT_TRUE(planner.ok()) << planner.status();
-    EXPECT_THAT((*planner)->job().topology.shape().rank_of_stage, ElementsAre(0, 1));
+    EXPECT_THAT((*planner)->job().topology.shape().position_of_stage, ElementsAre(0, 1));
   }
 }
 
 TEST(StageChoiceTest, InterleavedPutsTwoStagesOnEveryRank) {
   const auto planner = Planner::Create(Auto(GptJob(2, 1, v1::POLICY_DYNAMIC), v1::SCHEDULE_INTERLEAVED));
   ASSERT_TRUE(planner.ok()) << planner.status();
-  const std::vector<int32_t>& ranks = (*planner)->job().topology.shape().rank_of_stage;
+  const std::vector<int32_t>& ranks = (*planner)->job().topology.shape().position_of_stage;
   ASSERT_THAT(ranks, SizeIs(4));
   EXPECT_EQ(std::count(ranks.begin(), ranks.end(), 0), 2);
   EXPECT_EQ(std::count(ranks.begin(), ranks.end(), 1), 2);
@@ -92,7 +92,8 @@ TEST(StageChoiceTest, AllLayersAreSomewhereAndTheChoiceIsTheSameEveryTime) {
   ASSERT_TRUE(one.ok()) << one.status();
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(LayersOf(**one), LayersOf(**other));
-  EXPECT_EQ((*one)->job().topology.shape().rank_of_stage, (*other)->job().topology.shape().rank_of_stage);
+  EXPECT_EQ((*one)->job().topology.shape().position_of_stage,
+            (*other)->job().topology.shape().position_of_stage);
   const std::vector<int> layers = LayersOf(**one);
   EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), 0),
             static_cast<int>(job.model().encoder_layers() + job.model().decoder_layers()));

@@ -23,7 +23,7 @@ struct Case {
   Case(const v1::JobSpec& spec, int64_t available)
       : job(*JobFromProto(spec)),
         costs(*ProfileFromProto(spec.profile(), job.architecture), job),
-        space(costs, job, std::vector<int64_t>(job.topology.shape().ranks, available)) {}
+        space(costs, job, std::vector<int64_t>(job.topology.shape().positions, available)) {}
   Job job;
   CostModel costs;
   ScheduleSpace space;

@@ -1,4 +1,4 @@
-#include "planner/core/model/topology.h"
+#include "planner/core/topology/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ using ::testing::ElementsAre;
 Topology V() {
   PipelineShape shape;
   shape.stages.resize(4);
-  shape.ranks = 2;
-  shape.rank_of_stage = {0, 1, 1, 0};
+  shape.positions = 2;
+  shape.position_of_stage = {0, 1, 1, 0};
   return {shape, 3};
 }
 
@@ -31,15 +31,15 @@ TEST(TopologyTest, KnowsWhereEveryRankIs) {
 
 TEST(TopologyTest, ReplicasSumGradientsAndPipelinesShareTheNorm) {
   const Topology topology = V();
-  EXPECT_THAT(topology.GradientGroup(2), ElementsAre(1, 3, 5));
-  EXPECT_THAT(topology.GradientGroup(3), ElementsAre(0, 2, 4));
+  EXPECT_THAT(topology.GradientGroup(2, 0), ElementsAre(1, 3, 5));
+  EXPECT_THAT(topology.GradientGroup(3, 0), ElementsAre(0, 2, 4));
   EXPECT_THAT(topology.PipelineGroup(1), ElementsAre(2, 3));
 }
 
 TEST(TopologyTest, FewerReplicasHaveTheFirstRanks) {
   const Topology topology = V().WithReplicas(1);
   EXPECT_EQ(topology.ranks(), 2);
-  EXPECT_THAT(topology.GradientGroup(2), ElementsAre(1));
+  EXPECT_THAT(topology.GradientGroup(2, 0), ElementsAre(1));
 }
 
 }  // namespace

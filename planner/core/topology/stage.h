@@ -18,6 +18,8 @@ struct Stage {
   bool embeds_target = false;
   // True when what it sends onwards is the encoder's activation alone (T5).
   bool encoder_boundary = false;
+  // Whether the model's decoder layers see an encoder's output (T5).
+  bool crosses = false;
 
   int32_t layers() const { return encoder_layers + decoder_layers; }
   int32_t embeddings() const { return (embeds_source ? 1 : 0) + (embeds_target ? 1 : 0); }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "planner/core/model/stage.h"
+#include "planner/core/topology/stage.h"
 
 namespace penstock::core {
 
@@ -25,6 +25,7 @@ inline std::vector<Stage> MakeStages(absl::Span<const uint32_t> layers_per_stage
     stage.embeds_target = decoders_before == 0 && layers > encoders;
     decoders_before += layers - encoders;
     stage.encoder_boundary = decoders_before == 0;
+    stage.crosses = encoder_layers > 0;
     stages.push_back(stage);
   }
   stages.front().first = true;

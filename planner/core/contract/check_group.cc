@@ -1,0 +1,80 @@
+#include "planner/core/contract/check_group.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/limits.h"
+#include "planner/core/contract/model_heads.h"
+#include "planner/core/contract/wrong_in_job.h"
+
+namespace penstock::core {
+namespace {
+
+// Key-value heads that are fewer than the tensor ranks are repeated.
+bool Divides(uint32_t tensor, const v1::ModelSpec& model) {
+  const uint32_t shared = KeyValueHeads(model);
+  return model.heads() % tensor == 0 && model.ffn() % tensor == 0 &&
+         (shared % tensor == 0 || tensor % shared == 0);
+}
+
+absl::Status CheckTensor(uint32_t tensor, const v1::ModelSpec& model) {
+  if (Divides(tensor, model)) return absl::OkStatus();
+  uint32_t below = tensor;
+  while (!Divides(below, model)) --below;
+  const uint32_t most = std::min(model.heads(), kMostTensorRanks);
+  uint32_t above = tensor;
+  while (above <= most && !Divides(above, model)) ++above;
+  return Wrong("job.mesh.tensor",
+               absl::StrCat(tensor, " tensor ranks cannot divide ", model.heads(), " heads, ",
+                            KeyValueHeads(model), " key-value heads and a feed-forward width of ",
+                            model.ffn(), "; use ", below, above <= most ? absl::StrCat(" or ", above) : ""));
+}
+
+absl::Status CheckContext(uint32_t context) {
+  if ((context & (context - 1)) == 0) return absl::OkStatus();
+  uint32_t below = 1;
+  while (2 * below < context) below *= 2;
+  return Wrong("job.mesh.context",
+               absl::StrCat(context, " is no power of two; use ", below, " or ", 2 * below));
+}
+
+absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
+  for (const v1::LayerCost& layer : profile.layers()) {
+    const auto& costs = layer.tensor();
+    const auto at_degree = [&](const v1::TensorCost& cost) { return cost.degree() == tensor; };
+    if (std::any_of(costs.begin(), costs.end(), at_degree)) continue;
+    return Wrong("job.mesh.tensor",
+                 absl::StrCat("the profile has no figures of layer '", layer.name(), "' for ", tensor,
+                              " tensor ranks (layers.tensor); profile the model at that degree"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckGroup(const v1::JobSpec& job) {
+  const uint32_t tensor = std::max(job.mesh().tensor(), 1U);
+  const uint32_t context = std::max(job.mesh().context(), 1U);
+  if (tensor > 1) {
+    PENSTOCK_RETURN_IF_ERROR(CheckTensor(tensor, job.model()));
+    PENSTOCK_RETURN_IF_ERROR(CheckProfiled(tensor, job.profile()));
+  }
+  if (context == 1) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckContext(context));
+  if (job.model().architecture() == v1::ARCHITECTURE_T5) {
+    return Wrong("job.mesh.context",
+                 "a T5 cannot be divided over context ranks; use 1, and more tensor ranks or stages");
+  }
+  for (const v1::LayerCost& layer : job.profile().layers()) {
+    if (layer.has_forward()) continue;
+    return Wrong("job.mesh.context",
+                 absl::StrCat("layer '", layer.name(),
+                              "' of the profile has no closed form (forward), which shares of "
+                              "samples need; use a profile with one"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace penstock::core

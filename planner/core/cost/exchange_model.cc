@@ -1,0 +1,70 @@
+#include "planner/core/cost/exchange_model.h"
+
+#include <algorithm>
+
+#include "planner/core/cost/rounding.h"
+
+namespace penstock::core {
+
+ExchangeModel::ExchangeModel(const Cluster& cluster, const Job& job, const Nodes& nodes)
+    : cluster_(cluster),
+      group_(job.topology.shape().group),
+      tensor_link_(nodes.OfTensorRanks()),
+      token_bytes_(job.hidden * job.bytes_per_element),
+      key_value_bytes_(2 * ((job.key_value_heads + group_.tensor - 1) / group_.tensor) * job.head_width *
+                       job.bytes_per_element) {}
+
+double ExchangeModel::BytesPerSecond(Link link) const {
+  return link == Link::kInsideNode ? cluster_.intra_node_collective_bytes_per_second
+                                   : cluster_.inter_node_collective_bytes_per_second;
+}
+
+int64_t ExchangeModel::CollectiveLatencyNs(Link link) const {
+  return link == Link::kInsideNode ? cluster_.intra_node_collective_latency_ns
+                                   : cluster_.inter_node_collective_latency_ns;
+}
+
+int64_t ExchangeModel::CollectiveNs(int64_t bytes, Link link) const {
+  return CollectiveLatencyNs(link) + RoundToInteger(static_cast<double>(bytes) / BytesPerSecond(link) * 1e9);
+}
+
+ExchangeCosts::Half ExchangeModel::HalfOf(double tokens) const {
+  if (group_.tensor == 1) return {};
+  const int64_t bytes = static_cast<int64_t>(tokens) * token_bytes_ * (group_.tensor - 1) / group_.tensor;
+  return {bytes, CollectiveNs(bytes, tensor_link_)};
+}
+
+double ExchangeModel::HalfTokenNs() const {
+  return static_cast<double>(token_bytes_) * (group_.tensor - 1) / group_.tensor /
+         BytesPerSecond(tensor_link_) * 1e9;
+}
+
+int64_t ExchangeModel::GatheredBytes(const TokenSums& sums) const {
+  if (group_.tensor == 1) return 0;
+  return 2 * static_cast<int64_t>(sums.source + sums.target) * token_bytes_;
+}
+
+ExchangeCosts ExchangeModel::Costs(const Share& share, const LayerModel& model) const {
+  ExchangeCosts costs;
+  costs.source = HalfOf(share.sums.source);
+  costs.target = HalfOf(share.sums.target);
+  costs.loss = HalfOf(share.sums.loss);
+  if (!share.exchanges()) return costs;
+  for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
+    const int64_t sent = share.sent[static_cast<size_t>(link)];
+    const int64_t received = share.received[static_cast<size_t>(link)];
+    if (sent + received == 0) continue;
+    costs.context_ns += CollectiveNs(std::max(sent, received) * key_value_bytes_, link);
+    costs.sent_bytes += sent * key_value_bytes_;
+    costs.received_bytes += received * key_value_bytes_;
+  }
+  const double attention = model.AttentionNs(share.divided_square, share.sums.target);
+  costs.exposed_forward_ns = std::max<int64_t>(0, costs.context_ns - RoundToInteger(attention));
+  for (int level = 0; level < kRecomputeLevels; ++level) {
+    const double backward = attention * model.backward_ratio(kDecoder, static_cast<RecomputeLevel>(level));
+    costs.exposed_backward_ns[level] = std::max<int64_t>(0, 2 * costs.context_ns - RoundToInteger(backward));
+  }
+  return costs;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,53 @@
+// What the ranks of a stage group exchange inside a layer, and what that takes (execution.md, section 7).
+//
+// Every collective is rounded to whole nanoseconds alone, so that sums do not depend on their order.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/core/cost/layer_costs.h"
+#include "planner/core/cost/layer_model.h"
+#include "planner/core/cost/profile.h"
+#include "planner/core/model/share.h"
+#include "planner/core/model/types.h"
+#include "planner/core/topology/nodes.h"
+
+namespace penstock::core {
+
+class ExchangeModel {
+ public:
+  ExchangeModel(const Cluster& cluster, const Job& job, const Nodes& nodes);
+
+  // Whether anything can be: a stage group has several ranks.
+  bool any() const { return group_.ranks() > 1; }
+  // Of a share. `model` says what attention takes.
+  ExchangeCosts Costs(const Share& share, const LayerModel& model) const;
+
+  // Keys and values of a token in one layer of one rank, bytes.
+  int64_t key_value_bytes() const { return key_value_bytes_; }
+  // Of all tokens of a context rank: what a layer that is divided over tensor ranks gathers, and the sums
+  // that it makes, bytes.
+  int64_t GatheredBytes(const TokenSums& sums) const;
+  // A gather or a sum over tensor ranks, as a line through its tokens: for bounds. Nanoseconds.
+  double HalfTokenNs() const;
+  int64_t HalfLatencyNs() const { return group_.tensor > 1 ? CollectiveLatencyNs(tensor_link_) : 0; }
+  // Keys and values of a token, in one layer.
+  double KeyValueTokenNs(Link link) const {
+    return static_cast<double>(key_value_bytes_) / BytesPerSecond(link) * 1e9;
+  }
+  int64_t CollectiveLatencyNs(Link link) const;
+
+ private:
+  double BytesPerSecond(Link link) const;
+  int64_t CollectiveNs(int64_t bytes, Link link) const;
+  ExchangeCosts::Half HalfOf(double tokens) const;
+
+  Cluster cluster_;
+  GroupShape group_;
+  Link tensor_link_;
+  // Of a token between layers.
+  int64_t token_bytes_;
+  int64_t key_value_bytes_;
+};
+
+}  // namespace penstock::core

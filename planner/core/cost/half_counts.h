@@ -1,0 +1,36 @@
+// How many gathers and sums over tensor ranks a layer makes, of source and of target tokens.
+//
+// A GPT's layers and T5's encoder layers have two parts that are divided, attention and feed-forward, with a
+// gather before and a sum behind each (Korthikanti et al. 2022, "Reducing activation recomputation in large
+// Transformer models", section 4.2); T5's decoder layers have three, and gather the encoder's output too.
+// Backward each part has both again, and gathers its input once more for the gradients of its weights; a
+// layer that is run again makes those of its forward pass, too.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/core/cost/profile.h"
+#include "planner/core/topology/stage.h"
+
+namespace penstock::core {
+
+struct HalfCounts {
+  int64_t source = 0;
+  int64_t target = 0;
+};
+
+// `kind`: kEncoder or kDecoder. `crosses`: its decoder layers see an encoder's output.
+inline HalfCounts ForwardHalves(int kind, bool crosses) {
+  if (kind == kEncoder) return {4, 0};
+  return crosses ? HalfCounts{1, 6} : HalfCounts{0, 4};
+}
+
+inline HalfCounts BackwardHalves(int kind, bool crosses, RecomputeLevel level) {
+  HalfCounts halves{6, 0};
+  if (kind == kDecoder) halves = crosses ? HalfCounts{2, 9} : HalfCounts{0, 6};
+  if (level != kKeepInput) return halves;
+  const HalfCounts again = ForwardHalves(kind, crosses);
+  return {halves.source + again.source, halves.target + again.target};
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,42 @@
+// What a rank's share of a micro-batch costs in one layer of each kind.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "planner/core/cost/profile.h"
+
+namespace penstock::core {
+
+// What one rank exchanges with its stage group in one layer. All 0 where it holds its stage alone.
+struct ExchangeCosts {
+  // One gather, or one sum, of a side's tokens over the tensor ranks: bytes that the rank sends, and time.
+  struct Half {
+    int64_t bytes = 0;
+    int64_t ns = 0;
+  };
+  Half source;
+  Half target;
+  Half loss;
+  // Keys and values of divided rows, forward; backward it is twice the time, and all of both in both
+  // directions.
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+  int64_t context_ns = 0;
+  // The part of it that attention of the divided rows does not hide, in a forward pass and in a backward
+  // pass.
+  int64_t exposed_forward_ns = 0;
+  std::array<int64_t, kRecomputeLevels> exposed_backward_ns = {};
+};
+
+// Time of one layer of each kind for one micro-batch, nanoseconds: what it computes.
+struct LayerCosts {
+  std::array<double, kLayerKinds> forward = {};
+  std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward = {};
+  // Of source tokens, and of target tokens.
+  double source_embedding = 0;
+  double target_embedding = 0;
+  ExchangeCosts exchange;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,106 @@
+#include "planner/core/cost/layer_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "planner/core/cost/grid_table.h"
+
+namespace penstock::core {
+
+LayerModel::LayerModel(const Profile& profile, int32_t tensor_ranks) : profile_(profile) {
+  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    const LayerProfile& layer = profile.layers[kind];
+    form_[kind] = layer.forward;
+    const TensorCost* const cost = layer.AtDegree(tensor_ranks);
+    if (cost == nullptr) continue;
+    table_divisor_[kind] = cost->degree * cost->efficiency;
+    if (cost->measured) {
+      form_[kind] = cost->forward;
+    } else {
+      form_divisor_[kind] = table_divisor_[kind];
+    }
+  }
+}
+
+bool LayerModel::LayerOfKind(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  auto& backward = costs->backward[kind];
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
+    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
+    const auto forward = Interpolate(layer.forward_table_ns, point);
+    if (forward.has_value()) {
+      const double divisor = table_divisor_[kind];
+      costs->forward[kind] = *forward / divisor;
+      for (int level = 0; level < kRecomputeLevels; ++level) {
+        const std::vector<double>& table = layer.backward_table_ns[level];
+        const auto measured = table.empty() ? std::nullopt : Interpolate(table, point);
+        backward[level] = measured.value_or(*forward * layer.backward_ratio[level]) / divisor;
+      }
+      return true;
+    }
+  }
+  if (!layer.has_closed_form) return false;
+  costs->forward[kind] = FormNs(kind, sums);
+  for (int level = 0; level < kRecomputeLevels; ++level) {
+    backward[level] = costs->forward[kind] * layer.backward_ratio[level];
+  }
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) RaiseToBorder(kind, sums, costs);
+  return true;
+}
+
+// Interpolation between points lies above a convex closed form. Beyond the border of the table a micro-batch
+// takes at least what a smaller one takes at the border: time never falls where the grid ends.
+void LayerModel::RaiseToBorder(LayerKind kind, const TokenSums& sums, LayerCosts* costs) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  const double divisor = table_divisor_[kind];
+  std::array<GridPoint, 3> border;
+  const int count = LocateBelow(profile_.grid, layer.axes, sums, &border);
+  for (int i = 0; i < count; ++i) {
+    const auto forward = Interpolate(layer.forward_table_ns, border[i]);
+    if (!forward.has_value()) continue;
+    costs->forward[kind] = std::max(costs->forward[kind], *forward / divisor);
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const std::vector<double>& table = layer.backward_table_ns[level];
+      const auto measured = table.empty() ? std::nullopt : Interpolate(table, border[i]);
+      double& backward = costs->backward[kind][level];
+      backward = std::max(backward, measured.value_or(*forward * layer.backward_ratio[level]) / divisor);
+    }
+  }
+}
+
+bool LayerModel::Layers(const TokenSums& sums, LayerCosts* costs) const {
+  for (LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    if (profile_.layers[kind].present && !LayerOfKind(kind, sums, costs)) return false;
+  }
+  costs->source_embedding = SourceEmbeddingNs(sums);
+  costs->target_embedding = TargetEmbeddingNs(sums);
+  return true;
+}
+
+double LayerModel::PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
+  const LayerProfile& layer = profile_.layers[kind];
+  if (sums.layout == Layout::kPadded && !layer.forward_table_ns.empty()) {
+    const GridPoint point = LocateOnGrid(profile_.grid, layer.axes, sums, !layer.has_closed_form);
+    const auto forward = Interpolate(layer.forward_table_ns, point);
+    if (forward.has_value()) {
+      const std::vector<double>& table = layer.backward_table_ns[level];
+      const auto backward = table.empty() ? std::nullopt : Interpolate(table, point);
+      return (*forward + backward.value_or(*forward * layer.backward_ratio[level])) / table_divisor_[kind];
+    }
+    LayerCosts costs;
+    if (LayerOfKind(kind, sums, &costs)) return costs.forward[kind] + costs.backward[kind][level];
+  }
+  if (!layer.has_closed_form) return std::numeric_limits<double>::infinity();
+  const double forward = FormNs(kind, sums);
+  return forward + forward * layer.backward_ratio[level];
+}
+
+double LayerModel::AttentionNs(double squares, double tokens) const {
+  if (tokens <= 0) return 0;
+  const LayerTime& form = form_[kDecoder];
+  return form.target_square_ns * squares * (1 + form.half_efficiency_tokens / tokens) /
+         form_divisor_[kDecoder];
+}
+
+}  // namespace penstock::core

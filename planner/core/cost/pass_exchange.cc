@@ -1,0 +1,65 @@
+#include "planner/core/cost/pass_exchange.h"
+
+#include "planner/core/cost/half_counts.h"
+#include "planner/core/cost/level_counts.h"
+
+namespace penstock::core {
+namespace {
+
+void Add(int64_t times, const ExchangeCosts::Half& half, PassExchange* exchange) {
+  exchange->tensor_bytes += times * half.bytes;
+  exchange->tensor_ns += times * half.ns;
+}
+
+void AddLayers(int64_t layers, const HalfCounts& halves, const ExchangeCosts& each, PassExchange* exchange) {
+  Add(layers * halves.source, each.source, exchange);
+  Add(layers * halves.target, each.target, exchange);
+}
+
+// Head and embeddings, one collective in either direction.
+void AddEnds(const Stage& stage, const ExchangeCosts& each, PassExchange* exchange) {
+  if (stage.embeds_source) Add(1, each.source, exchange);
+  if (stage.embeds_target) Add(1, each.target, exchange);
+  if (stage.last) Add(1, each.loss, exchange);
+}
+
+}  // namespace
+
+PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const ExchangeCosts& each) {
+  PassExchange exchange;
+  if (tensor_ranks > 1) {
+    AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses), each, &exchange);
+    AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses), each, &exchange);
+    AddEnds(stage, each, &exchange);
+  }
+  const int64_t layers = stage.layers();
+  exchange.context_sent_bytes = layers * each.sent_bytes;
+  exchange.context_received_bytes = layers * each.received_bytes;
+  exchange.context_ns = layers * each.context_ns;
+  exchange.context_exposed_ns = layers * each.exposed_forward_ns;
+  return exchange;
+}
+
+PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, int tensor_ranks,
+                              const ExchangeCosts& each) {
+  PassExchange exchange;
+  const LevelCounts levels = CountLevels(stage, recompute);
+  for (int kind = 0; kind < 2; ++kind) {
+    for (int level = 0; level < kRecomputeLevels; ++level) {
+      const int64_t layers = levels.counts[kind][level];
+      exchange.context_exposed_ns += layers * each.exposed_backward_ns[level];
+      if (tensor_ranks == 1) continue;
+      AddLayers(layers, BackwardHalves(kind, stage.crosses, static_cast<RecomputeLevel>(level)), each,
+                &exchange);
+    }
+  }
+  if (tensor_ranks > 1) AddEnds(stage, each, &exchange);
+  const int64_t layers = stage.layers();
+  // Keys and values come again, and their gradients go back.
+  exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);
+  exchange.context_received_bytes = exchange.context_sent_bytes;
+  exchange.context_ns = 2 * layers * each.context_ns;
+  return exchange;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,31 @@
+// What a rank exchanges with its stage group inside a pass: so many times what it exchanges in one layer.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/core/cost/layer_costs.h"
+#include "planner/core/model/types.h"
+#include "planner/core/topology/stage.h"
+
+namespace penstock::core {
+
+// What a rank exchanges with its stage group inside a pass.
+struct PassExchange {
+  int64_t tensor_bytes = 0;
+  int64_t tensor_ns = 0;
+  int64_t context_sent_bytes = 0;
+  int64_t context_received_bytes = 0;
+  int64_t context_ns = 0;
+  int64_t context_exposed_ns = 0;
+
+  // What it adds to the pass.
+  int64_t ns() const { return tensor_ns + context_exposed_ns; }
+};
+
+// `tensor_ranks` of the stage group.
+PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const ExchangeCosts& each);
+// Of a whole backward pass, or of BACKWARD_INPUT.
+PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, int tensor_ranks,
+                              const ExchangeCosts& each);
+
+}  // namespace penstock::core

@@ -1,0 +1,105 @@
+#include "planner/core/model/share.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace penstock::core {
+namespace {
+
+// Tokens [begin, end) of a row.
+struct Part {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+};
+
+Part Chunk(int64_t length, int32_t ranks, int64_t index) {
+  return {ChunkBegin(length, ranks, index), ChunkBegin(length, ranks, index + 1)};
+}
+
+// Places in the part that the loss counts: the last `loss` ones of each sample that have a token behind them.
+int64_t LossIn(const Row& row, absl::Span<const SampleTokens> tokens, const Part& part) {
+  int64_t loss = 0;
+  int64_t end = 0;
+  for (const uint32_t sample : row.samples) {
+    end += tokens[sample].target;
+    const int64_t first = end - 1 - tokens[sample].loss;
+    loss += std::max<int64_t>(0, std::min(end - 1, part.end) - std::max(first, part.begin));
+  }
+  return loss;
+}
+
+void AddWhole(const Row& row, absl::Span<const SampleTokens> tokens, Share* share) {
+  const auto length = static_cast<double>(row.length);
+  share->sums.target += length;
+  share->sums.target_square += length * length;
+  ++share->sums.rows;
+  for (const uint32_t sample : row.samples) share->sums.loss += tokens[sample].loss;
+}
+
+// What the `index`-th rank of the span has.
+void AddPart(const Row& row, absl::Span<const SampleTokens> tokens, int32_t ranks, int32_t index, Link link,
+             Share* share) {
+  const Part head = Chunk(row.length, ranks, index);
+  const Part tail = Chunk(row.length, ranks, 2 * int64_t{ranks} - 1 - index);
+  const auto length = static_cast<double>(row.length);
+  const double square = length * length / ranks;
+  share->sums.target += static_cast<double>(head.size() + tail.size());
+  share->sums.target_square += square;
+  ++share->sums.rows;
+  share->sums.loss += static_cast<double>(LossIn(row, tokens, head) + LossIn(row, tokens, tail));
+  share->divided_square += square;
+  share->divided_tokens += row.length;
+  // Ranks before it need its last chunk too, those behind it its first alone; and the other way round.
+  const auto at = static_cast<size_t>(link);
+  share->sent[at] += (ranks - 1 - index) * head.size() + index * (head.size() + tail.size());
+  share->received[at] += head.begin + tail.begin - head.end;
+}
+
+}  // namespace
+
+std::vector<Row> RowsOf(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
+                        Layout layout, RowLengths row) {
+  std::vector<Row> rows;
+  rows.reserve(samples.size());
+  if (layout == Layout::kConcatenated) {
+    size_t begin = 0;
+    ForEachRow(samples, tokens, row, [&](size_t end) {
+      rows.push_back({row.target, samples.subspan(begin, end - begin)});
+      begin = end;
+    });
+    return rows;
+  }
+  uint32_t longest = 0;
+  for (const uint32_t sample : samples) longest = std::max(longest, tokens[sample].target);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const uint32_t length = layout == Layout::kPadded ? longest : tokens[samples[i]].target;
+    rows.push_back({length, samples.subspan(i, 1)});
+  }
+  return rows;
+}
+
+Share WholeShare(const TokenSums& sums) {
+  Share share;
+  share.sums = sums;
+  return share;
+}
+
+void SharesOf(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, absl::Span<const Span> spans,
+              const Nodes& nodes, int contexts, std::vector<Share>* shares) {
+  shares->assign(contexts, Share());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Span& span = spans[i];
+    if (span.ranks == 1) {
+      AddWhole(rows[i], tokens, &(*shares)[span.first]);
+      continue;
+    }
+    const Link link = nodes.OfSpan(span.first, span.ranks);
+    for (int32_t index = 0; index < span.ranks; ++index) {
+      AddPart(rows[i], tokens, span.ranks, index, link, &(*shares)[span.first + index]);
+    }
+  }
+}
+
+}  // namespace penstock::core

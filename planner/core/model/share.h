@@ -1,0 +1,57 @@
+// What each context rank of a stage group has of a micro-batch, when its rows are divided over spans of them.
+//
+//   std::vector<Share> shares;
+//   SharesOf(samples, tokens, layout, row, spans, nodes, contexts, &shares);
+//
+// A row is a sample of the packed layout, or a row of the others'. Over a span of k > 1 context ranks it is
+// cut into 2k chunks, and the j-th rank of the span has chunks j and 2k - 1 - j, so that each has the same
+// part of causal attention (execution.md, section 10). Decoder-only models.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/topology/nodes.h"
+
+namespace penstock::core {
+
+struct Share {
+  // Of its own tokens; of a row over k ranks a k-th of the square.
+  TokenSums sums;
+  // That part of sums.target_square which is of divided rows.
+  double divided_square = 0;
+  // Lengths of the divided rows that it has a part of: the keys that its queries see at most.
+  int64_t divided_tokens = 0;
+  // Tokens whose keys and values it sends and receives in a forward pass, by Link.
+  std::array<int64_t, kLinks> sent = {};
+  std::array<int64_t, kLinks> received = {};
+
+  bool exchanges() const { return divided_tokens > 0; }
+};
+
+// Where chunk `index` of a row over `ranks` context ranks begins; 2 * ranks is the last one's end.
+inline int64_t ChunkBegin(int64_t length, int32_t ranks, int64_t index) {
+  return index * length / (2 * int64_t{ranks});
+}
+
+// A row of a micro-batch: so many tokens, and the samples that lie in it one after another.
+struct Row {
+  int64_t length = 0;
+  absl::Span<const uint32_t> samples;
+};
+
+// In the order of the micro-batch. `samples` must outlive them.
+std::vector<Row> RowsOf(absl::Span<const uint32_t> samples, absl::Span<const SampleTokens> tokens,
+                        Layout layout, RowLengths row);
+
+// What one rank of a stage group has that is its context rank alone: all of it.
+Share WholeShare(const TokenSums& sums);
+
+// One for each context rank; `spans` has one for each row. Layouts count as packed.
+void SharesOf(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, absl::Span<const Span> spans,
+              const Nodes& nodes, int contexts, std::vector<Share>* shares);
+
+}  // namespace penstock::core

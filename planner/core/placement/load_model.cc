@@ -1,0 +1,61 @@
+#include "planner/core/placement/load_model.h"
+
+#include <algorithm>
+
+#include "planner/core/cost/half_counts.h"
+
+namespace penstock::core {
+
+LoadModel::LoadModel(const CostModel& costs) {
+  const LayerModel& model = costs.layer_model();
+  for (int stage = 0; stage < costs.stages(); ++stage) layers_ += costs.stage(stage).layers();
+  const LayerTime& layer = model.form(kDecoder);
+  backward_ratio_ = model.backward_ratio(kDecoder, kKeepAll);
+  const double layer_passes = layers_ * (1 + backward_ratio_) / model.form_divisor(kDecoder);
+  token_ns_ = layer_passes * layer.target_token_ns;
+  square_ns_ = layer_passes * layer.target_square_ns;
+  half_tokens_ = layer.half_efficiency_tokens;
+  const LayerTime& head = model.form(kHead);
+  loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
+  half_loss_ = head.half_efficiency_tokens;
+  const ExchangeModel& exchange = costs.exchange_model();
+  if (costs.group().tensor > 1) {
+    const double halves = static_cast<double>(ForwardHalves(kDecoder, false).target) +
+                          static_cast<double>(BackwardHalves(kDecoder, false, kKeepAll).target);
+    token_exchange_ns_ = layers_ * halves * exchange.HalfTokenNs();
+  }
+  attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
+  for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
+    key_value_ns_[static_cast<size_t>(link)] = exchange.KeyValueTokenNs(link);
+    latency_ns_[static_cast<size_t>(link)] = static_cast<double>(exchange.CollectiveLatencyNs(link));
+  }
+}
+
+double LoadModel::WorkNs(double length, double loss) const {
+  return (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length + loss_ns_ * loss;
+}
+
+RowLoad LoadModel::Part(double length, double loss, int ranks, Link link) const {
+  RowLoad part{length / ranks, length * length / ranks, loss / ranks, 0, 0};
+  if (ranks == 1) return part;
+  const auto at = static_cast<size_t>(link);
+  part.divided_squares = part.squares;
+  part.exchange_ns = length * (ranks - 1) / ranks * key_value_ns_[at];
+  return part;
+}
+
+double LoadModel::TimeNs(const Load& load) const {
+  if (load.tokens <= 0) return 0;
+  const double speed = 1 + half_tokens_ / load.tokens;
+  double time =
+      (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
+  if (load.loss > 0) time += loss_ns_ * load.loss * (1 + half_loss_ / load.loss);
+  if (load.exchange_ns > 0) {
+    const double attention = attention_square_ns_ * load.divided_squares * speed;
+    time += layers_ * (std::max(0.0, load.exchange_ns - attention) +
+                       std::max(0.0, 2 * load.exchange_ns - attention * backward_ratio_));
+  }
+  return time;
+}
+
+}  // namespace penstock::core

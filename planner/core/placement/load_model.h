@@ -1,0 +1,71 @@
+// How long a context rank takes for what it has of a micro-batch, over all stages of the pipeline, as a
+// function that is cheap to ask after every row that is placed.
+//
+// Forward and whole backward pass without recompute. Terms are those of CostModel but for rounding, and keys
+// and values count as the span's busiest rank sends or receives them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/model/share.h"
+
+namespace penstock::core {
+
+// What a context rank has so far.
+struct Load {
+  double tokens = 0;
+  double squares = 0;
+  double loss = 0;
+  double divided_squares = 0;
+  // Of keys and values, in one layer forward, nanoseconds.
+  double exchange_ns = 0;
+};
+
+// What a row brings to each rank of its span.
+struct RowLoad {
+  double tokens = 0;
+  double squares = 0;
+  double loss = 0;
+  // 0 where it is whole.
+  double divided_squares = 0;
+  double exchange_ns = 0;
+};
+
+class LoadModel {
+ public:
+  explicit LoadModel(const CostModel& costs);
+
+  // Work of a row as though it were alone and whole, nanoseconds.
+  double WorkNs(double length, double loss) const;
+  // A row over `ranks` context ranks that reach each other over `link`.
+  RowLoad Part(double length, double loss, int ranks, Link link) const;
+  double TimeNs(const Load& load) const;
+
+ private:
+  double token_ns_ = 0;
+  double square_ns_ = 0;
+  double loss_ns_ = 0;
+  // Tokens and positions at which half of the speed is reached.
+  double half_tokens_ = 0;
+  double half_loss_ = 0;
+  // What tensor ranks exchange for a token, over all layers.
+  double token_exchange_ns_ = 0;
+  // Of one layer, forward.
+  double attention_square_ns_ = 0;
+  double backward_ratio_ = 0;
+  double layers_ = 0;
+  std::array<double, kLinks> key_value_ns_ = {};
+  std::array<double, kLinks> latency_ns_ = {};
+};
+
+inline void AddTo(const RowLoad& part, double times, Load* load) {
+  load->tokens += times * part.tokens;
+  load->squares += times * part.squares;
+  load->loss += times * part.loss;
+  load->divided_squares += times * part.divided_squares;
+  load->exchange_ns += times * part.exchange_ns;
+}
+
+}  // namespace penstock::core

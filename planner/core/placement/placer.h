@@ -1,0 +1,80 @@
+// Places the rows of a micro-batch on the context ranks of a stage group: the span of each.
+//
+//   Placer placer(costs, most_tokens);
+//   std::vector<Span> spans;
+//   placer.Place(rows, tokens, &spans);
+//
+// Longest first, each row on the smallest aligned span on which its part is below a slack times the mean
+// load, there where the least loaded ranks are; for several slacks, of which the best is kept. Then rows
+// leave the slowest rank, or are divided further, while that helps. (Longest processing time first: Graham
+// 1969, "Bounds on multiprocessing timing anomalies". That whole short rows beside divided long ones balance
+// best: Ge et al. 2025, "ByteScale"; Wang et al. 2025, "FlexSP".)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/model/share.h"
+#include "planner/core/placement/load_model.h"
+
+namespace penstock::core {
+
+class Placer {
+ public:
+  // `most_tokens`: of a context rank; kept to where some placement does. `costs` must outlive the placer.
+  Placer(const CostModel& costs, double most_tokens);
+
+  // One span for each row. With one context rank, the whole group.
+  void Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, std::vector<Span>* spans);
+
+  // Rows looked at so far, over all slacks: the work done.
+  int64_t placed() const { return placed_; }
+
+ private:
+  struct Item {
+    double length = 0;
+    double loss = 0;
+    double work_ns = 0;
+  };
+  // How good a placement is: less is better.
+  struct Score {
+    double excess_tokens = 0;
+    double time_ns = 0;
+
+    bool operator<(const Score& other) const {
+      return excess_tokens != other.excess_tokens ? excess_tokens < other.excess_tokens
+                                                  : time_ns < other.time_ns;
+    }
+  };
+
+  RowLoad PartOf(size_t row, const Span& span) const;
+  // Adds the row `times` (1 or -1).
+  void Add(size_t row, const Span& span, double times);
+  int SmallestSpan(const Item& item, double most_ns) const;
+  int LongestSpan(const Item& item) const;
+  // Of so many ranks, where the slowest is fastest.
+  Span BestPlace(int ranks) const;
+  void PlaceAll(double slack);
+  void PlaceEvenly();
+  void Improve();
+  bool ImproveOnce();
+  bool TryMove(size_t row, const Span& to);
+  Score ScoreNow() const;
+  int Slowest() const;
+
+  const CostModel* costs_;
+  LoadModel model_;
+  int contexts_;
+  double most_tokens_;
+  // Of the rows that are being placed.
+  std::vector<Item> items_;
+  std::vector<uint32_t> order_;
+  double mean_ns_ = 0;
+  std::vector<Span> spans_;
+  std::vector<Load> loads_;
+  std::vector<double> times_;
+  int64_t placed_ = 0;
+};
+
+}  // namespace penstock::core

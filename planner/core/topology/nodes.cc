@@ -1,0 +1,46 @@
+#include "planner/core/topology/nodes.h"
+
+#include <cstddef>
+
+namespace penstock::core {
+namespace {
+
+int Logarithm(int power_of_two) {
+  int logarithm = 0;
+  while (power_of_two >> (logarithm + 1) > 0) ++logarithm;
+  return logarithm;
+}
+
+}  // namespace
+
+Nodes::Nodes(const Topology& topology, int ranks_per_node) : ranks_per_node_(ranks_per_node) {
+  const GroupShape& group = topology.shape().group;
+  for (int context = 0; context < group.context; ++context) {
+    if (Worst(topology, context * group.tensor, group.tensor) == Link::kBetweenNodes)
+      tensor_ = Link::kBetweenNodes;
+  }
+  for (int count = 1; count <= group.context; count *= 2) {
+    std::vector<Link>& links = spans_.emplace_back();
+    for (int first = 0; first < group.context; first += count) {
+      links.push_back(Worst(topology, first * group.tensor, count * group.tensor));
+    }
+  }
+}
+
+Link Nodes::OfSpan(int first, int count) const {
+  return spans_[static_cast<size_t>(Logarithm(count))][static_cast<size_t>(first / count)];
+}
+
+Link Nodes::Worst(const Topology& topology, int first, int count) const {
+  for (int replica = 0; replica < topology.replicas(); ++replica) {
+    for (int position = 0; position < topology.pipeline(replica).positions; ++position) {
+      const std::vector<int32_t>& ranks = topology.GroupAt(replica, position);
+      for (int place = first + 1; place < first + count; ++place) {
+        if (Between(ranks[first], ranks[place]) == Link::kBetweenNodes) return Link::kBetweenNodes;
+      }
+    }
+  }
+  return Link::kInsideNode;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,39 @@
+// Which ranks share a node, and so by which kind of link they reach each other.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "planner/core/topology/link.h"
+#include "planner/core/topology/topology.h"
+
+namespace penstock::core {
+
+// Ranks fill one node after the other.
+class Nodes {
+ public:
+  Nodes() = default;
+  // `ranks_per_node` is at least 1.
+  Nodes(const Topology& topology, int ranks_per_node);
+
+  Link Between(int rank, int other) const {
+    return rank / ranks_per_node_ == other / ranks_per_node_ ? Link::kInsideNode : Link::kBetweenNodes;
+  }
+
+  // Of all stage groups the worst: over the tensor ranks of a context rank, and over all ranks of the context
+  // ranks first, first + 1, ..., `count` (a power of two, which divides `first`).
+  Link OfTensorRanks() const { return tensor_; }
+  Link OfSpan(int first, int count) const;
+
+ private:
+  // Over all groups, of the places [first, first + count).
+  Link Worst(const Topology& topology, int first, int count) const;
+
+  int ranks_per_node_ = 1;
+  Link tensor_ = Link::kInsideNode;
+  // By the logarithm of the count, then by first / count.
+  std::vector<std::vector<Link>> spans_;
+};
+
+}  // namespace penstock::core
