@@ -9,6 +9,7 @@
 #include "worker/device/accelerator_streams.h"
 #include "worker/device/device.h"
 #include "worker/model/transformer_stage.h"
+#include "worker/program/share.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 #include "worker/torch/place.h"
@@ -32,14 +33,15 @@ class TorchDevice : public Device {
 
   absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
                                         const TokenNeeds& needs, const GroupPlace& place) override {
-    if (place.ranks() > 1) return absl::UnimplementedError("tokens of a part of a stage group");
-    std::vector<std::vector<int32_t>> tokens;
-    for (size_t i = 0; needs.any() && i < shape.sample_ids.size(); ++i) {
-      PENSTOCK_ASSIGN_OR_RETURN(
-          tokens.emplace_back(),
-          SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i], shape.target_tokens[i], cut_));
+    const size_t samples = needs.any() ? shape.sample_ids.size() : 0;
+    std::vector<std::vector<int32_t>> tokens(samples);
+    const std::vector<bool> on_rank = SamplesOn(shape, place.context);
+    for (size_t i = 0; i < samples; ++i) {
+      if (!on_rank[i]) continue;
+      PENSTOCK_ASSIGN_OR_RETURN(tokens[i], SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i],
+                                                        shape.target_tokens[i], cut_));
     }
-    return MakeTokenBatch(shape, tokens, model, needs, place_);
+    return MakeTokenBatch(shape, tokens, model, needs, place_, place);
   }
 
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override {
@@ -52,8 +54,8 @@ class TorchDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                    uint64_t seed, StageGroup& group) override {
-    if (group.place().ranks() > 1) return absl::UnimplementedError("a part of a stage");
-    return MakeTransformerStage(model, range, seed, place_);
+    if (group.place().tensors > 1) return absl::UnimplementedError("a part of a stage");
+    return MakeTransformerStage(model, range, seed, place_, group);
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

@@ -8,11 +8,15 @@ bool CarriesBothStreams(const ModelConfig& config, int64_t layer) {
   return config.architecture == Architecture::kT5 && layer > config.encoder_layers;
 }
 
-std::vector<int64_t> BoundaryShape(const MicroBatch& shape, const ModelConfig& config, int64_t layer) {
-  if (CarriesBothStreams(config, layer)) return {(SourceTokens(shape) + TargetTokens(shape)) * config.hidden};
+std::vector<int64_t> BoundaryShape(const MicroBatch& shape, const ModelConfig& config, int64_t layer,
+                                   const GroupPlace& place) {
+  const int64_t source_tokens = SourceTokens(shape, place);
+  const int64_t target_tokens = TargetTokens(shape, place);
+  if (CarriesBothStreams(config, layer)) return {(source_tokens + target_tokens) * config.hidden};
   const bool source = config.architecture == Architecture::kT5;
-  if (shape.layout == Layout::kPacked)
-    return {source ? SourceTokens(shape) : TargetTokens(shape), config.hidden};
+  if (shape.layout == Layout::kPacked || place.contexts > 1) {
+    return {source ? source_tokens : target_tokens, config.hidden};
+  }
   return {shape.rows, source ? shape.source_length : shape.target_length, config.hidden};
 }
 

@@ -15,11 +15,12 @@ namespace {
 class PartMaker {
  public:
   PartMaker(const ModelConfig& config, const StageRange& range, const std::vector<NamedParameter>& parameters,
-            at::Device device)
+            at::Device device, StageGroup& group)
       : config_(config),
         range_(range),
         parameters_(parameters),
         device_(device),
+        group_(group),
         architecture_(ArchitectureOf(config)),
         next_(parameters.begin()) {}
 
@@ -82,7 +83,8 @@ class PartMaker {
             .key_value_heads = KeyValueHeads(config_),
             .causal = causal,
             .scale = architecture_.scaled_scores ? 1 / std::sqrt(width) : 1.0,
-            .bias = bias};
+            .bias = bias,
+            .group = &group_};
   }
 
   LayerPart Layer(const LayerStack& stack, const StackPart& tables) {
@@ -131,6 +133,7 @@ class PartMaker {
   const StageRange& range_;
   const std::vector<NamedParameter>& parameters_;
   const at::Device device_;
+  StageGroup& group_;
   const ModelArchitecture architecture_;
   std::vector<NamedParameter>::const_iterator next_;
   std::set<std::string> taken_;
@@ -139,8 +142,9 @@ class PartMaker {
 }  // namespace
 
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters, at::Device device) {
-  return PartMaker(config, range, parameters, device).Make();
+                          const std::vector<NamedParameter>& parameters, at::Device device,
+                          StageGroup& group) {
+  return PartMaker(config, range, parameters, device, group).Make();
 }
 
 }  // namespace penstock::worker

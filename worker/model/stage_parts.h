@@ -42,8 +42,9 @@ struct StageParts {
   double head_scale = 1;
 };
 
-// `parameters` are those of StageParameterSpecs, whose tensors the parts share.
+// `parameters` are those of StageParameterSpecs, whose tensors the parts share. `group` outlives the parts.
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters, at::Device device);
+                          const std::vector<NamedParameter>& parameters, at::Device device,
+                          StageGroup& group = SoleRank());
 
 }  // namespace penstock::worker

@@ -55,8 +55,8 @@ Recompute LevelOf(const LayerRecompute& recompute, int64_t layer) {
 
 class TransformerStage : public Stage {
  public:
-  TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device)
-      : config_(config), range_(range), device_(device) {}
+  TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device, StageGroup& group)
+      : config_(config), range_(range), device_(device), group_(group) {}
 
   void CreateParameters(uint64_t seed);
 
@@ -94,6 +94,7 @@ class TransformerStage : public Stage {
   const ModelConfig config_;
   const StageRange range_;
   const at::Device device_;
+  StageGroup& group_;
   FlatParameters parameters_;
   StageParts parts_;
 };
@@ -101,7 +102,7 @@ class TransformerStage : public Stage {
 void TransformerStage::CreateParameters(uint64_t seed) {
   parameters_ =
       MakeFlatParameters(StageParameterSpecs(config_, range_), seed, ToScalarType(config_.dtype), device_);
-  parts_ = MakeStageParts(config_, range_, parameters(), device_);
+  parts_ = MakeStageParts(config_, range_, parameters(), device_, group_);
 }
 
 absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -119,7 +120,8 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
     return absl::InvalidArgumentError("the tokens of the micro-batch are not loaded");
   }
   if (range_.first) return absl::OkStatus();
-  return CheckSizes("the stage's input", input, BoundaryShape(shape, config_, range_.first_layer));
+  return CheckSizes("the stage's input", input,
+                    BoundaryShape(shape, config_, range_.first_layer, group_.place()));
 }
 
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
@@ -185,7 +187,7 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
     hidden.target = ForwardTarget(std::move(hidden.target), recompute, state);
   }
   if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
-  state.output_sizes = BoundaryShape(shape, config_, end_layer());
+  state.output_sizes = BoundaryShape(shape, config_, end_layer(), group_.place());
   return JoinStreams(config_, *state.attention, std::move(hidden), end_layer(), state.output_sizes);
 }
 
@@ -303,10 +305,10 @@ void TransformerStage::ZeroGradients() { parameters_.gradients.zero_(); }
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range, uint64_t seed,
-                                                            at::Device device) {
+                                                            at::Device device, StageGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
-  auto stage = std::make_unique<TransformerStage>(config, range, device);
+  auto stage = std::make_unique<TransformerStage>(config, range, device, group);
   PENSTOCK_RETURN_IF_ERROR(
       RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));
   return stage;

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_group.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -24,9 +25,12 @@ namespace penstock::worker {
 // Initial values are a function of (seed, parameter name, shape) alone: the same model for every split.
 // The last stage runs the head, and its backward pass with that of the final norm, already in Forward
 // (worker/model/loss_head.h).
-// Possible errors: INVALID_ARGUMENT (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
+// A rank of a stage group, which outlives the stage, computes its share of the tokens; the losses and
+// gradients of the context ranks add up to those of the undivided stage. Possible errors: INVALID_ARGUMENT
+// (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
                                                             const StageRange& range, uint64_t seed,
-                                                            at::Device device);
+                                                            at::Device device,
+                                                            StageGroup& group = SoleRank());
 
 }  // namespace penstock::worker

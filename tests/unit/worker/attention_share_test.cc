@@ -4,11 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <cmath>
-#include <thread>
 #include <vector>
 
+#include "tests/unit/worker/context_threads.h"
 #include "tests/unit/worker/model_testing.h"
 #include "worker/model/attention.h"
 #include "worker/model/token_batch.h"
@@ -16,57 +15,6 @@
 
 namespace penstock::worker {
 namespace {
-
-// What context ranks, threads of this process, hand each other.
-class Hall {
- public:
-  explicit Hall(int ranks) : barrier_(ranks), rows_(static_cast<size_t>(ranks)), sent_(rows_.size()) {}
-
-  at::Tensor Exchange(size_t rank, const at::Tensor& rows, const std::vector<int64_t>& sent,
-                      const std::vector<int64_t>& received) {
-    rows_[rank] = rows;
-    sent_[rank] = sent;
-    barrier_.arrive_and_wait();
-    std::vector<at::Tensor> parts;
-    for (size_t from = 0; from < rows_.size(); ++from) {
-      int64_t begin = 0;
-      for (size_t to = 0; to < rank; ++to) begin += sent_[from][to];
-      EXPECT_EQ(sent_[from][rank], received[from]) << "from " << from << " to " << rank;
-      parts.push_back(rows_[from].narrow(0, begin, received[from]));
-    }
-    at::Tensor result = at::cat(parts, 0);
-    barrier_.arrive_and_wait();
-    return result;
-  }
-
- private:
-  std::barrier<> barrier_;
-  std::vector<at::Tensor> rows_;
-  std::vector<std::vector<int64_t>> sent_;
-};
-
-class HallRank : public StageGroup {
- public:
-  HallRank(Hall* hall, int context, int contexts) : hall_(*hall), place_{context, contexts, 0, 1} {}
-
-  GroupPlace place() const override { return place_; }
-  at::Tensor GatherRows(const at::Tensor& own, int64_t) override { return own; }
-  at::Tensor SumRows(const at::Tensor& partial) override { return partial; }
-  void SumOverTensorRanks(at::Tensor&) override {}
-  void MaxOverTensorRanks(at::Tensor&) override {}
-  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                          const std::vector<int64_t>& received) override {
-    ++exchanges_;
-    return hall_.Exchange(static_cast<size_t>(place_.context), rows, sent, received);
-  }
-  absl::Status status() const override { return absl::OkStatus(); }
-  int exchanges() const { return exchanges_; }
-
- private:
-  Hall& hall_;
-  const GroupPlace place_;
-  int exchanges_ = 0;
-};
 
 struct Operands {
   at::Tensor query_key_value;
@@ -112,24 +60,19 @@ at::Tensor OwnRows(const at::Tensor& whole, const MicroBatch& shape, int context
 std::vector<Attended> AttendDivided(const AttentionOptions& options, const ModelConfig& config,
                                     const MicroBatch& shape, int contexts, const Operands& operands,
                                     Keep keep) {
-  Hall hall(contexts);
   std::vector<Attended> results(static_cast<size_t>(contexts));
-  std::vector<std::thread> threads;
-  for (int context = 0; context < contexts; ++context) {
-    threads.emplace_back([&, context] {
-      HallRank group(&hall, context, contexts);
-      AttentionOptions own = options;
-      own.group = &group;
-      const AttentionShape target = MakeAttentionShapes(shape, config, at::kCPU, group.place()).target;
-      Attended& result = results[static_cast<size_t>(context)];
-      result = Attend(own, target,
-                      {OwnRows(operands.query_key_value, shape, context),
-                       OwnRows(operands.attended_gradient, shape, context)},
-                      keep);
-      result.exchanges = group.exchanges();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunContextRanks(contexts, [&](HallRank& group) {
+    const int context = group.place().context;
+    AttentionOptions own = options;
+    own.group = &group;
+    const AttentionShape target = MakeAttentionShapes(shape, config, at::kCPU, group.place()).target;
+    Attended& result = results[static_cast<size_t>(context)];
+    result = Attend(own, target,
+                    {OwnRows(operands.query_key_value, shape, context),
+                     OwnRows(operands.attended_gradient, shape, context)},
+                    keep);
+    result.exchanges = group.exchanges();
+  });
   return results;
 }
 
@@ -154,6 +97,8 @@ const std::vector<Placement>& Placements() {
       {4,
        {{0, 31}, {0, 8}, {3, 10}, {0, 4}, {0, 1}, {4, 4}, {0, 17}},
        {{0, 4}, {0, 4}, {2, 2}, {0, 2}, {1, 1}, {3, 1}, {0, 4}}},
+      // Longer than the blocks of the kernel.
+      {4, {{0, 301}, {0, 70}, {0, 150}}, {{0, 4}, {2, 2}, {0, 4}}},
       // Ranks without tokens, and a rank with whole rows alone.
       {4, {{0, 9}, {0, 6}}, {{0, 2}, {2, 1}}},
       {4, {{0, 9}, {0, 6}}, {{3, 1}, {3, 1}}},

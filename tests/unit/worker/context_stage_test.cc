@@ -1,0 +1,262 @@
+// Stages whose samples are divided over context ranks, a thread each, against the stage of one rank.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/worker/context_threads.h"
+#include "tests/unit/worker/model_testing.h"
+#include "worker/model/boundary_shape.h"
+#include "worker/model/transformer_stage.h"
+#include "worker/program/share.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr uint64_t kRankSeed = 11;
+
+struct Placed {
+  int contexts = 1;
+  std::vector<TestSample> samples;
+  // Of concatenated rows, which hold two samples each, every second one is left out.
+  std::vector<Span> spans;
+};
+
+const std::vector<Placed>& PlacedSamples() {
+  static const std::vector<Placed> placed = {
+      // A sample over both ranks, odd and as short as it may be, and whole ones.
+      {2, {{3, 14}, {0, 5}, {1, 3}, {2, 6}, {0, 4}}, {{0, 2}, {0, 1}, {0, 2}, {1, 1}, {0, 2}}},
+      // Spans of 1, 2 and 4 in one micro-batch.
+      {4,
+       {{4, 27}, {0, 9}, {3, 8}, {0, 8}, {2, 3}, {0, 1}, {5, 8}},
+       {{0, 4}, {1, 1}, {2, 2}, {0, 4}, {0, 2}, {3, 1}, {0, 4}}},
+      // Rank 0 has but whole samples, ranks 2 and 3 nothing.
+      {4, {{0, 9}, {2, 8}}, {{0, 1}, {1, 1}}},
+      {4, {{0, 9}, {2, 8}}, {{0, 2}, {0, 1}}},
+      // Padding, which a rectangle divides too, lies on ranks that have no loss.
+      {4, {{0, 28}, {0, 2}}, {{0, 4}, {0, 4}}},
+  };
+  return placed;
+}
+
+MicroBatch ShapeOf(const ModelConfig& config, const Placed& placed, Layout layout) {
+  MicroBatch shape = MakeMicroBatch(config, placed.samples, layout);
+  const std::vector<int64_t> lengths = RowLengths(shape, Side::kTarget);
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    const Span span = placed.spans[layout == Layout::kConcatenated ? 2 * row : row];
+    const bool divided = lengths[row] >= 2 * int64_t{span.ranks};
+    shape.spans.push_back(divided ? span : Span{span.first, 1});
+  }
+  return shape;
+}
+
+// The passes of a pipeline on one rank of each stage group, with what its stages give each other.
+class RankPipeline {
+ public:
+  RankPipeline(const ModelConfig& config, const std::vector<uint32_t>& layers, StageGroup& group)
+      : config_(config), layers_(layers), group_(group) {
+    for (uint32_t i = 0; i < layers.size(); ++i) {
+      stages_.push_back(*MakeTransformerStage(config, StageRangeOf(layers, i), kRankSeed, at::kCPU, group));
+    }
+  }
+
+  void Run(const MicroBatch& shape, const Tokens& ids, const TestPipeline::Options& options,
+           double loss_tokens) {
+    std::vector<StageForward> forwards;
+    at::Tensor activation;
+    for (uint32_t i = 0; i < stages_.size(); ++i) {
+      const TokenNeeds needs = TokenNeedsOf(config_, StageRangeOf(layers_, i));
+      const auto tokens = MakeTokenBatch(shape, ids, config_, needs, at::kCPU, group_.place());
+      ASSERT_TRUE(tokens.ok()) << tokens.status();
+      const auto layers = static_cast<int32_t>(layers_[i]);
+      LayerRecompute recompute = {.full = std::min(options.recompute.full, layers)};
+      recompute.selective = std::min(options.recompute.selective, layers - recompute.full);
+      auto forward = stages_[i]->Forward(shape, *tokens, activation, recompute, loss_tokens);
+      ASSERT_TRUE(forward.ok()) << forward.status();
+      activation = std::exchange(forward->output, at::Tensor());
+      if (i + 1 < stages_.size()) boundary_ = activation;
+      forwards.push_back(*std::move(forward));
+    }
+    loss_ += activation.item<double>();
+    Backward(std::move(forwards), options);
+  }
+
+  Result result() const {
+    Result result{loss_, {}};
+    for (const auto& stage : stages_) {
+      for (const NamedParameter& parameter : stage->parameters()) {
+        at::Tensor& sum = result.gradients[parameter.name];
+        sum = sum.defined() ? sum + parameter.gradient : parameter.gradient.clone();
+      }
+    }
+    return result;
+  }
+
+  // What went to the last stage.
+  const at::Tensor& boundary() const { return boundary_; }
+
+ private:
+  void Backward(std::vector<StageForward> forwards, const TestPipeline::Options& options) {
+    at::Tensor gradient;
+    for (size_t i = stages_.size(); i-- > 0;) {
+      if (!options.split_backward) {
+        const auto backward = stages_[i]->Backward(std::move(forwards[i]), gradient, {});
+        ASSERT_TRUE(backward.ok()) << backward.status();
+        gradient = *backward;
+        continue;
+      }
+      auto split = stages_[i]->BackwardInput(std::move(forwards[i]), gradient);
+      ASSERT_TRUE(split.ok()) << split.status();
+      gradient = split->input_gradient;
+      ASSERT_TRUE(stages_[i]->BackwardWeight(std::move(split->put_aside), {}).ok());
+    }
+  }
+
+  const ModelConfig config_;
+  const std::vector<uint32_t> layers_;
+  StageGroup& group_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  double loss_ = 0;
+  at::Tensor boundary_;
+};
+
+// Of the undivided micro-batch.
+struct Whole {
+  Result result;
+  at::Tensor boundary;
+};
+
+Whole RunWhole(const ModelConfig& config, const Placed& placed, Layout layout,
+               const std::vector<uint32_t>& layers) {
+  RankPipeline pipeline(config, layers, SoleRank());
+  pipeline.Run(MakeMicroBatch(config, placed.samples, layout), MakeTokens(placed.samples, config.vocab), {},
+               CountLossTokens(config, placed.samples));
+  return {pipeline.result(), pipeline.boundary().reshape({-1, config.hidden})};
+}
+
+void Add(const Result& part, Result& sum) {
+  sum.loss += part.loss;
+  for (const auto& [name, gradient] : part.gradients) {
+    at::Tensor& total = sum.gradients[name];
+    total = total.defined() ? total + gradient : gradient;
+  }
+}
+
+// Sums over the context ranks, and the ranks' rows of the boundary in their places.
+Whole RunDivided(const ModelConfig& config, const Placed& placed, Layout layout,
+                 const std::vector<uint32_t>& layers, const TestPipeline::Options& options = {}) {
+  const MicroBatch shape = ShapeOf(config, placed, layout);
+  std::vector<Whole> parts(static_cast<size_t>(placed.contexts));
+  RunContextRanks(placed.contexts, [&](HallRank& group) {
+    const int context = group.place().context;
+    Tokens tokens = MakeTokens(placed.samples, config.vocab);
+    const std::vector<bool> needed = SamplesOn(shape, context);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (!needed[i]) tokens[i].clear();
+    }
+    RankPipeline pipeline(config, layers, group);
+    pipeline.Run(shape, tokens, options, CountLossTokens(config, placed.samples));
+    parts[static_cast<size_t>(context)] = {pipeline.result(), pipeline.boundary()};
+  });
+  Whole whole;
+  whole.boundary = at::zeros({TargetTokens(shape), config.hidden}, ToScalarType(config.dtype));
+  for (int context = 0; context < placed.contexts; ++context) {
+    const Whole& part = parts[static_cast<size_t>(context)];
+    Add(part.result, whole.result);
+    int64_t begin = 0;
+    for (const TokenRun& run : RunsOf(shape, Side::kTarget, context)) {
+      whole.boundary.narrow(0, run.begin, run.length).copy_(part.boundary.narrow(0, begin, run.length));
+      begin += run.length;
+    }
+    EXPECT_EQ(part.boundary.size(0), begin);
+  }
+  return whole;
+}
+
+double Difference(const Whole& left, const Whole& right) {
+  const at::Tensor other = right.boundary.to(at::kDouble);
+  const double boundary =
+      ((left.boundary.to(at::kDouble) - other).abs().max() / other.abs().max()).item<double>();
+  return std::max(boundary, RelativeDifference(left.result, right.result));
+}
+
+enum class Kind { kGpt, kLlama };
+
+class ContextRanks : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
+ protected:
+  static ModelConfig Config(DataType type) {
+    return std::get<0>(GetParam()) == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
+  }
+  static Layout layout() { return std::get<1>(GetParam()); }
+};
+
+std::string NameOfKind(const ::testing::TestParamInfo<std::tuple<Kind, Layout>>& info) {
+  const char* const families[] = {"Gpt", "Llama"};
+  const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
+  return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
+         layouts[static_cast<size_t>(std::get<1>(info.param))];
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ContextRanks,
+                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama),
+                                            ::testing::Values(Layout::kPadded, Layout::kPacked,
+                                                              Layout::kConcatenated)),
+                         NameOfKind);
+
+TEST_P(ContextRanks, AddUpToTheUndividedStage) {
+  for (const Placed& placed : PlacedSamples()) {
+    const Whole whole = RunWhole(Config(DataType::kFloat64), placed, layout(), {2, 2});
+    for (const std::vector<uint32_t>& layers : {std::vector<uint32_t>{2, 2}, {1, 3}, {0, 4}}) {
+      const Whole divided = RunDivided(Config(DataType::kFloat64), placed, layout(), layers);
+      if (layers[0] == 2) {
+        EXPECT_LT(Difference(divided, whole), 1e-12);
+      }
+      EXPECT_LT(RelativeDifference(divided.result, whole.result), 1e-12);
+    }
+  }
+}
+
+TEST_P(ContextRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
+  for (const DataType type : {DataType::kFloat64, DataType::kBFloat16}) {
+    const Placed& placed = PlacedSamples()[1];
+    const Whole kept = RunDivided(Config(type), placed, layout(), {1, 3});
+    for (const LayerRecompute recompute : {LayerRecompute{.full = 3}, LayerRecompute{.selective = 3},
+                                           LayerRecompute{.selective = 1, .full = 1}}) {
+      for (const bool split : {false, true}) {
+        const Whole again = RunDivided(Config(type), placed, layout(), {1, 3}, {recompute, split});
+        EXPECT_TRUE(SameBits(again.result, kept.result)) << recompute.full << " full, split " << split;
+      }
+    }
+  }
+}
+
+TEST_P(ContextRanks, AreWithinRoundingOfTheUndividedStage) {
+  for (const Placed& placed : PlacedSamples()) {
+    const Whole exact = RunWhole(Config(DataType::kFloat64), placed, layout(), {2, 2});
+    EXPECT_LT(Difference(RunDivided(Config(DataType::kFloat32), placed, layout(), {2, 2}), exact), 1e-4);
+    const Whole narrow = RunDivided(Config(DataType::kBFloat16), placed, layout(), {2, 2});
+    const Whole whole = RunWhole(Config(DataType::kBFloat16), placed, layout(), {2, 2});
+    const auto error = [&](const Result& result) {
+      double sum = 0;
+      double norm = 0;
+      for (const auto& [name, gradient] : exact.result.gradients) {
+        sum += (result.gradients.at(name) - gradient).square().sum().item<double>();
+        norm += gradient.square().sum().item<double>();
+      }
+      return std::sqrt(sum / norm);
+    };
+    EXPECT_NEAR(narrow.result.loss / exact.result.loss, 1, 0.01);
+    EXPECT_LT(error(narrow.result), 1.3 * error(whole.result));
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker
