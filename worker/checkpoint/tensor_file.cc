@@ -1,7 +1,11 @@
 #include "worker/checkpoint/tensor_file.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +47,15 @@ absl::StatusOr<std::vector<TensorToWrite>> Describe(const std::vector<NamedTenso
     described.push_back({.name = tensor.name, .type = type, .shape = tensor.value.sizes().vec()});
   }
   return described;
+}
+
+// Those that values are converted from.
+std::optional<at::ScalarType> FloatOf(absl::string_view name) {
+  if (name == "F64") return at::kDouble;
+  if (name == "F32") return at::kFloat;
+  if (name == "BF16") return at::kBFloat16;
+  if (name == "F16") return at::kHalf;
+  return std::nullopt;
 }
 
 // Calls `take` with the tensor's bytes on the host.
@@ -133,6 +146,25 @@ absl::Status TensorFile::ReadElements(const std::string& name, int64_t first,
     return WrongTensor(name, *entry);
   }
   return ReadTensor(file_, *entry, skipped, destination);
+}
+
+absl::Status TensorFile::ReadConverted(const std::string& name, int64_t first,
+                                       const at::Tensor& destination) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const StoredTensor* const entry, Find(name));
+  const std::optional<at::ScalarType> type = FloatOf(entry->type);
+  if (!type.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", file_.path(), "': tensor '", name, "' is of type ",
+                                                   entry->type, ", which no parameter is"));
+  }
+  if (*type == destination.scalar_type()) return ReadElements(name, first, destination);
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor read, CallTorch("reading a tensor", [&] {
+                              return at::empty(destination.sizes(), at::TensorOptions(*type));
+                            }));
+  PENSTOCK_RETURN_IF_ERROR(ReadTensor(file_, *entry, static_cast<size_t>(first) * read.element_size(), read));
+  return RunTorch("reading a tensor", [&] {
+    const at::NoGradGuard no_gradients;
+    destination.copy_(read);
+  });
 }
 
 }  // namespace penstock::worker

@@ -53,6 +53,7 @@ class TensorFile {
   // SafetensorsReader::Open.
   static absl::StatusOr<TensorFile> Open(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
   bool Contains(const std::string& name) const { return file_.tensors().contains(name); }
   // Copies the tensor `name` into `destination`, which has its type and shape.
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type or shape).
@@ -60,13 +61,14 @@ class TensorFile {
 
   // By name.
   const std::map<std::string, StoredTensor>& entries() const { return file_.tensors(); }
-  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (the tensor `name` has another shape).
-  absl::Status CheckShape(const std::string& name, at::IntArrayRef shape) const;
   // Copies elements of the tensor `name`, from `first` on, into `destination`, which has its type and one
   // dimension. Possible errors: NOT_FOUND, INVALID_ARGUMENT (another type, or fewer elements).
   absl::Status ReadElements(const std::string& name, int64_t first, const at::Tensor& destination) const;
+  // The same from any floating-point type. Possible errors, also: RESOURCE_EXHAUSTED (memory).
+  absl::Status ReadConverted(const std::string& name, int64_t first, const at::Tensor& destination) const;
 
  private:
+  absl::Status CheckShape(const std::string& name, at::IntArrayRef shape) const;
   absl::StatusOr<const StoredTensor*> Find(const std::string& name) const;
   absl::Status WrongTensor(const std::string& name, const StoredTensor& entry) const;
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
-#include "worker/checkpoint/tensor_piece.h"
 #include "worker/optimizer/flat_squares.h"
 #include "worker/optimizer/learning_rate.h"
+#include "worker/optimizer/parameter_slice.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -78,7 +78,8 @@ absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
         if (!sharding_.Updates(shard)) continue;
         for (size_t bucket = 0; bucket < parameters.buckets; ++bucket) {
           const FlatSpan place = ShardOfSpan(parameters.spans[bucket], shard, sharding_.count);
-          sums[i][shard].add_(FlatSumOfSquares(Part(parameters.gradients, place)));
+          for (const FlatSpan& counted : CountedSpans(parameters, place))
+            sums[i][shard].add_(FlatSumOfSquares(Part(parameters.gradients, counted)));
         }
       }
     }
@@ -204,8 +205,8 @@ double AdamW::learning_rate(uint64_t iteration) const {
   return LearningRateAt(config_.learning_rate, iteration);
 }
 
-std::vector<NamedTensor> AdamW::State(bool with_copies) const {
-  std::vector<NamedTensor> tensors;
+std::vector<TensorPiece> AdamW::State(bool with_copies) const {
+  std::vector<TensorPiece> pieces;
   for (const StageState& stage : stages_) {
     for (const Piece& piece : stage.pieces) {
       const NamedParameter& parameter = *piece.parameter;
@@ -213,14 +214,16 @@ std::vector<NamedTensor> AdamW::State(bool with_copies) const {
       const auto add = [&](const char* kind, const at::Tensor& state) {
         const at::Tensor part = state.narrow(0, piece.state, piece.place.size());
         const int64_t begin = piece.place.begin - parameter.offset;
-        tensors.push_back(PieceOf(kind + parameter.name, parameter.value.sizes(), begin, part));
+        TensorSlice slice = SliceOf(parameter);
+        slice.name = kind + slice.name;
+        pieces.push_back({.slice = std::move(slice), .begin = begin, .values = part});
       };
       add("optimizer.first_moment.", stage.first_moment);
       add("optimizer.second_moment.", stage.second_moment);
       if (stage.master.defined()) add("optimizer.master.", stage.master);
     }
   }
-  return tensors;
+  return pieces;
 }
 
 }  // namespace penstock::worker

@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/checkpoint/tensor_file.h"
+#include "worker/checkpoint/tensor_piece.h"
 #include "worker/model/flat_parameters.h"
 #include "worker/optimizer/adamw_kernel.h"
 #include "worker/optimizer/sharding.h"
@@ -46,8 +46,8 @@ class AdamW {
   const Sharding& sharding() const { return sharding_; }
 
   // Of the gradients that no other stage shares: [stages, shards], float64, on the device of the parameters;
-  // 0 for shards that are updated elsewhere. The same bits whoever computes a shard, with any number of
-  // threads. Possible errors: INTERNAL.
+  // 0 for shards that are updated elsewhere. What other tensor ranks have too is counted on the first of
+  // them. The same bits whoever computes a shard, with any number of threads. Possible errors: INTERNAL.
   absl::StatusOr<at::Tensor> SumsOfSquares() const;
 
   // Updates the parameters with their scaled gradients, which are worth nothing after it. Iterations count
@@ -60,10 +60,9 @@ class AdamW {
   double learning_rate(uint64_t iteration) const;
 
   // What a checkpoint must hold beside the parameters; names begin with "optimizer.". Share their storage
-  // with the optimizer, so that they can be read into. What is updated here of a parameter in part only is
-  // named as a piece of it (worker/checkpoint/tensor_piece.h). `with_copies`: also of parameters that are
-  // copies of another stage's, whose state is the same.
-  std::vector<NamedTensor> State(bool with_copies) const;
+  // with the optimizer, so that they can be read into. `with_copies`: also of parameters that are copies of
+  // another stage's, whose state is the same.
+  std::vector<TensorPiece> State(bool with_copies) const;
 
  private:
   // What is updated here of a parameter.

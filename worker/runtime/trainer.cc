@@ -16,6 +16,7 @@
 #include "worker/checkpoint/initial_values.h"
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/memory/heap.h"
+#include "worker/optimizer/parameter_slice.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -137,8 +138,8 @@ absl::Status Trainer::CheckFinite() const {
 }
 
 std::vector<NamedTensor> Trainer::PartTensors() const {
-  std::vector<NamedTensor> own = optimizer_->State(/*with_copies=*/false);
-  std::vector<NamedTensor> of_all_replicas = Parameters(/*with_copies=*/false);
+  std::vector<NamedTensor> own = EntriesOf(optimizer_->State(/*with_copies=*/false));
+  std::vector<NamedTensor> of_all_replicas = EntriesOf(Parameters(/*with_copies=*/false));
   if (!optimizer_->sharding().divided)
     std::ranges::move(std::exchange(own, {}), std::back_inserter(of_all_replicas));
   const Sharding& sharding = optimizer_->sharding();
@@ -158,18 +159,18 @@ absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
   };
 }
 
-std::vector<NamedTensor> Trainer::Parameters(bool with_copies) const {
-  std::vector<NamedTensor> tensors;
+std::vector<TensorPiece> Trainer::Parameters(bool with_copies) const {
+  std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
-    if (with_copies || !parameter.copy) tensors.push_back({parameter.name, parameter.value});
+    if (with_copies || !parameter.copy)
+      pieces.push_back({.slice = SliceOf(parameter), .values = parameter.value});
   }
-  return tensors;
+  return pieces;
 }
 
 absl::Status Trainer::SetInitialValues() const {
   if (parts_.init_from.empty() || parts_.checkpoint.has_value()) return absl::OkStatus();
-  std::vector<NamedTensor> values;
-  for (const NamedParameter& parameter : parameters_) values.push_back({parameter.name, parameter.value});
+  const std::vector<TensorPiece> values = Parameters(/*with_copies=*/true);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadInitialValues(parts_.init_from, values), "--init-from"));
   LogInfo("beginning with the parameters of a checkpoint", {{"checkpoint", parts_.init_from}});
   return absl::OkStatus();
@@ -199,12 +200,12 @@ absl::Status Trainer::Restore() {
 }
 
 absl::Status Trainer::DumpGradients(uint64_t iteration) {
-  std::vector<NamedTensor> gradients;
+  std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
-    if (!parameter.copy) gradients.push_back({parameter.name, parameter.gradient});
+    if (!parameter.copy) pieces.push_back({.slice = SliceOf(parameter), .values = parameter.gradient});
   }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
-  return WriteTensorFile(PartPath(folder, parts_.registration->rank), gradients).status();
+  return WriteTensorFile(PartPath(folder, parts_.registration->rank), EntriesOf(pieces)).status();
 }
 
 }  // namespace penstock::worker

@@ -23,6 +23,7 @@
 #include "common/checkpoint/checkpoint_part.h"
 #include "worker/agent/control_plane.h"
 #include "worker/checkpoint/tensor_file.h"
+#include "worker/checkpoint/tensor_piece.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
 #include "worker/model/stage.h"
@@ -80,7 +81,7 @@ class Trainer {
   StageGroup& group() const;
   absl::Status Build(const Program& program);
   // By name. A checkpoint holds one of the copies of what stages share.
-  std::vector<NamedTensor> Parameters(bool with_copies) const;
+  std::vector<TensorPiece> Parameters(bool with_copies) const;
   // Of the parameters that training begins with, before the optimizer copies them.
   absl::Status SetInitialValues() const;
   absl::Status CheckFinite() const;

@@ -37,14 +37,15 @@ using Pieces = std::vector<ExportedPiece>;
 absl::StatusOr<Pieces> FindPieces(const std::vector<TensorNames>& all, const TensorSet& source) {
   Pieces pieces;
   for (const TensorNames& names : all) {
-    const auto found = source.tensors().find(names.name);
-    if (found == source.tensors().end() || found->second.tensor->shape != names.shape()) {
+    const absl::StatusOr<FoundTensor> found = source.Find(names.name, names.shape());
+    if (absl::IsNotFound(found.status())) {
       return absl::InvalidArgumentError(absl::StrCat("'", source.folder(), "' has no tensor '", names.name,
                                                      "' of the shape that model.json asks for"));
     }
+    PENSTOCK_RETURN_IF_ERROR(found.status());
     int64_t row = 0;
     for (const TensorPiece& piece : names.pieces) {
-      pieces.push_back({&names, &piece, row, found->second});
+      pieces.push_back({&names, &piece, row, *found});
       row += piece.rows;
     }
   }

@@ -16,7 +16,7 @@ absl::Status Copy(const FoundTensor& from, uint64_t begin, uint64_t bytes, Safet
   std::string chunk;
   while (bytes > 0) {
     chunk.resize(std::min(bytes, kChunkBytes));
-    PENSTOCK_RETURN_IF_ERROR(from.file->Read(*from.tensor, begin, absl::MakeSpan(chunk)));
+    PENSTOCK_RETURN_IF_ERROR(from.Read(begin, absl::MakeSpan(chunk)));
     PENSTOCK_RETURN_IF_ERROR(writer.Append(chunk));
     begin += chunk.size();
     bytes -= chunk.size();
@@ -45,7 +45,7 @@ absl::Status CopyTransposed(const FoundTensor& from, uint64_t begin, uint64_t ro
                             SafetensorsWriter& writer) {
   const uint64_t element = ElementBytesOf(from.tensor->type);
   std::string matrix(rows * columns * element, '\0');
-  PENSTOCK_RETURN_IF_ERROR(from.file->Read(*from.tensor, begin, absl::MakeSpan(matrix)));
+  PENSTOCK_RETURN_IF_ERROR(from.Read(begin, absl::MakeSpan(matrix)));
   return writer.Append(Transposed(matrix, rows, columns, element));
 }
 

@@ -7,15 +7,35 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/tensor_blocks.h"
 #include "common/safetensors/reader.h"
 
 namespace penstock::cli {
 
-// Where a tensor is. Both live as long as their set.
-struct FoundTensor {
+// A part of a tensor, where no rank had it whole.
+struct FoundPart {
+  // Of the entry.
+  std::string name;
   const SafetensorsReader* file = nullptr;
   const StoredTensor* tensor = nullptr;
+  std::vector<LocatedBlock> blocks = {};
+};
+
+// Where a tensor is. Lives as long as its set.
+struct FoundTensor {
+  // The tensor, or the first of its parts.
+  const SafetensorsReader* file = nullptr;
+  const StoredTensor* tensor = nullptr;
+  // Of the whole tensor, and its parts; empty: `tensor` is whole.
+  std::vector<int64_t> shape = {};
+  std::vector<FoundPart> parts = {};
+
+  // Fills `bytes`, whole elements, from the whole tensor's data, from `offset` on. Possible errors: those of
+  // SafetensorsReader::Read.
+  absl::Status Read(uint64_t offset, absl::Span<char> bytes) const;
 };
 
 class TensorSet {
@@ -27,8 +47,11 @@ class TensorSet {
   // The rank files of a checkpoint's folder. Possible errors: NOT_FOUND (there are none), as above.
   static absl::StatusOr<TensorSet> OpenRanks(const std::string& folder);
 
-  // By name; of several with one name, which are copies, the first.
+  // Those that are whole, by name; of several with one name, which are copies, the first.
   const std::map<std::string, FoundTensor>& tensors() const { return tensors_; }
+  // The tensor of this name and shape, whole or in parts. Possible errors: NOT_FOUND (none of this shape, or
+  // a part is missing), INVALID_ARGUMENT (its parts are of several types).
+  absl::StatusOr<FoundTensor> Find(const std::string& name, const std::vector<int64_t>& shape) const;
   const std::string& folder() const { return folder_; }
 
  private:
@@ -38,6 +61,8 @@ class TensorSet {
   std::string folder_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::map<std::string, FoundTensor> tensors_;
+  // By name of the whole tensor.
+  std::map<std::string, std::vector<FoundPart>> parts_;
 };
 
 }  // namespace penstock::cli

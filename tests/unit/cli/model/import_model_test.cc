@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/tensor_blocks.h"
 #include "common/files/files.h"
 #include "common/safetensors/writer.h"
 #include "planner/cli/model/checkpoint_names.h"
@@ -150,6 +152,50 @@ TEST_F(ImportModelTest, DoesNotWriteOverACheckpoint) {
       std::string(
           ExportModel({.from = folder_.Path("model"), .to = folder_.Path("back")}).status().message()),
       HasSubstr("back' has a config.json: name another folder"));
+}
+
+// The columns of matrices, and the elements of vectors, in two parts.
+TEST_F(ImportModelTest, ExportsWhatNoRankHasWhole) {
+  WriteCheckpoint(SmallGpt2(), TensorsOf(SmallGpt2()));
+  ASSERT_EQ(Refusal(), "");
+  std::vector<TensorToWrite> parts;
+  std::string data;
+  const auto set = TensorSet::OpenRanks(folder_.Path("model/checkpoints/iteration-0"));
+  ASSERT_TRUE(set.ok()) << set.status();
+  for (const auto& [name, found] : set->tensors()) {
+    const std::vector<float> numbers = Imported(name);
+    const Block whole = WholeBlock(found.tensor->shape);
+    for (const auto& [first, end] : {std::pair(int64_t{0}, int64_t{1}), {int64_t{1}, whole.columns()}}) {
+      const Block part = {0, whole.rows(), first, end};
+      const bool vector = found.tensor->shape.size() == 1;
+      parts.push_back(
+          {vector ? IntervalName(name, first, end) : BlockName(name, part), "F32",
+           vector ? std::vector<int64_t>{end - first} : std::vector<int64_t>{part.rows(), part.columns()}});
+      for (const penstock::Run& run : RunsOf(part, {whole, 0, whole.columns()}, {part, 0, part.columns()}))
+        data.append(reinterpret_cast<const char*>(&numbers[static_cast<size_t>(run.from)]),
+                    static_cast<size_t>(run.count) * sizeof(float));
+    }
+  }
+  const auto write = [&](const std::string& to, size_t count) {
+    const std::string folder = folder_.Path(to);
+    std::filesystem::create_directories(std::filesystem::path(ImportedTensors(folder)).parent_path());
+    auto writer = SafetensorsWriter::Create(ImportedTensors(folder),
+                                            {parts.begin(), parts.begin() + static_cast<ptrdiff_t>(count)});
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) bytes += parts[i].bytes();
+    EXPECT_TRUE(writer->Append(absl::string_view(data).substr(0, bytes)).ok());
+    EXPECT_TRUE(writer->Finish().ok());
+    EXPECT_TRUE(WriteModel(folder, ModelOfConfig("config.json", SmallGpt2())->spec).ok());
+    EXPECT_TRUE(CompleteImport(folder).ok());
+    return ExportModel({.from = folder, .to = absl::StrCat(folder, "-exported")}).status();
+  };
+  ASSERT_TRUE(ExportModel({.from = folder_.Path("model"), .to = folder_.Path("whole")}).ok());
+  const absl::Status divided = write("divided", parts.size());
+  ASSERT_TRUE(divided.ok()) << divided;
+  EXPECT_EQ(*ReadFile(folder_.Path("divided-exported/model.safetensors")),
+            *ReadFile(folder_.Path("whole/model.safetensors")));
+  EXPECT_THAT(std::string(write("incomplete", parts.size() - 1).message()),
+              HasSubstr("of the shape that model.json asks for"));
 }
 
 TEST_F(ImportModelTest, ExportNamesWhatIsNotThere) {

@@ -69,11 +69,11 @@ TEST_P(GpuAdamW, TakesTheStepsOfTheCpu) {
   // A bfloat16 near 1 is rounded by up to 0.004: two steps that nearly agree may round to neighbours.
   const double tolerance = GetParam() == at::kBFloat16 ? 1.0 / 128 : 1e-6;
   EXPECT_LT(LargestDifference(gpu.values, cpu.values), tolerance);
-  const std::vector<NamedTensor> cpu_state = (*on_cpu)->State(/*with_copies=*/true);
-  const std::vector<NamedTensor> gpu_state = (*on_gpu)->State(/*with_copies=*/true);
+  const std::vector<TensorPiece> cpu_state = (*on_cpu)->State(/*with_copies=*/true);
+  const std::vector<TensorPiece> gpu_state = (*on_gpu)->State(/*with_copies=*/true);
   ASSERT_EQ(cpu_state.size(), gpu_state.size());
   for (size_t i = 0; i < cpu_state.size(); ++i)
-    EXPECT_LT(LargestDifference(gpu_state[i].value, cpu_state[i].value), 1e-6) << cpu_state[i].name;
+    EXPECT_LT(LargestDifference(gpu_state[i].values, cpu_state[i].values), 1e-6) << cpu_state[i].slice.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuAdamW, testing::Values(at::kFloat, at::kBFloat16, at::kDouble));

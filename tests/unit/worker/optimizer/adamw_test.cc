@@ -243,7 +243,7 @@ TEST(AdamW, GoesOnFromItsState) {
     const std::string path = folder.Path("state.safetensors");
     std::vector<TensorFile> files;
     for (const auto& optimizer : straight) {
-      ASSERT_TRUE(WriteTensorFile(path, optimizer->State(true)).ok());
+      ASSERT_TRUE(WriteTensorFile(path, EntriesOf(optimizer->State(true))).ok());
       files.push_back(*TensorFile::Open(path));
     }
     std::vector<std::unique_ptr<AdamW>> resuming;
@@ -267,7 +267,7 @@ TEST(AdamW, NamesItsStateOnce) {
   const FlatParameters narrow = Parameters({{"n", {1}}}, 1, at::kBFloat16);
   const auto optimizer = *AdamW::Create(Config(), {&wide, &narrow});
   std::set<std::string> names;
-  for (const NamedTensor& tensor : optimizer->State(true)) names.insert(tensor.name);
+  for (const TensorPiece& piece : optimizer->State(true)) names.insert(piece.slice.name);
   EXPECT_EQ(names.size(), optimizer->State(true).size());
   EXPECT_TRUE(names.contains("optimizer.master.n"));
   EXPECT_FALSE(names.contains("optimizer.master.w"));

@@ -211,13 +211,13 @@ class NotFiniteTest : public ::testing::Test {
   // Runs the iteration, which ends because of a number that is not finite and changes nothing.
   std::string Failure() {
     std::vector<at::Tensor> before;
-    for (const NamedTensor& tensor : optimizer_->State(true)) before.push_back(tensor.value.clone());
+    for (const TensorPiece& piece : optimizer_->State(true)) before.push_back(piece.values.clone());
     for (const NamedParameter& parameter : stage_->parameters()) before.push_back(parameter.value.clone());
     const absl::Status status = executor_->Run(program_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
     size_t i = 0;
-    for (const NamedTensor& tensor : optimizer_->State(true))
-      EXPECT_TRUE(at::equal(tensor.value, before[i++])) << tensor.name;
+    for (const TensorPiece& piece : optimizer_->State(true))
+      EXPECT_TRUE(at::equal(piece.values, before[i++])) << piece.slice.name;
     for (const NamedParameter& parameter : stage_->parameters())
       EXPECT_TRUE(at::equal(parameter.value, before[i++])) << parameter.name;
     return std::string(status.message());

@@ -110,8 +110,8 @@ TEST_F(SharedGradientsTest, OfOneCopyAreInACheckpoint) {
       *AdamW::Create(TrainingConfig(), {&owned_[0]->flat_parameters(), &owned_[1]->flat_parameters()});
   const auto count = [&](bool with_copies) {
     int found = 0;
-    for (const NamedTensor& tensor : optimizer->State(with_copies)) {
-      found += tensor.name == "optimizer.first_moment.encoder.relative_bias.weight" ? 1 : 0;
+    for (const TensorPiece& piece : optimizer->State(with_copies)) {
+      found += piece.slice.name == "optimizer.first_moment.encoder.relative_bias.weight" ? 1 : 0;
     }
     return found;
   };
