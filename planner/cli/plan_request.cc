@@ -69,6 +69,8 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
       ->required();
   command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--tp", tensor, "Tensor ranks of a stage group (1)")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--cp", context, "Context ranks of a stage group (1)")->check(CLI::Range(1U, 1U << 20));
   planning.AddTo(command);
 }
 
@@ -76,6 +78,8 @@ absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadModel());
   job.mutable_mesh()->set_pipeline(pipeline);
   job.mutable_mesh()->set_data(data);
+  if (tensor > 1) job.mutable_mesh()->set_tensor(tensor);
+  if (context > 1) job.mutable_mesh()->set_context(context);
   return job;
 }
 

@@ -41,6 +41,8 @@ struct PlanRequestFlags : SourceFlags {
   std::string rows;
   uint32_t pipeline = 1;
   uint32_t data = 1;
+  uint32_t tensor = 1;
+  uint32_t context = 1;
   PlanningFlags planning;
 
   // Those of SourceFlags, --rows, --pp, --dp and those of PlanningFlags.

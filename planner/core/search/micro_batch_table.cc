@@ -26,32 +26,32 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   work_ns_.push_back(0);
   layer_costs_.emplace_back(costs_->group().context);
   spans_.emplace_back();
+  shares_.emplace_back();
+  stale_.push_back(0);
   figures_.resize(offset(slot + 1));
+  Place(slot);
   return slot;
 }
 
-bool MicroBatchTable::PlaceAndCost(int slot) {
-  std::vector<LayerCosts>& layers = layer_costs_[slot];
-  if (layers.size() == 1) {
-    shares_.assign(1, WholeShare(Sums(slot)));
-    return costs_->Layers(shares_.front(), layers.data());
+void MicroBatchTable::Place(int slot) {
+  stale_[slot] = 0;
+  const int contexts = costs_->group().context;
+  if (contexts == 1) {
+    shares_[slot].assign(1, WholeShare(Sums(slot)));
+    return;
   }
   const std::vector<Row> rows = RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   placer_.Place(rows, tokens_, &spans_[slot]);
-  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &shares_);
-  bool known = true;
-  for (size_t context = 0; context < layers.size(); ++context) {
-    known = costs_->Layers(shares_[context], &layers[context]) && known;
-  }
-  return known;
+  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), contexts, &shares_[slot]);
 }
 
-std::vector<Share> MicroBatchTable::Shares(int slot) const {
-  if (costs_->group().context == 1) return {WholeShare(Sums(slot))};
-  std::vector<Share> shares;
-  SharesOf(RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]), tokens_, spans_[slot],
-           costs_->nodes(), costs_->group().context, &shares);
-  return shares;
+bool MicroBatchTable::CostLayers(int slot) {
+  std::vector<LayerCosts>& layers = layer_costs_[slot];
+  bool known = true;
+  for (size_t context = 0; context < layers.size(); ++context) {
+    known = costs_->Layers(shares_[slot][context], &layers[context]) && known;
+  }
+  return known;
 }
 
 int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
@@ -77,18 +77,18 @@ int64_t MicroBatchTable::WeightNs(int slot, int stage) const {
 }
 
 StageMemory MicroBatchTable::Memory(int slot, int stage) const {
-  const std::vector<Share> shares = Shares(slot);
-  return LargestMemory(*costs_, stage, shares);
+  return LargestMemory(*costs_, stage, shares_[slot]);
 }
 
 void MicroBatchTable::Update(int slot) {
-  known_[slot] = PlaceAndCost(slot) ? 1 : 0;
+  if (stale_[slot] != 0) Place(slot);
+  known_[slot] = CostLayers(slot) ? 1 : 0;
   std::fill(rank_work_.begin(), rank_work_.end(), 0);
   const int stages = costs_->stages();
   for (int stage = 0; stage < stages; ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
-    const StageMemory memory = LargestMemory(*costs_, stage, shares_);
+    const StageMemory memory = LargestMemory(*costs_, stage, shares_[slot]);
     const int64_t forward = ForwardNs(slot, stage);
     at(slot, kForwardNs)[stage] = forward;
     at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
@@ -121,6 +121,7 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   saved->figures.assign(begin, begin + offset(1));
   saved->layer_costs = layer_costs_[slot];
   saved->spans = spans_[slot];
+  saved->shares = shares_[slot];
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
 }
@@ -133,6 +134,8 @@ void MicroBatchTable::Restore(const Saved& saved) {
   known_[saved.slot] = saved.known ? 1 : 0;
   layer_costs_[saved.slot] = saved.layer_costs;
   spans_[saved.slot] = saved.spans;
+  shares_[saved.slot] = saved.shares;
+  stale_[saved.slot] = 0;
 }
 
 }  // namespace penstock::core

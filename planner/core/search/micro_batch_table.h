@@ -45,6 +45,7 @@ class MicroBatchTable {
     std::vector<int64_t> figures;
     std::vector<LayerCosts> layer_costs;
     std::vector<Span> spans;
+    std::vector<Share> shares;
     int64_t work_ns = 0;
     bool known = true;
   };
@@ -66,7 +67,11 @@ class MicroBatchTable {
   void Restore(const Saved& saved);
 
   int slots() const { return static_cast<int>(samples_.size()); }
-  std::vector<uint32_t>& samples(int slot) { return samples_[slot]; }
+  // For a change: Update places them anew.
+  std::vector<uint32_t>& samples(int slot) {
+    stale_[slot] = 1;
+    return samples_[slot];
+  }
   const std::vector<uint32_t>& samples(int slot) const { return samples_[slot]; }
   // Recompute of each stage.
   absl::Span<int32_t> levels(int slot) { return {&levels_[at_stage(slot)], initial_levels_.size()}; }
@@ -80,7 +85,7 @@ class MicroBatchTable {
   // The placement of its rows; empty where stage groups have one context rank.
   const std::vector<Span>& spans(int slot) const { return spans_[slot]; }
   // What each context rank has of it, and what that costs in a layer.
-  std::vector<Share> Shares(int slot) const;
+  absl::Span<const Share> Shares(int slot) const { return shares_[slot]; }
   absl::Span<const LayerCosts> layer_costs(int slot) const { return layer_costs_[slot]; }
   // On a stage, of the fullest rank: element by element the largest.
   StageMemory Memory(int slot, int stage) const;
@@ -102,8 +107,10 @@ class MicroBatchTable {
   size_t at_stage(int slot) const { return static_cast<size_t>(slot) * initial_levels_.size(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
-  // Figures of the slowest and of the fullest rank; false where the shape is outside of the profile.
-  bool PlaceAndCost(int slot);
+  // Divides the slot over the context ranks.
+  void Place(int slot);
+  // False where the shape is outside of the profile.
+  bool CostLayers(int slot);
   int64_t ForwardNs(int slot, int stage) const;
   int64_t BackwardNs(int slot, int stage, const StageRecompute& recompute) const;
   int64_t WeightNs(int slot, int stage) const;
@@ -123,8 +130,9 @@ class MicroBatchTable {
   // By context rank.
   std::vector<std::vector<LayerCosts>> layer_costs_;
   std::vector<std::vector<Span>> spans_;
-  // Of the slot that is being updated.
-  std::vector<Share> shares_;
+  std::vector<std::vector<Share>> shares_;
+  // Whether the samples have changed since they were placed.
+  std::vector<char> stale_;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
 };

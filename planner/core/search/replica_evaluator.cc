@@ -99,7 +99,7 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
   pipeline->contexts.clear();
   for (size_t m = 0; m < slots.size(); ++m) {
     if (space_.stop().stopped()) return false;
-    const std::vector<Share> shares = table.Shares(slots[m]);
+    const absl::Span<const Share> shares = table.Shares(slots[m]);
     for (int stage = 0; stage < stages; ++stage) {
       const int32_t at = rows_[m] + stage;
       times.forward_ns[m * stages + stage] = passes_.forward_ns[at];

@@ -83,7 +83,7 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   std::vector<StageMemory> largest(stages);
   for (const int32_t slot : slots) {
     if (stop_.stopped()) return levels;
-    const std::vector<Share> shares = table.Shares(slot);
+    const absl::Span<const Share> shares = table.Shares(slot);
     for (int stage = 0; stage < stages; ++stage) {
       largest[stage] = Larger(largest[stage], LargestMemory(costs_, stage, shares));
     }
