@@ -46,7 +46,7 @@ absl::Status Executor::RunInstructions(const Program& program, Iteration& iterat
 absl::Status Executor::Explain(const Program& program, const std::string& what) {
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
   const std::string where = NameOf(program);
-  FiniteSearch search(parts_.stages);
+  FiniteSearch search(parts_.stages, *parts_.group);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(search.LookAtParameters(), where));
   Iteration again(parts_, program, tokens_, &search);
   PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, again));

@@ -81,10 +81,21 @@ absl::Status FiniteSearch::LookAtParameters() {
   });
 }
 
+bool FiniteSearch::AnyInGroup(bool own) {
+  const GroupPlace place = group_.place();
+  if (place.ranks() == 1) return own;
+  const at::Device device = stages_.begin()->second->flat_parameters().values.device();
+  const auto contexts = static_cast<size_t>(place.contexts);
+  at::Tensor said = at::full({place.contexts}, own ? 1.0 : 0.0, at::TensorOptions(at::kFloat).device(device));
+  group_.MaxOverTensorRanks(said);
+  const std::vector<int64_t> one_each(contexts, 1);
+  return group_.ExchangeRows(said, one_each, one_each).max().item<float>() > 0;
+}
+
 absl::Status FiniteSearch::AfterForward(const BufferKey& key, const at::Tensor& input,
                                         const at::Tensor& output, bool last) {
   return RunTorch("looking at an output", [&] {
-    if (!IsFinite(input)) tainted_.insert(key.micro_batch);
+    if (AnyInGroup(!IsFinite(input))) tainted_.insert(key.micro_batch);
     if (IsFinite(output) || !tainted_.insert(key.micro_batch).second) return;
     Found(last ? NotFinite::kLoss : NotFinite::kOutput, key, last ? "loss" : "output");
   });
@@ -93,7 +104,7 @@ absl::Status FiniteSearch::AfterForward(const BufferKey& key, const at::Tensor& 
 absl::Status FiniteSearch::AfterBackward(const BufferKey& key, const at::Tensor& output_gradient,
                                          const at::Tensor& input_gradient) {
   return RunTorch("looking at gradients", [&] {
-    if (!IsFinite(output_gradient)) tainted_.insert(key.micro_batch);
+    if (AnyInGroup(!IsFinite(output_gradient))) tainted_.insert(key.micro_batch);
     const bool tainted = tainted_.contains(key.micro_batch);
     if (!IsFinite(input_gradient)) {
       if (!tainted) Found(NotFinite::kInputGradient, key, "input gradient");

@@ -3,7 +3,8 @@
 // and this object looks at what goes into every pass and comes out of it.
 //
 // A rank that got such a number from another one is not to blame: what counts is a pass of which all inputs
-// are finite and an output is not.
+// are finite, of all ranks of the stage group, and an output is not. Inside a pass such a number goes from
+// rank to rank: the first of the group that has one is named.
 //
 //   FiniteSearch search(stages);
 //   ... an Iteration that is given it ...
@@ -23,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_group.h"
 #include "worker/optimizer/sharding.h"
 #include "worker/runtime/buffer_map.h"
 
@@ -48,8 +50,9 @@ std::string Describe(const Finding& finding);
 // those of RunTorch.
 class FiniteSearch {
  public:
-  // The stages of this rank, which must outlive this object.
-  explicit FiniteSearch(const std::map<uint32_t, Stage*>& stages) : stages_(stages) {}
+  // The stages of this rank, and with whom their passes exchange; both must outlive this object.
+  explicit FiniteSearch(const std::map<uint32_t, Stage*>& stages, StageGroup& group = SoleRank())
+      : stages_(stages), group_(group) {}
 
   // Before the first pass.
   absl::Status LookAtParameters();
@@ -71,9 +74,12 @@ class FiniteSearch {
                                        Communicator& communicator, at::Device device) const;
 
  private:
+  // Whether any rank of the stage group says so. Throws what LibTorch throws.
+  bool AnyInGroup(bool own);
   void Found(NotFinite what, const BufferKey& key, const std::string& name);
 
   const std::map<uint32_t, Stage*>& stages_;
+  StageGroup& group_;
   std::optional<Finding> found_;
   // Micro-batches that have carried such a number on this rank.
   std::set<uint32_t> tainted_;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "common/status/status_macros.h"
 #include "worker/runtime/ballot.h"
 #include "worker/runtime/shared_gradients.h"
@@ -10,25 +12,25 @@
 namespace penstock::worker {
 namespace {
 
-// Sums of squares of this rank's gradients, [stages of the pipeline, shards]: 0 in the rows of other ranks'
-// stages.
+// Sums of squares by stage of this rank, [stages of the pipeline, tensor ranks, shards]: 0 in the rows of
+// other ranks.
 absl::StatusOr<at::Tensor> OwnSquares(const ExecutorParts& parts, uint32_t stages) {
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor own, parts.optimizer->SumsOfSquares());
   return CallTorch("the gradient norm", [&] {
-    at::Tensor squares = at::zeros({stages, own.size(1)}, own.options());
+    const GroupPlace place = parts.group->place();
+    at::Tensor squares = at::zeros({stages, place.tensors, own.size(1)}, own.options());
     int64_t row = 0;
-    for (const auto& [number, _] : parts.stages) squares[number].copy_(own[row++]);
+    for (const auto& [number, _] : parts.stages) squares[number][place.tensor].copy_(own[row++]);
     return squares;
   });
 }
 
-// By shard: over the stages, in their order, then what they share.
-absl::StatusOr<at::Tensor> SumStages(const at::Tensor& squares, const at::Tensor& shared) {
-  return CallTorch("the gradient norm", [&] {
-    at::Tensor sums = at::zeros({squares.size(1)}, squares.options());
-    for (int64_t stage = 0; stage < squares.size(0); ++stage) sums.add_(squares[stage]);
-    return sums.add_(shared);
-  });
+// [shards]: the rows of `squares`, [..., shards], in their order.
+at::Tensor SumRows(const at::Tensor& squares) {
+  const at::Tensor rows = squares.reshape({-1, squares.size(-1)});
+  at::Tensor sums = at::zeros({rows.size(1)}, rows.options());
+  for (int64_t row = 0; row < rows.size(0); ++row) sums.add_(rows[row]);
+  return sums;
 }
 
 at::Tensor NormOf(const at::Tensor& sums) {
@@ -37,25 +39,70 @@ at::Tensor NormOf(const at::Tensor& sums) {
   return sum.sqrt_();
 }
 
-}  // namespace
-
-absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
-                                                const NormGroups& groups, const at::Tensor& ballot) {
-  const ModelConfig& model = parts.job->model;
-  const Sharding& sharding = parts.optimizer->sharding();
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
-                            GatherSharedGradients(model, parts.stages, sharding, parts.device->place()));
+// Sums of squares over this replica, by shard. `sums`: of the gradients that stages share, of this rank; they
+// travel with the others.
+absl::StatusOr<at::Tensor> ReduceOverPipeline(const ExecutorParts& parts, uint32_t stages,
+                                              const NormGroups& groups, std::vector<at::Tensor> sums,
+                                              const at::Tensor& ballot) {
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor squares, OwnSquares(parts, stages));
   const size_t shared_count = sums.size();
   sums.insert(sums.end(), {squares, ballot});
   PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.pipeline));
   sums.resize(shared_count);
-  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor shared, ScatterSharedGradients(model, parts.stages, sharding,
-                                                                            sums, parts.device->place()));
-  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor by_shard, SumStages(squares, shared));
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor shared,
+                            ScatterSharedGradients(parts.job->model, parts.stages,
+                                                   parts.optimizer->sharding(), sums, parts.device->place()));
+  return CallTorch("the gradient norm", [&] { return SumRows(squares).add_(shared); });
+}
+
+// The same of stage groups. Every rank of the pipeline would say what context ranks have alike, and what
+// stages share: of these the first says it. `sums` are those of this rank's place, so that they travel apart.
+absl::StatusOr<at::Tensor> ReduceOverStageGroups(const ExecutorParts& parts, uint32_t stages,
+                                                 const NormGroups& groups, std::vector<at::Tensor> sums,
+                                                 const at::Tensor& ballot) {
+  const GroupPlace place = parts.group->place();
+  const Sharding& sharding = parts.optimizer->sharding();
+  if (!sums.empty()) PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.line));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const at::Tensor shared,
+      ScatterSharedGradients(parts.job->model, parts.stages, sharding, sums, parts.device->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor own, OwnSquares(parts, stages));
+  std::vector<at::Tensor> said;
+  PENSTOCK_RETURN_IF_ERROR(RunTorch("the gradient norm", [&] {
+    at::Tensor squares = at::cat({own, at::zeros_like(own.narrow(0, 0, 1))});
+    if (parts.stages.contains(0)) squares[stages][place.tensor].copy_(shared);
+    if (!sharding.divided && place.context > 0) squares.zero_();
+    said = {squares, ballot};
+  }));
+  PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(said, groups.pipeline));
+  return CallTorch("the gradient norm", [&] { return SumRows(said.front()); });
+}
+
+// Of a divided state: what this rank knows of its own shard, which it says to those that have the others.
+absl::StatusOr<at::Tensor> OwnShard(const at::Tensor& by_shard, const Sharding& sharding) {
+  return CallTorch("the gradient norm", [&] {
+    at::Tensor own = at::zeros_like(by_shard);
+    own.narrow(0, sharding.own, 1).copy_(by_shard.narrow(0, sharding.own, 1));
+    return own;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
+                                                const NormGroups& groups, const at::Tensor& ballot) {
+  const Sharding& sharding = parts.optimizer->sharding();
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::vector<at::Tensor> sums,
+      GatherSharedGradients(parts.job->model, parts.stages, sharding, parts.device->place()));
+  const auto reduce = parts.group->place().ranks() > 1 ? ReduceOverStageGroups : ReduceOverPipeline;
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor by_shard, reduce(parts, stages, groups, std::move(sums), ballot));
   if (!groups.replicas.empty()) {
     std::vector<at::Tensor> of_replicas = {ballot};
-    if (sharding.divided) of_replicas.push_back(by_shard);
+    if (sharding.divided) {
+      PENSTOCK_ASSIGN_OR_RETURN(by_shard, OwnShard(by_shard, sharding));
+      of_replicas.push_back(by_shard);
+    }
     PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(of_replicas, groups.replicas));
   }
   return CallTorch("the gradient norm",

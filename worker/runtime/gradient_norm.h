@@ -1,6 +1,6 @@
-// The norm of all gradients of a model, over the stages of its pipeline and, where replicas divide the
-// optimizer's state, over the replicas; and what all ranks say (worker/runtime/ballot.h), which travels with
-// it.
+// The norm of all gradients of a model, over the stages of its pipeline and the tensor ranks of each, and,
+// where replicas and context ranks divide the optimizer's state, over these; and what all ranks say
+// (worker/runtime/ballot.h), which travels with it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,11 @@ namespace penstock::worker {
 struct NormGroups {
   // The ranks of this replica.
   std::vector<uint32_t> pipeline;
-  // Ranks of every replica, in their order; empty: this replica alone.
+  // Those that this rank's gradients are summed over, in the order of their shards; empty: itself alone.
   std::vector<uint32_t> replicas = {};
+  // Where stage groups have several ranks: those of the replica at this rank's place (Topology::LineGroup),
+  // who have the same part of what stages share.
+  std::vector<uint32_t> line = {};
 };
 
 // On the device: nobody has waited for them yet.
@@ -31,10 +34,11 @@ struct NormAndVotes {
 
 // Gradients are reduced over the replicas. Those that several stages share are summed over the pipeline on
 // the way. The same bits on all ranks, whether the optimizer's state is divided or not: what is added up, and
-// in which order, is the sums of squares by stage and shard; a reduction adds zeros to them at most.
-// `ballot`: what this rank says. It does not go with the gradients, which would then be cut elsewhere in
-// their message than those of a divided state, and differ in the last bit. Possible errors: those of
-// Communicator::AllReduceSum, RESOURCE_EXHAUSTED (memory), INTERNAL.
+// in which order, is the sums of squares by stage, tensor rank and shard; a reduction adds zeros to them at
+// most. What several tensor ranks have is counted on one of them. `ballot`: what this rank says. It does not
+// go with the gradients, which would then be cut elsewhere in their message than those of a divided state,
+// and differ in the last bit. Possible errors: those of Communicator::AllReduceSum, RESOURCE_EXHAUSTED
+// (memory), INTERNAL.
 absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
                                                 const NormGroups& groups, const at::Tensor& ballot);
 

@@ -226,6 +226,7 @@ absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
   // The same for all stages of a rank.
   const std::map<uint32_t, uint32_t>& reduced_over = reductions_.groups();
   if (!reduced_over.empty()) groups.replicas = program_.groups[reduced_over.begin()->second];
+  if (parts_.group->place().ranks() > 1) groups.line = parts_.job->topology.LineGroup(program_.rank);
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
   const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
   PENSTOCK_ASSIGN_OR_RETURN(norm_and_votes_, ReduceNormAndVotes(parts_, stages, groups, ballot));

@@ -41,8 +41,8 @@ class SimulatedDevice : public Device {
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t, StageGroup&) override {
-    return MakeSimulatedStage(model, range);
+                                                   uint64_t, StageGroup& group) override {
+    return MakeSimulatedStage(model, range, group.place());
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

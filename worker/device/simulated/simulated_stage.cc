@@ -21,7 +21,8 @@ struct SimulatedState : StageState {
 
 class SimulatedStage : public Stage {
  public:
-  SimulatedStage(const ModelConfig& model, const StageRange& range) : model_(model), range_(range) {
+  SimulatedStage(const ModelConfig& model, const StageRange& range, const GroupPlace& place)
+      : model_(model), range_(range), place_(place) {
     std::vector<ParameterSpec> specs;
     for (int64_t layer = 0; layer < range.layers; ++layer) {
       specs.push_back(
@@ -60,7 +61,7 @@ class SimulatedStage : public Stage {
  private:
   at::Tensor Output(const MicroBatch& shape) const {
     if (range_.last) return at::zeros({}, at::kDouble);
-    return TensorWithoutStorage(BoundaryShape(shape, model_, range_.first_layer + range_.layers),
+    return TensorWithoutStorage(BoundaryShape(shape, model_, range_.first_layer + range_.layers, place_),
                                 model_.dtype);
   }
 
@@ -71,6 +72,7 @@ class SimulatedStage : public Stage {
 
   const ModelConfig model_;
   const StageRange range_;
+  const GroupPlace place_;
   FlatParameters parameters_;
 };
 
@@ -80,9 +82,10 @@ at::Tensor TensorWithoutStorage(at::IntArrayRef shape, DataType type) {
   return at::zeros({1}, ToScalarType(type)).expand(shape);
 }
 
-absl::StatusOr<std::unique_ptr<Stage>> MakeSimulatedStage(const ModelConfig& model, const StageRange& range) {
+absl::StatusOr<std::unique_ptr<Stage>> MakeSimulatedStage(const ModelConfig& model, const StageRange& range,
+                                                          const GroupPlace& place) {
   return CallTorch("creating a simulated stage", [&]() -> std::unique_ptr<Stage> {
-    return std::make_unique<SimulatedStage>(model, range);
+    return std::make_unique<SimulatedStage>(model, range, place);
   });
 }
 

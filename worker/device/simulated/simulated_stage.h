@@ -1,5 +1,5 @@
-// A stage that computes nothing: its activations and gradients have the shapes of the model's and no storage,
-// so that a model of any size runs on any machine.
+// A rank's part of a stage that computes nothing: its activations and gradients have the shapes of the
+// model's and no storage, so that a model of any size runs on any machine.
 //
 // It has one parameter of one element for each layer, "layers.N.simulated", which stands for the layer's: so
 // gradients are reduced, the optimizer steps, and checkpoints are written and read by the same code as ever.
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -21,6 +22,7 @@ namespace penstock::worker {
 at::Tensor TensorWithoutStorage(at::IntArrayRef shape, DataType type);
 
 // Possible errors: RESOURCE_EXHAUSTED (memory).
-absl::StatusOr<std::unique_ptr<Stage>> MakeSimulatedStage(const ModelConfig& model, const StageRange& range);
+absl::StatusOr<std::unique_ptr<Stage>> MakeSimulatedStage(const ModelConfig& model, const StageRange& range,
+                                                          const GroupPlace& place = {});
 
 }  // namespace penstock::worker
