@@ -2,65 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "worker/torch/data_type.h"
-
 namespace penstock::worker {
 namespace {
-
-// Products for what has no fused kernel that gives its sums: other types than 16 bits on a GPU. All scores
-// exist.
-class Products {
- public:
-  Products(const AttentionOptions& options, const AttentionOperands& piece)
-      : options_(options),
-        wide_(AccumulationType(piece.query.scalar_type())),
-        query_(piece.query.to(wide_)),
-        key_(Repeated(piece.key)),
-        value_(Repeated(piece.value)) {}
-
-  KernelResult Forward() const {
-    const at::Tensor scores = Scores();
-    const at::Tensor sums = scores.logsumexp(3, /*keepdim=*/true);
-    return {at::exp(scores - sums).matmul(value_), sums.squeeze(3)};
-  }
-
-  AttentionOperands Backward(const KernelResult& merged, const at::Tensor& own_gradient) const {
-    const at::Tensor gradient = own_gradient.to(wide_);
-    const at::Tensor probabilities = Scores().sub_(merged.log_sums.unsqueeze(3)).exp_();
-    const at::Tensor along = at::mul(gradient, merged.output).sum(3, /*keepdim=*/true);
-    at::Tensor scores = gradient.matmul(value_.transpose(2, 3)).sub_(along).mul_(probabilities);
-    scores.mul_(options_.scale);
-    return {scores.matmul(key_), Summed(scores.transpose(2, 3).matmul(query_)),
-            Summed(probabilities.transpose(2, 3).matmul(gradient))};
-  }
-
- private:
-  int64_t group() const { return options_.heads / options_.key_value_heads; }
-
-  // A head of keys for each query head, and the way back.
-  at::Tensor Repeated(const at::Tensor& heads) const { return heads.to(wide_).repeat_interleave(group(), 1); }
-  at::Tensor Summed(const at::Tensor& heads) const {
-    return heads.unflatten(1, {options_.key_value_heads, group()}).sum(2);
-  }
-
-  at::Tensor Scores() const {
-    at::Tensor scores = query_.matmul(key_.transpose(2, 3)).mul_(options_.scale);
-    if (!options_.causal) return scores;
-    const at::Tensor future =
-        at::ones({scores.size(2), scores.size(3)}, scores.options().dtype(at::kBool)).triu_(1);
-    return scores.masked_fill_(future, -std::numeric_limits<double>::infinity());
-  }
-
-  const AttentionOptions& options_;
-  const at::ScalarType wide_;
-  const at::Tensor query_;
-  const at::Tensor key_;
-  const at::Tensor value_;
-};
 
 KernelResult CpuForward(const AttentionOptions& options, const AttentionOperands& piece) {
   auto [output, log_sums] =
@@ -125,7 +71,7 @@ KernelResult KernelForward(const AttentionOptions& options, const AttentionShape
   if (FlashAttentionSupports(piece.query.scalar_type(), piece.query.device())) {
     return FlashForward(options, piece, LengthsOf(options, shape), shape.longest);
   }
-  return Products(options, piece).Forward();
+  return ProductForward(options, piece);
 }
 
 void KernelBackward(const AttentionOptions& options, const AttentionShape& shape,
@@ -137,7 +83,7 @@ void KernelBackward(const AttentionOptions& options, const AttentionShape& shape
     Put(write, FlashBackward(options, piece, LengthsOf(options, shape), shape.longest, merged, gradient),
         gradients);
   } else {
-    Put(write, Products(options, piece).Backward(merged, gradient), gradients);
+    Put(write, ProductBackward(options, piece, merged, gradient), gradients);
   }
 }
 

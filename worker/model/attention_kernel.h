@@ -38,6 +38,12 @@ AttentionOperands FlashBackward(const AttentionOptions& options, const Attention
                                 const at::Tensor& cu_seqlens, int64_t longest, const KernelResult& merged,
                                 const at::Tensor& gradient);
 
+// Any device and type, from products of some queries' scores at a time: what a GPU has no fused kernel for
+// that gives its sums.
+KernelResult ProductForward(const AttentionOptions& options, const AttentionOperands& piece);
+AttentionOperands ProductBackward(const AttentionOptions& options, const AttentionOperands& piece,
+                                  const KernelResult& merged, const at::Tensor& gradient);
+
 // Makes of a result over some keys that over these and the keys of `other`, in place.
 void Merge(const KernelResult& other, const KernelResult& result);
 

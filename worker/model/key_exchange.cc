@@ -46,7 +46,12 @@ DividedRows DividedRowsOf(const MicroBatch& shape, int context) {
 
 // Two halves of the columns from two tensors, rows of which are taken.
 at::Tensor JoinedRows(const at::Tensor& left, const at::Tensor& right, const at::Tensor& rows) {
-  return at::cat({left.index_select(0, rows), right.index_select(0, rows)}, 1);
+  const at::Tensor joined = at::empty({rows.size(0), left.size(1) + right.size(1)}, left.options());
+  at::Tensor first = joined.narrow(1, 0, left.size(1));
+  at::Tensor second = joined.narrow(1, left.size(1), right.size(1));
+  at::index_select_out(first, left, 0, rows);
+  at::index_select_out(second, right, 0, rows);
+  return joined;
 }
 
 void AddToRows(const at::Tensor& rows, const at::Tensor& sum, const at::Tensor& gradient) {

@@ -130,5 +130,44 @@ TEST(TokenBatch, RejectsAShapeThatDoesNotFitTheSamples) {
   EXPECT_THAT(std::string(packed.status().message()), HasSubstr("target_cu_seqlens: expected 3"));
 }
 
+TEST(TokenBatch, OfAContextRankHasItsChunksWithTheirPlacesInTheSample) {
+  MicroBatch shape = MakeMicroBatch(Gpt(), {{2, 6}, {0, 3}}, Layout::kPacked);
+  shape.spans = {{0, 2}, {1, 1}};
+  const Tokens tokens = {{11, 12, 13, 14, 15, 16, 17, 18}, {21, 22, 23}};
+  const auto first = MakeTokenBatch(shape, {tokens[0], {}}, Gpt(), kAll, at::kCPU, {0, 2, 0, 1});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_THAT(Values(first->target.ids), ElementsAre(11, 12, 17, 18));
+  EXPECT_THAT(Values(first->target.positions), ElementsAre(0, 1, 6, 7));
+  EXPECT_THAT(Values(first->loss_positions), ElementsAre(1, 2));
+  EXPECT_THAT(Values(first->labels), ElementsAre(13, 18));
+  const auto second = MakeTokenBatch(shape, tokens, Gpt(), kAll, at::kCPU, {1, 2, 0, 1});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(Values(second->target.ids), ElementsAre(13, 14, 15, 16, 21, 22, 23));
+  EXPECT_THAT(Values(second->target.positions), ElementsAre(2, 3, 4, 5, 0, 1, 2));
+  EXPECT_THAT(Values(second->loss_positions), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(Values(second->labels), ElementsAre(14, 15, 16, 17, 22, 23));
+}
+
+TEST(TokenBatch, OfAContextRankDividesPaddingToo) {
+  MicroBatch shape = MakeMicroBatch(Gpt(), {{0, 3}, {0, 8}}, Layout::kPadded);
+  shape.spans = {{0, 2}, {0, 1}};
+  const auto batch = MakeTokenBatch(shape, {{11, 12, 13}, {}}, Gpt(), kAll, at::kCPU, {1, 2, 0, 1});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(Values(batch->target.ids), ElementsAre(13, 0, 0, 0));
+  EXPECT_THAT(Values(batch->target.positions), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(Values(batch->loss_positions), IsEmpty());
+}
+
+TEST(TokenBatch, RefusesSpansThatCannotBe) {
+  MicroBatch shape = MakeMicroBatch(T5(), {{4, 4}}, Layout::kPacked);
+  shape.spans = {{0, 2}};
+  const auto t5 = MakeTokenBatch(shape, {{1, 2, 3, 4, 5, 6, 7, 8}}, T5(), kAll, at::kCPU, {0, 2, 0, 1});
+  EXPECT_THAT(std::string(t5.status().message()), HasSubstr("spans: the samples of a T5"));
+  shape = MakeMicroBatch(Gpt(), {{1, 2}}, Layout::kPacked);
+  shape.spans = {{0, 2}};
+  const auto small = MakeTokenBatch(shape, {{1, 2, 3}}, Gpt(), kAll, at::kCPU, {0, 2, 0, 1});
+  EXPECT_THAT(std::string(small.status().message()), HasSubstr("span of row 0"));
+}
+
 }  // namespace
 }  // namespace penstock::worker
