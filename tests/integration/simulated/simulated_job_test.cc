@@ -78,6 +78,52 @@ TEST_P(EverySchedule, RunsAsPlanned) {
 INSTANTIATE_TEST_SUITE_P(Simulated, EverySchedule, ::testing::ValuesIn(ScheduleCases()),
                          [](const auto& info) { return NameOf(info.param); });
 
+struct Degrees {
+  uint32_t pipeline = 1;
+  uint32_t data = 1;
+  uint32_t context = 1;
+};
+
+class StageGroups : public ::testing::TestWithParam<Degrees> {
+ protected:
+  static v1::JobSpec Job() {
+    v1::JobSpec job = SmallJob(GetParam().pipeline, GetParam().data, v1::SCHEDULE_READY_FIRST);
+    job.mutable_mesh()->set_context(GetParam().context);
+    return job;
+  }
+};
+
+TEST_P(StageGroups, RunAsPlanned) {
+  const v1::Plan plan = PlanOf(Job());
+  ExpectAsPlanned(plan, RunPlan(Job(), plan, kNoDisturbance));
+}
+
+TEST_P(StageGroups, ASlowRankHoldsUpItsGroup) {
+  const v1::Plan plan = PlanOf(Job());
+  const std::vector<RankRun> runs = RunPlan(Job(), plan, {.time_scale = 0, .slow_ranks = {{1, 3}}});
+  const auto& first = plan.topology().replicas(0).stages(0).ranks();
+  for (const uint32_t rank : first) {
+    EXPECT_GT(Different(plan.programs(static_cast<int>(rank)), runs[rank].iterations.front()), 1)
+        << "rank " << rank;
+  }
+  EXPECT_GT(LongestOf(runs, 0), plan.predicted().makespan_ns());
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulated, StageGroups,
+                         ::testing::Values(Degrees{1, 1, 2}, Degrees{1, 2, 4}, Degrees{2, 2, 2},
+                                           Degrees{4, 1, 4}),
+                         [](const auto& info) {
+                           return absl::StrCat("Pp", info.param.pipeline, "Dp", info.param.data, "Cp",
+                                               info.param.context);
+                         });
+
+TEST(SimulatedJobTest, AStageGroupOf64RanksRunsAsPlanned) {
+  v1::JobSpec job = SmallJob(1, 1, v1::SCHEDULE_READY_FIRST);
+  job.mutable_mesh()->set_context(64);
+  const v1::Plan plan = PlanOf(job);
+  ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
+}
+
 TEST(SimulatedJobTest, EveryIterationTakesWhatWasPlanned) {
   const v1::JobSpec job = SmallJob(4, 2, v1::SCHEDULE_READY_FIRST);
   const v1::Plan plan = PlanOf(job);
