@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/worker/context_threads.h"
@@ -115,46 +117,69 @@ MicroBatch Shape(const ModelConfig& config, const Placement& placement, Layout l
   return shape;
 }
 
-void ExpectDividedEqualsWhole(DataType type, int64_t key_value_heads, Layout layout, Keep keep,
-                              double tolerance) {
-  ModelConfig config = SmallConfig(type);
-  AttentionOptions options = {.heads = 4, .key_value_heads = key_value_heads, .causal = true, .scale = 0.4};
-  for (const Placement& placement : Placements()) {
-    const MicroBatch shape = Shape(config, placement, layout);
-    ASSERT_TRUE(CheckSpans(shape, Side::kTarget, placement.contexts).ok());
-    at::manual_seed(5);
-    const int64_t tokens = TargetTokens(shape);
-    Operands operands = {
-        at::randn({tokens, (4 + 2 * key_value_heads) * 8}, at::kDouble).to(ToScalarType(type)),
-        at::randn({tokens, 4 * 8}, at::kDouble).to(ToScalarType(type))};
-    MicroBatch undivided = shape;
-    undivided.spans.clear();
-    const AttentionShape whole_shape = MakeAttentionShapes(undivided, config, at::kCPU).target;
-    const Attended whole = Attend(options, whole_shape, operands, Keep::kSums);
-    const std::vector<Attended> divided =
-        AttendDivided(options, config, shape, placement.contexts, operands, keep);
-    for (int context = 0; context < placement.contexts; ++context) {
-      const Attended& own = divided[static_cast<size_t>(context)];
-      EXPECT_LT(Difference(own.output, OwnRows(whole.output, shape, context)), tolerance);
-      EXPECT_LT(Difference(own.gradient, OwnRows(whole.gradient, shape, context)), tolerance);
-      const int expected = !AnyRowIsDivided(shape) ? 0 : keep == Keep::kSumsAndReceived ? 2 : 3;
-      EXPECT_EQ(own.exchanges, expected);
+void ExpectDividedEqualsWhole(const ModelConfig& config, int64_t key_value_heads, const MicroBatch& shape,
+                              int contexts, Keep keep, double tolerance) {
+  const AttentionOptions options = {
+      .heads = 4, .key_value_heads = key_value_heads, .causal = true, .scale = 0.4};
+  ASSERT_TRUE(CheckSpans(shape, Side::kTarget, contexts).ok());
+  at::manual_seed(5);
+  const int64_t tokens = TargetTokens(shape);
+  const at::ScalarType type = ToScalarType(config.dtype);
+  const Operands operands = {at::randn({tokens, (4 + 2 * key_value_heads) * 8}, at::kDouble).to(type),
+                             at::randn({tokens, 4 * 8}, at::kDouble).to(type)};
+  MicroBatch undivided = shape;
+  undivided.spans.clear();
+  const AttentionShape whole_shape = MakeAttentionShapes(undivided, config, at::kCPU).target;
+  const Attended whole = Attend(options, whole_shape, operands, Keep::kSums);
+  const std::vector<Attended> divided = AttendDivided(options, config, shape, contexts, operands, keep);
+  for (int context = 0; context < contexts; ++context) {
+    const Attended& own = divided[static_cast<size_t>(context)];
+    EXPECT_LT(Difference(own.output, OwnRows(whole.output, shape, context)), tolerance);
+    EXPECT_LT(Difference(own.gradient, OwnRows(whole.gradient, shape, context)), tolerance);
+    EXPECT_EQ(own.exchanges, !AnyRowIsDivided(shape) ? 0 : keep == Keep::kSumsAndReceived ? 2 : 3);
+  }
+}
+
+class DividedRows : public ::testing::TestWithParam<Layout> {};
+
+INSTANTIATE_TEST_SUITE_P(Layouts, DividedRows,
+                         ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated));
+
+TEST_P(DividedRows, EqualsThatOfTheWholeMicroBatch) {
+  const std::pair<DataType, double> tolerances[] = {
+      {DataType::kFloat64, 1e-13}, {DataType::kFloat32, 3e-6}, {DataType::kBFloat16, 3e-2}};
+  for (const auto& [type, tolerance] : tolerances) {
+    const ModelConfig config = SmallConfig(type);
+    for (const Placement& placement : Placements()) {
+      const MicroBatch shape = Shape(config, placement, GetParam());
+      for (const int64_t key_value_heads : {4, 2, 1}) {
+        for (const Keep keep : {Keep::kSums, Keep::kNothing, Keep::kSumsAndReceived}) {
+          ExpectDividedEqualsWhole(config, key_value_heads, shape, placement.contexts, keep, tolerance);
+        }
+      }
     }
   }
 }
 
-class DividedAttention : public ::testing::TestWithParam<Layout> {};
-
-INSTANTIATE_TEST_SUITE_P(Layouts, DividedAttention,
-                         ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated));
-
-TEST_P(DividedAttention, EqualsThatOfTheWholeMicroBatch) {
-  for (const int64_t key_value_heads : {4, 2, 1}) {
-    for (const Keep keep : {Keep::kSums, Keep::kNothing, Keep::kSumsAndReceived}) {
-      ExpectDividedEqualsWhole(DataType::kFloat64, key_value_heads, GetParam(), keep, 1e-13);
-      ExpectDividedEqualsWhole(DataType::kFloat32, key_value_heads, GetParam(), keep, 3e-6);
-      ExpectDividedEqualsWhole(DataType::kBFloat16, key_value_heads, GetParam(), keep, 3e-2);
+TEST(DividedAttention, EqualsThatOfTheWholeMicroBatchHoweverItIsPlaced) {
+  const ModelConfig config = SmallConfig(DataType::kFloat64);
+  std::mt19937 random(7);
+  const auto below = [&](uint32_t end) {
+    return std::uniform_int_distribution<uint32_t>(0, end - 1)(random);
+  };
+  for (int i = 0; i < 150; ++i) {
+    const uint32_t contexts = 2U << below(3);
+    std::vector<TestSample> samples;
+    std::vector<Span> spans;
+    for (uint32_t rows = 1 + below(6); rows > 0; --rows) {
+      uint32_t ranks = 1;
+      while (ranks < contexts && below(3) > 0) ranks *= 2;
+      spans.push_back({below(contexts / ranks) * ranks, ranks});
+      samples.push_back({0, 2 * ranks + below(50)});
     }
+    MicroBatch shape = MakeMicroBatch(config, samples, Layout::kPacked);
+    shape.spans = spans;
+    ExpectDividedEqualsWhole(config, 2, shape, static_cast<int>(contexts), Keep::kNothing, 1e-13);
   }
 }
 

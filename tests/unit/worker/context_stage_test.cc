@@ -261,6 +261,47 @@ TEST_P(DividedStage, AreWithinRoundingOfTheUndividedStage) {
   }
 }
 
+// As the plan counts them: keys and values of the chunks that queries see, once forward; backward the same
+// again, and as many gradients the other way.
+TEST(ContextRanks, ExchangeThePlannedBytesAtEveryRecomputeLevel) {
+  const ModelConfig config = SmallLlamaConfig(DataType::kFloat32);
+  const Placed& placed = PlacedSamples()[1];
+  const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
+  const int64_t row_bytes = 2 * config.key_value_heads * (config.attention_inner / config.heads) * 4;
+  const auto chunk_bytes = [&](int from, int to) {
+    int64_t tokens = 0;
+    for (const RowChunk& chunk : ChunksSent(shape, from, to)) tokens += chunk.length;
+    return tokens * row_bytes;
+  };
+  for (const LayerRecompute recompute :
+       {LayerRecompute{}, LayerRecompute{.selective = 4}, LayerRecompute{.full = 4}}) {
+    RunContextRanks(placed.contexts, [&](HallRank& group) {
+      int64_t sent = 0;
+      int64_t received = 0;
+      for (int other = 0; other < placed.contexts; ++other) {
+        sent += chunk_bytes(group.place().context, other);
+        received += chunk_bytes(other, group.place().context);
+      }
+      RankPipeline pipeline(config, {4}, group);
+      pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {.recompute = recompute}, 1);
+      EXPECT_EQ(group.exchanges(), 3 * config.layers);
+      EXPECT_EQ(group.sent_bytes(), config.layers * (2 * sent + received));
+      EXPECT_EQ(group.received_bytes(), config.layers * (2 * received + sent));
+    });
+  }
+}
+
+TEST(ContextRanks, ExchangeNothingWhereNoSampleIsDivided) {
+  const ModelConfig config = SmallConfig(DataType::kFloat32);
+  const Placed& placed = PlacedSamples()[2];
+  const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
+  RunContextRanks(placed.contexts, [&](HallRank& group) {
+    RankPipeline pipeline(config, {4}, group);
+    pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {.recompute = {.full = 2}}, 1);
+    EXPECT_EQ(group.exchanges(), 0);
+  });
+}
+
 // Spans of 1 alone: nothing is exchanged, and T5 runs on them as well.
 TEST(ContextRanks, OfWholeSamplesAddUpForT5) {
   const ModelConfig config = SmallT5Config(DataType::kFloat64);

@@ -54,15 +54,23 @@ class HallRank : public StageGroup {
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override {
     ++exchanges_;
-    return hall_.Exchange(static_cast<size_t>(place_.context), rows, sent, received);
+    sent_bytes_ += static_cast<int64_t>(rows.nbytes());
+    at::Tensor result = hall_.Exchange(static_cast<size_t>(place_.context), rows, sent, received);
+    received_bytes_ += static_cast<int64_t>(result.nbytes());
+    return result;
   }
   absl::Status status() const override { return absl::OkStatus(); }
+  // So far.
   int exchanges() const { return exchanges_; }
+  int64_t sent_bytes() const { return sent_bytes_; }
+  int64_t received_bytes() const { return received_bytes_; }
 
  private:
   Hall& hall_;
   const GroupPlace place_;
   int exchanges_ = 0;
+  int64_t sent_bytes_ = 0;
+  int64_t received_bytes_ = 0;
 };
 
 // Runs `run` with each of them, on a thread of its own.
