@@ -1,5 +1,11 @@
 #include "tests/integration/streams/recorded_communicator.h"
 
+#include <ATen/ops/empty.h>
+
+#include <numeric>
+
+#include "worker/comm/shard.h"
+
 namespace penstock::worker {
 namespace {
 
@@ -19,7 +25,44 @@ class RecordedTransfer : public PendingTransfer {
   RecordedStreams& streams_;
 };
 
+// Tensors have shapes, and no values.
+class RecordedStageGroup : public StageGroup {
+ public:
+  RecordedStageGroup(RecordedStreams* streams, const GroupPlace& place) : streams_(*streams), place_(place) {}
+
+  GroupPlace place() const override { return place_; }
+  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override { return Exchanged(own, rows); }
+  at::Tensor SumRows(const at::Tensor& partial) override {
+    return Exchanged(partial, ShardOf(partial.size(0), place_.tensor, place_.tensors).size());
+  }
+  void SumOverTensorRanks(at::Tensor&) override { streams_.Record(Call::kExchange); }
+  void MaxOverTensorRanks(at::Tensor&) override { streams_.Record(Call::kExchange); }
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                          const std::vector<int64_t>& received) override {
+    return Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
+  }
+  absl::Status status() const override { return absl::OkStatus(); }
+
+ private:
+  at::Tensor Exchanged(const at::Tensor& rows, int64_t count) {
+    streams_.Record(Call::kExchange);
+    std::vector<int64_t> shape = rows.sizes().vec();
+    shape[0] = count;
+    return at::empty(shape, rows.options());
+  }
+
+  RecordedStreams& streams_;
+  const GroupPlace place_;
+};
+
+std::unique_ptr<StageGroup> GroupAt(RecordedStreams* streams, const GroupPlace& place) {
+  return place.ranks() > 1 ? std::make_unique<RecordedStageGroup>(streams, place) : nullptr;
+}
+
 }  // namespace
+
+RecordedCommunicator::RecordedCommunicator(RecordedStreams* streams, const GroupPlace& place)
+    : streams_(*streams), group_(GroupAt(streams, place)) {}
 
 std::unique_ptr<PendingTransfer> RecordedCommunicator::Start() {
   streams_.Record(Call::kStart);

@@ -13,7 +13,7 @@ namespace penstock::worker {
 class RecordedCommunicator : public Communicator {
  public:
   // `streams` must outlive the communicator.
-  explicit RecordedCommunicator(RecordedStreams* streams) : streams_(*streams) {}
+  explicit RecordedCommunicator(RecordedStreams* streams, const GroupPlace& place = {});
 
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Send(const at::Tensor&, uint32_t, uint32_t) override;
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Receive(const at::Tensor&, uint32_t, uint32_t) override;
@@ -23,12 +23,14 @@ class RecordedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
       const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override;
   absl::Status AllGather(const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override;
+  StageGroup* stage_group() override { return group_.get(); }
   void Abort(const std::string&) override {}
 
  private:
   std::unique_ptr<PendingTransfer> Start();
 
   RecordedStreams& streams_;
+  const std::unique_ptr<StageGroup> group_;
 };
 
 }  // namespace penstock::worker

@@ -32,12 +32,12 @@ class RecordedDevice : public Device {
   }
 
   absl::StatusOr<TokenBatch> ReadTokens(const MicroBatch& shape, const ModelConfig& model,
-                                        const TokenNeeds& needs, const GroupPlace&) override {
+                                        const TokenNeeds& needs, const GroupPlace& of) override {
     std::vector<std::vector<int32_t>> tokens;
     for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
       tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
     }
-    return MakeTokenBatch(shape, tokens, model, needs, place());
+    return MakeTokenBatch(shape, tokens, model, needs, place(), of);
   }
 
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return ToDevice(tokens, place()); }
@@ -48,12 +48,13 @@ class RecordedDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t seed, StageGroup&) override {
-    return MakeTransformerStage(model, range, seed, place());
+                                                   uint64_t seed, StageGroup& group) override {
+    return MakeTransformerStage(model, range, seed, place(), group);
   }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const CommunicatorOptions&) override {
-    return std::make_unique<RecordedCommunicator>(&streams_);
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
+      const CommunicatorOptions& options) override {
+    return std::make_unique<RecordedCommunicator>(&streams_, options.passes.place);
   }
 
   std::unique_ptr<InstructionTimer> MakeTimer() override { return MakeStreamTimer(&streams_); }
@@ -70,8 +71,10 @@ absl::StatusOr<IterationResult> Run(const JobConfig& job, uint32_t rank, const P
                                     Recording& recording) {
   CompleteMetaOperators();
   RecordedDevice device(&recording);
+  CommunicatorOptions options;
+  options.passes.place = job.topology.PlaceOf(rank);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator,
-                            device.MakeCommunicator(CommunicatorOptions()));
+                            device.MakeCommunicator(options));
   const Registration self = {.rank = rank, .epoch = 1, .job = job};
   Trainer trainer({.registration = &self, .device = &device, .communicator = communicator.get()});
   PENSTOCK_RETURN_IF_ERROR(trainer.Run(program).status());

@@ -18,6 +18,8 @@ enum class Call : uint8_t {
   kUse,
   // A transfer or reduction was started from the stream.
   kStart,
+  // A pass exchanged with its stage group.
+  kExchange,
   // The stream was made to wait for what was started.
   kJoin,
   // The host waited for all streams.

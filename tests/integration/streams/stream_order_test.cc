@@ -140,6 +140,34 @@ TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
 INSTANTIATE_TEST_SUITE_P(Recorded, EveryRecordedSchedule, ::testing::ValuesIn(ScheduleCases()),
                          [](const auto& info) { return NameOf(info.param); });
 
+// On one stage, whose transfers depend on the spans no more: every sample that is long enough is divided.
+TEST(RecordedStageGroupTest, PassesExchangeOnTheStreamThatTheyRunOn) {
+  v1::JobSpec job = JobOf({.pipeline = 1, .data = 1});
+  job.mutable_mesh()->set_context(2);
+  worker::JobConfig config;
+  Program program = FirstPrograms(job, config)[1];
+  program.micro_batches.resize(1);
+  std::erase_if(program.instructions,
+                [](const Instruction& instruction) { return instruction.micro_batch > 0; });
+  for (Instruction& instruction : program.instructions) instruction.deps.clear();
+  for (uint32_t id = 0; id < program.instructions.size(); ++id) {
+    Instruction& instruction = program.instructions[id];
+    instruction.id = id;
+    if (id > 0) instruction.deps = {id - 1};
+  }
+  worker::MicroBatch& shape = program.micro_batches[0];
+  for (size_t row = 0; row < shape.spans.size(); ++row) {
+    if (shape.input_tokens[row] + shape.target_tokens[row] >= 4) shape.spans[row] = {.first = 0, .ranks = 2};
+  }
+  const RecordedRun run = RunRecorded(config, program.rank, program);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  ExpectNoHostWaitBeforeTheEnd(run);
+  const auto exchanges = std::ranges::count(run.recording, Call::kExchange, &Recorded::call);
+  // Keys and values forward and, where they are gathered again and their gradients come back, backward.
+  EXPECT_GE(exchanges, 3 * config.model.layers);
+  EXPECT_EQ(std::ranges::count(run.recording, Recorded{Call::kExchange, Stream::kCompute, 0}), exchanges);
+}
+
 class RecordedOrderTest : public ::testing::Test {
  protected:
   RecordedOrderTest() : programs_(FirstPrograms(JobOf({.pipeline = 2, .data = 2}), config_)) {}
