@@ -12,7 +12,7 @@ namespace {
 // As LibTorch aligns tensors of their own, which its kernels are fastest with.
 constexpr int64_t kAlignmentBytes = 64;
 
-int64_t Elements(const ParameterSpec& spec) { return c10::multiply_integers(spec.shape); }
+int64_t Elements(const ParameterSpec& spec) { return c10::multiply_integers(spec.own_part().shape); }
 
 // Where each parameter begins: first those that this stage alone holds, then the shared ones.
 class Places {
@@ -20,12 +20,16 @@ class Places {
   Places(const std::vector<ParameterSpec>& specs, at::ScalarType type, int64_t bucket_elements)
       : alignment_(kAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))), offsets_(specs.size()) {
     int64_t bucket = 0;
+    // On the tensor rank that has most.
+    int64_t most = 0;
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].shared) continue;
-      if (specs[i].begins_layer && end_ > bucket && end_ - bucket >= bucket_elements) {
+      if (specs[i].begins_layer && end_ > bucket && most >= bucket_elements) {
         spans_.push_back({std::exchange(bucket, end_), end_});
+        most = 0;
       }
       Place(specs[i], offsets_[i]);
+      most += Aligned(specs[i].own_part().most_elements);
     }
     spans_.push_back({bucket, end_});
     buckets_ = spans_.size();
@@ -44,8 +48,10 @@ class Places {
  private:
   void Place(const ParameterSpec& spec, int64_t& offset) {
     offset = end_;
-    end_ += (Elements(spec) + alignment_ - 1) / alignment_ * alignment_;
+    end_ += Aligned(Elements(spec));
   }
+
+  int64_t Aligned(int64_t elements) const { return (elements + alignment_ - 1) / alignment_ * alignment_; }
 
   const int64_t alignment_;
   std::vector<int64_t> offsets_;
@@ -69,15 +75,17 @@ FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint6
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParameterSpec& spec = specs[i];
     const int64_t offset = places.offset(i);
-    const auto view = [&](const at::Tensor& whole) {
-      return whole.narrow(0, offset, Elements(spec)).view(spec.shape);
+    ParameterPart part = spec.own_part();
+    const auto view = [&](const at::Tensor& flat_buffer) {
+      return flat_buffer.narrow(0, offset, Elements(spec)).view(part.shape);
     };
     flat.parameters.push_back({.name = spec.name,
                                .value = view(flat.values),
                                .gradient = view(flat.gradients),
                                .shared = spec.shared,
                                .copy = spec.copy,
-                               .offset = offset});
+                               .offset = offset,
+                               .part = std::move(part)});
     flat.parameters.back().value.copy_(InitialValue(spec, seed, type, device));
   }
   return flat;

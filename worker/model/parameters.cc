@@ -44,17 +44,34 @@ double StandardNormal(uint64_t key, uint64_t index) {
   return static_cast<double>(sum - kMeanOfSum) / kDeviationOfSum;
 }
 
-at::Tensor NormalValues(const ParameterSpec& spec, uint64_t seed) {
-  at::Tensor values = at::empty(spec.shape, at::kDouble);
-  double* const data = values.mutable_data_ptr<double>();
-  const uint64_t key = Key(seed, spec.name);
-  const int64_t leading = spec.leading_rows > 0 ? spec.leading_rows * values.stride(0) : 0;
-  at::parallel_for(0, values.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const double deviation = i < leading ? spec.leading_deviation : spec.standard_deviation;
-      data[i] = StandardNormal(key, static_cast<uint64_t>(i)) * deviation;
+// Elements `begin` to `end` of a block, row by row, to `data`.
+void DrawBlock(const ParameterSpec& spec, const Block& block, uint64_t key, int64_t begin, int64_t end,
+               double* data) {
+  const int64_t whole_columns = WholeBlock(spec.shape).columns();
+  const int64_t leading = spec.leading_rows * whole_columns;
+  int64_t row = begin / block.columns();
+  int64_t column = begin % block.columns();
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t element = (block.first_row + row) * whole_columns + block.first_column + column;
+    const double deviation = element < leading ? spec.leading_deviation : spec.standard_deviation;
+    data[i] = StandardNormal(key, static_cast<uint64_t>(element)) * deviation;
+    if (++column == block.columns()) {
+      column = 0;
+      ++row;
     }
-  });
+  }
+}
+
+at::Tensor NormalValues(const ParameterSpec& spec, const ParameterPart& part, uint64_t seed) {
+  at::Tensor values = at::empty(part.shape, at::kDouble);
+  double* data = values.mutable_data_ptr<double>();
+  const uint64_t key = Key(seed, spec.name);
+  for (const OwnBlock& own : part.blocks) {
+    const int64_t elements = own.block.elements();
+    at::parallel_for(0, elements, kParallelGrain,
+                     [&](int64_t begin, int64_t end) { DrawBlock(spec, own.block, key, begin, end, data); });
+    data += elements;
+  }
   return values;
 }
 
@@ -96,8 +113,9 @@ std::string TiedTable(const ModelConfig& config, const ModelArchitecture& archit
 class SpecList {
  public:
   // `copies`: a token embedding that is tied has another stage that comes first.
-  SpecList(const ModelConfig& config, bool copies)
+  SpecList(const ModelConfig& config, const GroupPlace& place, bool copies)
       : config_(config),
+        place_(place),
         architecture_(ArchitectureOf(config)),
         deviations_(DeviationsOf(config)),
         inner_(AttentionInner(config)),
@@ -107,6 +125,7 @@ class SpecList {
     AddTokenTable(name);
     if (architecture_.position == Position::kLearned) {
       AddMatrix(name + ".position", config_.max_sequence_length, config_.hidden, deviations_.embedding);
+      specs_.back().part = WholePart(specs_.back().shape, place_);
     }
   }
 
@@ -116,13 +135,14 @@ class SpecList {
     for (const ParameterSpec& spec : specs_) {
       if (spec.name == weight + ".weight") return;
     }
-    AddMatrix(weight, config_.vocab, config_.hidden, deviations_.embedding);
+    AddTable(weight, deviations_.embedding);
     if (name == TiedTable(config_, architecture_)) Share(copies_);
   }
 
   void AddRelativeBias(const LayerStack& stack, bool copy) {
     AddMatrix(stack.name + ".relative_bias", config_.relative_position_buckets, config_.heads,
               deviations_.relative_bias);
+    specs_.back().part = PartByColumns(specs_.back().shape, place_);
     Share(copy);
   }
 
@@ -131,35 +151,34 @@ class SpecList {
     const size_t first = specs_.size();
     AddNorm(prefix + "attention_norm");
     specs_[first].begins_layer = true;
-    AddInwards(prefix + "attention.qkv", inner_ + 2 * KeyValueInner(config_), deviations_.inwards);
+    AddInwards(prefix + "attention.qkv", {queries_, keys_, keys_}, deviations_.inwards);
     LeadWith(inner_, deviations_.query);
     AddOutwards(prefix + "attention.output");
     if (stack.cross) {
       AddNorm(prefix + "cross_norm");
-      AddInwards(prefix + "cross.query", inner_, deviations_.query);
-      AddInwards(prefix + "cross.key_value", 2 * KeyValueInner(config_), deviations_.inwards);
+      AddInwards(prefix + "cross.query", {queries_}, deviations_.query);
+      AddInwards(prefix + "cross.key_value", {keys_, keys_}, deviations_.inwards);
       AddOutwards(prefix + "cross.output");
     }
     AddNorm(prefix + "ffn_norm");
     const bool bias = architecture_.feed_forward_bias;
-    AddLinear(prefix + "ffn.up", config_.ffn, config_.hidden, bias, deviations_.inwards);
-    if (architecture_.gated)
-      AddLinear(prefix + "ffn.gate", config_.ffn, config_.hidden, bias, deviations_.inwards);
-    AddLinear(prefix + "ffn.down", config_.hidden, config_.ffn, bias, deviations_.down);
+    const RowStretch middle = {config_.ffn, config_.ffn};
+    AddByRows(prefix + "ffn.up", {middle}, bias, deviations_.inwards);
+    if (architecture_.gated) AddByRows(prefix + "ffn.gate", {middle}, bias, deviations_.inwards);
+    AddByColumns(prefix + "ffn.down", config_.ffn, bias, deviations_.down);
   }
 
   void AddNorm(const std::string& name) {
     specs_.push_back({.name = name + ".weight", .shape = {config_.hidden}, .initial = Initial::kOne});
-    if (architecture_.norm == NormKind::kLayer) {
-      specs_.push_back({.name = name + ".bias", .shape = {config_.hidden}});
-    }
+    specs_.back().part = WholePart(specs_.back().shape, place_);
+    if (architecture_.norm == NormKind::kLayer) AddWholeBias(name);
   }
 
   void AddHead() {
     if (config_.tied_head) {
       AddTokenTable(architecture_.stacks.back().embedding);
     } else {
-      AddMatrix("head", config_.vocab, config_.hidden, deviations_.head);
+      AddTable("head", deviations_.head);
     }
   }
 
@@ -178,19 +197,43 @@ class SpecList {
                       .standard_deviation = deviation});
   }
 
+  // A row for each token.
+  void AddTable(const std::string& name, double deviation) {
+    AddMatrix(name, config_.vocab, config_.hidden, deviation);
+    specs_.back().part = PartByRows(specs_.back().shape, {{config_.vocab, config_.vocab}}, place_);
+  }
+
   // To queries, keys or values.
-  void AddInwards(const std::string& name, int64_t out, double deviation) {
-    AddLinear(name, out, config_.hidden, architecture_.query_key_value_bias, deviation);
+  void AddInwards(const std::string& name, const std::vector<RowStretch>& stretches, double deviation) {
+    AddByRows(name, stretches, architecture_.query_key_value_bias, deviation);
   }
 
   void AddOutwards(const std::string& name) {
-    AddLinear(name, config_.hidden, inner_, architecture_.attention_output_bias,
-              deviations_.attention_output);
+    AddByColumns(name, inner_, architecture_.attention_output_bias, deviations_.attention_output);
   }
 
-  void AddLinear(const std::string& name, int64_t out, int64_t in, bool bias, double deviation) {
-    AddMatrix(name, out, in, deviation);
-    if (bias) specs_.push_back({.name = name + ".bias", .shape = {out}});
+  // Linear layers. One whose output the tensor ranks divide: reads `hidden`.
+  void AddByRows(const std::string& name, const std::vector<RowStretch>& stretches, bool bias,
+                 double deviation) {
+    int64_t out = 0;
+    for (const RowStretch& stretch : stretches) out += stretch.rows;
+    AddMatrix(name, out, config_.hidden, deviation);
+    specs_.back().part = PartByRows(specs_.back().shape, stretches, place_);
+    if (!bias) return;
+    specs_.push_back({.name = name + ".bias", .shape = {out}});
+    specs_.back().part = PartByRows(specs_.back().shape, stretches, place_);
+  }
+
+  // One whose input they divide: makes `hidden`.
+  void AddByColumns(const std::string& name, int64_t in, bool bias, double deviation) {
+    AddMatrix(name, config_.hidden, in, deviation);
+    specs_.back().part = PartByColumns(specs_.back().shape, place_);
+    if (bias) AddWholeBias(name);
+  }
+
+  void AddWholeBias(const std::string& name) {
+    specs_.push_back({.name = name + ".bias", .shape = {config_.hidden}});
+    specs_.back().part = WholePart(specs_.back().shape, place_);
   }
 
   // The first rows of what makes queries, keys and values, which was added last.
@@ -201,9 +244,12 @@ class SpecList {
   }
 
   const ModelConfig& config_;
+  const GroupPlace place_;
   const ModelArchitecture architecture_;
   const Deviations deviations_;
   const int64_t inner_;
+  const RowStretch queries_ = {inner_, config_.heads};
+  const RowStretch keys_ = {KeyValueInner(config_), KeyValueHeads(config_)};
   const bool copies_;
   std::vector<ParameterSpec> specs_;
 };
@@ -244,9 +290,10 @@ bool EmbedsTarget(const ModelConfig& config, const StageRange& range) {
   return config.architecture == Architecture::kT5 ? HoldsLayer(range, config.encoder_layers) : range.first;
 }
 
-std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range) {
+std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
+                                               const GroupPlace& place) {
   const bool first_use = config.tied_embeddings ? range.first : EmbedsTarget(config, range);
-  SpecList specs(config, /*copies=*/!first_use);
+  SpecList specs(config, place, /*copies=*/!first_use);
   const ModelArchitecture architecture = ArchitectureOf(config);
   for (const LayerStack& stack : architecture.stacks) {
     const bool last = &stack == &architecture.stacks.back();
@@ -260,8 +307,8 @@ std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const 
   return specs.Take();
 }
 
-std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config) {
-  SpecList specs(config, /*copies=*/false);
+std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config, const GroupPlace& place) {
+  SpecList specs(config, place, /*copies=*/false);
   const ModelArchitecture architecture = ArchitectureOf(config);
   const std::string tied = TiedTable(config, architecture);
   if (!tied.empty()) specs.AddTokenTable(tied);
@@ -272,13 +319,14 @@ std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config) {
 
 at::Tensor InitialValue(const ParameterSpec& spec, uint64_t seed, at::ScalarType type, at::Device device) {
   const at::TensorOptions options = at::TensorOptions().dtype(type).device(device);
+  const ParameterPart part = spec.own_part();
   switch (spec.initial) {
     case Initial::kZero:
-      return at::zeros(spec.shape, options);
+      return at::zeros(part.shape, options);
     case Initial::kOne:
-      return at::ones(spec.shape, options);
+      return at::ones(part.shape, options);
     case Initial::kNormal:
-      return NormalValues(spec, seed).to(options);
+      return NormalValues(spec, part, seed).to(options);
   }
   return {};
 }

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "worker/model/architecture.h"
+#include "worker/model/parameter_part.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -37,6 +39,7 @@ enum class Initial : uint8_t { kZero, kOne, kNormal };
 
 struct ParameterSpec {
   std::string name;
+  // Of the whole parameter.
   std::vector<int64_t> shape;
   Initial initial = Initial::kZero;
   // Of kNormal.
@@ -50,6 +53,10 @@ struct ParameterSpec {
   bool copy = false;
   // The first of a layer's.
   bool begins_layer = false;
+  // What this tensor rank has of it; without blocks: all, and nobody else does.
+  ParameterPart part = {};
+
+  ParameterPart own_part() const { return part.blocks.empty() ? WholePart(shape, {}) : part; }
 };
 
 // All weights [out, in], in this order:
@@ -79,14 +86,21 @@ struct ParameterSpec {
 //   last stage: final_norm.weight, head.weight
 //   Deviations: embeddings 1; query rows (hidden * width of a head)^-0.5; key and value rows, up, gate,
 //   relative biases and head hidden^-0.5; outputs inner^-0.5; down ffn^-0.5.
-std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range);
+// Tensor ranks (CheckTensorRanks, stage_checks.h) divide
+//   by rows: attention.qkv and cross.query by heads, cross.key_value and the key and value rows of
+//   attention.qkv by heads of keys and values, which neighbours share where there are fewer; ffn.up,
+//   ffn.gate; token tables and head; biases as the rows of their weights by columns: attention.output and
+//   cross.output by heads, ffn.down, relative biases by heads and have whole: norms, biases of what is
+//   divided by columns, learned positions.
+std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
+                                               const GroupPlace& place = {});
 
 // What several stages of a pipeline may hold, in the order of the stacks; the same on every stage.
-std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config);
+std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config, const GroupPlace& place = {});
 
-// A function of (seed, name, shape) alone, the same on every machine: element i is drawn from a counter-based
-// generator whose key is a hash of seed and name, and only integer arithmetic precedes the rounding to
-// `type`.
+// What this tensor rank has of the parameter. Of the whole it is a function of (seed, name, shape) alone, the
+// same on every machine: element i is drawn from a counter-based generator whose key is a hash of seed and
+// name, and only integer arithmetic precedes the rounding to `type`.
 at::Tensor InitialValue(const ParameterSpec& spec, uint64_t seed, at::ScalarType type, at::Device device);
 
 }  // namespace penstock::worker
