@@ -78,7 +78,7 @@ absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
         if (!sharding_.Updates(shard)) continue;
         for (size_t bucket = 0; bucket < parameters.buckets; ++bucket) {
           const FlatSpan place = ShardOfSpan(parameters.spans[bucket], shard, sharding_.count);
-          for (const FlatSpan& counted : CountedSpans(parameters, place))
+          for (const FlatSpan& counted : CountedSpans(parameters, place, sharding_.tensor_rank))
             sums[i][shard].add_(FlatSumOfSquares(Part(parameters.gradients, counted)));
         }
       }
@@ -214,7 +214,7 @@ std::vector<TensorPiece> AdamW::State(bool with_copies) const {
       const auto add = [&](const char* kind, const at::Tensor& state) {
         const at::Tensor part = state.narrow(0, piece.state, piece.place.size());
         const int64_t begin = piece.place.begin - parameter.offset;
-        TensorSlice slice = SliceOf(parameter);
+        TensorSlice slice = SliceOf(parameter, sharding_.tensor_rank);
         slice.name = kind + slice.name;
         pieces.push_back({.slice = std::move(slice), .begin = begin, .values = part});
       };

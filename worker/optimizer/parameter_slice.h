@@ -1,5 +1,5 @@
-// What a rank holds of a parameter, as a checkpoint sees it, and which elements of it this rank counts, so
-// that each of the whole parameter is counted once over the tensor ranks.
+// What a tensor rank has of a parameter, as a checkpoint sees it, and which elements this rank counts, so
+// that each of the whole parameter is counted once over the tensor ranks: by the first that has it.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace penstock::worker {
 
-TensorSlice SliceOf(const NamedParameter& parameter);
+TensorSlice SliceOf(const NamedParameter& parameter, int tensor_rank);
 
-// Of a span of the flat buffers: intervals of elements that this tensor rank counts, ascending; what lies
-// between parameters is 0 and may be in there. The whole span where the stage is not divided over tensor
-// ranks.
-std::vector<FlatSpan> CountedSpans(const FlatParameters& parameters, const FlatSpan& span);
+// Of a span of the rank's part of a parameter, or of the flat buffers of a stage: the intervals of it that
+// this tensor rank counts, ascending. What lies between parameters is 0, and may be in there.
+std::vector<FlatSpan> CountedSpans(const ParameterPart& part, const FlatSpan& span, int tensor_rank);
+std::vector<FlatSpan> CountedSpans(const FlatParameters& parameters, const FlatSpan& span, int tensor_rank);
 
 }  // namespace penstock::worker

@@ -21,6 +21,8 @@ struct Sharding {
   int own = 0;
   // False: every replica updates all shards.
   bool divided = false;
+  // What several tensor ranks have, which all of them update alike, is counted and written by the first.
+  int tensor_rank = 0;
 
   bool Updates(int shard) const { return !divided || shard == own; }
 };

@@ -51,10 +51,12 @@ absl::Status PassOverDamaged(const Checkpoint& checkpoint, const absl::Status& w
 std::vector<uint32_t> ReadingOrder(const CheckpointManifest& manifest, uint32_t rank) {
   std::vector<uint32_t> order(manifest.ranks);
   for (uint32_t i = 0; i < manifest.ranks; ++i) order[i] = (rank + i) % manifest.ranks;
-  if (manifest.pipeline == 0) return order;
-  std::stable_partition(order.begin(), order.end(), [&](uint32_t other) {
-    return other % manifest.pipeline == rank % manifest.pipeline;
-  });
+  const uint32_t stages = manifest.pipeline * manifest.data;
+  if (stages == 0) return order;
+  const uint32_t group = std::max(uint32_t{1}, manifest.ranks / stages);
+  const auto position = [&](uint32_t of) { return of / group % manifest.pipeline; };
+  std::stable_partition(order.begin(), order.end(),
+                        [&](uint32_t other) { return position(other) == position(rank); });
   return order;
 }
 

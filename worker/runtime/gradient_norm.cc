@@ -49,9 +49,10 @@ absl::StatusOr<at::Tensor> ReduceOverPipeline(const ExecutorParts& parts, uint32
   sums.insert(sums.end(), {squares, ballot});
   PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.pipeline));
   sums.resize(shared_count);
-  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor shared,
-                            ScatterSharedGradients(parts.job->model, parts.stages,
-                                                   parts.optimizer->sharding(), sums, parts.device->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const at::Tensor shared,
+      ScatterSharedGradients(parts.job->model, parts.stages, parts.optimizer->sharding(), sums,
+                             parts.device->place(), parts.group->place()));
   return CallTorch("the gradient norm", [&] { return SumRows(squares).add_(shared); });
 }
 
@@ -63,9 +64,9 @@ absl::StatusOr<at::Tensor> ReduceOverStageGroups(const ExecutorParts& parts, uin
   const GroupPlace place = parts.group->place();
   const Sharding& sharding = parts.optimizer->sharding();
   if (!sums.empty()) PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(sums, groups.line));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const at::Tensor shared,
-      ScatterSharedGradients(parts.job->model, parts.stages, sharding, sums, parts.device->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor shared,
+                            ScatterSharedGradients(parts.job->model, parts.stages, sharding, sums,
+                                                   parts.device->place(), parts.group->place()));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor own, OwnSquares(parts, stages));
   std::vector<at::Tensor> said;
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the gradient norm", [&] {
@@ -92,9 +93,9 @@ absl::StatusOr<at::Tensor> OwnShard(const at::Tensor& by_shard, const Sharding& 
 absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
                                                 const NormGroups& groups, const at::Tensor& ballot) {
   const Sharding& sharding = parts.optimizer->sharding();
-  PENSTOCK_ASSIGN_OR_RETURN(
-      std::vector<at::Tensor> sums,
-      GatherSharedGradients(parts.job->model, parts.stages, sharding, parts.device->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<at::Tensor> sums,
+                            GatherSharedGradients(parts.job->model, parts.stages, sharding,
+                                                  parts.device->place(), parts.group->place()));
   const auto reduce = parts.group->place().ranks() > 1 ? ReduceOverStageGroups : ReduceOverPipeline;
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor by_shard, reduce(parts, stages, groups, std::move(sums), ballot));
   if (!groups.replicas.empty()) {

@@ -6,6 +6,7 @@
 #include "common/status/status_macros.h"
 #include "worker/comm/groups.h"
 #include "worker/comm/pending_all.h"
+#include "worker/model/whole_gradients.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -63,6 +64,9 @@ absl::Status GradientReductions::StartSpan(const Instruction& reduction, const F
   const Sharding& sharding = parts_.optimizer->sharding();
   if (sharding.divided) PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
   const FlatParameters& flat = parts_.stages.at(reduction.stage)->flat_parameters();
+  PENSTOCK_RETURN_IF_ERROR(
+      RunTorch("the gradients of the tensor ranks", [&] { SumWholeGradients(flat, span, *parts_.group); }));
+  PENSTOCK_RETURN_IF_ERROR(parts_.group->status());
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor gradients, CallTorch("the gradients of a stage", [&] {
                               return flat.gradients.narrow(0, span.begin, span.size());
                             }));

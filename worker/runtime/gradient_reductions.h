@@ -24,6 +24,9 @@
 
 namespace penstock::worker {
 
+// What several tensor ranks have of a span is summed over them first, with the passes' group and in their
+// order: the ranks of a stage group have the same passes and reductions in one order.
+//
 // Of one iteration. What is summed, and in which order, follows from the REDUCE_GRADIENTS of the program
 // alone, so that it is the same on all ranks of a group, whose passes may come in other orders: a stage's
 // buckets from the upper one to the lowest, then what stages share. Only when it starts differs.

@@ -4,6 +4,7 @@
 
 #include "worker/model/parameters.h"
 #include "worker/optimizer/flat_squares.h"
+#include "worker/optimizer/parameter_slice.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -14,6 +15,9 @@ namespace {
 FlatSpan Updated(int64_t elements, const Sharding& sharding) {
   return UpdatedPart({.begin = 0, .end = elements}, sharding);
 }
+
+// Of what this tensor rank has.
+int64_t ElementsOf(const ParameterSpec& spec) { return c10::multiply_integers(spec.own_part().shape); }
 
 // Calls `visit` with what is updated here of each copy's gradient, and the sum that it belongs to.
 template <typename Sums, typename Visit>
@@ -35,9 +39,10 @@ void ForEachCopy(const std::vector<ParameterSpec>& specs, const std::map<uint32_
 
 absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig& model,
                                                               const std::map<uint32_t, Stage*>& stages,
-                                                              const Sharding& sharding, at::Device device) {
+                                                              const Sharding& sharding, at::Device device,
+                                                              const GroupPlace& place) {
   return CallTorch("the shared gradients", [&] {
-    const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
+    const std::vector<ParameterSpec> specs = SharedParameterSpecs(model, place);
     const auto options = at::TensorOptions(AccumulationType(ToScalarType(model.dtype))).device(device);
     // The first copy's own gradient is the sum: a table of all token embeddings is not to be there twice.
     std::vector<at::Tensor> sums(specs.size());
@@ -50,7 +55,7 @@ absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig&
     });
     for (size_t i = 0; i < sums.size(); ++i) {
       if (sums[i].defined()) continue;
-      sums[i] = at::zeros({Updated(c10::multiply_integers(specs[i].shape), sharding).size()}, options);
+      sums[i] = at::zeros({Updated(ElementsOf(specs[i]), sharding).size()}, options);
     }
     return sums;
   });
@@ -59,20 +64,22 @@ absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig&
 absl::StatusOr<at::Tensor> ScatterSharedGradients(const ModelConfig& model,
                                                   const std::map<uint32_t, Stage*>& stages,
                                                   const Sharding& sharding,
-                                                  const std::vector<at::Tensor>& sums, at::Device device) {
+                                                  const std::vector<at::Tensor>& sums, at::Device device,
+                                                  const GroupPlace& place) {
   return CallTorch("the shared gradients", [&] {
-    const std::vector<ParameterSpec> specs = SharedParameterSpecs(model);
+    const std::vector<ParameterSpec> specs = SharedParameterSpecs(model, place);
     ForEachCopy(specs, stages, sharding, sums,
                 [](const at::Tensor& gradient, const at::Tensor& sum) { gradient.copy_(sum); });
     at::Tensor squares = at::zeros({sharding.count}, at::TensorOptions(at::kDouble).device(device));
     for (size_t i = 0; i < sums.size(); ++i) {
-      const int64_t elements = c10::multiply_integers(specs[i].shape);
+      const int64_t elements = ElementsOf(specs[i]);
       const int64_t first = Updated(elements, sharding).begin;
       for (int shard = 0; shard < sharding.count; ++shard) {
         if (!sharding.Updates(shard)) continue;
-        const FlatSpan place = ShardOfSpan({.begin = 0, .end = elements}, shard, sharding.count);
-        const at::Tensor part = sums[i].narrow(0, place.begin - first, place.size());
-        squares[shard].add_(FlatSumOfSquares(part));
+        const FlatSpan part = ShardOfSpan({.begin = 0, .end = elements}, shard, sharding.count);
+        for (const FlatSpan& counted : CountedSpans(specs[i].own_part(), part, place.tensor)) {
+          squares[shard].add_(FlatSumOfSquares(sums[i].narrow(0, counted.begin - first, counted.size())));
+        }
       }
     }
     return squares;

@@ -21,22 +21,27 @@
 #include "absl/status/statusor.h"
 #include "worker/model/stage.h"
 #include "worker/optimizer/sharding.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
 // The sums over the stages of this rank, flat, in the order of SharedParameterSpecs; zeros where it holds
-// none, so that all ranks of a pipeline have the same tensors. The first copy's gradient becomes the sum, and
-// shares its memory. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
+// none, so that all ranks of a pipeline (of stage groups: those of equal place) have the same tensors. The
+// first copy's gradient becomes the sum, and shares its memory. Possible errors: RESOURCE_EXHAUSTED (memory),
+// INTERNAL.
 absl::StatusOr<std::vector<at::Tensor>> GatherSharedGradients(const ModelConfig& model,
                                                               const std::map<uint32_t, Stage*>& stages,
-                                                              const Sharding& sharding, at::Device device);
+                                                              const Sharding& sharding, at::Device device,
+                                                              const GroupPlace& place = {});
 
 // Writes the sums over the pipeline into every copy of this rank, and returns the sums of their squares,
-// float64 [shards] on the device; 0 for shards that are updated elsewhere. Possible errors: INTERNAL.
+// float64 [shards] on the device; 0 for shards that are updated elsewhere, and without what other tensor
+// ranks count. Possible errors: INTERNAL.
 absl::StatusOr<at::Tensor> ScatterSharedGradients(const ModelConfig& model,
                                                   const std::map<uint32_t, Stage*>& stages,
                                                   const Sharding& sharding,
-                                                  const std::vector<at::Tensor>& sums, at::Device device);
+                                                  const std::vector<at::Tensor>& sums, at::Device device,
+                                                  const GroupPlace& place = {});
 
 }  // namespace penstock::worker

@@ -88,7 +88,8 @@ absl::Status Trainer::Build(const Program& program) {
   const int holders = static_cast<int>(job().replicas) * place.contexts;
   const Sharding sharding = {.count = holders,
                              .own = static_cast<int>(program.replica) * place.contexts + place.context,
-                             .divided = job().shard_optimizer_state && holders > 1};
+                             .divided = job().shard_optimizer_state && holders > 1,
+                             .tensor_rank = place.tensor};
   PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, flat, sharding));
   executor.optimizer = optimizer_.get();
   if (!parts_.gradients_dir.empty()) {
@@ -163,7 +164,7 @@ std::vector<TensorPiece> Trainer::Parameters(bool with_copies) const {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
     if (with_copies || !parameter.copy)
-      pieces.push_back({.slice = SliceOf(parameter), .values = parameter.value});
+      pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.value});
   }
   return pieces;
 }
@@ -202,7 +203,8 @@ absl::Status Trainer::Restore() {
 absl::Status Trainer::DumpGradients(uint64_t iteration) {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
-    if (!parameter.copy) pieces.push_back({.slice = SliceOf(parameter), .values = parameter.gradient});
+    if (!parameter.copy)
+      pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.gradient});
   }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
   return WriteTensorFile(PartPath(folder, parts_.registration->rank), EntriesOf(pieces)).status();

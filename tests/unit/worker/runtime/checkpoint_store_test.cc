@@ -90,6 +90,8 @@ TEST_F(CheckpointStoreTest, APartThatCannotBeReadEndsTheEpochAndIsKeptAside) {
 TEST(ReadingOrder, BeginsWithTheRanksOfTheSamePlaceInThePipeline) {
   EXPECT_THAT(ReadingOrder({.ranks = 4, .pipeline = 2, .data = 2}, 1), ElementsAre(1, 3, 2, 0));
   EXPECT_THAT(ReadingOrder({.ranks = 4, .pipeline = 2, .data = 2}, 2), ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(ReadingOrder({.ranks = 8, .pipeline = 2, .data = 2}, 3), ElementsAre(3, 6, 7, 2, 4, 5, 0, 1))
+      << "stage groups of two";
   EXPECT_THAT(ReadingOrder({.ranks = 3}, 7), ElementsAre(1, 2, 0)) << "of the first format";
 }
 
