@@ -57,7 +57,9 @@ class Products {
 
  private:
   int64_t group() const { return options_.heads / options_.key_value_heads; }
-  at::Tensor Repeated(const at::Tensor& heads) const { return heads.to(wide_).repeat_interleave(group(), 1); }
+  at::Tensor Repeated(const at::Tensor& heads) const {
+    return heads.to(wide_).unsqueeze(2).expand({-1, -1, group(), -1, -1}).flatten(1, 2);
+  }
   at::Tensor Summed(const at::Tensor& heads) const {
     return heads.unflatten(1, {options_.key_value_heads, group()}).sum(2);
   }
