@@ -168,14 +168,17 @@ std::vector<OtherKeys> OtherKeysOf(const MicroBatch& shape, const GroupPlace& pl
   const std::vector<ReceivedChunk> received = ChunksReceived(shape, place);
   std::vector<OtherKeys> others;
   int64_t query_begin = 0;
+  int64_t key_begin = 0;
+  size_t next = 0;
   for (const RowChunk& chunk : ChunksOf(shape, Side::kTarget, place.context)) {
-    OtherKeys keys = {.query_begin = query_begin, .query_length = chunk.length};
+    for (; next < received.size() && received[next].chunk.row < chunk.row; ++next) {
+      key_begin += received[next].chunk.length;
+    }
+    OtherKeys keys = {.query_begin = query_begin, .query_length = chunk.length, .key_begin = key_begin};
     while (keys.piece + 1 < pieces.size() && pieces[keys.piece + 1].query_begin <= query_begin) ++keys.piece;
-    for (const ReceivedChunk& other : received) {
-      if (other.chunk.row < chunk.row) keys.key_begin += other.chunk.length;
-      // Those of a row come as the chunks lie in it, as far as its first chunk sees them.
-      if (other.chunk.row == chunk.row && other.chunk.first < chunk.first)
-        keys.key_length += other.chunk.length;
+    // Those that the first chunk of a row sees come before the others of the row.
+    for (size_t i = next; i < received.size() && received[i].chunk.row == chunk.row; ++i) {
+      if (received[i].chunk.first < chunk.first) keys.key_length += received[i].chunk.length;
     }
     if (keys.key_length > 0) others.push_back(keys);
     query_begin += chunk.length;

@@ -64,7 +64,7 @@ class Stage {
   // same micro-batch, on the stage's device, with what the stage needs (TokenNeedsOf). `loss_tokens`: of the
   // global batch (last stage). `recompute` changes memory and time, never a bit of a result. Possible errors:
   // INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input), RESOURCE_EXHAUSTED
-  // (memory), INTERNAL.
+  // (memory), INTERNAL; those of its StageGroup, where ranks exchange.
   virtual absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                const at::Tensor& input, const LayerRecompute& recompute,
                                                double loss_tokens) = 0;
@@ -72,7 +72,8 @@ class Stage {
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
   // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.
   // `ready` hears of the parameters' gradients while the pass makes them, upper ones first. Possible errors:
-  // INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL.
+  // INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL; those of its
+  // StageGroup.
   virtual absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
                                               const GradientsReady& ready) = 0;
 

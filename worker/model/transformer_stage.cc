@@ -263,6 +263,7 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor output, CallTorch("forward", [&] {
                               return RunForward(shape, tokens, input, recompute, loss_tokens, *state);
                             }));
+  PENSTOCK_RETURN_IF_ERROR(group_.status());
   return StageForward{std::move(output), std::move(state)};
 }
 
@@ -271,7 +272,11 @@ absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, cons
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
   WeightProducts products = WeightProducts::Now(ready);
-  return CallTorch("backward", [&] { return RunBackward(*state, output_gradient, products); });
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, CallTorch("backward", [&] {
+                              return RunBackward(*state, output_gradient, products);
+                            }));
+  PENSTOCK_RETURN_IF_ERROR(group_.status());
+  return input_gradient;
 }
 
 absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forward,
@@ -283,6 +288,7 @@ absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forwa
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
                               return RunBackward(*state, output_gradient, products);
                             }));
+  PENSTOCK_RETURN_IF_ERROR(group_.status());
   split.put_aside = std::make_shared<PutAsideState>(std::move(products));
   return split;
 }

@@ -302,6 +302,47 @@ TEST(ContextRanks, ExchangeNothingWhereNoSampleIsDivided) {
   });
 }
 
+// Gives zeros, as a group does whose peer is gone.
+class LostGroup : public HallRank {
+ public:
+  using HallRank::HallRank;
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                          const std::vector<int64_t>& received) override {
+    if (--calls_left < 0) status_ = absl::UnavailableError("rank 1 is gone");
+    int64_t count = 0;
+    for (const int64_t from : received) count += from;
+    return at::zeros({count, rows.size(1)}, rows.options());
+  }
+  absl::Status status() const override { return status_; }
+
+  int calls_left = 0;
+
+ private:
+  absl::Status status_;
+};
+
+TEST(ContextRanks, SayThatAnExchangeFailedAtTheEndOfThePass) {
+  const ModelConfig config = SmallConfig(DataType::kFloat32);
+  MicroBatch shape = MakeMicroBatch(config, {{0, 8}}, Layout::kPacked);
+  shape.spans = {{0, 2}};
+  for (const int calls : {0, 2, 3}) {
+    LostGroup group(nullptr, 0, 2);
+    group.calls_left = calls;
+    const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
+    const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
+    const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
+    auto forward = stage->Forward(shape, tokens, activation, {}, 1);
+    if (calls == 0) {
+      EXPECT_EQ(forward.status().code(), absl::StatusCode::kUnavailable);
+      continue;
+    }
+    ASSERT_TRUE(forward.ok()) << forward.status();
+    const absl::Status backward = calls == 2 ? stage->Backward(*forward, activation, {}).status()
+                                             : stage->BackwardInput(*forward, activation).status();
+    EXPECT_EQ(backward.code(), absl::StatusCode::kUnavailable);
+  }
+}
+
 // Spans of 1 alone: nothing is exchanged, and T5 runs on them as well.
 TEST(ContextRanks, OfWholeSamplesAddUpForT5) {
   const ModelConfig config = SmallT5Config(DataType::kFloat64);
