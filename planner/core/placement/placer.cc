@@ -7,7 +7,10 @@
 namespace penstock::core {
 namespace {
 
-constexpr double kSlacks[] = {1.0, 0.7, 0.45, 0.25, 1.5};
+// Targets that are tried first, as multiples of the mean load; then so many between the best two.
+constexpr double kQuickTargets[] = {1.05, 1.2};
+constexpr double kTargets[] = {1.02, 1.06, 1.12, 1.25, 1.6};
+constexpr int kBisections = 3;
 // Rows that leave the slowest rank, at most, for each row that there is.
 constexpr int kMovesOfARow = 2;
 
@@ -37,12 +40,16 @@ int Placer::LongestSpan(const Item& item) const {
   return ranks;
 }
 
-int Placer::SmallestSpan(const Item& item, double most_ns) const {
-  const int longest = LongestSpan(item);
-  int ranks = 1;
-  while (ranks < longest && (item.work_ns > most_ns * ranks || item.length > most_tokens_ * ranks))
-    ranks *= 2;
-  return ranks;
+double Placer::SlowestWith(size_t row, const Span& span) const {
+  const RowLoad part = PartOf(row, span);
+  double slowest = 0;
+  for (int context = span.first; context < span.first + span.ranks; ++context) {
+    Load load = loads_[context];
+    AddTo(part, 1, &load);
+    if (load.tokens > most_tokens_) return std::numeric_limits<double>::infinity();
+    slowest = std::max(slowest, model_.TimeNs(load));
+  }
+  return slowest;
 }
 
 Span Placer::BestPlace(int ranks) const {
@@ -57,14 +64,28 @@ Span Placer::BestPlace(int ranks) const {
   return best;
 }
 
-void Placer::PlaceAll(double slack) {
+Span Placer::SmallestSpan(size_t row, double target_ns) const {
+  const int longest = LongestSpan(items_[row]);
+  Span best = BestPlace(1);
+  double least = SlowestWith(row, best);
+  for (int ranks = 2; ranks <= longest && least > target_ns; ranks *= 2) {
+    const Span span = BestPlace(ranks);
+    const double slowest = SlowestWith(row, span);
+    if (slowest >= least) continue;
+    least = slowest;
+    best = span;
+  }
+  return best;
+}
+
+void Placer::PlaceAll(double target_ns) {
   loads_.assign(contexts_, Load());
   times_.assign(contexts_, 0);
   for (const uint32_t row : order_) {
-    spans_[row] = BestPlace(SmallestSpan(items_[row], slack * mean_ns_));
+    spans_[row] = SmallestSpan(row, target_ns);
     Add(row, spans_[row], 1);
   }
-  placed_ += static_cast<int64_t>(order_.size());
+  looked_at_ += static_cast<int64_t>(order_.size()) * contexts_;
 }
 
 void Placer::PlaceEvenly() {
@@ -135,10 +156,11 @@ bool Placer::ImproveOnce() {
 }
 
 void Placer::Improve() {
-  for (size_t moves = kMovesOfARow * order_.size(); moves > 0 && ImproveOnce(); --moves) ++placed_;
+  for (size_t moves = kMovesOfARow * order_.size(); moves > 0 && ImproveOnce(); --moves)
+    looked_at_ += contexts_;
 }
 
-void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens,
+void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, Care care,
                    std::vector<Span>* spans) {
   items_.clear();
   mean_ns_ = 0;
@@ -156,20 +178,29 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
                    [&](uint32_t a, uint32_t b) { return items_[a].work_ns > items_[b].work_ns; });
   spans_.resize(rows.size());
   Score best{std::numeric_limits<double>::infinity(), 0};
-  const auto keep = [&] {
+  double best_target = 0;
+  const auto attempt = [&](double target_ns) {
+    PlaceAll(target_ns);
+    Improve();
     const Score score = ScoreNow();
-    if (!(score < best)) return;
+    if (!(score < best)) return false;
     best = score;
     *spans = spans_;
+    best_target = target_ns;
+    return true;
   };
-  for (const double slack : kSlacks) {
-    PlaceAll(slack);
-    Improve();
-    keep();
+  const absl::Span<const double> targets =
+      care == Care::kQuick ? absl::MakeConstSpan(kQuickTargets) : absl::MakeConstSpan(kTargets);
+  for (const double target : targets) attempt(target * mean_ns_);
+  // A lower target than the best one's answer, where it can be met.
+  double step = (best.time_ns - best_target) / 2;
+  const int bisections = care == Care::kQuick ? 0 : kBisections;
+  for (int i = 0; i < bisections && best.excess_tokens <= 0; ++i, step /= 2) {
+    attempt(best.time_ns - step);
   }
   if (best.excess_tokens <= 0) return;
   PlaceEvenly();
-  keep();
+  if (ScoreNow() < best) *spans = spans_;
 }
 
 }  // namespace penstock::core

@@ -25,11 +25,15 @@ class Placer {
   // `most_tokens`: of a context rank; kept to where some placement does. `costs` must outlive the placer.
   Placer(const CostModel& costs, double most_tokens);
 
-  // One span for each row. With one context rank, the whole group.
-  void Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, std::vector<Span>* spans);
+  // kQuick tries few targets: for searches that place very many micro-batches.
+  enum class Care : uint8_t { kQuick, kThorough };
 
-  // Rows looked at so far, over all slacks: the work done.
-  int64_t placed() const { return placed_; }
+  // One span for each row. With one context rank, the whole group.
+  void Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> tokens, Care care,
+             std::vector<Span>* spans);
+
+  // Rows placed and moved so far, times context ranks that were looked at for each: the work done.
+  int64_t looked_at() const { return looked_at_; }
 
  private:
   struct Item {
@@ -51,11 +55,14 @@ class Placer {
   RowLoad PartOf(size_t row, const Span& span) const;
   // Adds the row `times` (1 or -1).
   void Add(size_t row, const Span& span, double times);
-  int SmallestSpan(const Item& item, double most_ns) const;
+  // The slowest rank of the span with the row on it; infinite where it would have too many tokens.
+  double SlowestWith(size_t row, const Span& span) const;
+  // The smallest on which that is not above the target, or the one on which it is least.
+  Span SmallestSpan(size_t row, double target_ns) const;
   int LongestSpan(const Item& item) const;
   // Of so many ranks, where the slowest is fastest.
   Span BestPlace(int ranks) const;
-  void PlaceAll(double slack);
+  void PlaceAll(double target_ns);
   void PlaceEvenly();
   void Improve();
   bool ImproveOnce();
@@ -74,7 +81,7 @@ class Placer {
   std::vector<Span> spans_;
   std::vector<Load> loads_;
   std::vector<double> times_;
-  int64_t placed_ = 0;
+  int64_t looked_at_ = 0;
 };
 
 }  // namespace penstock::core

@@ -96,9 +96,9 @@ void LocalSearch::RescheduleChange() {
 void LocalSearch::Run(int64_t budget) {
   int64_t left = budget;
   while (left > 0 && !candidate_->stop.stopped()) {
-    const int64_t before = evaluator_->simulated();
+    const int64_t before = evaluator_->simulated() + candidate_->table.placing_passes();
     Try();
-    left -= evaluator_->simulated() - before + kStepPasses;
+    left -= evaluator_->simulated() + candidate_->table.placing_passes() - before + kStepPasses;
   }
   if (candidate_->stop.stopped()) return;
   candidate_->replicas = best_replicas_;

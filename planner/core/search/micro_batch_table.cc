@@ -6,6 +6,12 @@
 #include "planner/core/schedule/recompute_ladder.h"
 
 namespace penstock::core {
+namespace {
+
+// Context ranks that are looked at in the time of a pass of a list schedule.
+constexpr int64_t kLooksInAPass = 40;
+
+}  // namespace
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
                                  std::vector<int32_t> levels, TransferBuffers buffers, double most_tokens)
@@ -33,7 +39,7 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   return slot;
 }
 
-void MicroBatchTable::Place(int slot) {
+void MicroBatchTable::Place(int slot, Placer::Care care) {
   stale_[slot] = 0;
   const int contexts = costs_->group().context;
   if (contexts == 1) {
@@ -41,9 +47,17 @@ void MicroBatchTable::Place(int slot) {
     return;
   }
   const std::vector<Row> rows = RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
-  placer_.Place(rows, tokens_, &spans_[slot]);
+  placer_.Place(rows, tokens_, care, &spans_[slot]);
   SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), contexts, &shares_[slot]);
 }
+
+void MicroBatchTable::PlaceThoroughly(int slot) {
+  if (costs_->group().context == 1) return;
+  Place(slot, Placer::Care::kThorough);
+  Update(slot);
+}
+
+int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
 
 bool MicroBatchTable::CostLayers(int slot) {
   std::vector<LayerCosts>& layers = layer_costs_[slot];

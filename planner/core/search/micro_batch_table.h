@@ -60,6 +60,10 @@ class MicroBatchTable {
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
   // Call after a change of samples(slot), or of many levels.
   void Update(int slot);
+  // Places a slot again with all care, and updates it.
+  void PlaceThoroughly(int slot);
+  // Work of placing so far, in passes of a list schedule.
+  int64_t placing_passes() const;
   // Changes the recompute of one stage.
   void UpdateLevel(int slot, int stage, int32_t level);
 
@@ -108,7 +112,7 @@ class MicroBatchTable {
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
   // Divides the slot over the context ranks.
-  void Place(int slot);
+  void Place(int slot, Placer::Care care = Placer::Care::kQuick);
   // False where the shape is outside of the profile.
   bool CostLayers(int slot);
   int64_t ForwardNs(int slot, int stage) const;

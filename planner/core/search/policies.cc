@@ -220,6 +220,18 @@ Candidate SearchByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<
   return PlanDynamic(space, job, tokens, run_tasks);
 }
 
+// What the search has found, with the best placement that is known for each micro-batch.
+void PlaceThoroughly(ReplicaEvaluator* evaluator, Candidate* candidate) {
+  if (evaluator->space().costs().group().context == 1) return;
+  for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
+    if (candidate->stop.stopped()) return;
+    CandidateReplica& part = candidate->replicas[replica];
+    for (const int32_t slot : part.slots) candidate->table.PlaceThoroughly(slot);
+    EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
+  }
+  SetMakespan(candidate);
+}
+
 }  // namespace
 
 Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<const SampleTokens> tokens,
@@ -227,6 +239,7 @@ Candidate PlanByPolicy(const ScheduleSpace& space, const Job& job, absl::Span<co
   ReplicaEvaluator evaluator(space);
   Candidate candidate = SearchByPolicy(space, job, tokens, run_tasks, &evaluator);
   if (space.stop().stopped()) return candidate;
+  PlaceThoroughly(&evaluator, &candidate);
   TrimRecompute(&evaluator, &candidate);
   return candidate;
 }
