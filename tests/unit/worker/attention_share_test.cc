@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/worker/context_threads.h"
+#include "tests/support/thread_stage_group.h"
 #include "tests/unit/worker/model_testing.h"
 #include "worker/model/attention.h"
 #include "worker/model/attention_kernel.h"
@@ -27,7 +27,7 @@ struct Operands {
 struct Attended {
   at::Tensor output;
   at::Tensor gradient;
-  int exchanges = 0;
+  int64_t exchanges = 0;
 };
 
 AttentionOperands Split(const AttentionOptions& options, const at::Tensor& query_key_value) {
@@ -64,7 +64,7 @@ std::vector<Attended> AttendDivided(const AttentionOptions& options, const Model
                                     const MicroBatch& shape, int contexts, const Operands& operands,
                                     Keep keep) {
   std::vector<Attended> results(static_cast<size_t>(contexts));
-  RunContextRanks(contexts, [&](HallRank& group) {
+  RunStageGroup({.contexts = contexts}, [&](ThreadStageGroup& group) {
     const int context = group.place().context;
     AttentionOptions own = options;
     own.group = &group;
@@ -74,7 +74,8 @@ std::vector<Attended> AttendDivided(const AttentionOptions& options, const Model
                     {OwnRows(operands.query_key_value, shape, context),
                      OwnRows(operands.attended_gradient, shape, context)},
                     keep);
-    result.exchanges = group.exchanges();
+    result.exchanges = group.counts().exchanges;
+    EXPECT_TRUE(group.status().ok()) << group.status();
   });
   return results;
 }

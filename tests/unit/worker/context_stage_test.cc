@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/worker/context_threads.h"
+#include "tests/support/thread_stage_group.h"
 #include "tests/unit/worker/model_testing.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
@@ -155,7 +155,7 @@ Whole RunDivided(const ModelConfig& config, const Placed& placed, Layout layout,
                  const std::vector<uint32_t>& layers, const TestPipeline::Options& options = {}) {
   const MicroBatch shape = ShapeOf(config, placed, layout);
   std::vector<Whole> parts(static_cast<size_t>(placed.contexts));
-  RunContextRanks(placed.contexts, [&](HallRank& group) {
+  RunStageGroup({.contexts = placed.contexts}, [&](ThreadStageGroup& group) {
     const int context = group.place().context;
     Tokens tokens = MakeTokens(placed.samples, config.vocab);
     const std::vector<bool> needed = SamplesOn(shape, context);
@@ -261,6 +261,34 @@ TEST_P(DividedStage, AreWithinRoundingOfTheUndividedStage) {
   }
 }
 
+// Passes calls on, and counts what context ranks exchange.
+class CountingGroup : public StageGroup {
+ public:
+  explicit CountingGroup(StageGroup* group) : group_(*group) {}
+
+  GroupPlace place() const override { return group_.place(); }
+  at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override { return group_.GatherRows(own, rows); }
+  at::Tensor SumRows(const at::Tensor& partial) override { return group_.SumRows(partial); }
+  void SumOverTensorRanks(at::Tensor& values) override { group_.SumOverTensorRanks(values); }
+  void MaxOverTensorRanks(at::Tensor& values) override { group_.MaxOverTensorRanks(values); }
+  at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                          const std::vector<int64_t>& received) override {
+    at::Tensor result = group_.ExchangeRows(rows, sent, received);
+    ++exchanges;
+    sent_bytes += static_cast<int64_t>(rows.nbytes());
+    received_bytes += static_cast<int64_t>(result.nbytes());
+    return result;
+  }
+  absl::Status status() const override { return group_.status(); }
+
+  int64_t exchanges = 0;
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+
+ private:
+  StageGroup& group_;
+};
+
 // As the plan counts them: keys and values of the chunks that queries see, once forward; backward the same
 // again, and as many gradients the other way.
 TEST(ContextRanks, ExchangeThePlannedBytesAtEveryRecomputeLevel) {
@@ -275,18 +303,19 @@ TEST(ContextRanks, ExchangeThePlannedBytesAtEveryRecomputeLevel) {
   };
   for (const LayerRecompute recompute :
        {LayerRecompute{}, LayerRecompute{.selective = 4}, LayerRecompute{.full = 4}}) {
-    RunContextRanks(placed.contexts, [&](HallRank& group) {
+    RunStageGroup({.contexts = placed.contexts}, [&](ThreadStageGroup& group) {
       int64_t sent = 0;
       int64_t received = 0;
       for (int other = 0; other < placed.contexts; ++other) {
         sent += chunk_bytes(group.place().context, other);
         received += chunk_bytes(other, group.place().context);
       }
-      RankPipeline pipeline(config, {4}, group);
+      CountingGroup counted(&group);
+      RankPipeline pipeline(config, {4}, counted);
       pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {.recompute = recompute}, 1);
-      EXPECT_EQ(group.exchanges(), 3 * config.layers);
-      EXPECT_EQ(group.sent_bytes(), config.layers * (2 * sent + received));
-      EXPECT_EQ(group.received_bytes(), config.layers * (2 * received + sent));
+      EXPECT_EQ(counted.exchanges, 3 * config.layers);
+      EXPECT_EQ(counted.sent_bytes, config.layers * (2 * sent + received));
+      EXPECT_EQ(counted.received_bytes, config.layers * (2 * received + sent));
     });
   }
 }
@@ -295,30 +324,30 @@ TEST(ContextRanks, ExchangeNothingWhereNoSampleIsDivided) {
   const ModelConfig config = SmallConfig(DataType::kFloat32);
   const Placed& placed = PlacedSamples()[2];
   const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
-  RunContextRanks(placed.contexts, [&](HallRank& group) {
+  RunStageGroup({.contexts = placed.contexts}, [&](ThreadStageGroup& group) {
     RankPipeline pipeline(config, {4}, group);
     pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {.recompute = {.full = 2}}, 1);
-    EXPECT_EQ(group.exchanges(), 0);
+    EXPECT_EQ(group.counts().exchanges, 0);
   });
 }
 
-// Gives zeros, as a group does whose peer is gone.
-class LostGroup : public HallRank {
+// Rank 0 of two, whose peer goes after so many exchanges.
+class LostGroup : public CountingGroup {
  public:
-  using HallRank::HallRank;
+  explicit LostGroup(int64_t exchanges) : CountingGroup(&SoleRank()), last_(exchanges) {}
+
+  GroupPlace place() const override { return {.contexts = 2}; }
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,
                           const std::vector<int64_t>& received) override {
-    if (--calls_left < 0) status_ = absl::UnavailableError("rank 1 is gone");
-    int64_t count = 0;
-    for (const int64_t from : received) count += from;
-    return at::zeros({count, rows.size(1)}, rows.options());
+    ++exchanges;
+    return at::zeros({received[1], rows.size(1)}, rows.options());
   }
-  absl::Status status() const override { return status_; }
-
-  int calls_left = 0;
+  absl::Status status() const override {
+    return exchanges > last_ ? absl::UnavailableError("rank 1 is gone") : absl::OkStatus();
+  }
 
  private:
-  absl::Status status_;
+  const int64_t last_;
 };
 
 TEST(ContextRanks, SayThatAnExchangeFailedAtTheEndOfThePass) {
@@ -326,8 +355,7 @@ TEST(ContextRanks, SayThatAnExchangeFailedAtTheEndOfThePass) {
   MicroBatch shape = MakeMicroBatch(config, {{0, 8}}, Layout::kPacked);
   shape.spans = {{0, 2}};
   for (const int calls : {0, 2, 3}) {
-    LostGroup group(nullptr, 0, 2);
-    group.calls_left = calls;
+    LostGroup group(calls);
     const auto stage = *MakeTransformerStage(config, {1, 2, false, false}, kRankSeed, at::kCPU, group);
     const TokenBatch tokens = *MakeTokenBatch(shape, {}, config, {}, at::kCPU, group.place());
     const at::Tensor activation = at::ones(BoundaryShape(shape, config, 1, group.place()));
