@@ -26,13 +26,13 @@ class HuggingFaceTest : public ::testing::TestWithParam<std::string> {
   // Of all parameters, from the gradients that transformers had.
   Result Expected() const {
     Result result{golden_.loss, {}};
-    std::vector<NamedTensor> tensors;
+    std::vector<TensorPiece> pieces;
     for (const ParameterSpec& spec :
          StageParameterSpecs(golden_.config, {0, golden_.config.layers, true, true})) {
       result.gradients[spec.name] = at::full(spec.shape, NAN, at::kFloat);
-      tensors.push_back({spec.name, result.gradients[spec.name]});
+      pieces.push_back({WholeSlice(spec.name, spec.shape), 0, result.gradients[spec.name]});
     }
-    const absl::Status read = ReadInitialValues(golden_.gradients, tensors);
+    const absl::Status read = ReadInitialValues(golden_.gradients, pieces);
     EXPECT_TRUE(read.ok()) << read;
     return result;
   }
@@ -41,10 +41,11 @@ class HuggingFaceTest : public ::testing::TestWithParam<std::string> {
   TestPipeline Load(const std::vector<uint32_t>& stages) const {
     TestPipeline pipeline(golden_.config, /*seed=*/1, stages);
     for (size_t i = 0; i < stages.size(); ++i) {
-      std::vector<NamedTensor> tensors;
-      for (const NamedParameter& parameter : pipeline.stage(i).parameters())
-        tensors.push_back({parameter.name, parameter.value});
-      const absl::Status read = ReadInitialValues(golden_.parameters, tensors);
+      std::vector<TensorPiece> pieces;
+      for (const NamedParameter& parameter : pipeline.stage(i).parameters()) {
+        pieces.push_back({WholeSlice(parameter.name, parameter.value.sizes().vec()), 0, parameter.value});
+      }
+      const absl::Status read = ReadInitialValues(golden_.parameters, pieces);
       EXPECT_TRUE(read.ok()) << read;
     }
     return pipeline;
