@@ -20,16 +20,12 @@ class Places {
   Places(const std::vector<ParameterSpec>& specs, at::ScalarType type, int64_t bucket_elements)
       : alignment_(kAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))), offsets_(specs.size()) {
     int64_t bucket = 0;
-    // On the tensor rank that has most.
-    int64_t most = 0;
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].shared) continue;
-      if (specs[i].begins_layer && end_ > bucket && most >= bucket_elements) {
+      if (specs[i].begins_layer && end_ > bucket && end_ - bucket >= bucket_elements) {
         spans_.push_back({std::exchange(bucket, end_), end_});
-        most = 0;
       }
       Place(specs[i], offsets_[i]);
-      most += Aligned(specs[i].own_part().most_elements);
     }
     spans_.push_back({bucket, end_});
     buckets_ = spans_.size();
@@ -46,12 +42,12 @@ class Places {
   size_t buckets() const { return buckets_; }
 
  private:
+  // With the room that the tensor rank with most of it takes: all have the same places. Gradients are then
+  // summed in the same order over the replicas, and what several tensor ranks have stays equal in every bit.
   void Place(const ParameterSpec& spec, int64_t& offset) {
     offset = end_;
-    end_ += Aligned(Elements(spec));
+    end_ += (spec.own_part().most_elements + alignment_ - 1) / alignment_ * alignment_;
   }
-
-  int64_t Aligned(int64_t elements) const { return (elements + alignment_ - 1) / alignment_ * alignment_; }
 
   const int64_t alignment_;
   std::vector<int64_t> offsets_;

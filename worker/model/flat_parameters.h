@@ -61,7 +61,7 @@ struct FlatParameters {
 inline constexpr int64_t kBucketBytes = int64_t{4} << 20;
 
 // Initial values of the parameters, gradients of 0. A bucket begins with a layer, and the one below it has at
-// least `bucket_bytes` of gradients. All tensor ranks have the same parameters in the same buckets.
+// least `bucket_bytes` of gradients. Parameters and buckets begin at the same places on all tensor ranks.
 FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
                                   at::Device device, int64_t bucket_bytes = kBucketBytes);
 

@@ -72,6 +72,23 @@ TEST(ParameterSliceTest, WithoutTensorRanksASpanIsCountedInOne) {
   EXPECT_EQ(counted[0].end, 40);
 }
 
+// Whatever is summed over replicas and context ranks in shards, ring by ring, has the same bits on all tensor
+// ranks.
+TEST(ParameterSliceTest, ParametersLieAtTheSamePlacesOnAllTensorRanks) {
+  const FlatParameters first = PartOf(0, 4);
+  for (int rank = 1; rank < 4; ++rank) {
+    const FlatParameters flat = PartOf(rank, 4);
+    EXPECT_EQ(flat.values.numel(), first.values.numel());
+    for (size_t i = 0; i < flat.parameters.size(); ++i)
+      EXPECT_EQ(flat.parameters[i].offset, first.parameters[i].offset) << flat.parameters[i].name;
+    ASSERT_EQ(flat.spans.size(), first.spans.size());
+    for (size_t i = 0; i < flat.spans.size(); ++i) {
+      EXPECT_EQ(flat.spans[i].begin, first.spans[i].begin);
+      EXPECT_EQ(flat.spans[i].end, first.spans[i].end);
+    }
+  }
+}
+
 // Tensor ranks write each element once, and another number of them reads what it needs.
 TEST(ParameterSliceTest, AnyTensorDegreeReadsWhatAnyOtherWrote) {
   for (const int before : {1, 2, 4}) {
