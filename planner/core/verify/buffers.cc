@@ -11,21 +11,6 @@ using Found = const v1::Instruction*;
 // Two integers of 64 bits for each token that is embedded, and for each position of the loss.
 constexpr uint64_t kLoadedBytes = 16;
 
-struct Tokens {
-  uint64_t source = 0;
-  uint64_t target = 0;
-};
-
-// Tokens that a micro-batch computes, padding included.
-Tokens ComputedTokens(const v1::MicroBatch& micro_batch) {
-  if (micro_batch.layout() == v1::LAYOUT_PACKED) {
-    const auto last = [](const auto& ends) { return ends.empty() ? uint64_t{0} : uint64_t{*ends.rbegin()}; };
-    return {last(micro_batch.source_cu_seqlens()), last(micro_batch.target_cu_seqlens())};
-  }
-  return {uint64_t{micro_batch.rows()} * micro_batch.source_length(),
-          uint64_t{micro_batch.rows()} * micro_batch.target_length()};
-}
-
 class RankBuffers {
  public:
   RankBuffers(const PlanIndex& index, int rank, Report& report)
@@ -62,22 +47,14 @@ class RankBuffers {
   }
 
   uint64_t LoadedBytes(const v1::Instruction& load) const {
-    const v1::MicroBatch& micro_batch =
-        index_.plan().replicas(replica_).micro_batches(static_cast<int>(load.micro_batch()));
-    const Tokens tokens = ComputedTokens(micro_batch);
+    const Share& share = index_.ShareOf(replica_, load.micro_batch(), index_.ContextOf(rank_));
     const uint32_t stage = load.stage();
     const bool t5 = index_.plan().model().architecture() == v1::ARCHITECTURE_T5;
     uint64_t loaded = 0;
-    if (stage == 0 && t5) loaded += tokens.source;
-    if (t5 ? IsFirstDecoderStage(stage) : stage == 0) loaded += tokens.target;
-    if (static_cast<int>(stage) + 1 == index_.stages()) loaded += micro_batch.loss_tokens();
+    if (stage == 0 && t5) loaded += share.source;
+    if (index_.EmbedsTarget(stage)) loaded += share.target;
+    if (static_cast<int>(stage) + 1 == index_.stages()) loaded += share.loss;
     return kLoadedBytes * loaded;
-  }
-
-  bool IsFirstDecoderStage(uint32_t stage) const {
-    const v1::ReplicaTopology& replica = index_.plan().topology().replicas(replica_);
-    const auto decoders = [&](uint32_t s) { return replica.stages(static_cast<int>(s)).decoder_layers(); };
-    return decoders(stage) > 0 && (stage == 0 || decoders(stage - 1) == 0);
   }
 
   void Expect(const v1::Instruction& instruction, uint64_t acquired, uint64_t released) {

@@ -13,15 +13,20 @@ struct Issued {
   const v1::Instruction* instruction;
 };
 
-// Groups are judged with the topology (rule 0): the stages first, then the replicas.
+// Groups are judged with the topology (rule 0).
 void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {
-  const bool of_stage = instruction.op() == v1::OP_REDUCE_GRADIENTS;
-  const uint32_t expected =
-      of_stage ? instruction.stage() : static_cast<uint32_t>(index.stages() + index.ReplicaOf(rank));
+  const bool reduces = instruction.op() == v1::OP_REDUCE_GRADIENTS;
+  const bool steps = instruction.op() == v1::OP_OPTIMIZER_STEP;
+  const uint32_t expected = reduces ? index.ReduceGroupOf(rank, instruction.stage())
+                            : steps ? index.ReplicaGroupOf(rank)
+                                    : index.StageGroupOf(rank);
   if (instruction.collective().group() == expected) return;
   report.AddAt(kCollectives, rank, instruction,
                absl::StrCat("its group is ", instruction.collective().group(), ", that of its ",
-                            of_stage ? "stage" : "replica", " is ", expected));
+                            reduces ? "stage"
+                            : steps ? "replica"
+                                    : "stage group",
+                            " is ", expected));
 }
 
 // Of an element as gradients are summed.
@@ -72,6 +77,10 @@ uint64_t StepBytes(const v1::Plan& plan) {
 }
 
 void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {
+  if (IsPass(instruction.op()) && instruction.collective().bytes() != 0)
+    report.AddAt(kCollectives, rank, instruction,
+                 absl::StrCat("its collective has ", instruction.collective().bytes(),
+                              " bytes; a pass has 0, and what it exchanges in `exchange`"));
   if (instruction.op() != v1::OP_OPTIMIZER_STEP) return;
   const uint64_t expected = StepBytes(index.plan());
   if (instruction.collective().bytes() != expected)
@@ -83,10 +92,12 @@ void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruc
 void Compare(const Issued& mine, const Issued& first, Report& report) {
   const v1::Instruction& a = *mine.instruction;
   const v1::Instruction& b = *first.instruction;
-  const bool same_stage = a.op() != v1::OP_REDUCE_GRADIENTS || a.stage() == b.stage();
-  if (a.op() == b.op() && same_stage && a.collective().bytes() == b.collective().bytes()) return;
+  const bool same_stage = a.op() == v1::OP_OPTIMIZER_STEP || a.stage() == b.stage();
+  if (a.op() == b.op() && same_stage && a.micro_batch() == b.micro_batch() &&
+      a.collective().bytes() == b.collective().bytes())
+    return;
   report.AddAt(kCollectives, mine.rank, a,
-               absl::StrCat("its op, stage or bytes differ from what rank ", first.rank,
+               absl::StrCat("its op, stage, micro-batch or bytes differ from what rank ", first.rank,
                             " issues at this place, ", Describe(b)));
 }
 
@@ -115,7 +126,10 @@ void CheckCollectives(const PlanIndex& index, Report& report) {
   std::vector<IssuedByRank> groups(plan.groups_size());
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
-      if (instruction.op() != v1::OP_REDUCE_GRADIENTS && instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
+      const bool ends =
+          instruction.op() == v1::OP_REDUCE_GRADIENTS || instruction.op() == v1::OP_OPTIMIZER_STEP;
+      const bool joint = index.group_ranks() > 1 && IsPass(instruction.op());
+      if (!ends && !joint) continue;
       const v1::Collective& collective = instruction.collective();
       if (collective.group() >= groups.size()) {
         report.AddAt(kCollectives, rank, instruction,

@@ -12,12 +12,18 @@ void Expect(bool wanted, bool found, const char* field, int rank, const v1::Inst
                  absl::StrCat(field, found ? " is set, which this op does not have" : " is not set"));
 }
 
-void CheckInstruction(int rank, const v1::Instruction& instruction, Report& report) {
+// `group_ranks`: of a stage group. Passes of several ranks are collectives.
+void CheckInstruction(int rank, const v1::Instruction& instruction, uint32_t group_ranks, Report& report) {
   const v1::Op op = instruction.op();
   const bool transfers = op == v1::OP_SEND || op == v1::OP_RECV;
-  const bool collective = op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP;
+  const bool joint = group_ranks > 1 && IsPass(op);
+  const bool collective = joint || op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP;
   Expect(transfers, instruction.has_transfer(), "transfer", rank, instruction, report);
   Expect(collective, instruction.has_collective(), "collective", rank, instruction, report);
+  if (!joint) {
+    Expect(false, instruction.own_duration_ns() != 0, "own_duration_ns", rank, instruction, report);
+    Expect(false, instruction.has_exchange(), "exchange", rank, instruction, report);
+  }
   if (op != v1::OP_WAIT)
     Expect(false, instruction.transfer_id() != 0, "transfer_id", rank, instruction, report);
   Expect(false, instruction.parts() != 0, "parts", rank, instruction, report);
@@ -26,9 +32,10 @@ void CheckInstruction(int rank, const v1::Instruction& instruction, Report& repo
 }  // namespace
 
 void CheckFields(const v1::Plan& plan, Report& report) {
+  const uint32_t group_ranks = ContextRanks(plan.mesh()) * TensorRanks(plan.mesh());
   for (int rank = 0; rank < plan.programs_size(); ++rank)
     for (const v1::Instruction& instruction : plan.programs(rank).instructions())
-      CheckInstruction(rank, instruction, report);
+      CheckInstruction(rank, instruction, group_ranks, report);
 }
 
 }  // namespace penstock::core::verify

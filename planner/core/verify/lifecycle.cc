@@ -1,5 +1,6 @@
 // Rule 4: one forward and one backward pass of every micro-batch on every stage, then the end of the
 // iteration.
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,11 +10,6 @@ namespace penstock::core::verify {
 namespace {
 
 using Found = const v1::Instruction*;
-
-bool IsComputation(v1::Op op) {
-  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
-         op == v1::OP_BACKWARD_WEIGHT || op == v1::OP_RECOMPUTE;
-}
 
 void RequireOrder(int rank, Found first, Found second, Report& report) {
   if (first != nullptr && second != nullptr && second->id() < first->id())
@@ -47,7 +43,7 @@ void CheckPasses(const PlanIndex& index, int rank, uint32_t stage, uint32_t micr
 // Keys are unique in a sound plan; a second pass with the same key is reported as what it is.
 void CheckRepeatedPasses(const PlanIndex& index, int rank, Report& report) {
   for (const v1::Instruction& instruction : index.program(rank).instructions()) {
-    if (!IsComputation(instruction.op())) continue;
+    if (!IsPass(instruction.op())) continue;
     const Found first = index.Find(rank, instruction.op(), instruction.stage(), instruction.micro_batch());
     if (first->id() != instruction.id())
       report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it repeats instruction ", first->id()));
@@ -59,12 +55,16 @@ void CheckEnd(const PlanIndex& index, int rank, Report& report) {
   int steps = 0;
   for (const v1::Instruction& instruction : program.instructions()) {
     const Found reduce = index.Find(rank, v1::OP_REDUCE_GRADIENTS, instruction.stage(), 0);
-    if (IsComputation(instruction.op()) && reduce != nullptr && instruction.id() > reduce->id())
+    if (IsPass(instruction.op()) && reduce != nullptr && instruction.id() > reduce->id())
       report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it comes after ", Describe(*reduce)));
     if (instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
     ++steps;
     if (static_cast<int>(instruction.id()) != program.instructions_size() - 1)
       report.AddAt(kLifecycle, rank, instruction, "it is not the last instruction");
+    const uint32_t lowest = *std::min_element(program.stages().begin(), program.stages().end());
+    if (instruction.stage() != lowest)
+      report.AddAt(kLifecycle, rank, instruction,
+                   absl::StrCat("its stage is not the lowest of the rank, ", lowest));
   }
   if (steps != 1) report.AddAt(kLifecycle, rank, absl::StrCat("it has ", steps, " OPTIMIZER_STEP, not one"));
   for (uint32_t stage : program.stages())

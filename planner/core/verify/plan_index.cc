@@ -42,9 +42,16 @@ PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan, StopToken sto
     : batch_(batch),
       plan_(plan),
       stop_(stop),
+      contexts_(ContextRanks(plan.mesh())),
+      tensors_(TensorRanks(plan.mesh())),
+      place_of_rank_(ranks(), 0),
+      stage_group_of_rank_(ranks(), 0),
+      shares_(replicas()),
       ranks_of_replica_(replicas()),
       local_stage_(static_cast<size_t>(replicas()) * stages()),
       slots_(ranks()) {
+  ListPlaces();
+  ListShares();
   for (int rank = 0; rank < ranks(); ++rank) {
     const int replica = ReplicaOf(rank);
     ranks_of_replica_[replica].push_back(rank);
@@ -58,6 +65,29 @@ PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan, StopToken sto
       const int kind = KindOf(instruction.op(), instruction.part());
       int32_t& slot = slots_[rank][SlotOf(rank, kind, instruction.stage(), instruction.micro_batch())];
       if (slot < 0) slot = static_cast<int32_t>(instruction.id());
+    }
+  }
+}
+
+void PlanIndex::ListPlaces() {
+  for (const v1::ReplicaTopology& replica : plan_.topology().replicas()) {
+    for (const v1::StageTopology& stage : replica.stages()) {
+      for (int place = 0; place < stage.ranks_size(); ++place) place_of_rank_[stage.ranks(place)] = place;
+    }
+  }
+  const int before = stages() * static_cast<int>(tensors_) + replicas();
+  for (int group = before; group < plan_.groups_size(); ++group) {
+    for (const uint32_t rank : plan_.groups(group).ranks())
+      stage_group_of_rank_[rank] = static_cast<uint32_t>(group);
+  }
+}
+
+void PlanIndex::ListShares() {
+  for (int replica = 0; replica < replicas(); ++replica) {
+    for (const v1::MicroBatch& micro_batch : plan_.replicas(replica).micro_batches()) {
+      if (stopped()) return;
+      const std::vector<Share> shares = SharesOf(batch_, plan_, micro_batch);
+      shares_[replica].insert(shares_[replica].end(), shares.begin(), shares.end());
     }
   }
 }
@@ -76,19 +106,25 @@ bool PlanIndex::NeedsTokens(uint32_t stage) const {
   return before <= encoder && before + plan_.layers_per_stage(static_cast<int>(stage)) > encoder;
 }
 
+bool PlanIndex::EmbedsTarget(uint32_t stage) const {
+  const v1::ReplicaTopology& replica = plan_.topology().replicas(0);
+  const auto decoders = [&](uint32_t s) { return replica.stages(static_cast<int>(s)).decoder_layers(); };
+  return decoders(stage) > 0 && (stage == 0 || decoders(stage - 1) == 0);
+}
+
 const v1::Instruction* PlanIndex::Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
                                        uint32_t part) const {
   const int32_t id = slots_[rank][SlotOf(rank, KindOf(op, part), stage, micro_batch)];
   return id < 0 ? nullptr : &program(rank).instructions(id);
 }
 
-TransferEnds PlanIndex::FindTransfer(int replica, uint32_t stage, uint32_t micro_batch,
-                                     TransferPart part) const {
+TransferEnds PlanIndex::FindTransfer(int replica, uint32_t stage, uint32_t micro_batch, TransferPart part,
+                                     int place) const {
   const uint32_t from = part == kActivation ? stage : stage + 1;
   const uint32_t to = part == kActivation ? stage + 1 : stage;
   TransferEnds ends;
-  ends.send_rank = RankOf(replica, from);
-  ends.recv_rank = RankOf(replica, to);
+  ends.send_rank = RankOf(replica, from, place);
+  ends.recv_rank = RankOf(replica, to, place);
   ends.send = Find(ends.send_rank, v1::OP_SEND, from, micro_batch, part);
   ends.recv = Find(ends.recv_rank, v1::OP_RECV, to, micro_batch, part);
   return ends;

@@ -8,6 +8,7 @@
 
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/parallel/stop.h"
+#include "planner/core/verify/share.h"
 
 namespace penstock::core::verify {
 
@@ -26,6 +27,12 @@ enum TransferPart : uint32_t { kActivation, kGradient };
 int KindOf(v1::Op op, uint32_t part);
 
 inline bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
+
+// FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or RECOMPUTE.
+inline bool IsPass(v1::Op op) {
+  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
+         op == v1::OP_BACKWARD_WEIGHT || op == v1::OP_RECOMPUTE;
+}
 
 // Both ends of the way from one stage to another: the instruction is null where the plan lacks it.
 struct TransferEnds {
@@ -49,9 +56,28 @@ class PlanIndex {
   const v1::Program& program(int rank) const { return plan_.programs(rank); }
   int ReplicaOf(int rank) const { return static_cast<int>(program(rank).replica()); }
   int MicroBatches(int replica) const { return plan_.replicas(replica).micro_batches_size(); }
-  // The rank of `replica` that holds `stage`.
-  int RankOf(int replica, uint32_t stage) const {
-    return static_cast<int>(plan_.topology().replicas(replica).stages(static_cast<int>(stage)).ranks(0));
+  // Of every stage group: context ranks, tensor ranks of each, and ranks in all.
+  uint32_t contexts() const { return contexts_; }
+  uint32_t tensors() const { return tensors_; }
+  int group_ranks() const { return static_cast<int>(contexts_ * tensors_); }
+  // The rank of `replica` that holds `stage`, by its place in the stage group.
+  int RankOf(int replica, uint32_t stage, int place = 0) const {
+    return static_cast<int>(plan_.topology().replicas(replica).stages(static_cast<int>(stage)).ranks(place));
+  }
+  // A rank's place in its stage group, and the context and tensor rank that it is there.
+  int PlaceOf(int rank) const { return place_of_rank_[rank]; }
+  uint32_t ContextOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) / tensors_; }
+  uint32_t TensorOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) % tensors_; }
+  // Indices into Plan.groups: of those who reduce a stage with this rank, of its replica, and, where stage
+  // groups have several ranks, of its stage group.
+  uint32_t ReduceGroupOf(int rank, uint32_t stage) const { return stage * tensors_ + TensorOf(rank); }
+  uint32_t ReplicaGroupOf(int rank) const {
+    return static_cast<uint32_t>(stages()) * tensors_ + static_cast<uint32_t>(ReplicaOf(rank));
+  }
+  uint32_t StageGroupOf(int rank) const { return stage_group_of_rank_[rank]; }
+  // What a context rank has of a micro-batch.
+  const Share& ShareOf(int replica, uint32_t micro_batch, uint32_t context) const {
+    return shares_[replica][static_cast<size_t>(micro_batch) * contexts_ + context];
   }
   // Ranks of a replica, ascending.
   const std::vector<int>& RanksOf(int replica) const { return ranks_of_replica_[replica]; }
@@ -69,20 +95,32 @@ class PlanIndex {
   // decoder layer, or the last one.
   bool NeedsTokens(uint32_t stage) const;
 
+  // Whether it embeds the target: a GPT's first stage, a T5's first one with a decoder layer.
+  bool EmbedsTarget(uint32_t stage) const;
+
   // The (first) instruction with this key, or null. `stage` must be on `rank`.
   const v1::Instruction* Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
                               uint32_t part = 0) const;
 
-  // The transfer over the boundary between `stage` and `stage` + 1: the activation goes up, the gradient
-  // down.
-  TransferEnds FindTransfer(int replica, uint32_t stage, uint32_t micro_batch, TransferPart part) const;
+  // The transfer over the boundary between `stage` and `stage` + 1 of the ranks at this place of their
+  // groups: the activation goes up, the gradient down.
+  TransferEnds FindTransfer(int replica, uint32_t stage, uint32_t micro_batch, TransferPart part,
+                            int place) const;
 
  private:
+  void ListPlaces();
+  void ListShares();
   size_t SlotOf(int rank, int kind, uint32_t stage, uint32_t micro_batch) const;
 
   const v1::Batch& batch_;
   const v1::Plan& plan_;
   const StopToken stop_;
+  const uint32_t contexts_;
+  const uint32_t tensors_;
+  std::vector<int> place_of_rank_;
+  std::vector<uint32_t> stage_group_of_rank_;
+  // Of each replica: [micro-batch * contexts + context rank].
+  std::vector<std::vector<Share>> shares_;
   std::vector<std::vector<int>> ranks_of_replica_;
   // [replica * stages + stage].
   std::vector<int> local_stage_;

@@ -21,6 +21,13 @@ bool CheckRanges(const PlanIndex& index, Report& report) {
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
       const int64_t start = instruction.expected_start_ns();
       const int64_t duration = instruction.expected_duration_ns();
+      const int64_t own = instruction.own_duration_ns();
+      if (own < 0 || own > duration) {
+        sound = false;
+        report.AddAt(kPredictions, rank, instruction,
+                     absl::StrCat("own_duration_ns is ", own, ", which is not between 0 and its ",
+                                  "expected_duration_ns, ", duration));
+      }
       if (start >= 0 && duration >= 0 && start <= Timeline::kMostNs && duration <= Timeline::kMostNs)
         continue;
       sound = false;
@@ -55,7 +62,7 @@ class Check {
         predicted_(index.plan().predicted()),
         timeline_(index),
         report_(report),
-        reduce_ns_(index.stages(), -1) {}
+        reduce_ns_(static_cast<size_t>(index.stages()) * index.tensors(), -1) {}
 
   void Run() {
     for (int rank = 0; rank < index_.ranks() && !index_.stopped(); ++rank)
@@ -85,7 +92,7 @@ class Check {
                send.instruction->expected_duration_ns());
     }
     if (instruction.op() == v1::OP_REDUCE_GRADIENTS) {
-      int64_t& first = reduce_ns_[instruction.stage()];
+      int64_t& first = reduce_ns_[index_.ReduceGroupOf(rank, instruction.stage())];
       if (first < 0) first = instruction.expected_duration_ns();
       expect("expected_duration_ns", instruction.expected_duration_ns(), first);
     }
@@ -121,6 +128,7 @@ class Check {
     expect("transfer_ns", bubble.transfer_ns(), time.transfer_ns);
     expect("imbalance_ns", bubble.imbalance_ns(), time.imbalance_ns);
     expect("memory_ns", bubble.memory_ns(), time.memory_ns);
+    expect("group_ns", bubble.group_ns(), time.group_ns);
     Peak peak;
     if (!FindPeak(index_.program(rank), &peak)) return;
     expect("peak_memory_bytes", predicted.peak_memory_bytes(), peak.bytes);
@@ -131,7 +139,7 @@ class Check {
   const v1::Prediction& predicted_;
   const Timeline timeline_;
   Report& report_;
-  // Of each stage, that of the first rank.
+  // Of each stage, and in it of each tensor rank, that of the first rank.
   std::vector<int64_t> reduce_ns_;
   int64_t makespan_ns_ = 0;
   int64_t last_pass_ns_ = 0;

@@ -63,7 +63,10 @@ class Waits {
       Divide(last_pass_ns_, pass);
     }
     started_ = true;
-    time_->busy_ns += pass.expected_duration_ns();
+    // Of a stage group of several ranks the slowest sets the pace.
+    const int64_t own = index_.group_ranks() > 1 ? pass.own_duration_ns() : pass.expected_duration_ns();
+    time_->busy_ns += own;
+    time_->group_ns += pass.expected_duration_ns() - own;
     last_pass_ns_ = EndOf(pass);
     wait_ = nullptr;
   }
@@ -158,7 +161,7 @@ std::vector<RankTime> ExplainTimes(const PlanIndex& index, int64_t makespan_ns) 
     time.imbalance_ns = end - replica_end[index.ReplicaOf(rank)];
     // The reduction of gradients that nothing hides.
     time.transfer_ns += makespan_ns - time.busy_ns - time.fill_ns - time.drain_ns - time.dependency_ns -
-                        time.transfer_ns - time.imbalance_ns - time.memory_ns;
+                        time.transfer_ns - time.imbalance_ns - time.memory_ns - time.group_ns;
   }
   return times;
 }

@@ -16,6 +16,7 @@ struct RankTime {
   int64_t transfer_ns = 0;
   int64_t imbalance_ns = 0;
   int64_t memory_ns = 0;
+  int64_t group_ns = 0;
 };
 
 // By rank. Takes time linear in the plan.

@@ -10,7 +10,15 @@
 namespace penstock::core::verify {
 namespace {
 
-bool IsCollective(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
+// Ends of an iteration, and passes of a stage group of several ranks.
+bool IsCollective(const v1::Instruction& instruction) {
+  return instruction.has_collective() && !IsTransfer(instruction.op());
+}
+
+// Ranks of a replica step together, each on a stage of its own.
+uint32_t StageOf(const v1::Instruction& collective) {
+  return collective.op() == v1::OP_OPTIMIZER_STEP ? 0 : collective.stage();
+}
 
 constexpr int kMostReported = 1000;
 
@@ -19,6 +27,10 @@ class Rendezvous {
   explicit Rendezvous(const PlanIndex& index)
       : index_(index), heads_(index.ranks(), 0), arrived_(index.ranks(), -1) {
     for (int rank = 0; rank < index.ranks(); ++rank) runnable_.push_back(rank);
+    for (const v1::CollectiveGroup& group : index.plan().groups()) {
+      std::vector<uint32_t>& members = members_.emplace_back(group.ranks().begin(), group.ranks().end());
+      std::sort(members.begin(), members.end());
+    }
   }
 
   void Run() {
@@ -87,8 +99,10 @@ class Rendezvous {
   bool IsReadyFor(int rank, const v1::Instruction& mine, int partner) const {
     const v1::Instruction* theirs = Head(partner);
     if (theirs == nullptr) return false;
-    if (IsCollective(mine.op()))
-      return theirs->op() == mine.op() && theirs->collective().group() == mine.collective().group() &&
+    if (IsCollective(mine))
+      return theirs->op() == mine.op() && StageOf(*theirs) == StageOf(mine) &&
+             theirs->micro_batch() == mine.micro_batch() &&
+             theirs->collective().group() == mine.collective().group() &&
              theirs->collective().sequence() == mine.collective().sequence();
     const bool opposite =
         mine.op() == v1::OP_SEND ? theirs->op() == v1::OP_RECV : theirs->op() == v1::OP_SEND;
@@ -105,7 +119,7 @@ class Rendezvous {
         if (peer < 0 || !IsReadyFor(rank, *head, peer)) return;
         ++heads_[peer];
         runnable_.push_back(peer);
-      } else if (IsCollective(head->op())) {
+      } else if (IsCollective(*head)) {
         if (!Meet(rank, *head)) return;
         continue;
       }
@@ -118,14 +132,15 @@ class Rendezvous {
   // the plan.
   bool Meet(int rank, const v1::Instruction& collective) {
     const uint32_t group = collective.collective().group();
-    if (group >= static_cast<uint32_t>(index_.plan().groups_size())) return false;
-    const auto& members = index_.plan().groups(static_cast<int>(group)).ranks();
+    if (group >= members_.size()) return false;
+    const std::vector<uint32_t>& members = members_[group];
     if (!std::binary_search(members.begin(), members.end(), static_cast<uint32_t>(rank))) return false;
     if (arrived_[rank] == heads_[rank]) return false;
     arrived_[rank] = heads_[rank];
-    std::vector<int>& here = meetings_[{group, collective.collective().sequence(), collective.op()}];
+    std::vector<int>& here = meetings_[{group, collective.collective().sequence(), collective.op(),
+                                        StageOf(collective), collective.micro_batch()}];
     here.push_back(rank);
-    if (static_cast<int>(here.size()) < members.size()) return false;
+    if (here.size() < members.size()) return false;
     for (const int member : here) {
       ++heads_[member];
       if (member != rank) runnable_.push_back(member);
@@ -139,8 +154,10 @@ class Rendezvous {
   std::vector<int> runnable_;
   // Of each rank: the place at which it has come to a collective, or -1.
   std::vector<int> arrived_;
-  // Ranks that stand at a collective, by group, sequence and op.
-  std::map<std::tuple<uint32_t, uint32_t, int>, std::vector<int>> meetings_;
+  // Of each group, ascending.
+  std::vector<std::vector<uint32_t>> members_;
+  // Ranks that stand at a collective, by group, sequence, op, stage and micro-batch.
+  std::map<std::tuple<uint32_t, uint32_t, int, uint32_t, uint32_t>, std::vector<int>> meetings_;
 };
 
 }  // namespace

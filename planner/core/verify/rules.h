@@ -34,6 +34,11 @@ void CheckSchedule(const PlanIndex& index, Report& report);
 // plan alone decides are right.
 void CheckBuffers(const PlanIndex& index, Report& report);
 
+// Parts of rules 5 and 8: what passes of stage groups of several ranks exchange, and how long they take.
+void CheckJointPasses(const PlanIndex& index, Report& report);
+// Part of rule 7: every token of every row is on one context rank.
+void CheckSpans(const PlanIndex& index, Report& report);
+
 // Rules 2 and 5: runs every rank's list one instruction at a time, where a transfer ends only when both ends
 // are at it and a collective only when all its ranks are. Reports each rank that never reaches its end, and
 // whom it waits for.

@@ -61,10 +61,12 @@ class Ascending {
 };
 
 void CheckEntry(const PlanIndex& index, int replica, Report& report) {
-  const int rank = index.RankOf(replica, 0);
-  Ascending forwards(rank, "on the first stage", report);
-  for (const v1::Instruction& instruction : index.program(rank).instructions())
-    if (instruction.op() == v1::OP_FORWARD && instruction.stage() == 0) forwards.See(instruction);
+  for (int place = 0; place < index.group_ranks(); ++place) {
+    const int rank = index.RankOf(replica, 0, place);
+    Ascending forwards(rank, "on the first stage", report);
+    for (const v1::Instruction& instruction : index.program(rank).instructions())
+      if (instruction.op() == v1::OP_FORWARD && instruction.stage() == 0) forwards.See(instruction);
+  }
 }
 
 // One stage a rank: micro-batches in order both ways, and no more of them in flight than there are stages

@@ -9,13 +9,39 @@
 namespace penstock::core::verify {
 namespace {
 
+// As job.proto, Mesh.
+constexpr uint32_t kMostTensorRanks = 64;
+constexpr uint32_t kMostContextRanks = 1024;
+
+// Degrees of a stage group: what divides the model.
+void CheckGroupShape(const v1::Plan& plan, Report& report) {
+  const v1::ModelSpec& model = plan.model();
+  const uint32_t tensor = TensorRanks(plan.mesh()), context = ContextRanks(plan.mesh());
+  if (tensor > kMostTensorRanks || context > kMostContextRanks)
+    report.Add(kStructure, absl::StrCat("mesh.tensor is ", tensor, " and mesh.context ", context,
+                                        ", they are at most ", kMostTensorRanks, " and ", kMostContextRanks));
+  if ((context & (context - 1)) != 0)
+    report.Add(kStructure, absl::StrCat("mesh.context is ", context, ", which is no power of two"));
+  if (context > 1 && model.architecture() == v1::ARCHITECTURE_T5)
+    report.Add(kStructure, "mesh.context is above 1, which a T5 does not have");
+  const uint32_t shared = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads();
+  if (tensor == 1) return;
+  if (model.heads() == 0 || model.heads() % tensor != 0 || model.ffn() % tensor != 0 ||
+      (shared % tensor != 0 && tensor % shared != 0))
+    report.Add(kStructure, absl::StrCat("mesh.tensor is ", tensor, ", which does not divide ", model.heads(),
+                                        " heads, ", shared, " key-value heads and ffn of ", model.ffn()));
+}
+
 bool CheckMesh(const v1::Plan& plan, Report& report) {
   const v1::Mesh& mesh = plan.mesh();
-  if (mesh.tensor() > 1 || mesh.context() > 1)
-    report.Add(kStructure, "mesh.tensor and mesh.context are reserved and must be 0 or 1");
-  const uint64_t ranks = uint64_t{mesh.pipeline()} * mesh.data();
-  if (ranks == 0 || ranks != static_cast<uint64_t>(plan.programs_size()))
-    report.Add(kStructure, absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(), " ranks but ",
+  CheckGroupShape(plan, report);
+  if (report.count(kStructure) > 0) return false;
+  const auto programs = static_cast<uint64_t>(plan.programs_size());
+  const uint64_t group = uint64_t{TensorRanks(mesh)} * ContextRanks(mesh);
+  const uint64_t groups = uint64_t{mesh.pipeline()} * mesh.data();
+  if (groups == 0 || programs % group != 0 || programs / group != groups)
+    report.Add(kStructure, absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(),
+                                        group > 1 ? absl::StrCat(" groups of ", group) : "", " ranks but ",
                                         plan.programs_size(), " programs"));
   if (mesh.data() != static_cast<uint32_t>(plan.replicas_size()))
     report.Add(kStructure, absl::StrCat("mesh.data is ", mesh.data(), " but there are ", plan.replicas_size(),
@@ -30,6 +56,11 @@ bool CheckLayers(const v1::Plan& plan, Report& report) {
   const uint64_t layers = model.architecture() == v1::ARCHITECTURE_T5
                               ? uint64_t{model.encoder_layers()} + model.decoder_layers()
                               : model.layers();
+  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
+  if (t5 ? model.layers() > 0 : model.encoder_layers() > 0 || model.decoder_layers() > 0)
+    report.Add(kStructure,
+               t5 ? "model.layers is set, which a T5 does not have"
+                  : "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
   if (model.hidden() == 0) report.Add(kStructure, "model.hidden is 0");
   uint64_t sum = 0;
   for (uint32_t count : plan.layers_per_stage()) {
@@ -109,6 +140,10 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
   if (plan.iteration() != batch.iteration())
     report.Add(kStructure, absl::StrCat("the plan is for iteration ", plan.iteration(),
                                         ", the batch is iteration ", batch.iteration()));
+  if (plan.options().typical_samples_size() > 0)
+    report.Add(kStructure, "options.typical_samples is set, which plans do not carry");
+  if (plan.planning_time_ns() < 0)
+    report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
   CheckRecompute(plan, report);
   return CheckPrograms(plan, report);
 }

@@ -6,23 +6,22 @@
 namespace penstock::core::verify {
 namespace {
 
-// Far above the collectives of any group; what lies beyond has a wrong sequence anyway (rule 5).
-constexpr uint32_t kMostSequences = 4096;
+// A rank's collectives in a group are counted in the order of its program: none has a number above its own
+// place there. What lies beyond has a wrong sequence (rule 5).
+bool MayHaveSequence(const v1::Instruction& collective) {
+  return collective.collective().sequence() <= collective.id();
+}
 
 }  // namespace
-
-bool IsPass(v1::Op op) {
-  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
-         op == v1::OP_BACKWARD_WEIGHT || op == v1::OP_RECOMPUTE;
-}
 
 OtherEnd FindOtherEnd(const PlanIndex& index, int rank, const v1::Instruction& transfer) {
   const bool upper_end = (transfer.op() == v1::OP_RECV) == (transfer.part() == kActivation);
   if (upper_end && transfer.stage() == 0) return {};
   const uint32_t lower = upper_end ? transfer.stage() - 1 : transfer.stage();
   if (lower + 1 >= static_cast<uint32_t>(index.stages())) return {};
-  const TransferEnds ends = index.FindTransfer(index.ReplicaOf(rank), lower, transfer.micro_batch(),
-                                               static_cast<TransferPart>(transfer.part()));
+  const TransferEnds ends =
+      index.FindTransfer(index.ReplicaOf(rank), lower, transfer.micro_batch(),
+                         static_cast<TransferPart>(transfer.part()), index.PlaceOf(rank));
   if (transfer.op() == v1::OP_SEND) return {ends.recv_rank, ends.recv};
   return {ends.send_rank, ends.send};
 }
@@ -46,7 +45,7 @@ void Timeline::ListRank(int rank) {
     ready_ns_[rank].push_back(ready);
     if (!instruction.has_collective()) continue;
     const v1::Collective& collective = instruction.collective();
-    if (collective.group() >= collective_ns_.size() || collective.sequence() >= kMostSequences) continue;
+    if (collective.group() >= collective_ns_.size() || !MayHaveSequence(instruction)) continue;
     std::vector<int64_t>& group = collective_ns_[collective.group()];
     if (group.size() <= collective.sequence()) group.resize(collective.sequence() + 1, 0);
     group[collective.sequence()] = std::max(group[collective.sequence()], ready);

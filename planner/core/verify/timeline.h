@@ -44,7 +44,4 @@ struct OtherEnd {
 };
 OtherEnd FindOtherEnd(const PlanIndex& index, int rank, const v1::Instruction& transfer);
 
-// FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or RECOMPUTE.
-bool IsPass(v1::Op op);
-
 }  // namespace penstock::core::verify

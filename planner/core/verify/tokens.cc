@@ -80,7 +80,21 @@ class MicroBatchCheck {
            uint64_t{micro_batch_.rows()} * micro_batch_.target_length();
   }
 
+  // What other layouts have is not set.
+  void ExpectEmpty(const char* field, bool empty) {
+    if (!empty) Fail(absl::StrCat(field, " is set, which its layout does not have"));
+  }
+
+  void ExpectNoCuSeqlens() {
+    ExpectEmpty("source_cu_seqlens", micro_batch_.source_cu_seqlens().empty());
+    ExpectEmpty("target_cu_seqlens", micro_batch_.target_cu_seqlens().empty());
+    if (!encoder_decoder_ && micro_batch_.source_length() > 0)
+      Fail(absl::StrCat("source_length is ", micro_batch_.source_length(), ", a GPT has no source"));
+  }
+
   void CheckPadded() {
+    ExpectNoCuSeqlens();
+    ExpectEmpty("row_samples", micro_batch_.row_samples().empty());
     Expect("rows", micro_batch_.rows(), lengths_.size());
     for (size_t i = 0; i < lengths_.size(); ++i) {
       if (lengths_[i].source > micro_batch_.source_length() ||
@@ -93,6 +107,11 @@ class MicroBatchCheck {
   }
 
   void CheckPacked() {
+    ExpectEmpty("rows", micro_batch_.rows() == 0);
+    ExpectEmpty("source_length", micro_batch_.source_length() == 0);
+    ExpectEmpty("target_length", micro_batch_.target_length() == 0);
+    ExpectEmpty("row_samples", micro_batch_.row_samples().empty());
+    if (!encoder_decoder_) ExpectEmpty("source_cu_seqlens", micro_batch_.source_cu_seqlens().empty());
     uint64_t computed =
         CheckCuSeqlens("target_cu_seqlens", micro_batch_.target_cu_seqlens(), &Lengths::target);
     if (encoder_decoder_)
@@ -114,6 +133,7 @@ class MicroBatchCheck {
   }
 
   void CheckConcatenated() {
+    ExpectNoCuSeqlens();
     CheckRows();
     Expect("computed_tokens", micro_batch_.computed_tokens(), Rectangle());
   }

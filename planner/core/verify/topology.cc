@@ -1,5 +1,5 @@
-// Rule 0: the topology holds every layer once in every replica and every rank once, and programs and groups
-// are those that follow from it.
+// Rule 0: the topology holds every layer once in every replica and every rank in one stage group, and
+// programs and groups are those that follow from it.
 #include <algorithm>
 #include <vector>
 
@@ -17,7 +17,8 @@ class TopologyCheck {
   TopologyCheck(const v1::Plan& plan, Report& report)
       : plan_(plan),
         report_(report),
-        replica_of_rank_(plan.programs_size(), -1),
+        group_ranks_(ContextRanks(plan.mesh()) * TensorRanks(plan.mesh())),
+        group_of_rank_(plan.programs_size(), -1),
         stages_(plan.programs_size()) {}
 
   bool Run() {
@@ -44,15 +45,16 @@ class TopologyCheck {
     if (shape.stages_size() != plan_.layers_per_stage_size())
       return Fail(absl::StrCat(name, " has ", shape.stages_size(), " stages, layers_per_stage ",
                                plan_.layers_per_stage_size()));
-    uint32_t ranks = 0;
+    uint32_t positions = 0;
     uint64_t encoders_left = plan_.model().encoder_layers();
     for (int stage = 0; stage < shape.stages_size(); ++stage) {
       const std::string of_stage = absl::StrCat(name, ".stages[", stage, "]");
       CheckLayers(shape.stages(stage), plan_.layers_per_stage(stage), of_stage, &encoders_left);
-      if (Place(replica, stage, shape.stages(stage).ranks(), of_stage)) ++ranks;
+      if (Place(replica, stage, shape.stages(stage).ranks(), of_stage)) ++positions;
     }
-    if (ranks != plan_.mesh().pipeline())
-      Fail(absl::StrCat(name, " has ", ranks, " ranks, mesh.pipeline is ", plan_.mesh().pipeline()));
+    if (positions != plan_.mesh().pipeline())
+      Fail(absl::StrCat(name, " has ", positions, group_ranks_ > 1 ? " stage groups" : " ranks",
+                        ", mesh.pipeline is ", plan_.mesh().pipeline()));
   }
 
   // Layers of the encoder come before all others.
@@ -65,32 +67,54 @@ class TopologyCheck {
                       " layers, layers_per_stage gives it ", encoders, " and ", layers - encoders));
   }
 
-  // Whether this is the first stage of its rank.
+  // Whether this is the first stage of its group. Groups of several stages are the same in all of them.
   bool Place(int replica, int stage, const Ranks& ranks, const std::string& name) {
-    if (ranks.size() != 1) {
-      Fail(absl::StrCat(name, " is on ", ranks.size(), " ranks, not on one"));
+    if (static_cast<uint32_t>(ranks.size()) != group_ranks_) {
+      Fail(absl::StrCat(name, " is on ", ranks.size(), " ranks, not on ",
+                        group_ranks_ > 1 ? absl::StrCat(group_ranks_) : "one"));
       return false;
     }
-    if (ranks[0] >= replica_of_rank_.size()) {
-      Fail(absl::StrCat(name, " is on rank ", ranks[0], ", but the plan has ", replica_of_rank_.size()));
+    for (const uint32_t rank : ranks) {
+      if (rank < group_of_rank_.size()) continue;
+      Fail(absl::StrCat(name, " is on rank ", rank, ", but the plan has ", group_of_rank_.size()));
       return false;
     }
-    int& owner = replica_of_rank_[ranks[0]];
-    stages_[ranks[0]].push_back(static_cast<uint32_t>(stage));
-    if (owner == replica) return false;
-    if (owner >= 0) Fail(absl::StrCat(name, " is on rank ", ranks[0], ", which is in replica ", owner));
-    owner = replica;
+    const int first = group_of_rank_[ranks[0]];
+    for (const uint32_t rank : ranks) stages_[rank].push_back(static_cast<uint32_t>(stage));
+    if (first >= 0 && groups_[first].replica == replica &&
+        std::equal(ranks.begin(), ranks.end(), groups_[first].ranks.begin(), groups_[first].ranks.end()))
+      return false;
+    groups_.push_back({replica, {ranks.begin(), ranks.end()}});
+    for (const uint32_t rank : ranks) Enter(rank, name);
     return true;
+  }
+
+  // The rank is in the group that was listed last, and in no other.
+  void Enter(uint32_t rank, const std::string& name) {
+    const int group = static_cast<int>(groups_.size()) - 1;
+    int& owner = group_of_rank_[rank];
+    if (owner == group) {
+      Fail(absl::StrCat(name, " is on rank ", rank, " twice"));
+    } else if (owner >= 0 && groups_[owner].replica != groups_[group].replica) {
+      Fail(absl::StrCat(name, " is on rank ", rank, ", which is in replica ", groups_[owner].replica));
+    } else if (owner >= 0) {
+      Fail(absl::StrCat(name, " is on rank ", rank, ", which is in another stage group"));
+    }
+    owner = group;
+  }
+
+  int ReplicaOf(uint32_t rank) const {
+    return group_of_rank_[rank] < 0 ? -1 : groups_[group_of_rank_[rank]].replica;
   }
 
   void CheckProgram(int rank) {
     const v1::Program& program = plan_.programs(rank);
     if (program.rank() != static_cast<uint32_t>(rank))
       report_.AddAt(kStructure, rank, absl::StrCat("its program says rank ", program.rank()));
-    if (program.replica() != static_cast<uint32_t>(replica_of_rank_[rank]))
-      report_.AddAt(kStructure, rank,
-                    absl::StrCat("its program says replica ", program.replica(), ", the topology ",
-                                 replica_of_rank_[rank]));
+    if (program.replica() != static_cast<uint32_t>(ReplicaOf(rank)))
+      report_.AddAt(
+          kStructure, rank,
+          absl::StrCat("its program says replica ", program.replica(), ", the topology ", ReplicaOf(rank)));
     if (!std::equal(program.stages().begin(), program.stages().end(), stages_[rank].begin(),
                     stages_[rank].end()))
       report_.AddAt(kStructure, rank,
@@ -98,24 +122,47 @@ class TopologyCheck {
                                  "], the topology gives it [", absl::StrJoin(stages_[rank], ", "), "]"));
   }
 
-  // Those of the stages, over the replicas, then those of the replicas.
+  // Those that reduce, then those of the replicas, then the stage groups.
   void CheckGroups() {
-    const int stages = plan_.layers_per_stage_size();
-    const int expected = stages + plan_.replicas_size();
-    if (plan_.groups_size() != expected)
-      return Fail(absl::StrCat("there are ", plan_.groups_size(), " groups, not one for each of ", stages,
-                               " stages and ", plan_.replicas_size(), " replicas"));
-    for (int stage = 0; stage < stages; ++stage) {
-      std::vector<uint32_t> ranks;
-      for (const v1::ReplicaTopology& replica : plan_.topology().replicas())
-        ranks.push_back(replica.stages(stage).ranks(0));
-      CheckGroup(stage, ranks);
+    const std::vector<std::vector<uint32_t>> expected = ExpectedGroups();
+    if (plan_.groups_size() != static_cast<int>(expected.size()))
+      return Fail(
+          absl::StrCat("there are ", plan_.groups_size(), " groups, not ", expected.size(),
+                       ": for each stage, and in it for each tensor rank, those who reduce, then the ",
+                       "replicas, then the stage groups of several ranks"));
+    for (size_t group = 0; group < expected.size(); ++group)
+      CheckGroup(static_cast<int>(group), expected[group]);
+  }
+
+  std::vector<std::vector<uint32_t>> ExpectedGroups() const {
+    std::vector<std::vector<uint32_t>> expected;
+    const uint32_t tensors = TensorRanks(plan_.mesh());
+    for (int stage = 0; stage < plan_.layers_per_stage_size(); ++stage) {
+      for (uint32_t tensor = 0; tensor < tensors; ++tensor) {
+        std::vector<uint32_t>& reducers = expected.emplace_back();
+        for (const v1::ReplicaTopology& replica : plan_.topology().replicas())
+          for (uint32_t place = tensor; place < group_ranks_; place += tensors)
+            reducers.push_back(replica.stages(stage).ranks(static_cast<int>(place)));
+      }
     }
-    std::vector<std::vector<uint32_t>> of_replicas(plan_.replicas_size());
-    for (size_t rank = 0; rank < replica_of_rank_.size(); ++rank)
-      of_replicas[replica_of_rank_[rank]].push_back(static_cast<uint32_t>(rank));
-    for (int replica = 0; replica < plan_.replicas_size(); ++replica)
-      CheckGroup(stages + replica, of_replicas[replica]);
+    const size_t replicas_from = expected.size();
+    expected.resize(replicas_from + plan_.replicas_size());
+    for (uint32_t rank = 0; rank < group_of_rank_.size(); ++rank)
+      expected[replicas_from + ReplicaOf(rank)].push_back(rank);
+    if (group_ranks_ > 1) AppendStageGroups(&expected);
+    return expected;
+  }
+
+  // Replica by replica, in each by the lowest rank.
+  void AppendStageGroups(std::vector<std::vector<uint32_t>>* expected) const {
+    std::vector<const StageGroup*> ordered;
+    for (const StageGroup& group : groups_) ordered.push_back(&group);
+    std::sort(ordered.begin(), ordered.end(), [](const StageGroup* a, const StageGroup* b) {
+      if (a->replica != b->replica) return a->replica < b->replica;
+      return *std::min_element(a->ranks.begin(), a->ranks.end()) <
+             *std::min_element(b->ranks.begin(), b->ranks.end());
+    });
+    for (const StageGroup* group : ordered) expected->push_back(group->ranks);
   }
 
   void CheckGroup(int group, const std::vector<uint32_t>& expected) {
@@ -125,10 +172,18 @@ class TopologyCheck {
                       "], the topology makes it [", absl::StrJoin(expected, ", "), "]"));
   }
 
+  struct StageGroup {
+    int replica = 0;
+    // By place.
+    std::vector<uint32_t> ranks;
+  };
+
   const v1::Plan& plan_;
   Report& report_;
-  // Of each rank: its replica, or -1, and its stages.
-  std::vector<int> replica_of_rank_;
+  const uint32_t group_ranks_;
+  std::vector<StageGroup> groups_;
+  // Of each rank: its stage group, or -1, and its stages.
+  std::vector<int> group_of_rank_;
   std::vector<std::vector<uint32_t>> stages_;
 };
 

@@ -25,19 +25,6 @@ std::optional<uint64_t> Product(const std::vector<uint64_t>& factors) {
   return product;
 }
 
-uint64_t SizeOf(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT64:
-      return 8;
-    case v1::DATA_TYPE_FLOAT32:
-      return 4;
-    case v1::DATA_TYPE_BFLOAT16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 uint64_t LastOf(const google::protobuf::RepeatedField<uint32_t>& cu_seqlens) {
   return cu_seqlens.empty() ? 0 : cu_seqlens[cu_seqlens.size() - 1];
 }
@@ -47,6 +34,21 @@ bool IsEncoderBoundary(const v1::Plan& plan, uint32_t stage) {
   uint64_t layers = 0;
   for (uint32_t s = 0; s <= stage; ++s) layers += plan.layers_per_stage(static_cast<int>(s));
   return layers <= plan.model().encoder_layers();
+}
+
+// The same between ranks of stage groups of several: the tokens that the place of `rank` has between layers.
+std::optional<std::vector<uint64_t>> ShapeOfPlace(const PlanIndex& index, int rank, uint32_t micro_batch,
+                                                  uint32_t stage) {
+  const v1::Plan& plan = index.plan();
+  const Share& share = index.ShareOf(index.ReplicaOf(rank), micro_batch, index.ContextOf(rank));
+  const uint64_t source = TensorPart(share.source, index.TensorOf(rank), index.tensors());
+  const uint64_t target = TensorPart(share.target, index.TensorOf(rank), index.tensors());
+  const uint64_t hidden = plan.model().hidden();
+  if (plan.model().architecture() != v1::ARCHITECTURE_T5) return std::vector<uint64_t>{target, hidden};
+  if (IsEncoderBoundary(plan, stage)) return std::vector<uint64_t>{source, hidden};
+  const std::optional<uint64_t> elements = Product({source + target, hidden});
+  if (!elements.has_value()) return std::nullopt;
+  return std::vector<uint64_t>{*elements};
 }
 
 // The shape of what crosses the boundary after `stage`; nothing when it is too large to count.
@@ -84,19 +86,20 @@ void CheckEnd(const PlanIndex& index, int rank, const v1::Instruction& end, int 
     fail(absl::StrCat("its peer is rank ", transfer.peer(), ", but the stage at the other end is on rank ",
                       peer));
   if (transfer.kind() != KindOfPart(end.part())) fail("its kind does not agree with its part");
-  if (transfer.dtype() != plan.model().dtype() || SizeOf(transfer.dtype()) == 0)
+  if (transfer.dtype() != plan.model().dtype() || ElementBytes(transfer.dtype()) == 0)
     fail(absl::StrCat("its dtype is ", static_cast<int>(transfer.dtype()), ", the model's is ",
                       static_cast<int>(plan.model().dtype())));
   const v1::MicroBatch& micro_batch =
       plan.replicas(index.ReplicaOf(rank)).micro_batches(static_cast<int>(end.micro_batch()));
-  const auto expected = ExpectedShape(plan, micro_batch, stage);
+  const auto expected = index.group_ranks() > 1 ? ShapeOfPlace(index, rank, end.micro_batch(), stage)
+                                                : ExpectedShape(plan, micro_batch, stage);
   const std::vector<uint64_t> shape(transfer.shape().begin(), transfer.shape().end());
   if (!expected.has_value() || shape != *expected) {
     fail(absl::StrCat("its shape is [", absl::StrJoin(shape, ", "), "], the micro-batch needs [",
                       expected.has_value() ? absl::StrJoin(*expected, ", ") : "too many", "]"));
   }
   const std::optional<uint64_t> elements = Product(shape);
-  if (!elements.has_value() || transfer.bytes() != *elements * SizeOf(transfer.dtype()))
+  if (!elements.has_value() || transfer.bytes() != *elements * ElementBytes(transfer.dtype()))
     fail(absl::StrCat("its bytes are ", transfer.bytes(), ", not those of its shape and dtype"));
 }
 
@@ -119,8 +122,8 @@ void CheckAgreement(const TransferEnds& ends, Report& report) {
 }
 
 void CheckTransfer(const PlanIndex& index, int replica, uint32_t stage, uint32_t micro_batch,
-                   TransferPart part, Report& report) {
-  const TransferEnds ends = index.FindTransfer(replica, stage, micro_batch, part);
+                   TransferPart part, int place, Report& report) {
+  const TransferEnds ends = index.FindTransfer(replica, stage, micro_batch, part, place);
   if (!index.CrossesRanks(replica, stage)) return;
   if (ends.send != nullptr) CheckEnd(index, ends.send_rank, *ends.send, ends.recv_rank, stage, report);
   if (ends.recv != nullptr) CheckEnd(index, ends.recv_rank, *ends.recv, ends.send_rank, stage, report);
@@ -170,12 +173,27 @@ void CheckOrderOfRank(const PlanIndex& index, int rank, Report& report) {
   }
 }
 
-// The orders of a replica's transfers are 0, 1, 2, ... without gaps.
+// The same transfer at another place of the groups has the same order as at the first one.
+void CheckOrderOfPlaces(const PlanIndex& index, int replica, uint32_t stage, uint32_t micro_batch,
+                        TransferPart part, Report& report) {
+  const v1::Instruction* first = index.FindTransfer(replica, stage, micro_batch, part, 0).send;
+  for (int place = 1; place < index.group_ranks() && first != nullptr; ++place) {
+    const TransferEnds other = index.FindTransfer(replica, stage, micro_batch, part, place);
+    if (other.send == nullptr || other.send->transfer().order() == first->transfer().order()) continue;
+    report.AddAt(kTransfers, other.send_rank, *other.send,
+                 absl::StrCat("its order is ", other.send->transfer().order(),
+                              ", at the first place of its stage group it is ", first->transfer().order()));
+  }
+}
+
+// The orders of a replica's transfers are 0, 1, 2, ... without gaps, at the first place of the groups.
 void CheckOrderOfReplica(const PlanIndex& index, int replica, Report& report) {
   std::vector<uint32_t> orders;
-  for (const int rank : index.RanksOf(replica))
+  for (const int rank : index.RanksOf(replica)) {
+    if (index.PlaceOf(rank) != 0) continue;
     for (const v1::Instruction& instruction : index.program(rank).instructions())
       if (instruction.op() == v1::OP_SEND) orders.push_back(instruction.transfer().order());
+  }
   std::sort(orders.begin(), orders.end());
   for (size_t i = 0; i < orders.size(); ++i) {
     if (orders[i] == i) continue;
@@ -191,8 +209,11 @@ void CheckTransfers(const PlanIndex& index, Report& report) {
   for (int replica = 0; replica < index.replicas(); ++replica) {
     for (int stage = 0; stage + 1 < index.stages() && !index.stopped(); ++stage)
       for (int m = 0; m < index.MicroBatches(replica); ++m)
-        for (TransferPart part : {kActivation, kGradient})
-          CheckTransfer(index, replica, stage, m, part, report);
+        for (TransferPart part : {kActivation, kGradient}) {
+          for (int place = 0; place < index.group_ranks(); ++place)
+            CheckTransfer(index, replica, stage, m, part, place, report);
+          CheckOrderOfPlaces(index, replica, stage, m, part, report);
+        }
     CheckOrderOfReplica(index, replica, report);
   }
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) CheckOrderOfRank(index, rank, report);

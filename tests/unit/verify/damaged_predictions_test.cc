@@ -58,6 +58,30 @@ TEST_F(PlantedDamageInConcatenatedPlan, SampleInNoRow) {
   ExpectViolation(7, "replica 0, micro-batch 1: row_samples are not");
 }
 
+TEST_F(PlantedDamageInPackedPlan, FieldsOfOtherLayouts) {
+  v1::MicroBatch& damaged = micro_batch(1, 0);
+  const std::string name = "replica 1, micro-batch 0: ";
+  const std::string text = " is set, which its layout does not have";
+  damaged.set_rows(1);
+  damaged.set_source_length(1);
+  damaged.set_target_length(9);
+  damaged.add_row_samples(0);
+  damaged.add_source_cu_seqlens(0);
+  for (const char* field : {"rows", "source_length", "target_length", "row_samples", "source_cu_seqlens"})
+    ExpectViolation(7, name + field + text);
+}
+
+TEST_F(PlantedDamage, FieldsOfOtherLayouts) {
+  v1::MicroBatch& damaged = micro_batch(1, 0);
+  const std::string name = "replica 1, micro-batch 0: ";
+  damaged.add_row_samples(0);
+  damaged.add_target_cu_seqlens(0);
+  damaged.set_source_length(1);
+  ExpectViolation(7, name + "row_samples is set, which its layout does not have");
+  ExpectViolation(7, name + "target_cu_seqlens is set, which its layout does not have");
+  ExpectViolation(7, name + "source_length is 1, a GPT has no source");
+}
+
 TEST_F(PlantedDamageInConcatenatedPlan, RowsThatAreNotListed) {
   micro_batch(0, 1).set_rows(3);
   ExpectViolation(7, "replica 0, micro-batch 1: row_samples are not");

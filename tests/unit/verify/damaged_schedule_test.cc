@@ -153,5 +153,11 @@ TEST_F(PlantedDamage, WrongCollectiveSequence) {
   ExpectViolationAt(5, 2, reduce, "its sequence is 1");
 }
 
+TEST_F(PlantedDamageInSharedRanks, OptimizerStepOfAHigherStage) {
+  v1::Instruction& step = Get(0, v1::OP_OPTIMIZER_STEP, 0);
+  step.set_stage(1);
+  ExpectViolationAt(4, 0, step, "its stage is not the lowest of the rank, 0");
+}
+
 }  // namespace
 }  // namespace penstock::core

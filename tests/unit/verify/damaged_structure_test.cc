@@ -53,6 +53,26 @@ TEST_F(PlantedDamage, PlanOfAnotherIteration) {
   ExpectViolation(0, "iteration 8");
 }
 
+TEST_F(PlantedDamage, LayersOfAnotherArchitecture) {
+  plan().mutable_model()->set_decoder_layers(2);
+  ExpectViolation(0, "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
+}
+
+TEST_F(PlantedDamageInEncoderDecoder, LayersOfAnotherArchitecture) {
+  plan().mutable_model()->set_layers(2);
+  ExpectViolation(0, "model.layers is set, which a T5 does not have");
+}
+
+TEST_F(PlantedDamage, TypicalSamplesInThePlan) {
+  plan().mutable_options()->add_typical_samples()->set_target_tokens(5);
+  ExpectViolation(0, "options.typical_samples is set");
+}
+
+TEST_F(PlantedDamage, PlanningTimeBelowZero) {
+  plan().set_planning_time_ns(-1);
+  ExpectViolation(0, "planning_time_ns is -1");
+}
+
 TEST_F(PlantedDamage, MoreLayersRecomputedThanTheStageHas) {
   micro_batch(1, 2).mutable_recompute(1)->set_full_layers(5);
   ExpectViolation(0, "replica 1, micro-batch 2: stage 1 recomputes more layers");
@@ -112,7 +132,7 @@ TEST_F(PlantedDamage, GroupThatNamesARankThatThereIsNot) {
 
 TEST_F(PlantedDamage, GroupThatNobodyNeeds) {
   plan().add_groups()->add_ranks(0);
-  ExpectViolation(0, "there are 5 groups, not one for each of 2 stages and 2 replicas");
+  ExpectViolation(0, "there are 5 groups, not 4: for each stage");
 }
 
 TEST_F(PlantedDamage, CollectiveInTheGroupOfAnotherStage) {

@@ -28,6 +28,7 @@ class Clock {
       for (v1::Instruction& instruction : *program.mutable_instructions()) {
         instruction.set_expected_start_ns(0);
         instruction.set_expected_duration_ns(Duration(instruction.op()));
+        if (IsJointPass(instruction)) instruction.set_own_duration_ns(OwnDuration(program, instruction));
       }
     for (bool changed = true; changed;) {
       changed = false;
@@ -43,6 +44,18 @@ class Clock {
   }
 
  private:
+  static bool IsJointPass(const v1::Instruction& instruction) {
+    return instruction.has_collective() && instruction.op() != v1::OP_REDUCE_GRADIENTS &&
+           instruction.op() != v1::OP_OPTIMIZER_STEP;
+  }
+
+  // The first rank of a stage group is its slowest.
+  int64_t OwnDuration(const v1::Program& program, const v1::Instruction& pass) const {
+    const auto& ranks = plan_.groups(pass.collective().group()).ranks();
+    const auto place = std::find(ranks.begin(), ranks.end(), program.rank()) - ranks.begin();
+    return pass.expected_duration_ns() - 7 * place;
+  }
+
   static int64_t Duration(v1::Op op) {
     if (op == v1::OP_FORWARD || op == v1::OP_BACKWARD_INPUT || op == v1::OP_BACKWARD_WEIGHT) return 100;
     if (op == v1::OP_BACKWARD) return 200;
@@ -74,13 +87,21 @@ class Clock {
     for (v1::Program& program : *plan_.mutable_programs())
       for (v1::Instruction& instruction : *program.mutable_instructions()) {
         if (instruction.has_transfer())
-          meetings["transfer " + std::to_string(program.replica()) + " " +
+          meetings["transfer " + std::to_string(program.replica()) + " " + PlaceOf(program) + " " +
                    std::to_string(instruction.transfer().order())]
               .push_back(&instruction);
         if (instruction.has_collective())
-          meetings["group " + std::to_string(instruction.collective().group())].push_back(&instruction);
+          meetings["group " + std::to_string(instruction.collective().group()) + " " +
+                   std::to_string(instruction.collective().sequence())]
+              .push_back(&instruction);
       }
     return meetings;
+  }
+
+  // Equal places of two stage groups meet.
+  std::string PlaceOf(const v1::Program& program) const {
+    const auto& ranks = plan_.topology().replicas(program.replica()).stages(program.stages(0)).ranks();
+    return std::to_string(std::find(ranks.begin(), ranks.end(), program.rank()) - ranks.begin());
   }
 
   v1::Plan& plan_;
@@ -116,7 +137,7 @@ class Predictions {
     v1::RankPrediction& rank = *predicted_.add_ranks();
     v1::Bubble& bubble = *rank.mutable_bubble();
     int64_t busy = 0, last = 0, in_use = program.static_memory_bytes(), peak = 0;
-    int64_t dependency = 0, memory = 0;
+    int64_t dependency = 0, memory = 0, group = 0;
     const v1::Instruction* before = nullptr;
     const v1::Instruction* wait = nullptr;
     for (const v1::Instruction& instruction : program.instructions()) {
@@ -134,8 +155,13 @@ class Predictions {
         wait = nullptr;
         last = EndOf(instruction);
       }
-      if (IsPass(instruction) || instruction.op() == v1::OP_OPTIMIZER_STEP)
-        busy += instruction.expected_duration_ns();
+      if (instruction.op() == v1::OP_OPTIMIZER_STEP) busy += instruction.expected_duration_ns();
+      if (IsPass(instruction)) {
+        const int64_t own =
+            instruction.has_collective() ? instruction.own_duration_ns() : instruction.expected_duration_ns();
+        busy += own;
+        group += instruction.expected_duration_ns() - own;
+      }
       in_use += instruction.memory_acquired_bytes();
       if (in_use > peak) {
         peak = in_use;
@@ -149,8 +175,9 @@ class Predictions {
     bubble.set_imbalance_ns(predicted_.last_backward_ns() - replica_end);
     bubble.set_dependency_ns(dependency);
     bubble.set_memory_ns(memory);
+    bubble.set_group_ns(group);
     bubble.set_transfer_ns(predicted_.makespan_ns() - busy - bubble.fill_ns() - bubble.drain_ns() -
-                           bubble.imbalance_ns() - dependency - memory);
+                           bubble.imbalance_ns() - dependency - memory - group);
   }
 
   // From when on the wait before a pass is one for memory.

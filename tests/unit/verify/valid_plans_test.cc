@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/verify/plan_fixture.h"
@@ -53,6 +55,46 @@ TEST(ValidPlansWithSeveralStagesOnARank, Pass) {
   ExpectValid({.pipeline = 2, .stages_per_rank = 2});
   ExpectValid({.pipeline = 1, .stages_per_rank = 4});
 }
+
+TEST(ValidPlansOfRenumberedRanks, PassInEveryOrder) {
+  std::vector<int> numbers = {0, 1, 2, 3};
+  int orders = 0;
+  do {
+    ++orders;
+    for (const bool split : {false, true})
+      ExpectValid({.pipeline = 2, .replicas = 2, .split_backward = split, .rank_numbers = numbers});
+    ExpectValid({.pipeline = 1, .replicas = 2, .context = 2, .rank_numbers = numbers});
+    ExpectValid({.pipeline = 2, .replicas = 1, .tensor = 2, .rank_numbers = numbers});
+  } while (std::next_permutation(numbers.begin(), numbers.end()));
+  EXPECT_EQ(orders, 24);
+}
+
+// Context ranks, tensor ranks, layout, split backward pass, layers recomputed.
+class ValidPlansOfStageGroups : public testing::TestWithParam<std::tuple<int, int, v1::Layout, bool, int>> {};
+
+TEST_P(ValidPlansOfStageGroups, Pass) {
+  const auto [context, tensor, layout, split, full] = GetParam();
+  FixtureOptions options;
+  options.samples_per_micro_batch = 5;
+  options.layout = layout;
+  options.split_backward = split;
+  options.context = context;
+  options.tensor = tensor;
+  options.full_layers = full;
+  ExpectValid(options);
+  options.stages_per_rank = 2;
+  options.full_layers = std::min(full, 2);
+  ExpectValid(options);
+  if (context > 1) return;
+  options.architecture = v1::ARCHITECTURE_T5;
+  ExpectValid(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, ValidPlansOfStageGroups,
+                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2),
+                                          testing::Values(v1::LAYOUT_PADDED, v1::LAYOUT_PACKED,
+                                                          v1::LAYOUT_CONCATENATED),
+                                          testing::Bool(), testing::Values(0, 1, 4)));
 
 TEST(ValidPlansWithConcatenatedRows, Pass) {
   for (const v1::Architecture architecture : {v1::ARCHITECTURE_GPT, v1::ARCHITECTURE_T5})

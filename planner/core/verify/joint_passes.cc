@@ -1,0 +1,190 @@
+// Rules 5 and 8: passes of stage groups of several ranks. What a rank exchanges with its group inside a pass
+// follows from the tokens that it has (execution.md, section 7), and the group takes as long as its slowest
+// rank.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/verify/rules.h"
+
+namespace penstock::core::verify {
+namespace {
+
+// Gathers and sums over tensor ranks, of all source tokens, of all target tokens and of the loss positions of
+// a context rank.
+struct Halves {
+  uint64_t source = 0;
+  uint64_t target = 0;
+  uint64_t loss = 0;
+};
+
+// What a pass moves, bytes.
+struct Moved {
+  uint64_t tensor = 0;
+  uint64_t sent = 0;
+  uint64_t received = 0;
+};
+
+class Exchange {
+ public:
+  Exchange(const PlanIndex& index, int rank)
+      : index_(index),
+        plan_(index.plan()),
+        rank_(rank),
+        t5_(plan_.model().architecture() == v1::ARCHITECTURE_T5),
+        key_value_bytes_(KeyValueBytes(plan_)) {}
+
+  Moved Of(const v1::Instruction& pass) const {
+    if (pass.op() == v1::OP_BACKWARD_WEIGHT || pass.op() == v1::OP_RECOMPUTE) return {};
+    const bool forward = pass.op() == v1::OP_FORWARD;
+    const Share& share = index_.ShareOf(index_.ReplicaOf(rank_), pass.micro_batch(), index_.ContextOf(rank_));
+    Moved moved;
+    if (index_.tensors() > 1) {
+      const Halves halves = forward ? ForwardHalves(pass) : BackwardHalves(pass);
+      moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target) +
+                     halves.loss * HalfBytes(share.loss);
+    }
+    const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage())) * key_value_bytes_;
+    moved.sent = layers * share.sent;
+    moved.received = layers * share.received;
+    // Keys and values once more, and their gradients the other way.
+    if (!forward) moved.sent = moved.received = moved.sent + moved.received;
+    return moved;
+  }
+
+ private:
+  const v1::StageTopology& StageOf(const v1::Instruction& pass) const {
+    return plan_.topology().replicas(index_.ReplicaOf(rank_)).stages(static_cast<int>(pass.stage()));
+  }
+
+  Halves ForwardHalves(const v1::Instruction& pass) const {
+    return OfLayers(StageOf(pass).encoder_layers(), StageOf(pass).decoder_layers(), EndsOf(pass));
+  }
+
+  // Of layers that run forward, added to `halves`.
+  Halves OfLayers(uint64_t encoders, uint64_t decoders, Halves halves) const {
+    halves.source += 4 * encoders + (t5_ ? decoders : 0);
+    halves.target += (t5_ ? 6 : 4) * decoders;
+    return halves;
+  }
+
+  // Six of a layer of two parts, nine of one of three; of a layer that is run again its forward pass's, too.
+  Halves BackwardHalves(const v1::Instruction& pass) const {
+    const uint64_t encoders = StageOf(pass).encoder_layers(), decoders = StageOf(pass).decoder_layers();
+    const uint64_t full = plan_.replicas(index_.ReplicaOf(rank_))
+                              .micro_batches(static_cast<int>(pass.micro_batch()))
+                              .recompute(static_cast<int>(pass.stage()))
+                              .full_layers();
+    const uint64_t full_encoders = std::min(full, encoders);
+    Halves halves = OfLayers(full_encoders, full - full_encoders, EndsOf(pass));
+    halves.source += 6 * encoders + (t5_ ? 2 * decoders : 0);
+    halves.target += (t5_ ? 9 : 6) * decoders;
+    return halves;
+  }
+
+  // Of embeddings and head.
+  Halves EndsOf(const v1::Instruction& pass) const {
+    Halves ends;
+    if (t5_ && pass.stage() == 0) ends.source = 1;
+    if (index_.EmbedsTarget(pass.stage())) ends.target = 1;
+    if (static_cast<int>(pass.stage()) + 1 == index_.stages()) ends.loss = 1;
+    return ends;
+  }
+
+  uint64_t HalfBytes(uint64_t tokens) const {
+    const uint64_t bytes = tokens * plan_.model().hidden() * ElementBytes(plan_.model().dtype());
+    return bytes * (index_.tensors() - 1) / index_.tensors();
+  }
+
+  const PlanIndex& index_;
+  const v1::Plan& plan_;
+  const int rank_;
+  const bool t5_;
+  const uint64_t key_value_bytes_;
+};
+
+bool IsEmpty(const v1::PassExchange& exchange) {
+  return exchange.tensor_bytes() == 0 && exchange.tensor_ns() == 0 && exchange.context_sent_bytes() == 0 &&
+         exchange.context_received_bytes() == 0 && exchange.context_ns() == 0 &&
+         exchange.context_exposed_ns() == 0;
+}
+
+void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass, Report& report) {
+  const v1::PassExchange& exchange = pass.exchange();
+  const Moved moved = expected.Of(pass);
+  const auto expect = [&](const char* field, uint64_t found, uint64_t right) {
+    if (found != right)
+      report.AddAt(kCollectives, rank, pass,
+                   absl::StrCat("exchange.", field, " is ", found, ", expected ", right));
+  };
+  expect("tensor_bytes", exchange.tensor_bytes(), moved.tensor);
+  expect("context_sent_bytes", exchange.context_sent_bytes(), moved.sent);
+  expect("context_received_bytes", exchange.context_received_bytes(), moved.received);
+  if (pass.has_exchange() && IsEmpty(exchange))
+    report.AddAt(kCollectives, rank, pass, "exchange is set, but nothing is exchanged");
+}
+
+// What is exchanged takes time within the rank's own.
+void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
+  const v1::PassExchange& exchange = pass.exchange();
+  const int64_t tensor = exchange.tensor_ns(), exposed = exchange.context_exposed_ns();
+  const bool sound = tensor >= 0 && exposed >= 0 && exposed <= exchange.context_ns() &&
+                     tensor <= pass.own_duration_ns() && exposed <= pass.own_duration_ns() - tensor;
+  if (!sound)
+    report.AddAt(kPredictions, rank, pass,
+                 absl::StrCat("exchange takes ", tensor, " ns over tensor ranks and ", exposed, " ns of ",
+                              exchange.context_ns(), " over context ranks, own_duration_ns is ",
+                              pass.own_duration_ns()));
+}
+
+// The longest own time of each pass of each group, by Collective.sequence.
+class LongestPasses {
+ public:
+  explicit LongestPasses(const PlanIndex& index) : longest_(index.plan().groups_size()) {}
+
+  void See(const v1::Instruction& pass) {
+    int64_t* const longest = Find(pass);
+    if (longest != nullptr) *longest = std::max(*longest, pass.own_duration_ns());
+  }
+
+  void Check(int rank, const v1::Instruction& pass, Report& report) {
+    const int64_t* const longest = Find(pass);
+    if (longest == nullptr || pass.expected_duration_ns() == *longest) return;
+    report.AddAt(kPredictions, rank, pass,
+                 absl::StrCat("expected_duration_ns is ", pass.expected_duration_ns(),
+                              ", the longest own_duration_ns of its stage group is ", *longest));
+  }
+
+ private:
+  // Null where group or sequence are wrong, which rule 5 reports.
+  int64_t* Find(const v1::Instruction& pass) {
+    const v1::Collective& collective = pass.collective();
+    if (collective.group() >= longest_.size() || collective.sequence() > pass.id()) return nullptr;
+    std::vector<int64_t>& of_group = longest_[collective.group()];
+    if (of_group.size() <= collective.sequence()) of_group.resize(collective.sequence() + 1, 0);
+    return &of_group[collective.sequence()];
+  }
+
+  std::vector<std::vector<int64_t>> longest_;
+};
+
+}  // namespace
+
+void CheckJointPasses(const PlanIndex& index, Report& report) {
+  if (index.group_ranks() == 1) return;
+  LongestPasses longest(index);
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
+    const Exchange exchange(index, rank);
+    for (const v1::Instruction& instruction : index.program(rank).instructions()) {
+      if (!IsPass(instruction.op())) continue;
+      CheckMoved(exchange, rank, instruction, report);
+      CheckExchangeTimes(rank, instruction, report);
+      longest.See(instruction);
+    }
+  }
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank)
+    for (const v1::Instruction& instruction : index.program(rank).instructions())
+      if (IsPass(instruction.op())) longest.Check(rank, instruction, report);
+}
+
+}  // namespace penstock::core::verify
