@@ -56,22 +56,27 @@ at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::T
   return NormBackward(part, memory.input, memory.statistics, normalised_gradient).add_(output_gradient);
 }
 
-at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const AttentionShape& shape,
+at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const LayerContext& context,
                                 const at::Tensor& input, bool keep_attention, SelfAttentionMemory& memory) {
-  memory.query_key_value = LinearForward(part.query_key_value, Normalise(part.norm, input, memory.norm));
+  const AttentionShape& shape = *context.attention;
+  const TokenRows rows = context.rows();
+  memory.query_key_value =
+      OutputsForward(part.query_key_value, rows, Normalise(part.norm, input, memory.norm));
   RotateHeads(part, shape, Turn::kForward, memory.query_key_value);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
-  return LinearForward(part.output, memory.attended).add_(input);
+  return InputsForward(part.output, rows, memory.attended).add_(input);
 }
 
-at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const AttentionShape& shape,
+at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const LayerContext& context,
                                  SelfAttentionMemory memory, const at::Tensor& output_gradient,
                                  WeightProducts& products) {
+  const AttentionShape& shape = *context.attention;
+  const TokenRows rows = context.rows();
   at::Tensor gradient = at::empty_like(memory.query_key_value);
   {
     const at::Tensor attended_gradient =
-        LinearBackward(part.output, memory.attended, output_gradient, products);
+        InputsBackward(part.output, rows, memory.attended, output_gradient, products);
     AttentionBackward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                       memory.attended, std::move(memory.attention), attended_gradient,
                       SelfOperands(part.options, gradient));
@@ -79,28 +84,29 @@ at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const AttentionS
   RotateHeads(part, shape, Turn::kBackward, gradient);
   memory.query_key_value.reset();
   memory.attended.reset();
-  gradient = LinearBackward(part.query_key_value, memory.norm.output, gradient, products);
+  gradient = OutputsBackward(part.query_key_value, rows, memory.norm.output, gradient, products);
   return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
 at::Tensor CrossAttentionForward(const CrossAttentionPart& part, const LayerContext& context,
                                  const at::Tensor& input, bool keep_attention, CrossAttentionMemory& memory) {
-  memory.query = LinearForward(part.query, Normalise(part.norm, input, memory.norm));
-  memory.key_value = LinearForward(part.key_value, context.source);
+  memory.query = OutputsForward(part.query, context.rows(), Normalise(part.norm, input, memory.norm));
+  memory.key_value = OutputsForward(part.key_value, context.source_rows(), context.source);
   memory.attended =
       AttentionForward(part.options, *context.cross, CrossOperands(memory.query, memory.key_value),
                        keep_attention ? &memory.attention : nullptr);
-  return LinearForward(part.output, memory.attended).add_(input);
+  return InputsForward(part.output, context.rows(), memory.attended).add_(input);
 }
 
 at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerContext& context,
                                   CrossAttentionMemory memory, const at::Tensor& output_gradient,
                                   at::Tensor& source_gradient, WeightProducts& products) {
+  const TokenRows rows = context.rows();
   at::Tensor gradient = at::empty_like(memory.query);
   at::Tensor key_value_gradient = at::empty_like(memory.key_value);
   {
     const at::Tensor attended_gradient =
-        LinearBackward(part.output, memory.attended, output_gradient, products);
+        InputsBackward(part.output, rows, memory.attended, output_gradient, products);
     AttentionBackward(part.options, *context.cross, CrossOperands(memory.query, memory.key_value),
                       memory.attended, std::move(memory.attention), attended_gradient,
                       CrossOperands(gradient, key_value_gradient));
@@ -108,21 +114,24 @@ at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerCon
   memory.query.reset();
   memory.key_value.reset();
   memory.attended.reset();
-  at::Tensor source = LinearBackward(part.key_value, context.source, key_value_gradient, products);
+  at::Tensor source =
+      OutputsBackward(part.key_value, context.source_rows(), context.source, key_value_gradient, products);
   source_gradient = source_gradient.defined() ? source.add_(source_gradient) : std::move(source);
-  gradient = LinearBackward(part.query, memory.norm.output, gradient, products);
+  gradient = OutputsBackward(part.query, rows, memory.norm.output, gradient, products);
   return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
-at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const at::Tensor& input,
-                                   FeedForwardBlockMemory& memory) {
-  return FeedForwardForward(block.part, Normalise(block.norm, input, memory.norm), memory.part).add_(input);
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
+                                   const at::Tensor& input, FeedForwardBlockMemory& memory) {
+  return FeedForwardForward(block.part, rows, Normalise(block.norm, input, memory.norm), memory.part)
+      .add_(input);
 }
 
-at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, FeedForwardBlockMemory memory,
-                                    const at::Tensor& output_gradient, WeightProducts& products) {
-  const at::Tensor gradient =
-      FeedForwardBackward(block.part, memory.norm.output, std::move(memory.part), output_gradient, products);
+at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, const TokenRows& rows,
+                                    FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
+                                    WeightProducts& products) {
+  const at::Tensor gradient = FeedForwardBackward(block.part, rows, memory.norm.output,
+                                                  std::move(memory.part), output_gradient, products);
   return ResidualBackward(block.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
@@ -131,25 +140,23 @@ at::Tensor ForgetfulForward(const LayerPart& part, const LayerContext& context, 
   at::Tensor hidden;
   {
     SelfAttentionMemory memory;
-    hidden =
-        SelfAttentionForward(part.attention, *context.attention, input, /*keep_attention=*/false, memory);
+    hidden = SelfAttentionForward(part.attention, context, input, /*keep_attention=*/false, memory);
   }
   if (part.cross.has_value()) {
     CrossAttentionMemory memory;
     hidden = CrossAttentionForward(*part.cross, context, hidden, /*keep_attention=*/false, memory);
   }
   FeedForwardBlockMemory memory;
-  return FeedForwardBlockForward(part.feed_forward, hidden, memory);
+  return FeedForwardBlockForward(part.feed_forward, context.rows(), hidden, memory);
 }
 
 at::Tensor RememberingForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                               bool keep_attention, LayerMemory& memory) {
-  at::Tensor hidden =
-      SelfAttentionForward(part.attention, *context.attention, input, keep_attention, memory.attention);
+  at::Tensor hidden = SelfAttentionForward(part.attention, context, input, keep_attention, memory.attention);
   if (part.cross.has_value()) {
     hidden = CrossAttentionForward(*part.cross, context, hidden, keep_attention, memory.cross);
   }
-  return FeedForwardBlockForward(part.feed_forward, hidden, memory.feed_forward);
+  return FeedForwardBlockForward(part.feed_forward, context.rows(), hidden, memory.feed_forward);
 }
 
 }  // namespace
@@ -171,14 +178,13 @@ at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, Lay
     memory.attention.attention.keep_received = true;
     RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);
   }
-  at::Tensor gradient =
-      FeedForwardBlockBackward(part.feed_forward, std::move(memory.feed_forward), output_gradient, products);
+  at::Tensor gradient = FeedForwardBlockBackward(part.feed_forward, context.rows(),
+                                                 std::move(memory.feed_forward), output_gradient, products);
   if (part.cross.has_value()) {
     gradient = CrossAttentionBackward(*part.cross, context, std::move(memory.cross), gradient,
                                       source_gradient, products);
   }
-  return SelfAttentionBackward(part.attention, *context.attention, std::move(memory.attention), gradient,
-                               products);
+  return SelfAttentionBackward(part.attention, context, std::move(memory.attention), gradient, products);
 }
 
 }  // namespace penstock::worker

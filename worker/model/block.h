@@ -16,6 +16,8 @@
 #include "worker/model/linear.h"
 #include "worker/model/norm.h"
 #include "worker/model/rotary.h"
+#include "worker/model/stage_group.h"
+#include "worker/model/token_rows.h"
 
 namespace penstock::worker {
 
@@ -32,7 +34,7 @@ struct NormMemory {
 
 struct SelfAttentionPart {
   NormPart norm;
-  // Query, key and value rows.
+  // Query, key and value rows. Tensor ranks divide its outputs, and the inputs of `output`.
   LinearPart query_key_value;
   LinearPart output;
   AttentionOptions options;
@@ -51,6 +53,7 @@ struct SelfAttentionMemory {
 // Queries of the decoder, keys and values of the encoder's output.
 struct CrossAttentionPart {
   NormPart norm;
+  // Tensor ranks divide its outputs and those of `key_value`, and the inputs of `output`.
   LinearPart query;
   LinearPart key_value;
   LinearPart output;
@@ -94,13 +97,17 @@ struct LayerMemory {
 // What a layer sees beside its input. Pointers outlive the call.
 struct LayerContext {
   const AttentionShape* attention = nullptr;
-  // With cross-attention: its shape, and the encoder's output.
+  // With cross-attention: its shape, and the encoder's output, own tokens.
   const AttentionShape* cross = nullptr;
   at::Tensor source;
+  StageGroup* group = &SoleRank();
+
+  TokenRows rows() const { return {group, attention->queries}; }
+  TokenRows source_rows() const { return {group, cross->keys}; }
 };
 
-// `input`: [tokens, hidden]; so is the result, a tensor of its own, and with the same bits for every
-// `recompute`.
+// `input`: [own tokens, hidden] (token_rows.h); so is the result, a tensor of its own, and with the same bits
+// for every `recompute`.
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory);
 

@@ -7,11 +7,12 @@
 #include <cstdint>
 
 #include "worker/model/attention_shape.h"
+#include "worker/program/group_place.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
 
-// Activations, or gradients, between two parts of the model, [tokens, hidden] each. `source` is T5's
+// Activations, or gradients, between two parts of the model, [own tokens, hidden] each. `source` is T5's
 // encoder's; undefined where there is none.
 struct Streams {
   at::Tensor source;
@@ -20,9 +21,9 @@ struct Streams {
 
 // `boundary`: what crosses before layer `layer` of the model (boundary_shape.h).
 Streams SplitBoundary(const ModelConfig& config, const MicroBatchAttention& attention,
-                      const at::Tensor& boundary, int64_t layer);
+                      const GroupPlace& place, const at::Tensor& boundary, int64_t layer);
 // The way back, to a tensor of `sizes`.
-at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention, Streams streams,
-                       int64_t layer, at::IntArrayRef sizes);
+at::Tensor JoinStreams(const ModelConfig& config, const MicroBatchAttention& attention,
+                       const GroupPlace& place, Streams streams, int64_t layer, at::IntArrayRef sizes);
 
 }  // namespace penstock::worker

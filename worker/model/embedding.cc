@@ -19,19 +19,42 @@ void AddRows(const at::Tensor& sum, const at::Tensor& index, const at::Tensor& r
   }
 }
 
+// Of this rank's rows of the table; zeros where another rank has the token.
+at::Tensor OwnRows(const EmbeddingPart& part, const at::Tensor& ids) {
+  if (!part.vocabulary.divided()) return at::embedding(part.token.value, ids);
+  return at::embedding(part.token.value, part.vocabulary.RowsOf(ids))
+      .masked_fill_(part.vocabulary.IsElsewhere(ids).unsqueeze(1), 0);
+}
+
+// Of all tokens, where the table is divided.
+void AddToOwnRows(const EmbeddingPart& part, const at::Tensor& ids, const at::Tensor& gradient) {
+  AddRows(part.token.gradient, part.vocabulary.RowsOf(ids),
+          gradient.masked_fill(part.vocabulary.IsElsewhere(ids).unsqueeze(1), 0));
+}
+
+at::Tensor OwnPositions(const TokenRows& rows, const TokenSequence& tokens) {
+  return tokens.positions.narrow(0, rows.own().begin, rows.own().size());
+}
+
 }  // namespace
 
-at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenSequence& tokens) {
-  at::Tensor output = at::embedding(part.token.value, tokens.ids);
-  if (part.position.value.defined()) output.add_(at::embedding(part.position.value, tokens.positions));
+at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens) {
+  at::Tensor output = rows.Sum(OwnRows(part, tokens.ids));
+  if (part.position.value.defined())
+    output.add_(at::embedding(part.position.value, OwnPositions(rows, tokens)));
   return output;
 }
 
-void EmbeddingBackward(const EmbeddingPart& part, const TokenSequence& tokens,
+void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient) {
-  const at::Tensor rows = output_gradient.to(part.token.gradient.scalar_type());
-  AddRows(part.token.gradient, tokens.ids, rows);
-  if (part.position.value.defined()) AddRows(part.position.gradient, tokens.positions, rows);
+  const at::ScalarType type = part.token.gradient.scalar_type();
+  const at::Tensor own = output_gradient.to(type);
+  if (part.vocabulary.divided()) {
+    AddToOwnRows(part, tokens.ids, rows.Gather(output_gradient).to(type));
+  } else {
+    AddRows(part.token.gradient, tokens.ids, own);
+  }
+  if (part.position.value.defined()) AddRows(part.position.gradient, OwnPositions(rows, tokens), own);
 }
 
 }  // namespace penstock::worker

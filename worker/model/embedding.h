@@ -5,21 +5,24 @@
 
 #include "worker/model/linear.h"
 #include "worker/model/token_batch.h"
+#include "worker/model/token_rows.h"
+#include "worker/model/vocabulary_part.h"
 
 namespace penstock::worker {
 
 struct EmbeddingPart {
-  // [vocab, hidden]
+  // [vocab, hidden], of which a tensor rank has some rows.
   Parameter token;
+  VocabularyPart vocabulary;
   // [positions, hidden]; undefined where the model has none.
   Parameter position;
 };
 
-// [tokens, hidden]
-at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenSequence& tokens);
+// `tokens`: all of the context rank. [own tokens, hidden]
+at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens);
 
 // Adds to the parameters' gradients.
-void EmbeddingBackward(const EmbeddingPart& part, const TokenSequence& tokens,
+void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient);
 
 }  // namespace penstock::worker

@@ -33,6 +33,7 @@ at::Tensor ActivationBackward(Activation activation, const at::Tensor& gradient,
   return {};
 }
 
+// `input`: of all tokens. This rank's part of the input's gradient.
 at::Tensor GatedBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
                          at::Tensor middle_gradient, WeightProducts& products) {
   at::Tensor gate_gradient =
@@ -45,11 +46,13 @@ at::Tensor GatedBackward(const FeedForwardPart& part, const at::Tensor& input, F
 
 }  // namespace
 
-at::Tensor FeedForwardForward(const FeedForwardPart& part, const at::Tensor& input,
+at::Tensor FeedForwardForward(const FeedForwardPart& part, const TokenRows& rows, const at::Tensor& input,
                               FeedForwardMemory& memory) {
-  at::Tensor up = LinearForward(part.up, input);
+  at::Tensor gathered = rows.Gather(input);
+  at::Tensor up = LinearForward(part.up, gathered);
+  if (part.gated) memory.gate = LinearForward(part.gate, gathered);
+  gathered.reset();
   if (part.gated) {
-    memory.gate = LinearForward(part.gate, input);
     memory.middle = Activate(part.activation, memory.gate).mul_(up);
     memory.up = std::move(up);
   } else if (part.activation == Activation::kRelu) {
@@ -58,20 +61,22 @@ at::Tensor FeedForwardForward(const FeedForwardPart& part, const at::Tensor& inp
     memory.middle = Activate(part.activation, up);
     memory.up = std::move(up);
   }
-  return LinearForward(part.down, memory.middle);
+  return InputsForward(part.down, rows, memory.middle);
 }
 
-at::Tensor FeedForwardBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
-                               const at::Tensor& output_gradient, WeightProducts& products) {
-  at::Tensor gradient = LinearBackward(part.down, memory.middle, output_gradient, products);
+at::Tensor FeedForwardBackward(const FeedForwardPart& part, const TokenRows& rows, const at::Tensor& input,
+                               FeedForwardMemory memory, const at::Tensor& output_gradient,
+                               WeightProducts& products) {
+  at::Tensor gradient = InputsBackward(part.down, rows, memory.middle, output_gradient, products);
   if (part.gated) {
     memory.middle.reset();
-    return GatedBackward(part, input, std::move(memory), std::move(gradient), products);
+    return rows.Sum(
+        GatedBackward(part, rows.Gather(input), std::move(memory), std::move(gradient), products));
   }
   const at::Tensor& activated = memory.up.defined() ? memory.up : memory.middle;
   gradient = ActivationBackward(part.activation, gradient, activated);
   memory = {};
-  return LinearBackward(part.up, input, gradient, products);
+  return OutputsBackward(part.up, rows, input, gradient, products);
 }
 
 }  // namespace penstock::worker

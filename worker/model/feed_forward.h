@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "worker/model/linear.h"
+#include "worker/model/token_rows.h"
 
 namespace penstock::worker {
 
@@ -17,6 +18,7 @@ struct FeedForwardPart {
   Activation activation = Activation::kGelu;
   // Gated parts have a gate.
   bool gated = false;
+  // Tensor ranks divide the outputs of `up` and `gate`, and the inputs of `down`.
   LinearPart up;
   LinearPart gate;
   LinearPart down;
@@ -30,12 +32,13 @@ struct FeedForwardMemory {
   at::Tensor middle;
 };
 
-// [tokens, hidden] to [tokens, hidden], a tensor of its own.
-at::Tensor FeedForwardForward(const FeedForwardPart& part, const at::Tensor& input,
+// [own tokens, hidden] to [own tokens, hidden], a tensor of its own.
+at::Tensor FeedForwardForward(const FeedForwardPart& part, const TokenRows& rows, const at::Tensor& input,
                               FeedForwardMemory& memory);
 
 // The gradient of the input. Uses `memory` up.
-at::Tensor FeedForwardBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
-                               const at::Tensor& output_gradient, WeightProducts& products);
+at::Tensor FeedForwardBackward(const FeedForwardPart& part, const TokenRows& rows, const at::Tensor& input,
+                               FeedForwardMemory memory, const at::Tensor& output_gradient,
+                               WeightProducts& products);
 
 }  // namespace penstock::worker

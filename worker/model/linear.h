@@ -1,5 +1,7 @@
 // Linear layers, and their backward pass in two parts: the gradient of the input at once, those of weight and
-// bias at once or later.
+// bias at once or later. Tensor ranks divide a layer by its outputs, or by its inputs: the two kinds follow
+// each other, so that only what stands between the pairs is exchanged (Shoeybi et al., "Megatron-LM", 2019,
+// section 3).
 //
 //   WeightProducts products = WeightProducts::PutAside();
 //   at::Tensor input_gradient = LinearBackward(part, input, output_gradient, products);
@@ -12,8 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "worker/comm/shard.h"
+#include "worker/model/token_rows.h"
 
 namespace penstock::worker {
 
@@ -24,7 +30,7 @@ struct Parameter {
 };
 
 struct LinearPart {
-  // [out, in]
+  // [out, in], of which a tensor rank has its rows or its columns.
   Parameter weight;
   // [out]; undefined where the layer has none.
   Parameter bias;
@@ -43,8 +49,10 @@ class WeightProducts {
   static WeightProducts Now(GradientsReady ready) { return {/*put_aside=*/false, std::move(ready)}; }
   static WeightProducts PutAside() { return {/*put_aside=*/true, {}}; }
 
-  // `part` must live until Run. Adds to its gradients now, or keeps both tensors.
-  void Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient);
+  // `part` must live until Run. Adds to its gradients now, or keeps both tensors. The gradient of the bias is
+  // of all rows, or of `bias_rows`.
+  void Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
+           const std::optional<Shard>& bias_rows = {});
   // All products of a layer, whose parameters begin at element `begin`, have been added.
   void EndLayer(int64_t begin);
   // Makes what was put aside, and frees each pair when it is used up.
@@ -55,6 +63,7 @@ class WeightProducts {
     const LinearPart* part = nullptr;
     at::Tensor input;
     at::Tensor output_gradient;
+    std::optional<Shard> bias_rows;
   };
 
   // Of products that were put aside: how many there are up to the layer's end.
@@ -79,5 +88,18 @@ at::Tensor LinearForward(const LinearPart& part, const at::Tensor& input);
 // The gradient of the input.
 at::Tensor LinearBackward(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
                           WeightProducts& products);
+
+// A layer whose outputs are divided: [own tokens, in] to [tokens, own out].
+at::Tensor OutputsForward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input);
+// The gradient of the input, [own tokens, in]. Gathers the input again.
+at::Tensor OutputsBackward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input,
+                           const at::Tensor& output_gradient, WeightProducts& products);
+
+// A layer whose inputs are divided, and whose bias is added to the sum: [tokens, own in] to [own tokens,
+// out].
+at::Tensor InputsForward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input);
+// The gradient of the input, [tokens, own in].
+at::Tensor InputsBackward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input,
+                          const at::Tensor& output_gradient, WeightProducts& products);
 
 }  // namespace penstock::worker

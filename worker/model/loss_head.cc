@@ -22,6 +22,26 @@ at::Tensor SoftmaxGradientInPlace(at::Tensor& logits, const at::Tensor& labels) 
   return loss;
 }
 
+// The same, of which each tensor rank has the logits of its part of the vocabulary.
+at::Tensor DividedSoftmaxGradientInPlace(const VocabularyPart& vocabulary, at::Tensor& logits,
+                                         const at::Tensor& labels) {
+  const at::Tensor columns = vocabulary.RowsOf(labels).unsqueeze(1);
+  const at::Tensor elsewhere = vocabulary.IsElsewhere(labels).unsqueeze(1);
+  at::Tensor largest = logits.amax(1, /*keepdim=*/true);
+  vocabulary.group->MaxOverTensorRanks(largest);
+  logits.sub_(largest);
+  const at::Tensor wanted = logits.gather(1, columns).masked_fill_(elsewhere, 0);
+  logits.exp_();
+  at::Tensor sums = at::cat({logits.sum(1), wanted.flatten()});
+  vocabulary.group->SumOverTensorRanks(sums);
+  const int64_t positions = labels.size(0);
+  const at::Tensor exponentials = sums.narrow(0, 0, positions);
+  const at::Tensor loss = (exponentials.log() - sums.narrow(0, positions, positions)).sum(at::kDouble);
+  logits.div_(exponentials.unsqueeze(1));
+  logits.scatter_add_(1, columns, elsewhere.to(logits.scalar_type()).sub_(1));
+  return loss;
+}
+
 // A product that is rounded before it is added is made in blocks of rows: as a whole it is as large as the
 // head's matrix.
 constexpr int64_t kProductBytes = int64_t{32} << 20;
@@ -42,18 +62,27 @@ void AddProduct(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right
 
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
                          double loss_tokens, at::Tensor& weight_gradient) {
+  return ComputeHeadLoss(MakeVocabularyPart(weight.size(0), SoleRank()), hidden, weight, tokens, loss_tokens,
+                         weight_gradient);
+}
+
+HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
+                         const TokenBatch& tokens, double loss_tokens, at::Tensor& weight_gradient) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = hidden.detach().reshape({-1, hidden.size(-1)});
   at::Tensor gradient = at::zeros_like(flat);
   at::Tensor loss = at::zeros({}, flat.options().dtype(at::kDouble));
   const int64_t positions = tokens.loss_positions.size(0);
-  const int64_t chunk = PositionsPerChunk(positions, weight.size(1), weight.size(0));
+  // The same on all tensor ranks, who exchange something in each.
+  const int64_t chunk = PositionsPerChunk(positions, weight.size(1), vocabulary.tokens);
   for (int64_t begin = 0; begin < positions; begin += chunk) {
     const int64_t count = std::min(chunk, positions - begin);
     const at::Tensor index = tokens.loss_positions.narrow(0, begin, count);
     const at::Tensor rows = flat.index_select(0, index);
     at::Tensor logits = at::linear(rows, weight).to(AccumulationType(flat.scalar_type()));
-    loss += SoftmaxGradientInPlace(logits, tokens.labels.narrow(0, begin, count));
+    const at::Tensor labels = tokens.labels.narrow(0, begin, count);
+    loss += vocabulary.divided() ? DividedSoftmaxGradientInPlace(vocabulary, logits, labels)
+                                 : SoftmaxGradientInPlace(logits, labels);
     const at::Tensor logits_gradient = logits.div_(loss_tokens).to(flat.scalar_type());
     gradient.index_copy_(0, index, logits_gradient.mm(weight));
     AddProduct(weight_gradient, logits_gradient.t(), rows);

@@ -4,18 +4,23 @@
 // idea of Hsu et al., "Liger Kernel", 2024), so that memory is bounded by the chunk, and nothing is computed
 // twice: three products in all, where recomputing the logits in the backward pass would take four. The price:
 // the head's gradients are known, and its weight's are added, when the forward pass ends.
+//
+// Tensor ranks divide the vocabulary: each makes the logits of its own tokens, and exchanges of each position
+// the largest one, the sum of exponentials and the logit that is asked for (Shoeybi et al., "Megatron-LM",
+// 2019, section 3), never logits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "worker/model/token_batch.h"
+#include "worker/model/vocabulary_part.h"
 
 namespace penstock::worker {
 
 struct HeadLoss {
-  // float64 scalar: sum of the cross entropy over the loss positions / loss_tokens.
+  // float64 scalar: sum of the cross entropy over the loss positions / loss_tokens; on all tensor ranks.
   at::Tensor loss;
-  // Of the shape and type of `hidden`.
+  // Of the shape and type of `hidden`; what comes of this rank's part of the vocabulary.
   at::Tensor hidden_gradient;
 };
 
@@ -23,5 +28,8 @@ struct HeadLoss {
 // shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
                          double loss_tokens, at::Tensor& weight_gradient);
+// The same of a tensor rank, of whose part of the vocabulary `weight` and its gradient are.
+HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
+                         const TokenBatch& tokens, double loss_tokens, at::Tensor& weight_gradient);
 
 }  // namespace penstock::worker

@@ -41,7 +41,9 @@ class StageState {
 // What a stage keeps of a micro-batch between forward and backward.
 struct StageForward {
   // Not the last stage: the activation to send, of the shape of the plan's transfer. Last stage: the loss, a
-  // float64 scalar (sum over this micro-batch's loss positions / loss_tokens). Backward does not need it.
+  // float64 scalar (sum over this micro-batch's loss positions / loss_tokens). Of a stage group each context
+  // rank's is that of its own tokens, and tensor rank 0 has it, so that all of them add up to the loss once;
+  // the other tensor ranks have 0. Backward does not need it.
   at::Tensor output;
   std::shared_ptr<StageState> state;
 };

@@ -63,6 +63,27 @@ absl::Status CheckEncoderDecoder(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+// What of the model so many tensor ranks cannot divide; empty where they can.
+std::string TensorFault(const ModelConfig& config, int64_t tensors) {
+  const int64_t key_value_heads = KeyValueHeads(config);
+  if (config.heads % tensors != 0) return absl::StrCat("model.heads: ", config.heads);
+  if (key_value_heads % tensors != 0 && tensors % key_value_heads != 0)
+    return absl::StrCat("model.key_value_heads: ", key_value_heads);
+  if (config.ffn % tensors != 0) return absl::StrCat("model.ffn: ", config.ffn);
+  if (config.vocab < tensors) return absl::StrCat("model.vocab: ", config.vocab);
+  return "";
+}
+
+// The greatest degree below and the least above that can divide the model. 1 can.
+std::string NearestTensorRanks(const ModelConfig& config, int64_t tensors) {
+  int64_t below = tensors - 1;
+  while (!TensorFault(config, below).empty()) --below;
+  for (int64_t above = tensors + 1; above <= config.heads; ++above) {
+    if (TensorFault(config, above).empty()) return absl::StrCat(below, " and ", above);
+  }
+  return absl::StrCat(below);
+}
+
 }  // namespace
 
 absl::Status CheckModelConfig(const ModelConfig& config) {
@@ -84,6 +105,14 @@ absl::Status CheckStageRange(const ModelConfig& config, const StageRange& range)
   return absl::InvalidArgumentError(absl::StrCat("stage: layers ", range.first_layer, " to ",
                                                  range.first_layer + range.layers - 1, ", but the model has ",
                                                  config.layers));
+}
+
+absl::Status CheckTensorRanks(const ModelConfig& config, int tensors) {
+  const std::string fault = TensorFault(config, tensors);
+  if (fault.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      fault, " cannot be divided over ", tensors,
+      " tensor ranks; the nearest degrees that can divide the model: ", NearestTensorRanks(config, tensors)));
 }
 
 absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape) {

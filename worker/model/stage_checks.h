@@ -14,6 +14,8 @@ namespace penstock::worker {
 // Possible errors of all: INVALID_ARGUMENT.
 absl::Status CheckModelConfig(const ModelConfig& config);
 absl::Status CheckStageRange(const ModelConfig& config, const StageRange& range);
+// That `tensors` tensor ranks can divide the model; names the degrees next to it that can.
+absl::Status CheckTensorRanks(const ModelConfig& config, int tensors);
 // No sample is longer than the model's maximum.
 absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape);
 // `what` names the tensor.

@@ -32,6 +32,7 @@ class PartMaker {
     if (range_.last) {
       parts.final_norm = Norm();
       parts.head = Head();
+      parts.vocabulary = MakeVocabularyPart(config_.vocab, group_);
       parts.head_scale = architecture_.head_scale;
     }
     return parts;
@@ -72,15 +73,18 @@ class PartMaker {
   Parameter Head() { return config_.tied_head ? Table(TokenTableOf(architecture_.stacks.back())) : Take(); }
 
   EmbeddingPart Embedding(const LayerStack& stack) {
-    EmbeddingPart part = {.token = Table(TokenTableOf(stack)), .position = {}};
+    EmbeddingPart part = {.token = Table(TokenTableOf(stack)),
+                          .vocabulary = MakeVocabularyPart(config_.vocab, group_),
+                          .position = {}};
     if (architecture_.position == Position::kLearned) part.position = Take();
     return part;
   }
 
   AttentionOptions Attention(bool causal, const RelativeBias* bias) const {
     const auto width = static_cast<double>(AttentionInner(config_) / config_.heads);
-    return {.heads = config_.heads,
-            .key_value_heads = KeyValueHeads(config_),
+    const int tensors = group_.place().tensors;
+    return {.heads = config_.heads / tensors,
+            .key_value_heads = std::max<int64_t>(1, KeyValueHeads(config_) / tensors),
             .causal = causal,
             .scale = architecture_.scaled_scores ? 1 / std::sqrt(width) : 1.0,
             .bias = bias,

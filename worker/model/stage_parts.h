@@ -38,6 +38,7 @@ struct StageParts {
   // Last stage.
   std::optional<NormPart> final_norm;
   Parameter head;
+  VocabularyPart vocabulary;
   // Factor of what the head reads.
   double head_scale = 1;
 };

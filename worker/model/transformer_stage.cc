@@ -72,6 +72,12 @@ class TransformerStage : public Stage {
   const FlatParameters& flat_parameters() const override { return parameters_; }
 
  private:
+  TokenRows SourceRows(const MicroBatchState& state) const {
+    return {&group_, state.attention->source.queries};
+  }
+  TokenRows TargetRows(const MicroBatchState& state) const {
+    return {&group_, state.attention->target.queries};
+  }
   int64_t end_layer() const { return range_.first_layer + range_.layers; }
 
   absl::Status CheckForward(const MicroBatch& shape, const TokenBatch& tokens, const at::Tensor& input,
@@ -100,8 +106,8 @@ class TransformerStage : public Stage {
 };
 
 void TransformerStage::CreateParameters(uint64_t seed) {
-  parameters_ =
-      MakeFlatParameters(StageParameterSpecs(config_, range_), seed, ToScalarType(config_.dtype), device_);
+  parameters_ = MakeFlatParameters(StageParameterSpecs(config_, range_, group_.place()), seed,
+                                   ToScalarType(config_.dtype), device_);
   parts_ = MakeStageParts(config_, range_, parameters(), device_, group_);
 }
 
@@ -127,7 +133,8 @@ absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const Token
 at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompute& recompute,
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.source;
-  const LayerContext context = {.attention = &state.attention->source, .cross = nullptr, .source = {}};
+  const LayerContext context = {
+      .attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_};
   state.source_layers.resize(stack.layers.size());
   for (size_t i = 0; i < stack.layers.size(); ++i) {
     hidden = LayerForward(stack.layers[i], context, hidden, LevelOf(recompute, static_cast<int64_t>(i)),
@@ -141,8 +148,10 @@ at::Tensor TransformerStage::ForwardSource(at::Tensor hidden, const LayerRecompu
 at::Tensor TransformerStage::ForwardTarget(at::Tensor hidden, const LayerRecompute& recompute,
                                            MicroBatchState& state) const {
   const StackPart& stack = parts_.target;
-  const LayerContext context = {
-      .attention = &state.attention->target, .cross = &state.attention->cross, .source = state.source};
+  const LayerContext context = {.attention = &state.attention->target,
+                                .cross = &state.attention->cross,
+                                .source = state.source,
+                                .group = &group_};
   const auto before = static_cast<int64_t>(parts_.source.layers.size());
   state.target_layers.resize(stack.layers.size());
   for (size_t i = 0; i < stack.layers.size(); ++i) {
@@ -157,10 +166,14 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   NormStatistics statistics;
   at::Tensor normalised = NormForward(*parts_.final_norm, hidden, statistics);
   if (parts_.head_scale != 1) normalised.mul_(parts_.head_scale);
-  HeadLoss head = ComputeHeadLoss(normalised, parts_.head.value, tokens, loss_tokens, parts_.head.gradient);
+  const TokenRows rows = TargetRows(state);
+  normalised = rows.Gather(normalised);
+  HeadLoss head = ComputeHeadLoss(parts_.vocabulary, normalised, parts_.head.value, tokens, loss_tokens,
+                                  parts_.head.gradient);
+  head.hidden_gradient = rows.Sum(head.hidden_gradient);
   if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
   state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
-  return head.loss;
+  return group_.place().tensor == 0 ? head.loss : head.loss.zero_();
 }
 
 at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -171,15 +184,15 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   Streams hidden;
   if (!range_.first) {
     state.input_sizes = input.sizes().vec();
-    hidden = SplitBoundary(config_, *state.attention, input, range_.first_layer);
+    hidden = SplitBoundary(config_, *state.attention, group_.place(), input, range_.first_layer);
   }
   if (parts_.source.embedding.has_value()) {
     state.source_tokens = tokens.source;
-    hidden.source = EmbeddingForward(*parts_.source.embedding, tokens.source);
+    hidden.source = EmbeddingForward(*parts_.source.embedding, SourceRows(state), tokens.source);
   }
   if (parts_.target.embedding.has_value()) {
     state.target_tokens = tokens.target;
-    hidden.target = EmbeddingForward(*parts_.target.embedding, tokens.target);
+    hidden.target = EmbeddingForward(*parts_.target.embedding, TargetRows(state), tokens.target);
   }
   if (hidden.source.defined()) hidden.source = ForwardSource(std::move(hidden.source), recompute, state);
   if (!parts_.target.layers.empty()) {
@@ -188,7 +201,8 @@ at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatc
   }
   if (range_.last) return RunHead(hidden.target, tokens, loss_tokens, state);
   state.output_sizes = BoundaryShape(shape, config_, end_layer(), group_.place());
-  return JoinStreams(config_, *state.attention, std::move(hidden), end_layer(), state.output_sizes);
+  return JoinStreams(config_, *state.attention, group_.place(), std::move(hidden), end_layer(),
+                     state.output_sizes);
 }
 
 void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
@@ -196,14 +210,16 @@ void TransformerStage::BackwardTarget(MicroBatchState& state, Streams& gradient,
   const StackPart& stack = parts_.target;
   const LayerContext context = {.attention = &state.attention->target,
                                 .cross = &state.attention->cross,
-                                .source = std::exchange(state.source, {})};
+                                .source = std::exchange(state.source, {}),
+                                .group = &group_};
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient.target = LayerBackward(stack.layers[i], context, std::move(state.target_layers[i]),
                                     gradient.target, gradient.source, products);
     products.EndLayer(stack.layer_begins[i]);
   }
   if (stack.embedding.has_value()) {
-    EmbeddingBackward(*stack.embedding, state.target_tokens, std::exchange(gradient.target, {}));
+    EmbeddingBackward(*stack.embedding, TargetRows(state), state.target_tokens,
+                      std::exchange(gradient.target, {}));
   }
 }
 
@@ -214,7 +230,8 @@ void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradie
     gradient = NormBackward(*stack.final_norm, std::exchange(state.final_input, {}), state.final_statistics,
                             gradient);
   }
-  const LayerContext context = {.attention = &state.attention->source, .cross = nullptr, .source = {}};
+  const LayerContext context = {
+      .attention = &state.attention->source, .cross = nullptr, .source = {}, .group = &group_};
   at::Tensor none;
   for (size_t i = stack.layers.size(); i-- > 0;) {
     gradient =
@@ -222,7 +239,7 @@ void TransformerStage::BackwardSource(MicroBatchState& state, at::Tensor& gradie
     products.EndLayer(stack.layer_begins[i]);
   }
   if (stack.embedding.has_value()) {
-    EmbeddingBackward(*stack.embedding, state.source_tokens, std::exchange(gradient, {}));
+    EmbeddingBackward(*stack.embedding, SourceRows(state), state.source_tokens, std::exchange(gradient, {}));
   }
 }
 
@@ -234,12 +251,13 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
   if (range_.last) {
     gradient.target = std::exchange(state.hidden_gradient, {});
   } else {
-    gradient = SplitBoundary(config_, *state.attention, output_gradient, end_layer());
+    gradient = SplitBoundary(config_, *state.attention, group_.place(), output_gradient, end_layer());
   }
   if (gradient.target.defined()) BackwardTarget(state, gradient, products);
   if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
   if (range_.first) return {};
-  return JoinStreams(config_, *state.attention, std::move(gradient), range_.first_layer, state.input_sizes);
+  return JoinStreams(config_, *state.attention, group_.place(), std::move(gradient), range_.first_layer,
+                     state.input_sizes);
 }
 
 absl::StatusOr<MicroBatchState*> TransformerStage::CheckBackward(const StageForward& forward,
@@ -314,6 +332,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& c
                                                             at::Device device, StageGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
+  PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, group.place().tensors));
   auto stage = std::make_unique<TransformerStage>(config, range, device, group);
   PENSTOCK_RETURN_IF_ERROR(
       RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));
