@@ -195,6 +195,8 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.mesh:", "--pp and --dp:"},
                                           {"job.mesh.pipeline", "--pp"},
                                           {"job.mesh.data", "--dp"},
+                                          {"job.mesh.tensor", "--tp"},
+                                          {"job.mesh.context", "--cp"},
                                           {"job.planning.policy", "--policy"},
                                           {"job.planning.layout", "--layout"},
                                           {"job.planning.schedule", "--schedule"},

@@ -32,6 +32,12 @@
 namespace penstock::cli {
 namespace {
 
+// " x 4 context ranks x 2 tensor ranks".
+std::string DescribeGroup(const UpOptions& options) {
+  return absl::StrCat(options.context > 1 ? absl::StrCat(" x ", options.context, " context ranks") : "",
+                      options.tensor > 1 ? absl::StrCat(" x ", options.tensor, " tensor ranks") : "");
+}
+
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
@@ -187,8 +193,8 @@ absl::Status UpRun::StartProcesses() {
       AnnotateError(client_->RegisterJob(request).status(), absl::StrCat("planner ", address)));
   const uint32_t workers = WorkerCount(options_);
   console_.Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
-                            options_.pipeline, " stages x ", options_.data, " replicas); logs in ",
-                            setup_.folder.logs));
+                            options_.pipeline, " stages x ", options_.data, " replicas",
+                            DescribeGroup(options_), "); logs in ", setup_.folder.logs));
   if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
   const LocalWorkerOptions options = WorkersOn(address);
   if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/grpc/targets.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -110,7 +111,8 @@ absl::Status CheckSimulationFlags(const CLI::App& command, const UpOptions& up) 
 void TakeReplicasOfGpus(const CLI::App& command, UpOptions& up) {
   const auto gpus = static_cast<uint32_t>(up.device.gpus.size());
   if (gpus == 0 || !up.hosts_file.empty() || command.get_option("--dp")->count() > 0) return;
-  if (up.pipeline > 0 && gpus % up.pipeline == 0) up.data = gpus / up.pipeline;
+  const uint64_t of_pipeline = PipelineRanks(MeshOf(up));
+  if (of_pipeline > 0 && gpus % of_pipeline == 0) up.data = static_cast<uint32_t>(gpus / of_pipeline);
 }
 
 // Of one command line, and not of the run.

@@ -43,6 +43,10 @@ void AddDataFlags(CLI::App& command, UpOptions& up) {
 void AddPlanFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--pp", up.pipeline, "Pipeline stages")->capture_default_str();
   command.add_option("--dp", up.data, "Replicas of the pipeline")->capture_default_str();
+  command.add_option("--tp", up.tensor, "Tensor ranks of a stage, which divide its layers")
+      ->capture_default_str();
+  command.add_option("--cp", up.context, "Context ranks of a stage, which divide the tokens; a power of two")
+      ->capture_default_str();
   AddPolicyFlag(command, up.policy);
   up.planning.AddTo(command);
   command.add_option("--look-ahead", up.look_ahead,

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc/targets.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/up/host_file.h"
 #include "planner/core/contract/limits.h"
@@ -60,10 +61,15 @@ absl::Status CheckTraining(const UpOptions& options) {
 absl::Status CheckMesh(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--pp", options.pipeline, 1, core::kMostPipelineRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
-  if (WorkerCount(options) <= core::kMostRanks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, " x --dp ", options.data, ": ",
-                                                 WorkerCount(options), " workers; use at most ",
-                                                 core::kMostRanks));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--tp", options.tensor, 1, core::kMostTensorRanks));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--cp", options.context, 1, core::kMostContextRanks));
+  const uint64_t workers = RanksOf(MeshOf(options));
+  if (workers <= core::kMostRanks) return absl::OkStatus();
+  const std::string group = GroupRanks(MeshOf(options)) > 1
+                                ? absl::StrCat(" x --cp ", options.context, " x --tp ", options.tensor)
+                                : "";
+  return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, " x --dp ", options.data, group,
+                                                 ": ", workers, " workers; use at most ", core::kMostRanks));
 }
 
 absl::Status CheckWorkerMetrics(const UpOptions& options) {
@@ -74,7 +80,7 @@ absl::Status CheckWorkerMetrics(const UpOptions& options) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port))
     return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address, ": use HOST:PORT"));
-  const uint64_t last = port == 0 ? 0 : port + uint64_t{options.pipeline} * options.data - 1;
+  const uint64_t last = port == 0 ? 0 : port + RanksOf(MeshOf(options)) - 1;
   if (last <= kMostPort) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address,
                                                  ": the last rank would serve on port ", last,
@@ -130,7 +136,17 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 
 }  // namespace
 
-uint32_t WorkerCount(const UpOptions& options) { return options.pipeline * options.data; }
+v1::Mesh MeshOf(const UpOptions& options) {
+  v1::Mesh mesh;
+  mesh.set_pipeline(options.pipeline);
+  mesh.set_data(options.data);
+  // What is left out is 1.
+  if (options.tensor > 1) mesh.set_tensor(options.tensor);
+  if (options.context > 1) mesh.set_context(options.context);
+  return mesh;
+}
+
+uint32_t WorkerCount(const UpOptions& options) { return static_cast<uint32_t>(RanksOf(MeshOf(options))); }
 
 uint32_t WorkersOfOneMachine(const UpOptions& options) {
   if (options.hosts.empty()) return WorkerCount(options);
@@ -283,8 +299,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   v1::JobSpec job;
   job.set_job_id(options.job_id);
   *job.mutable_model() = model;
-  job.mutable_mesh()->set_pipeline(options.pipeline);
-  job.mutable_mesh()->set_data(options.data);
+  *job.mutable_mesh() = MeshOf(options);
   *job.mutable_planning() = options.planning.ToOptions(options.policy);
   FillTraining(options, *job.mutable_training());
   job.set_look_ahead_window(options.look_ahead);

@@ -66,6 +66,8 @@ struct UpOptions {
   // Mesh and planning. A memory limit of 0 is this machine's free memory divided by the ranks; on GPUs a
   // share of the GPU's, with simulated devices all of the memory of the profile's cluster.
   uint32_t pipeline = 1;
+  uint32_t tensor = 1;
+  uint32_t context = 1;
   uint32_t data = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   PlanningFlags planning;
@@ -128,6 +130,7 @@ struct UpOptions {
 inline bool IsSimulated(const UpOptions& options) { return options.device.kind == UpDevice::kSimulated; }
 inline bool IsOnGpus(const UpOptions& options) { return options.device.kind == UpDevice::kCuda; }
 
+v1::Mesh MeshOf(const UpOptions& options);
 // Ranks of the job.
 uint32_t WorkerCount(const UpOptions& options);
 

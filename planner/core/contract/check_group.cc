@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_heads.h"
@@ -55,8 +56,8 @@ absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
 }  // namespace
 
 absl::Status CheckGroup(const v1::JobSpec& job) {
-  const uint32_t tensor = std::max(job.mesh().tensor(), 1U);
-  const uint32_t context = std::max(job.mesh().context(), 1U);
+  const uint32_t tensor = TensorRanks(job.mesh());
+  const uint32_t context = ContextRanks(job.mesh());
   if (tensor > 1) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensor(tensor, job.model()));
     PENSTOCK_RETURN_IF_ERROR(CheckProfiled(tensor, job.profile()));

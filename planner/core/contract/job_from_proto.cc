@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/check_group.h"
 #include "planner/core/contract/check_model.h"
@@ -38,8 +39,7 @@ absl::Status CheckMesh(const v1::Mesh& mesh) {
 }
 
 GroupShape GroupOf(const v1::Mesh& mesh) {
-  return {static_cast<int32_t>(std::max(mesh.context(), 1U)),
-          static_cast<int32_t>(std::max(mesh.tensor(), 1U))};
+  return {static_cast<int32_t>(ContextRanks(mesh)), static_cast<int32_t>(TensorRanks(mesh))};
 }
 
 absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {

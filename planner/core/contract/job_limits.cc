@@ -1,9 +1,9 @@
 #include "planner/core/contract/job_limits.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
 
@@ -50,14 +50,14 @@ absl::Status CheckMeshLimits(const v1::Mesh& mesh) {
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.data", mesh.data(), kMostRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.tensor", mesh.tensor(), kMostTensorRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.mesh.context", mesh.context(), kMostContextRanks));
-  const uint64_t group = uint64_t{std::max(mesh.tensor(), 1U)} * std::max(mesh.context(), 1U);
-  const uint64_t of_pipeline = mesh.pipeline() * group;
+  const uint64_t group = GroupRanks(mesh);
+  const uint64_t of_pipeline = PipelineRanks(mesh);
   if (group > 1 && of_pipeline > kMostPipelineRanks) {
     return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " positions of ", group,
                                                    " ranks are ", of_pipeline, " in a pipeline; use at most ",
                                                    kMostPipelineRanks));
   }
-  const uint64_t ranks = of_pipeline * mesh.data();
+  const uint64_t ranks = RanksOf(mesh);
   if (ranks <= kMostRanks) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("job.mesh: ", mesh.pipeline(), " x ", mesh.data(),
                                                  group > 1 ? absl::StrCat(" x ", group) : "", " are ", ranks,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
@@ -109,6 +110,8 @@ absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSp
   LogInfo("job registered", {{"job", spec.job_id()},
                              {"pipeline", spec.mesh().pipeline()},
                              {"data", spec.mesh().data()},
+                             {"tensor", TensorRanks(spec.mesh())},
+                             {"context", ContextRanks(spec.mesh())},
                              {"first_iteration", spec.first_iteration()},
                              {"iterations", spec.training().iterations()}});
   return job;

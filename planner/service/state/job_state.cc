@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "planner/service/state/check_log.h"
 #include "planner/service/state/summary.h"
@@ -34,7 +35,7 @@ uint64_t HistoryOf(const v1::JobSpec& spec) {
 
 JobState::JobState(const v1::JobSpec& spec, int64_t unix_ns)
     : spec_(spec),
-      ranks_(spec.mesh().pipeline() * spec.mesh().data()),
+      ranks_(static_cast<uint32_t>(RanksOf(spec.mesh()))),
       window_(WindowOf(spec)),
       history_(HistoryOf(spec)),
       registered_unix_ns_(unix_ns),

@@ -1,0 +1,20 @@
+// How many ranks a mesh has: the one place where its degrees are multiplied.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "penstock/v1/job.pb.h"
+
+namespace penstock {
+
+// Degrees that are 0 stand for 1.
+inline uint32_t TensorRanks(const v1::Mesh& mesh) { return std::max(mesh.tensor(), uint32_t{1}); }
+inline uint32_t ContextRanks(const v1::Mesh& mesh) { return std::max(mesh.context(), uint32_t{1}); }
+
+// Of a stage group, of one pipeline, and of all replicas.
+inline uint64_t GroupRanks(const v1::Mesh& mesh) { return uint64_t{TensorRanks(mesh)} * ContextRanks(mesh); }
+inline uint64_t PipelineRanks(const v1::Mesh& mesh) { return mesh.pipeline() * GroupRanks(mesh); }
+inline uint64_t RanksOf(const v1::Mesh& mesh) { return mesh.data() * PipelineRanks(mesh); }
+
+}  // namespace penstock
