@@ -154,9 +154,10 @@ TEST_P(DividedRows, EqualsThatOfTheWholeMicroBatch) {
     for (const Placement& placement : Placements()) {
       const MicroBatch shape = Shape(config, placement, GetParam());
       for (const int64_t key_value_heads : {4, 2, 1}) {
-        for (const Keep keep : {Keep::kSums, Keep::kNothing, Keep::kSumsAndReceived}) {
-          ExpectDividedEqualsWhole(config, key_value_heads, shape, placement.contexts, keep, tolerance);
-        }
+        ExpectDividedEqualsWhole(config, key_value_heads, shape, placement.contexts, Keep::kSums, tolerance);
+      }
+      for (const Keep keep : {Keep::kNothing, Keep::kSumsAndReceived}) {
+        ExpectDividedEqualsWhole(config, 2, shape, placement.contexts, keep, tolerance);
       }
     }
   }

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,6 +11,8 @@
 
 #include "tests/support/thread_stage_group.h"
 #include "tests/unit/worker/model_testing.h"
+#include "tests/unit/worker/tensor_slices.h"
+#include "worker/comm/shard.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/share.h"
@@ -58,6 +57,15 @@ MicroBatch ShapeOf(const ModelConfig& config, const Placed& placed, Layout layou
   return shape;
 }
 
+void AddToWhole(const NamedParameter& parameter, const at::Tensor& whole) {
+  int64_t begin = 0;
+  for (const OwnBlock& own : parameter.part.blocks) {
+    const at::Tensor block = BlockOfWhole(own.block, whole);
+    block.add_(parameter.gradient.flatten().narrow(0, begin, block.numel()).view(block.sizes()));
+    begin += block.numel();
+  }
+}
+
 // The passes of a pipeline on one rank of each stage group, with what its stages give each other.
 class RankPipeline {
  public:
@@ -89,12 +97,14 @@ class RankPipeline {
     Backward(std::move(forwards), options);
   }
 
+  // With whole parameters, zero where other tensor ranks have them.
   Result result() const {
     Result result{loss_, {}};
     for (const auto& stage : stages_) {
       for (const NamedParameter& parameter : stage->parameters()) {
         at::Tensor& sum = result.gradients[parameter.name];
-        sum = sum.defined() ? sum + parameter.gradient : parameter.gradient.clone();
+        if (!sum.defined()) sum = at::zeros(parameter.part.whole_shape, parameter.gradient.options());
+        AddToWhole(parameter, sum);
       }
     }
     return result;
@@ -150,36 +160,48 @@ void Add(const Result& part, Result& sum) {
   }
 }
 
-// Sums over the context ranks, and the ranks' rows of the boundary in their places.
+// Puts a rank's rows of the boundary in their places.
+void PlaceRows(const at::Tensor& rows, const MicroBatch& shape, const GroupPlace& place,
+               const at::Tensor& whole) {
+  std::vector<int64_t> places;
+  for (const TokenRun& run : RunsOf(shape, Side::kTarget, place.context)) {
+    for (int64_t i = run.begin; i < run.begin + run.length; ++i) places.push_back(i);
+  }
+  const Shard own = ShardOf(static_cast<int64_t>(places.size()), place.tensor, place.tensors);
+  ASSERT_EQ(rows.size(0), own.size());
+  whole.index_copy_(0, at::tensor(places, at::kLong).narrow(0, own.begin, own.size()), rows);
+}
+
+// Sums over all ranks of the stage groups, and their rows of the boundary in their places.
 Whole RunDivided(const ModelConfig& config, const Placed& placed, Layout layout,
-                 const std::vector<uint32_t>& layers, const TestPipeline::Options& options = {}) {
+                 const std::vector<uint32_t>& layers, const TestPipeline::Options& options = {},
+                 int tensors = 1) {
   const MicroBatch shape = ShapeOf(config, placed, layout);
-  std::vector<Whole> parts(static_cast<size_t>(placed.contexts));
-  RunStageGroup({.contexts = placed.contexts}, [&](ThreadStageGroup& group) {
-    const int context = group.place().context;
+  const GroupPlace ranks = {.contexts = placed.contexts, .tensors = tensors};
+  std::vector<Whole> parts(static_cast<size_t>(ranks.ranks()));
+  const auto index = [&](const GroupPlace& place) {
+    return static_cast<size_t>(place.context * place.tensors + place.tensor);
+  };
+  RunStageGroup(ranks, [&](ThreadStageGroup& group) {
     Tokens tokens = MakeTokens(placed.samples, config.vocab);
-    const std::vector<bool> needed = SamplesOn(shape, context);
+    const std::vector<bool> needed = SamplesOn(shape, group.place().context);
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (!needed[i]) tokens[i].clear();
     }
     RankPipeline pipeline(config, layers, group);
     pipeline.Run(shape, tokens, options, CountLossTokens(config, placed.samples));
-    parts[static_cast<size_t>(context)] = {pipeline.result(), pipeline.boundary()};
+    parts[index(group.place())] = {pipeline.result(), pipeline.boundary()};
   });
   Whole whole;
   if (config.architecture == Architecture::kGpt) {
     whole.boundary = at::zeros({TargetTokens(shape), config.hidden}, ToScalarType(config.dtype));
   }
-  for (int context = 0; context < placed.contexts; ++context) {
-    const Whole& part = parts[static_cast<size_t>(context)];
-    Add(part.result, whole.result);
-    if (!whole.boundary.defined()) continue;
-    int64_t begin = 0;
-    for (const TokenRun& run : RunsOf(shape, Side::kTarget, context)) {
-      whole.boundary.narrow(0, run.begin, run.length).copy_(part.boundary.narrow(0, begin, run.length));
-      begin += run.length;
+  for (int context = 0; context < ranks.contexts; ++context) {
+    for (int tensor = 0; tensor < tensors; ++tensor) {
+      const GroupPlace place = {context, ranks.contexts, tensor, tensors};
+      Add(parts[index(place)].result, whole.result);
+      if (whole.boundary.defined()) PlaceRows(parts[index(place)].boundary, shape, place, whole.boundary);
     }
-    EXPECT_EQ(part.boundary.size(0), begin);
   }
   return whole;
 }
@@ -288,6 +310,25 @@ class CountingGroup : public StageGroup {
  private:
   StageGroup& group_;
 };
+
+// Four on two context ranks, who then have the same heads of keys and values of the Llama two by two.
+TEST(ContextRanks, OfSeveralTensorRanksAddUpToTheUndividedStage) {
+  for (const DividedModel& model : DividedModels()) {
+    const ModelConfig config = model.config(DataType::kFloat64);
+    if (config.architecture == Architecture::kT5) continue;
+    for (const Layout layout : {Layout::kPadded, Layout::kPacked, Layout::kConcatenated}) {
+      for (const Placed& placed : PlacedSamples()) {
+        const int tensors = placed.contexts == 2 ? 4 : 2;
+        const Whole whole = RunWhole(config, placed, layout, {2, 2});
+        for (const TestPipeline::Options& options :
+             {TestPipeline::Options{}, {.recompute = {.selective = 1, .full = 1}, .split_backward = true}}) {
+          EXPECT_LT(Difference(RunDivided(config, placed, layout, {2, 2}, options, tensors), whole), 1e-12)
+              << model.name << " on " << placed.contexts << " context ranks";
+        }
+      }
+    }
+  }
+}
 
 // As the plan counts them: keys and values of the chunks that queries see, once forward; backward the same
 // again, and as many gradients the other way.
