@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/version/version.h"
+#include "planner/cli/printable_text.h"
 
 namespace penstock::cli {
 namespace {
@@ -33,7 +34,7 @@ std::string DescribeError(const CLI::App& command, const std::string& message) {
 }
 
 int PrintError(const CLI::App& command, absl::string_view message, ExitCode code) {
-  std::cerr << FullName(&command) << ": " << message << "\n";
+  std::cerr << FullName(&command) << ": " << PrintableText(message) << "\n";
   if (code == kWrongRequest) std::cerr << "`" << FullName(&command) << " --help` shows what it takes.\n";
   return code;
 }

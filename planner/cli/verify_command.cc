@@ -14,6 +14,7 @@
 #include "planner/cli/plan_file.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/printable_text.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/core/audit/audit_plan.h"
@@ -89,6 +90,7 @@ absl::StatusOr<std::vector<core::Violation>> FindViolations(const VerifyFlags& f
   if (flags.profile.empty() || !violations.empty()) return violations;
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile profile, ReadProfileFile("--profile", flags.profile));
   PENSTOCK_ASSIGN_OR_RETURN(violations, core::AuditPlan(planned.batch(), planned.plan(), profile.profile()));
+  Append(core::AuditModel(planned.plan(), profile.model()), &violations);
   return violations;
 }
 
@@ -103,7 +105,7 @@ absl::Status RunVerify(const VerifyFlags& flags) {
   } else {
     for (const core::Violation& violation : violations)
       std::cout << "rule " << violation.rule << " (" << core::RuleName(violation.rule)
-                << "): " << violation.message << "\n";
+                << "): " << PrintableText(violation.message) << "\n";
     if (violations.empty())
       std::cout << "valid: all rules hold for " << planned.plan().programs_size() << " ranks and "
                 << planned.batch().samples_size() << " samples\n";

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 
-from predictions import PASSES
-from reading import Key
+from reading import PASSES, Key
 
 STREAMS = {
     ("SEND", 0): "NEXT",

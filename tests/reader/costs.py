@@ -39,8 +39,12 @@ class PassTimes:
 class LayerTimes:
     """Times of one kind of layer. `axes` names the axes that its tables have."""
 
-    def __init__(self, layer, grid, axes):
+    def __init__(self, layer, grid, axes, tensors, contexts):
         self._layer = layer
+        self._form, self._form_divisor, self._table_divisor = layer.forward, 1, 1
+        self._tables_count = contexts == 1
+        if tensors > 1:
+            self._divide(tensors)
         self._axes = [list(getattr(grid, axis)) if grid else [] for axis in axes]
         self._axis_names = axes
         full = layer.backward_ratio_full if layer.backward_ratio_full != 0 else layer.backward_ratio_none + 1
@@ -49,10 +53,31 @@ class LayerTimes:
         self._backward_tables = dict(zip(LEVELS, (table.values if table else [] for table in tables)))
         self._forward_table = layer.forward_ms.values if layer.forward_ms else []
 
+    def _divide(self, tensors):
+        """Over tensor ranks: as the layer's TensorCost says."""
+        found = [cost for cost in self._layer.tensor if cost.degree == tensors]
+        if not found:
+            raise NoCost(f"layer '{self._layer.name}' has no figures for {tensors} tensor ranks")
+        self._table_divisor = found[0].degree * found[0].efficiency
+        if found[0].forward is not None:
+            self._form = found[0].forward
+        else:
+            self._form_divisor = self._table_divisor
+
+    def ratio(self, level):
+        return self._ratios[level]
+
+    def attention_ns(self, squares, tokens):
+        """What attention to so many squared tokens takes of a forward pass of `tokens`, not rounded."""
+        if tokens == 0:
+            return 0.0
+        form = self._form
+        return form.target_square_ns * squares * (1 + form.half_efficiency_tokens / tokens) / self._form_divisor
+
     def times(self, sums):
         """PassTimes of a micro-batch. Raises NoCost."""
         rectangle = self._rectangle(sums)
-        use_table = sums.rectangle and len(self._forward_table) > 0
+        use_table = sums.rectangle and self._tables_count and len(self._forward_table) > 0
         if use_table:
             from_table = self._at(self._places(rectangle, extend_below=self._layer.forward is None))
             if from_table:
@@ -72,10 +97,13 @@ class LayerTimes:
         return [lengths[name] for name in self._axis_names]
 
     def _closed_form(self, sums):
+        return self._undivided(sums) / self._form_divisor
+
+    def _undivided(self, sums):
         if self._layer.loss_tokens_only:
-            return closed_form(self._layer.forward, 0, 0, sums.loss_positions, 0, 0)
+            return closed_form(self._form, 0, 0, sums.loss_positions, 0, 0)
         return closed_form(
-            self._layer.forward,
+            self._form,
             sums.source_tokens,
             sums.source_squares,
             sums.target_tokens,
@@ -111,8 +139,8 @@ class LayerTimes:
         backward = {}
         for level in LEVELS:
             value = self._value(self._backward_tables[level], places)
-            backward[level] = forward * self._ratios[level] if value is None else value
-        return PassTimes(forward, backward)
+            backward[level] = (forward * self._ratios[level] if value is None else value) / self._table_divisor
+        return PassTimes(forward / self._table_divisor, backward)
 
     def _value(self, table, places):
         """A table's value at a place, nanoseconds; None if the table is empty or has a gap there."""
@@ -152,7 +180,8 @@ class LayerTimes:
 class Costs:
     """A profile as the planner uses it for one model."""
 
-    def __init__(self, profile, is_t5):
+    def __init__(self, profile, is_t5, tensors=1, contexts=1):
+        self.tensors = tensors
         self.profile = profile
         self.is_t5 = is_t5
         self._by_name = {layer.name: layer for layer in profile.layers}
@@ -163,7 +192,9 @@ class Costs:
         else:
             axes.update(decoder=(rows, target))
         self.kinds = tuple(kind for kind in ("encoder", "decoder") if kind in axes)
-        self._times = {kind: LayerTimes(self.layer(kind), profile.grid, names) for kind, names in axes.items()}
+        self._times = {
+            kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts) for kind, names in axes.items()
+        }
 
     def layer(self, kind):
         """The LayerCost of a kind: "encoder", "decoder" or "head". A GPT's "layer" is its decoder."""
@@ -174,6 +205,13 @@ class Costs:
 
     def times(self, kind, sums):
         return self._times[kind].times(sums)
+
+    def ratio(self, kind, level):
+        return self._times[kind].ratio(level)
+
+    def attention_ns(self, squares, tokens):
+        """Of a GPT's layer."""
+        return self._times["decoder"].attention_ns(squares, tokens)
 
     def source_embedding(self, sums):
         return self._embedding(sums.source_tokens, sums.source_squares, 0, 0)
@@ -192,7 +230,7 @@ class Costs:
         if layer_bytes is None:
             return 0
         source = layer_bytes.source_token_bytes * sums.source_tokens
-        return round_half_up(source + layer_bytes.target_token_bytes * sums.target_tokens)
+        return round_half_up((source + layer_bytes.target_token_bytes * sums.target_tokens) / self.tensors)
 
     def stored(self, kind, level, sums):
         return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums)
@@ -202,10 +240,24 @@ class Costs:
 
     def transfer_ns(self, transferred_bytes, rank, other_rank):
         """What a transfer between two ranks takes, nanoseconds."""
-        cluster = self.profile.cluster
-        speed, latency = cluster.intra_node_bytes_per_second, cluster.intra_node_latency_ns
-        if rank // cluster.gpus_per_node != other_rank // cluster.gpus_per_node:
-            latency = cluster.inter_node_latency_ns
-            if cluster.inter_node_bytes_per_second != 0:
-                speed = cluster.inter_node_bytes_per_second
+        node = self.profile.cluster.gpus_per_node
+        speed, latency = self._link(rank // node == other_rank // node)
         return latency + round_half_up(transferred_bytes / speed * 1e9)
+
+    def _link(self, inside):
+        cluster = self.profile.cluster
+        if inside:
+            return cluster.intra_node_bytes_per_second, cluster.intra_node_latency_ns
+        return cluster.inter_node_bytes_per_second or cluster.intra_node_bytes_per_second, cluster.inter_node_latency_ns
+
+    def collective_ns(self, sent_bytes, inside):
+        """What a collective inside a pass takes, nanoseconds."""
+        cluster = self.profile.cluster
+        speed, latency = self._link(inside)
+        if inside:
+            speed = cluster.intra_node_collective_bytes_per_second or speed
+            latency = cluster.intra_node_collective_latency_ns or latency
+        else:
+            speed = cluster.inter_node_collective_bytes_per_second or speed
+            latency = cluster.inter_node_collective_latency_ns or latency
+        return latency + round_half_up(sent_bytes / speed * 1e9)

@@ -16,7 +16,7 @@ def parameter_bytes(costs, stage):
 
 
 def pass_durations(costs, stage, sums, recompute):
-    """{op: nanoseconds} of the passes of a micro-batch on a stage."""
+    """{op: nanoseconds} that a rank computes in the passes of a micro-batch on a stage."""
     times = {kind: costs.times(kind, sums) for kind in costs.kinds if stage.layers(kind) > 0}
     levels = stage.levels(recompute)
     embeddings = 0.0
@@ -46,12 +46,17 @@ def pass_durations(costs, stage, sums, recompute):
     }
 
 
+def rank_parameter_bytes(costs, stage):
+    """Parameter bytes of a stage on one of its ranks."""
+    return round_half_up(parameter_bytes(costs, stage) / costs.tensors)
+
+
 def share_bytes(costs, stage, count):
-    return -(-round_half_up(parameter_bytes(costs, stage)) // count)
+    return -(-rank_parameter_bytes(costs, stage) // count)
 
 
 def half_ring(costs, stage, ranks):
-    """A reduce-scatter or an all-gather: a ring over the ranks that hold the stage."""
+    """A reduce-scatter or an all-gather: a ring over the ranks that have the same part of the stage."""
     count = len(ranks)
     if count == 1:
         return 0
@@ -65,8 +70,8 @@ def reduce_duration(costs, stage, ranks, shard_optimizer_state):
 
 
 def optimizer_duration(costs, stage, ranks, shard_optimizer_state):
-    """Of one stage of a rank; `ranks` hold it."""
+    """Of one stage of a rank; `ranks` have the same part of it."""
     per_byte = costs.profile.optimizer_ns_per_parameter_byte
     if not shard_optimizer_state:
-        return round_half_up(round_half_up(parameter_bytes(costs, stage)) * per_byte)
+        return round_half_up(rank_parameter_bytes(costs, stage) * per_byte)
     return round_half_up(share_bytes(costs, stage, len(ranks)) * per_byte) + half_ring(costs, stage, ranks)

@@ -18,6 +18,7 @@ def _layer(name, size, tables=None, closed_form=True, **fields):
         "stored_selective": _bytes(517.51 * size),
         "stored_full": _bytes(33.3 * size),
         "peak": _bytes(701.7 * size),
+        "tensor": [{"degree": 2, "efficiency": 0.93}, {"degree": 4, "efficiency": 0.871}],
         **fields,
     }
     if closed_form:
@@ -51,18 +52,28 @@ def _table(axes, scale, gap):
     return values
 
 
-def gpt_profile(tables=False, closed_form=True, layers=8, dtype="BFLOAT16", loss_tokens_only=False):
+def gpt_profile(
+    tables=False, closed_form=True, layers=8, dtype="BFLOAT16", loss_tokens_only=False, key_value_heads=0, measured=False, cluster=None
+):
     rows, lengths = [1, 2, 4, 8], [8, 32, 128, 300]
     axes = [rows, lengths] if tables else None
     head = _layer("head", 0.61, axes, closed_form)
     if loss_tokens_only:
         head["loss_tokens_only"] = True
+    layer = _layer("layer", 1.0, axes, closed_form)
+    if measured:  # A rank's part of a layer, by tensor ranks.
+        for cost, size in zip(layer["tensor"], (0.57, 0.31)):
+            cost["forward"] = _layer("part", size)["forward"]
     model = {"architecture": "ARCHITECTURE_GPT", "layers": layers, "hidden": 48, "heads": 4, "ffn": 192, "vocab": 1000}
+    if key_value_heads:
+        model["key_value_heads"] = key_value_heads
     profile = {
         "grid": {"micro_batch_size": rows, "target_length": lengths} if tables else None,
-        "layers": [_layer("layer", 1.0, axes, closed_form), head],
+        "layers": [layer, head],
     }
-    return _file("gpt", model, profile, dtype)
+    file = _file("gpt", model, profile, dtype)
+    file["profile"]["cluster"].update(cluster or {})
+    return file
 
 
 def t5_profile(tables=False, closed_form=True, encoder_layers=5, decoder_layers=4, dtype="BFLOAT16"):
@@ -77,7 +88,7 @@ def t5_profile(tables=False, closed_form=True, encoder_layers=5, decoder_layers=
         "encoder_layers": encoder_layers,
         "decoder_layers": decoder_layers,
         "hidden": 40,
-        "heads": 5,
+        "heads": 4,
         "ffn": 160,
         "vocab": 1000,
     }
@@ -115,6 +126,18 @@ PROFILES = {
     "gpt-loss-only": gpt_profile(loss_tokens_only=True, dtype="FLOAT32"),
     "gpt-tables": gpt_profile(tables=True, closed_form=False),
     "gpt-both": gpt_profile(tables=True, dtype="FLOAT64"),
+    "gpt-groups": gpt_profile(
+        dtype="FLOAT32",
+        key_value_heads=2,
+        cluster={"intra_node_collective_bytes_per_second": 1.9e9, "inter_node_collective_latency_ns": "409", "gpus_per_node": 4},
+    ),
+    # Links so slow that attention does not hide what context ranks exchange.
+    "gpt-measured": gpt_profile(
+        loss_tokens_only=True,
+        key_value_heads=1,
+        measured=True,
+        cluster={"intra_node_collective_bytes_per_second": 2.3e7, "intra_node_collective_latency_ns": "77", "gpus_per_node": 8},
+    ),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

@@ -4,19 +4,17 @@ from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
 from durations import parameter_bytes
+from memory_units import TOKEN_BYTES
 from order import certainly_before
 
-TOKEN_BYTES = 16
-ELEMENT_BYTES = {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}
 
-
-def static_bytes(costs, stages, replicas, shard_optimizer_state):
-    """Weights, gradients and optimizer state of a rank."""
+def static_bytes(costs, stages, ranks, shard_optimizer_state):
+    """Weights, gradients and optimizer state of a rank; `ranks` have the same parameters."""
     state = costs.profile.state_bytes_per_parameter_byte
     if shard_optimizer_state:
         sharded = costs.profile.sharded_state_bytes_per_parameter_byte
-        state = state - (sharded - sharded / replicas)
-    return sum(round_half_up(parameter_bytes(costs, stage) * state) for stage in stages)
+        state = state - (sharded - sharded / ranks)
+    return sum(round_half_up(parameter_bytes(costs, stage) / costs.tensors * state) for stage in stages)
 
 
 def boundary_shape(is_packed, hidden, stage, sums, is_t5):
@@ -37,29 +35,37 @@ class StageBytes:
     output: int
     input: int
     tokens: int
+    # Of stage groups: what is gathered over tensor ranks, and keys and values of divided rows.
+    gathered: int = 0
+    keys: int = 0
+
+    @property
+    def _backward_peak(self):
+        return self.peak + self.gathered + 2 * self.keys
 
     def taken(self, op, part):
         """Bytes that an instruction takes when it starts."""
         return {
             "LOAD": self.tokens,
-            "FORWARD": self.stored + self.output,
+            "FORWARD": self.stored + self.output + self.gathered + self.keys,
             "RECV": self.input if part == 0 else self.output,
-            "BACKWARD": self.peak + self.input,
-            "BACKWARD_INPUT": self.peak + self.input + max(0, self.kept - self.stored),
+            "BACKWARD": self._backward_peak + self.input,
+            "BACKWARD_INPUT": self._backward_peak + self.input + max(0, self.kept - self.stored),
         }.get(op, 0)
 
     def given_back(self, op, part):
         """Bytes that an instruction gives back when it ends."""
         return {
             "FREE": (self.output, self.input, self.tokens)[part] if op == "FREE" else 0,
-            "BACKWARD": self.peak + self.stored + self.input + self.output,
-            "BACKWARD_INPUT": self.peak + max(0, self.stored - self.kept) + self.input + self.output,
+            "FORWARD": self.gathered + self.keys,
+            "BACKWARD": self._backward_peak + self.stored + self.input + self.output,
+            "BACKWARD_INPUT": self._backward_peak + max(0, self.stored - self.kept) + self.input + self.output,
             "BACKWARD_WEIGHT": self.kept,
         }.get(op, 0)
 
 
-def stage_bytes(costs, stage, sums, recompute, input_bytes, output_bytes):
-    """StageBytes from what crosses the boundaries before and after the stage."""
+def stage_bytes(costs, stage, sums, recompute, crossing, transient):
+    """StageBytes from what crosses the boundaries before and after the stage, and what is gathered, and keys and values."""
     levels = stage.levels(recompute)
     stored = kept = 0
     peaks = []
@@ -73,7 +79,7 @@ def stage_bytes(costs, stage, sums, recompute, input_bytes, output_bytes):
         peaks.append(costs.peak("head", sums))
     tokens = (sums.source_tokens if stage.embeds_source else 0) + (sums.target_tokens if stage.embeds_target else 0)
     tokens += sums.loss_positions if stage.is_last else 0
-    return StageBytes(stored, kept, max(peaks, default=0), output_bytes, input_bytes, TOKEN_BYTES * tokens)
+    return StageBytes(stored, kept, max(peaks, default=0), crossing[1], crossing[0], TOKEN_BYTES * tokens, *transient)
 
 
 def largest_account(program):

@@ -8,14 +8,17 @@ import hashlib
 
 import habits
 import rules
-from costs import Costs, round_half_up
-from durations import optimizer_duration, parameter_bytes, pass_durations, reduce_duration
+from costs import Costs
+from durations import optimizer_duration, pass_durations, rank_parameter_bytes, reduce_duration
+from exchange import NAMES, Exchanges, PassExchange
 from execution import times
-from memory import ELEMENT_BYTES, largest_account, stage_bytes, static_bytes
-from predictions import PASSES, Predictor
-from reading import Reading
+from memory import largest_account, stage_bytes, static_bytes
+from memory_units import ELEMENT_BYTES
+from predictions import Predictor
+from reading import PASSES, Reading
 from report import Report
 from structure import check_structure
+from token_sums import side_lengths
 
 PLAN_FILE = "penstock/v1/plan.proto"
 DEFAULT_POSITION_BUCKETS = 32
@@ -28,20 +31,20 @@ def read_plan(schema, planned_batch, profile_file, check_habits=False):
     if not check_structure(schema, planned_batch, report):
         return report
     reading = Reading(schema, planned_batch)
-    costs = Costs(profile_file.profile, reading.is_t5)
+    costs = Costs(profile_file.profile, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts)
+    exchanges = Exchanges(reading, costs)
     _check_origin(reading, profile_file, report)
-    _check_topology(reading, report)
     rules.check_samples(reading, report)
     rules.check_tokens(reading, report)
     rules.check_contents(reading, report)
     rules.check_schedule(reading, report)
     rules.check_collectives(reading, lambda rank, item: _collective_bytes(reading, costs, item), report)
     rules.check_memory(reading, report)
-    durations = _check_durations(reading, costs, report)
-    _check_bytes(reading, costs, report)
+    durations, own = _check_durations(reading, costs, exchanges, report)
+    _check_bytes(reading, costs, exchanges, report)
     met = rules.check_transfers(reading, report)
     if met is not None:
-        _check_times(reading, *met, durations, report)
+        _check_times(reading, *met, durations, own, report)
     _check_peaks(reading, report)
     _check_hash(reading, report)
     if check_habits:
@@ -54,31 +57,59 @@ def _check_origin(reading, profile_file, report):
     report.compare("origin", "plan", "model", reading.plan.model, profile_file.model)
     report.compare("origin", "plan", "profile_version", reading.plan.profile_version, profile_file.profile.version)
     options, pipeline = reading.options, reading.pipeline
-    places = [pipeline.rank(0, stage.index) for stage in pipeline.stages]
     report.compare("origin", "options", "layers_per_stage", options.layers_per_stage, reading.plan.layers_per_stage)
-    one_each = list(range(len(places)))
-    report.compare("origin", "options", "rank_of_stage", options.rank_of_stage or one_each, places)
+    positions = options.rank_of_stage or list(range(len(pipeline.stages)))
+    for replica in range(pipeline.replicas):
+        for stage, position in zip(pipeline.stages, positions):
+            first = (replica * pipeline.length + position) * pipeline.group_size
+            stated = [pipeline.rank(replica, stage.index, place) for place in range(pipeline.group_size)]
+            ranks = list(range(first, first + pipeline.group_size))
+            report.compare("origin", f"replica {replica}, stage {stage.index}", "ranks", stated, ranks)
+    _check_options(reading, report)
     limit = options.memory_limit_bytes or profile_file.profile.cluster.memory_bytes
     for rank, program in enumerate(reading.programs):
         report.compare("origin", f"rank {rank}", "memory_limit_bytes", program.memory_limit_bytes, limit)
 
 
-def _check_topology(reading, report):
-    topology = reading.plan.topology or reading.schema.message("Topology")
-    pipeline = reading.pipeline
-    stated = [
-        [(stage.encoder_layers, stage.decoder_layers, stage.ranks) for stage in replica.stages] for replica in topology.replicas
-    ]
-    expected = [
-        [(stage.encoder_layers, stage.decoder_layers, [pipeline.rank(replica, stage.index)]) for stage in pipeline.stages]
-        for replica in range(pipeline.replicas)
-    ]
-    report.compare("topology", "plan", "topology", stated, expected)
+def _check_options(reading, report):
+    """The plan is one that its options allow (section 12)."""
+    schema, options = reading.schema, reading.options
+    allowed = schema.enum_name("Schedule", options.schedule)
+    stated = schema.enum_name("Schedule", reading.plan.schedule)
+    families = {
+        "ONE_FORWARD_ONE_BACKWARD": {"ONE_FORWARD_ONE_BACKWARD"},
+        "READY_FIRST": {"READY_FIRST"},
+        "SPLIT_BACKWARD": {"SPLIT_BACKWARD", "READY_FIRST"},
+        "INTERLEAVED": {"READY_FIRST"},
+    }
+    holds = allowed not in families or stated in families[allowed] | {"INTERLEAVED"}
+    report.require("origin", "options", holds, f"schedule {allowed} excludes {stated}")
+    policy, choice = schema.enum_name("Policy", options.policy), schema.enum_name("LayoutChoice", options.layout)
+    layouts = {"PADDING": {"PADDED"}, "CONCATENATED": {"CONCATENATED"}, "PACKED": {"PACKED"}, "TOKEN_BUDGET": {"PACKED"}}
+    dynamic = {choice} if choice in ("PADDED", "PACKED") else {"PADDED", "PACKED"}
+    sides = [side_lengths(reading.is_t5, sample) for sample in reading.samples]
+    longest = sum(max(side) for side in zip(*sides)) if sides else 0
+    for replica, messages in enumerate(reading.plan.replicas):
+        for index, item in enumerate(messages.micro_batches):
+            place = f"replica {replica}, micro-batch {index}"
+            layout = reading.layout(item)
+            report.require("origin", place, layout in layouts.get(policy, dynamic), f"policy {policy} makes no {layout}")
+            size = {"PADDING": len(item.samples), "CONCATENATED": item.rows}.get(policy, 0)
+            holds = options.micro_batch_size == 0 or size <= options.micro_batch_size
+            report.require("origin", place, holds, f"micro_batch_size is {options.micro_batch_size}")
+            tokens, most = 0, options.token_cap
+            if policy in ("PACKED", "TOKEN_BUDGET") and len(item.samples) > 1:
+                tokens = item.computed_tokens
+            if policy == "CONCATENATED":
+                tokens, most = item.source_length + item.target_length, max(most, longest)
+            report.require("origin", place, options.token_cap == 0 or tokens <= most, f"token_cap is {options.token_cap}")
 
 
 def _collective_bytes(reading, costs, item):
     if reading.op(item) == "REDUCE_GRADIENTS":
-        return round_half_up(parameter_bytes(costs, reading.pipeline.stages[item.stage]))
+        return rank_parameter_bytes(costs, reading.pipeline.stages[item.stage])
+    if reading.op(item) in PASSES:
+        return 0
     model = reading.plan.model
     element = 8 if reading.dtype == "FLOAT64" else 4
     buckets = model.relative_position_buckets or DEFAULT_POSITION_BUCKETS
@@ -87,69 +118,103 @@ def _collective_bytes(reading, costs, item):
     return NORM_BYTES + shared * element * buckets * model.heads + tied
 
 
-def _check_durations(reading, costs, report):
-    """Returns the recomputed durations, [rank][id]."""
+def _check_durations(reading, costs, exchanges, report):
+    """Returns the recomputed durations, and what instructions would take on their ranks alone, both [rank][id]."""
     pipeline = reading.pipeline
-    result = [[0] * len(program.instructions) for program in reading.programs]
+    durations = [[0] * len(program.instructions) for program in reading.programs]
+    own = [[0] * len(program.instructions) for program in reading.programs]
     passes = {}
     sharded = reading.options.shard_optimizer_state
 
-    def holders(stage):
-        return [pipeline.rank(replica, stage.index) for replica in range(pipeline.replicas)]
+    def of_contexts(replica, index, stage):
+        """[(own durations by op, exchange by op)] of the context ranks."""
+        key = (replica, index, stage.index)
+        if key not in passes:
+            recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
+            shares = [reading.share(replica, index, context) for context in range(pipeline.contexts)]
+            passes[key] = [_pass_costs(costs, exchanges, stage, share, recompute) for share in shares]
+        return passes[key]
 
     for rank, item in reading.instructions():
-        op, stage = reading.op(item), pipeline.stages[item.stage]
-        replica = reading.replica_of(rank)
-        duration = 0
+        op, stage, place = reading.op(item), pipeline.stages[item.stage], reading.place(rank, item)
+        duration = alone = 0
         if op in PASSES:
-            key = (replica, item.micro_batch, item.stage)
-            if key not in passes:
-                recompute = reading.micro_batches(rank)[item.micro_batch].recompute[item.stage]
-                passes[key] = pass_durations(costs, stage, reading.sums(replica, item.micro_batch), recompute)
-            duration = passes[key][op]
+            found = of_contexts(reading.replica_of(rank), item.micro_batch, stage)
+            alone, exchange = found[pipeline.context(rank)][op]
+            duration = max(costs_of[op][0] for costs_of in found)
+            if reading.is_joint(item):
+                report.compare("durations", place, "own_duration_ns", item.own_duration_ns, alone)
+                _compare_exchange(item, exchange, place, report)
         elif item.transfer is not None:
-            duration = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
+            duration = alone = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         elif op == "REDUCE_GRADIENTS":
-            duration = reduce_duration(costs, stage, holders(stage), sharded)
+            reducers = pipeline.reducers(stage, pipeline.tensor(rank))
+            duration = alone = reduce_duration(costs, stage, reducers, sharded)
         elif op == "OPTIMIZER_STEP":
-            duration = sum(optimizer_duration(costs, own, holders(own), sharded) for own in pipeline.stages_of(rank))
-        result[rank][item.id] = duration
-        report.compare("durations", reading.place(rank, item), "expected_duration_ns", item.expected_duration_ns, duration)
+            duration = alone = sum(
+                optimizer_duration(costs, held, pipeline.reducers(held, pipeline.tensor(rank)), sharded)
+                for held in pipeline.stages_of(rank)
+            )
+        durations[rank][item.id], own[rank][item.id] = duration, alone
+        report.compare("durations", place, "expected_duration_ns", item.expected_duration_ns, duration)
+    return durations, own
+
+
+def _pass_costs(costs, exchanges, stage, share, recompute):
+    """{op: (own duration, PassExchange)} of a rank with a share of a micro-batch."""
+    result = {}
+    for op, computed in pass_durations(costs, stage, share.sums, recompute).items():
+        exchange = exchanges.of_pass(op, stage, share, recompute)
+        result[op] = (computed + exchange.added_ns, exchange)
     return result
 
 
-def _check_bytes(reading, costs, report):
+def _compare_exchange(item, expected, place, report):
+    stated = item.exchange or PassExchange()
+    report.compare("exchange", place, "having an exchange", item.exchange is not None, not expected.is_empty)
+    for name in NAMES:
+        report.compare("exchange", place, name, getattr(stated, name), getattr(expected, name))
+
+
+def _check_bytes(reading, costs, exchanges, report):
     pipeline = reading.pipeline
     known = {}
 
-    def bytes_of(replica, index, stage):
-        if (replica, index, stage.index) not in known:
+    def bytes_of(rank, index, stage):
+        """Of a micro-batch on a stage at the place of a rank."""
+        replica = reading.replica_of(rank)
+        key = (replica, index, stage.index, pipeline.place(rank))
+        if key not in known:
             crossing = [0] + [
-                rules.product(rules.expected_shape(reading, replica, index, boundary)) * ELEMENT_BYTES[reading.dtype]
+                rules.product(rules.expected_shape(reading, rank, index, boundary)) * ELEMENT_BYTES[reading.dtype]
                 for boundary in range(len(pipeline.stages) - 1)
             ]
             crossing.append(0)
             recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
-            sums = reading.sums(replica, index)
-            before, after = crossing[stage.index : stage.index + 2]
-            known[(replica, index, stage.index)] = stage_bytes(costs, stage, sums, recompute, before, after)
-        return known[(replica, index, stage.index)]
+            share = reading.share(replica, index, pipeline.context(rank))
+            tokens = share.sums.source_tokens + share.sums.target_tokens
+            element = ELEMENT_BYTES[reading.dtype]
+            gathered = 2 * tokens * reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
+            keys = share.divided_tokens * exchanges.key_value_bytes() if share.divided_tokens else 0
+            around = crossing[stage.index : stage.index + 2]
+            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (gathered, keys))
+        return known[key]
 
     sharded = reading.options.shard_optimizer_state
     for rank, program in enumerate(reading.programs):
-        static = static_bytes(costs, pipeline.stages_of(rank), pipeline.replicas, sharded)
+        static = static_bytes(costs, pipeline.stages_of(rank), pipeline.ranks_of_same_parameters, sharded)
         report.compare("bytes", f"rank {rank}", "static_memory_bytes", program.static_memory_bytes, static)
     for rank, item in reading.instructions():
         op, place = reading.op(item), reading.place(rank, item)
         taken = given_back = 0
-        if item.collective is None:
-            known_bytes = bytes_of(reading.replica_of(rank), item.micro_batch, pipeline.stages[item.stage])
+        if op not in ("REDUCE_GRADIENTS", "OPTIMIZER_STEP"):
+            known_bytes = bytes_of(rank, item.micro_batch, pipeline.stages[item.stage])
             taken, given_back = known_bytes.taken(op, item.part), known_bytes.given_back(op, item.part)
         report.compare("bytes", place, "memory_acquired_bytes", item.memory_acquired_bytes, taken)
         report.compare("bytes", place, "memory_released_bytes", item.memory_released_bytes, given_back)
 
 
-def _check_times(reading, meetings, senders, durations, report):
+def _check_times(reading, meetings, senders, durations, own, report):
     recomputed = times(reading.programs, meetings, durations)
     if recomputed is None:
         report.require("start times", "plan", False, "some instructions can never start")
@@ -159,7 +224,7 @@ def _check_times(reading, meetings, senders, durations, report):
         report.compare("start times", place, "expected_start_ns", item.expected_start_ns, recomputed.start[rank][item.id])
     if report.topics() & {"rule 2", "rule 3", "rule 4"}:
         return  # What ranks wait for is not defined.
-    predictor = Predictor(reading.plan, recomputed, reading.op, senders)
+    predictor = Predictor(reading, recomputed, own, senders)
     predicted = reading.plan.predicted
     makespan = predictor.makespan_ns()
     report.compare("predictions", "plan", "makespan_ns", predicted.makespan_ns, makespan)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from damage import DAMAGES, Inapplicable
+from exchange import NAMES
 from inputs import PROFILES, lengths_csv
 from memory import largest_in_every_order
 from plan_reader import read_plan
@@ -42,6 +43,21 @@ CASES = {
     "T5, tables and closed form": ("t5-both", "--pp=2 --dp=2 --policy=padding --micro-batch-size=5"),
     "T5, loop": ("t5-deep-decoder", "--pp=2 --dp=2 --schedule=interleaved --layers-per-stage=1,2,2,1,2,1 --rank-of-stage=0,1,0,1,0,1"),
     "T5, tight memory": ("t5", "--pp=2 --dp=1 --policy=packed --token-cap=400 --schedule=ready-first", 0.45),
+    "context ranks": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --layout=packed"),
+    "context ranks, padded": ("gpt-groups", "--pp=1 --dp=2 --cp=4 --policy=padding --micro-batch-size=3 --recompute=full"),
+    "context ranks, concatenated": ("gpt", "--pp=2 --dp=1 --cp=4 --policy=concatenated --token-cap=320"),
+    "context ranks, few samples": ("gpt-groups", "--pp=1 --dp=1 --cp=8 --layout=packed --rows=0:2"),
+    "context ranks, padded, few samples": ("gpt", "--pp=2 --dp=1 --cp=4 --policy=padding --rows=0:2 --micro-batch-size=2"),
+    "context ranks, slow": ("gpt-measured", "--pp=2 --dp=1 --cp=8 --policy=packed --token-cap=900 --schedule=split-backward"),
+    "tensor ranks": ("gpt-groups", "--pp=2 --dp=2 --tp=2 --schedule=split-backward --recompute=selective"),
+    "tensor ranks, tables": ("gpt-both", "--pp=2 --dp=1 --tp=4 --policy=padding --micro-batch-size=3"),
+    "tensor ranks, tables alone": ("gpt-tables", "--pp=2 --dp=2 --tp=2 --layout=padded"),
+    "tensor ranks, T5": ("t5-both", "--pp=3 --dp=2 --tp=2 --shard-optimizer-state --recompute=full"),
+    "tensor ranks, T5, packed": ("t5", "--pp=2 --dp=1 --tp=4 --layout=packed --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
+    "stage groups": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --tp=4 --shard-optimizer-state --layout=packed --recompute=full"),
+    "stage groups, loop": ("gpt-groups", "--pp=2 --dp=1 --cp=4 --tp=2 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
+    "stage groups, measured": ("gpt-measured", "--pp=2 --dp=2 --cp=2 --tp=2 --layout=padded --schedule=split-backward"),
+    "stage groups, V, tight memory": ("gpt-groups", "--pp=2 --dp=1 --cp=2 --tp=2 --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.6),
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
@@ -115,13 +131,18 @@ class PlansOfPenstock(unittest.TestCase):
                     seen.add((model, schema.enum_name("Layout", micro_batch.layout)))
                     seen.update("full" for entry in micro_batch.recompute if entry.full_layers)
                     seen.update("selective" for entry in micro_batch.recompute if entry.selective_layers)
+                    seen.update(f"span of {ranks}" for ranks in micro_batch.span_ranks)
             for rank in plan.predicted.ranks:
                 seen.update(name for name, value in vars(rank.bubble).items() if value)
             for program in plan.programs:
                 seen.add("several stages" if len(program.stages) > 1 else "one stage")
                 seen.update(schema.enum_name("Op", item.op) for item in program.instructions)
+                exchanges = [item.exchange for item in program.instructions if item.exchange is not None]
+                seen.update(name for exchange in exchanges for name in NAMES if getattr(exchange, name))
+                seen.update("transfer of nothing" for item in program.instructions if item.transfer and item.transfer.bytes == 0)
         expected = {"ONE_FORWARD_ONE_BACKWARD", "READY_FIRST", "SPLIT_BACKWARD", "INTERLEAVED", "full", "selective", "several stages"}
         expected |= set(itertools.product(("GPT", "T5"), ("PADDED", "PACKED", "CONCATENATED")))
+        expected |= {*NAMES, "span of 1", "span of 2", "span of 4", "span of 8", "group_ns"}
         expected |= {"fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns", "BACKWARD", "BACKWARD_WEIGHT"}
         self.assertEqual(expected - seen, set())
 

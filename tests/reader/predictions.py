@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-PASSES = ("FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT")
+from reading import PASSES
+
 BACKWARD_PASSES = PASSES[1:]
 
 
@@ -15,23 +16,25 @@ class RankWaits:
     memory_ns: int = 0
     transfer_ns: int = 0
     dependency_ns: int = 0
+    group_ns: int = 0
 
 
 class Predictor:
     """Recomputes the prediction of a plan from the times of its instructions.
 
-    `op_name(instruction)` is the name of its op; `transfer_ends` maps (rank, id) of a RECV to (rank, id) of its SEND.
+    `own` is [rank][id] of what instructions would take on their ranks alone; `senders` maps (rank, id) of a RECV to (rank, id) of its SEND.
     """
 
-    def __init__(self, plan, times, op_name, senders):
-        self._programs = plan.programs
-        self._pipeline = plan.mesh.pipeline
+    def __init__(self, reading, times, own, senders):
+        self._programs = reading.programs
         self._times = times
-        self._op = op_name
+        self._own = own
+        self._op = reading.op
+        self._replica_of = reading.replica_of
         self._senders = senders
-        self._last_pass_of_replica = [0] * plan.mesh.data
+        self._last_pass_of_replica = [0] * reading.pipeline.replicas
         for rank in range(len(self._programs)):
-            replica = rank // self._pipeline
+            replica = self._replica_of(rank)
             for instruction in self._passes(rank):
                 end = times.end[rank][instruction.id]
                 self._last_pass_of_replica[replica] = max(self._last_pass_of_replica[replica], end)
@@ -43,14 +46,16 @@ class Predictor:
         return max(self._last_pass_of_replica)
 
     def waits(self, rank):
-        """The seven parts of the makespan of a rank."""
+        """The eight parts of the makespan of a rank."""
         times, program = self._times, self._programs[rank]
         result = RankWaits()
         for instruction in program.instructions:
             if self._op(instruction) in PASSES + ("OPTIMIZER_STEP",):
-                result.busy_ns += times.end[rank][instruction.id] - times.start[rank][instruction.id]
+                taken = times.end[rank][instruction.id] - times.start[rank][instruction.id]
+                result.busy_ns += self._own[rank][instruction.id]
+                result.group_ns += taken - self._own[rank][instruction.id]
         passes = self._passes(rank)
-        last_of_replica = self._last_pass_of_replica[rank // self._pipeline]
+        last_of_replica = self._last_pass_of_replica[self._replica_of(rank)]
         result.fill_ns = times.start[rank][passes[0].id] if passes else 0
         result.drain_ns = last_of_replica - (times.end[rank][passes[-1].id] if passes else 0)
         result.imbalance_ns = self.last_backward_ns() - last_of_replica

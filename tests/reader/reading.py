@@ -4,8 +4,10 @@ from collections import namedtuple
 
 from stages import Pipeline
 from token_sums import token_sums
+from memory_units import ELEMENT_BYTES
+from shares import shares_of
 
-ELEMENT_BYTES = {"FLOAT64": 8, "FLOAT32": 4, "BFLOAT16": 2}
+PASSES = ("FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT")
 
 # The name of an instruction on its rank.
 Key = namedtuple("Key", "op stage micro_batch part")
@@ -25,6 +27,7 @@ class Reading:
         self.pipeline = Pipeline(self.plan, self.is_t5, ELEMENT_BYTES.get(self.dtype, 0))
         self._op_names = {number: schema.enum_name("Op", number) for number in schema.enums["Op"].values()}
         self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
+        self._shares = [[shares_of(self, item) for item in replica.micro_batches] for replica in self.plan.replicas]
         self._sums = [
             [token_sums(self.is_t5, self.layout(item) == "PACKED", item, self.samples) for item in replica.micro_batches]
             for replica in self.plan.replicas
@@ -43,14 +46,22 @@ class Reading:
         return self.schema.enum_name("Stream", instruction.stream)
 
     def replica_of(self, rank):
-        return rank // self.pipeline.length
+        return self.pipeline.replica_of(rank)
 
     def micro_batches(self, rank):
         return self.plan.replicas[self.replica_of(rank)].micro_batches
 
     def sums(self, replica, index):
-        """Token sums of a micro-batch."""
+        """Token sums of a whole micro-batch."""
         return self._sums[replica][index]
+
+    def share(self, replica, index, context):
+        """The Share of a context rank."""
+        return self._shares[replica][index][context]
+
+    def is_joint(self, instruction):
+        """Whether the passes of a stage group are collectives."""
+        return self.pipeline.group_size > 1 and self.op(instruction) in PASSES
 
     def instructions(self):
         """(rank, instruction), all of them."""

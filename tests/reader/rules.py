@@ -4,8 +4,10 @@ from collections import Counter, defaultdict
 
 from contents import expected_contents, stream_of
 from execution import Meetings, blocked_ranks
-from memory import ELEMENT_BYTES, boundary_shape, largest_account, largest_in_every_order
+from memory import boundary_shape, largest_account, largest_in_every_order
+from memory_units import ELEMENT_BYTES
 from order import certainly_before
+from shares import is_allowed, part_of, rows_of
 from token_sums import loss_positions, side_lengths
 
 # --- Rule 1: every sample once.
@@ -82,18 +84,31 @@ def _check_transfer_fields(reading, rank, item, report):
         report.require("rule 2", place, False, "there is no boundary for it")
         return
     replica = reading.replica_of(rank)
-    report.compare("rule 2", place, "peer", transfer.peer, reading.pipeline.rank(replica, other))
-    shape = expected_shape(reading, replica, item.micro_batch, boundary)
+    report.compare("rule 2", place, "peer", transfer.peer, reading.pipeline.rank(replica, other, reading.pipeline.place(rank)))
+    shape = expected_shape(reading, rank, item.micro_batch, boundary)
     report.compare("shapes", place, "shape", transfer.shape, shape)
     report.compare("shapes", place, "transferred bytes", transfer.bytes, product(shape) * ELEMENT_BYTES[reading.dtype])
 
 
-def expected_shape(reading, replica, index, boundary):
-    """Shape of what crosses the boundary after a stage."""
+def expected_shape(reading, rank, index, boundary):
+    """Shape of what crosses the boundary after a stage at the place of a rank."""
+    replica = reading.replica_of(rank)
+    if reading.pipeline.group_size > 1:
+        return _shape_of_place(reading, rank, index, reading.pipeline.stages[boundary])
     micro_batch = reading.plan.replicas[replica].micro_batches[index]
     is_packed = reading.layout(micro_batch) == "PACKED"
     stage = reading.pipeline.stages[boundary]
     return boundary_shape(is_packed, reading.plan.model.hidden, stage, reading.sums(replica, index), reading.is_t5)
+
+
+def _shape_of_place(reading, rank, index, stage):
+    pipeline, hidden = reading.pipeline, reading.plan.model.hidden
+    sums = reading.share(reading.replica_of(rank), index, pipeline.context(rank)).sums
+    source = part_of(sums.source_tokens, pipeline.tensor(rank), pipeline.tensors)
+    target = part_of(sums.target_tokens, pipeline.tensor(rank), pipeline.tensors)
+    if not reading.is_t5:
+        return [target, hidden]
+    return [source, hidden] if stage.encoder_boundary_after else [(source + target) * hidden]
 
 
 def product(shape):
@@ -105,13 +120,19 @@ def product(shape):
 
 def _check_transfer_order(reading, report):
     """`order` counts the transfers of a replica, and every rank lists its own in this order."""
-    of_replica = defaultdict(set)
+    of_replica, of_data = defaultdict(set), defaultdict(set)
     for rank, program in enumerate(reading.programs):
         orders = [item.transfer.order for item in program.instructions if item.transfer is not None]
         report.compare("rule 2", f"rank {rank}", "order of transfers", orders, sorted(set(orders)))
-        of_replica[reading.replica_of(rank)].update(orders)
-    for replica, orders in of_replica.items():
-        report.compare("rule 2", f"replica {replica}", "order of transfers", sorted(orders), list(range(len(orders))))
+        of_replica[(reading.replica_of(rank), reading.pipeline.place(rank))].update(orders)
+        for item in program.instructions:
+            if item.transfer is not None:
+                key = reading.key(item)
+                of_data[(reading.replica_of(rank), key)].add(item.transfer.order)
+    for (replica, place), orders in of_replica.items():
+        report.compare("rule 2", f"replica {replica}, place {place}", "order of transfers", sorted(orders), list(range(len(orders))))
+    for (replica, key), orders in of_data.items():
+        report.compare("rule 2", f"replica {replica}", f"number of orders of {key}", len(orders), 1)
 
 
 # --- Rule 3: streams, and data after what makes it. Rule 4: what programs hold.
@@ -128,6 +149,8 @@ def check_contents(reading, report):
         last = program.instructions[-1] if program.instructions else None
         at_end = last is not None and reading.op(last) == "OPTIMIZER_STEP"
         report.require("rule 4", f"rank {rank}", at_end, "the last instruction is no OPTIMIZER_STEP")
+        if at_end:
+            report.compare("rule 4", f"rank {rank}", "stage of the OPTIMIZER_STEP", last.stage, min(program.stages))
         order = certainly_before(program)
         for item in program.instructions:
             key, place = reading.key(item), reading.place(rank, item)
@@ -192,11 +215,16 @@ def _collectives_of_group(reading, rank, group):
     return [item for item in reading.programs[rank].instructions if item.collective and item.collective.group == group]
 
 
+def _what_it_is(reading, item):
+    """What all ranks of a collective have in common."""
+    stage = None if reading.op(item) == "OPTIMIZER_STEP" else item.stage
+    return item.op, stage, item.micro_batch, item.collective.bytes
+
+
 def check_collectives(reading, collective_bytes, report):
     """`collective_bytes(rank, instruction)` is what each rank contributes; None if it is not known."""
     pipeline = reading.pipeline
-    expected = [[pipeline.rank(replica, stage.index) for replica in range(pipeline.replicas)] for stage in pipeline.stages]
-    expected += [list(range(replica * pipeline.length, (replica + 1) * pipeline.length)) for replica in range(pipeline.replicas)]
+    expected = pipeline.groups()
     report.compare("rule 5", "plan", "groups", [group.ranks for group in reading.plan.groups], expected)
     for group, ranks in enumerate(message.ranks for message in reading.plan.groups):
         place = f"group {group}"
@@ -205,26 +233,21 @@ def check_collectives(reading, collective_bytes, report):
         for rank, program in enumerate(reading.programs):
             items = _collectives_of_group(reading, rank, group)
             if rank in ranks:
-                lists[rank] = [(item.op, item.stage, item.collective.bytes) for item in items]
+                lists[rank] = [_what_it_is(reading, item) for item in items]
                 sequences = [item.collective.sequence for item in items]
                 report.compare("rule 5", f"{place}, rank {rank}", "sequences", sequences, list(range(len(items))))
             else:
                 report.require("rule 5", f"{place}, rank {rank}", not items, "a rank outside of the group uses it")
-        reductions = [
-            [entry for entry in entries if entry[0] == reading.schema.enums["Op"]["OP_REDUCE_GRADIENTS"]] for entries in lists.values()
-        ]
-        report.require("rule 5", place, all(entry == reductions[0] for entry in reductions), "its ranks reduce other things")
+        entries = list(lists.values())
+        report.require("rule 5", place, all(entry == entries[0] for entry in entries), "its ranks run other things")
         counts = {len(entries) for entries in lists.values()}
         report.require("rule 5", place, len(counts) <= 1, "its ranks have different numbers of collectives")
     for rank, item in reading.instructions():
         if item.collective is None or item.collective.group >= len(reading.plan.groups):
             continue
         place = reading.place(rank, item)
-        replica = reading.replica_of(rank)
-        expected = list(range(replica * pipeline.length, (replica + 1) * pipeline.length))
-        if reading.op(item) == "REDUCE_GRADIENTS":
-            expected = [pipeline.rank(other, item.stage) for other in range(pipeline.replicas)]
-        report.compare("rule 5", place, "ranks of its group", reading.plan.groups[item.collective.group].ranks, expected)
+        group = pipeline.group_of(reading.op(item), rank, item.stage)
+        report.compare("rule 5", place, "its group", item.collective.group, group)
         if collective_bytes is not None:
             report.compare("bytes", place, "collective bytes", item.collective.bytes, collective_bytes(rank, item))
 
@@ -272,9 +295,21 @@ def check_tokens(reading, report):
             for name, value in zip(names, expected):
                 report.compare("rule 7", place, name, getattr(micro_batch, name), value)
                 totals[name] += value
+            _check_spans(reading, micro_batch, place, report)
             _check_layout(reading, micro_batch, [side_lengths(reading.is_t5, sample) for sample in samples], place, report)
     for name in names:
         report.compare("rule 7", "plan", name, getattr(reading.plan, name), totals[name])
+
+
+def _check_spans(reading, micro_batch, place, report):
+    contexts = reading.pipeline.contexts
+    spans = list(zip(micro_batch.span_first, micro_batch.span_ranks))
+    rows = rows_of(reading, micro_batch) if contexts > 1 else []
+    counts = (len(micro_batch.span_first), len(micro_batch.span_ranks))
+    report.compare("rule 7", place, "numbers of spans", counts, (len(rows), len(rows)))
+    for row, ((first, ranks), (length, _)) in enumerate(zip(spans, rows)):
+        text = f"row {row} of {length} tokens is on {ranks} context ranks from {first} on"
+        report.require("rule 7", place, is_allowed(first, ranks, length, contexts), text)
 
 
 def _check_layout(reading, micro_batch, lengths, place, report):

@@ -60,15 +60,25 @@ def _tied_uses(model, is_first, embeds_target, is_last):
 
 
 class Pipeline:
-    """The stages of a plan and the ranks that hold them. `element_bytes`: of the model's number format."""
+    """The stages of a plan and the ranks that hold them. `element_bytes`: of the model's number format.
+
+    Ranks are where the topology says (structure.py has looked at it); nothing is concluded from their numbers.
+    """
 
     def __init__(self, plan: Message, is_t5, element_bytes):
         self.is_t5 = is_t5
         self.length = plan.mesh.pipeline
         self.replicas = plan.mesh.data
-        self._position_of_stage = {
-            stage: position for position in range(self.length) for stage in plan.programs[position].stages
-        }
+        self.contexts = plan.mesh.context or 1
+        self.tensors = plan.mesh.tensor or 1
+        self._ranks = [[list(stage.ranks) for stage in replica.stages] for replica in plan.topology.replicas]
+        self._place = {}  # rank -> (replica, place in its stage group)
+        self._stages_of = {}
+        for replica, groups in enumerate(self._ranks):
+            for index, ranks in enumerate(groups):
+                for place, rank in enumerate(ranks):
+                    self._place[rank] = (replica, place)
+                    self._stages_of.setdefault(rank, []).append(index)
         self.stages = []
         first_layer = 0
         count = len(plan.layers_per_stage)
@@ -91,7 +101,7 @@ class Pipeline:
                     is_first_decoder=is_first_decoder,
                     embeds_source=is_t5 and index == 0,
                     embeds_target=is_first_decoder if is_t5 else index == 0,
-                    crosses_after=not is_last and self._position_of_stage[index] != self._position_of_stage[index + 1],
+                    crosses_after=not is_last and self._ranks[0][index] != self._ranks[0][index + 1],
                     encoder_boundary_after=is_t5 and last_layer <= encoder_layers,
                     tied_uses=tied_uses,
                     repeated_table_bytes=max(0, tied_uses - 1) * plan.model.vocab * plan.model.hidden * element_bytes,
@@ -99,17 +109,72 @@ class Pipeline:
             )
             first_layer = last_layer
 
-    def rank(self, replica, stage_index):
-        return replica * self.length + self._position_of_stage[stage_index]
+    @property
+    def group_size(self):
+        return self.contexts * self.tensors
+
+    @property
+    def ranks_of_same_parameters(self):
+        """How many ranks have the same part of a stage's parameters."""
+        return self.replicas * self.contexts
+
+    def rank(self, replica, stage_index, place=0):
+        return self._ranks[replica][stage_index][place]
+
+    def replica_of(self, rank):
+        return self._place[rank][0]
+
+    def place(self, rank):
+        return self._place[rank][1]
+
+    def context(self, rank):
+        return self.place(rank) // self.tensors
+
+    def tensor(self, rank):
+        return self.place(rank) % self.tensors
 
     def crosses_before(self, stage):
         return stage.index > 0 and self.stages[stage.index - 1].crosses_after
 
     def stages_of(self, rank):
         """Stages of a rank, ascending."""
-        position = rank % self.length
-        return [stage for stage in self.stages if self._position_of_stage[stage.index] == position]
+        return [self.stages[index] for index in self._stages_of[rank]]
 
     def stages_with(self, kind):
         """How many stages have layers of a kind."""
         return sum(stage.layers(kind) > 0 for stage in self.stages)
+
+    def reducers(self, stage, tensor):
+        """The ranks that have the same part of a stage, in the order in which they sum its gradients."""
+        return [
+            self.rank(replica, stage.index, context * self.tensors + tensor)
+            for replica in range(self.replicas)
+            for context in range(self.contexts)
+        ]
+
+    def ranks_of_replica(self, replica):
+        return sorted(rank for rank, (of, _) in self._place.items() if of == replica)
+
+    def stage_groups(self, replica=None):
+        """The lists of ranks that hold stages together, each once: replica by replica, in each by their lowest ranks."""
+        result = []
+        for number, groups in enumerate(self._ranks):
+            if replica in (None, number):
+                result += sorted((list(ranks) for ranks in {tuple(ranks) for ranks in groups}), key=min)
+        return result
+
+    def groups(self):
+        """Plan.groups (section 5)."""
+        result = [self.reducers(stage, tensor) for stage in self.stages for tensor in range(self.tensors)]
+        result += [self.ranks_of_replica(replica) for replica in range(self.replicas)]
+        return result + (self.stage_groups() if self.group_size > 1 else [])
+
+    def group_of(self, op, rank, stage_index):
+        """Index in Plan.groups of those with whom a rank runs a collective."""
+        if op == "REDUCE_GRADIENTS":
+            return stage_index * self.tensors + self.tensor(rank)
+        before = len(self.stages) * self.tensors
+        if op == "OPTIMIZER_STEP":
+            return before + self.replica_of(rank)
+        groups = self.stage_groups()
+        return before + self.replicas + next(index for index, ranks in enumerate(groups) if rank in ranks)

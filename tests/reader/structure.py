@@ -1,5 +1,7 @@
 """Rule 0: sizes, ranges and unique keys, without which nothing else can be asked of a plan."""
 
+from reading import PASSES
+
 TOPIC = "structure"
 
 
@@ -13,7 +15,9 @@ def check_structure(schema, planned_batch, report):
     _check_sizes(schema, plan, report)
     if len(report.differences) > before:
         return False
-    _check_stages(plan, report)
+    if not _check_topology(schema, plan, report):
+        return False
+    _check_stages(schema, plan, report)
     for replica, messages in enumerate(plan.replicas):
         for index, micro_batch in enumerate(messages.micro_batches):
             _check_micro_batch(schema, plan, len(planned_batch.batch.samples), f"replica {replica}, micro-batch {index}", micro_batch, report)
@@ -29,28 +33,68 @@ def _check_sizes(schema, plan, report):
         return
     architecture = schema.enum_name("Architecture", plan.model.architecture)
     report.require(TOPIC, "model", architecture in ("GPT", "T5"), f"architecture is {architecture}")
-    ranks = plan.mesh.pipeline * plan.mesh.data
-    report.require(TOPIC, "mesh", ranks > 0 and plan.mesh.tensor <= 1 and plan.mesh.context <= 1, "degrees are wrong")
+    contexts, tensors = plan.mesh.context or 1, plan.mesh.tensor or 1
+    ranks = plan.mesh.pipeline * plan.mesh.data * contexts * tensors
+    report.require(TOPIC, "mesh", ranks > 0, "there is no rank")
+    sound = contexts & (contexts - 1) == 0 and contexts <= 1024 and (contexts == 1 or architecture == "GPT")
+    report.require(TOPIC, "mesh", sound, f"there are {contexts} context ranks")
+    shared = plan.model.key_value_heads or plan.model.heads
+    divides = tensors == 1 or (plan.model.heads % tensors == 0 and plan.model.ffn % tensors == 0 and shared > 0)
+    divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
+    report.require(TOPIC, "mesh", tensors <= 64 and divides, f"there are {tensors} tensor ranks")
     report.compare(TOPIC, "plan", "number of programs", len(plan.programs), ranks)
     report.compare(TOPIC, "plan", "number of replicas", len(plan.replicas), plan.mesh.data)
     report.compare(TOPIC, "plan", "number of rank predictions", len(plan.predicted.ranks), ranks)
 
 
-def _check_stages(plan, report):
+def _check_stages(schema, plan, report):
     model = plan.model
-    layers = model.layers if model.layers else model.encoder_layers + model.decoder_layers
+    is_t5 = schema.enum_name("Architecture", model.architecture) == "T5"
+    layers = model.encoder_layers + model.decoder_layers if is_t5 else model.layers
+    others = model.layers if is_t5 else model.encoder_layers + model.decoder_layers
+    report.compare(TOPIC, "model", "layers of another architecture", others, 0)
+    report.require(TOPIC, "plan", plan.planning_time_ns >= 0, "planning_time_ns is negative")
+    typical = plan.options.typical_samples if plan.options is not None else []
+    report.compare(TOPIC, "options", "typical_samples", len(typical), 0)
     report.compare(TOPIC, "plan", "sum of layers_per_stage", sum(plan.layers_per_stage), layers)
     report.require(TOPIC, "plan", all(count > 0 for count in plan.layers_per_stage), "a stage has no layer")
     for rank, program in enumerate(plan.programs):
         place = f"rank {rank}"
         report.compare(TOPIC, place, "rank", program.rank, rank)
-        report.compare(TOPIC, place, "replica", program.replica, rank // plan.mesh.pipeline)
-        report.compare(TOPIC, place, "stages", program.stages, sorted(set(program.stages)))
-        report.compare(TOPIC, place, "stages", program.stages, plan.programs[rank % plan.mesh.pipeline].stages)
-    for replica in range(plan.mesh.data):
-        programs = plan.programs[replica * plan.mesh.pipeline : (replica + 1) * plan.mesh.pipeline]
-        held = sorted(stage for program in programs for stage in program.stages)
-        report.compare(TOPIC, f"replica {replica}", "stages", held, list(range(len(plan.layers_per_stage))))
+        holds = [
+            (replica, stage)
+            for replica, stages in enumerate(plan.topology.replicas)
+            for stage, message in enumerate(stages.stages)
+            if rank in message.ranks
+        ]
+        report.compare(TOPIC, place, "replica", {program.replica}, {replica for replica, _ in holds})
+        report.compare(TOPIC, place, "stages", program.stages, [stage for _, stage in holds])
+
+
+def _check_topology(schema, plan, report):
+    """Every layer once in every replica, every rank in one stage group. Returns whether ranks can be looked up."""
+    before = len(report.differences)
+    replicas = plan.topology.replicas if plan.topology is not None else []
+    report.compare("topology", "plan", "number of replicas in the topology", len(replicas), plan.mesh.data)
+    size = (plan.mesh.context or 1) * (plan.mesh.tensor or 1)
+    is_t5 = schema.enum_name("Architecture", plan.model.architecture) == "T5"
+    encoders = plan.model.encoder_layers if is_t5 else 0
+    seen = []
+    for replica, message in enumerate(replicas):
+        groups = {tuple(stage.ranks) for stage in message.stages}
+        report.compare("topology", f"replica {replica}", "number of stage groups", len(groups), plan.mesh.pipeline)
+        for group in groups:
+            report.compare("topology", f"replica {replica}", "size of a stage group", len(group), size)
+            seen += group
+        first, stated, expected = 0, [], []
+        for layers in plan.layers_per_stage:
+            held = max(0, min(first + layers, encoders) - first)
+            expected.append((held, layers - held))
+            first += layers
+        stated = [(stage.encoder_layers, stage.decoder_layers) for stage in message.stages]
+        report.compare("topology", f"replica {replica}", "layers", stated, expected)
+    report.compare("topology", "plan", "ranks of all stage groups", sorted(seen), list(range(len(plan.programs))))
+    return len(report.differences) == before
 
 
 def _check_micro_batch(schema, plan, samples, place, micro_batch, report):
@@ -76,13 +120,16 @@ def _check_program(schema, plan, rank, program, report):
         # Section 3 says of the deps that they name earlier instructions (rule 3).
         report.require("rule 3", place, all(dep < position for dep in item.deps), "deps name no earlier instruction")
         report.require(TOPIC, place, item.stage in program.stages, f"stage {item.stage} is not on this rank")
-        is_collective = op in ("REDUCE_GRADIENTS", "OPTIMIZER_STEP")
-        report.require(TOPIC, place, is_collective or item.micro_batch < micro_batches, "its micro-batch does not exist")
+        ends = op in ("REDUCE_GRADIENTS", "OPTIMIZER_STEP")
+        is_joint = op in PASSES and (plan.mesh.context or 1) * (plan.mesh.tensor or 1) > 1
+        report.require(TOPIC, place, ends or item.micro_batch < micro_batches, "its micro-batch does not exist")
         report.require(TOPIC, place, op != "FREE" or item.part <= 2, f"part is {item.part}")
         amounts = (item.memory_acquired_bytes, item.memory_released_bytes, item.expected_start_ns, item.expected_duration_ns)
+        amounts += (item.own_duration_ns,)
         report.require(TOPIC, place, min(amounts) >= 0, "a time or number of bytes is negative")
         report.compare(TOPIC, place, "having a transfer", item.transfer is not None, op in ("SEND", "RECV"))
-        report.compare(TOPIC, place, "having a collective", item.collective is not None, is_collective)
+        report.compare(TOPIC, place, "having a collective", item.collective is not None, ends or is_joint)
+        report.require(TOPIC, place, is_joint or (item.own_duration_ns == 0 and item.exchange is None), "it is no joint pass")
         if item.transfer is not None:
             report.require(TOPIC, place, item.transfer.peer < len(plan.programs), "its peer does not exist")
         if item.collective is not None:

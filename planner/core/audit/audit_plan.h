@@ -7,7 +7,9 @@
 //   }
 //
 // Violations carry numbers after those of the checker's rules:
-//    9  costs: durations, bytes, recompute and limits are those of the profile and of Plan.options
+//    9  costs: durations, bytes, what is exchanged inside passes and limits are those of the profile;
+//    schedule,
+//       layouts, sizes of micro-batches, recompute and topology those that Plan.options allow
 //   10  samples: ids and lengths are those of the list
 #pragma once
 
@@ -28,11 +30,15 @@ inline constexpr size_t kMostListed = 32;
 inline constexpr int kCostsRule = 9;
 inline constexpr int kSamplesRule = 10;
 
-// `plan` must have passed CheckPlan. At most kMostListed violations are listed. Takes time linear in the size
-// of the plan. Possible errors: INVALID_ARGUMENT (model, options and profile do not go together: names the
-// field).
+// `plan` must have passed CheckPlan. At most kMostListed violations are listed, those of a plan whose model,
+// mesh, options or samples no job can have among them. Takes time linear in the size of the plan (with stage
+// groups, in that times their context ranks). Possible errors: INVALID_ARGUMENT (the profile is unfit: names
+// the field).
 absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v1::Plan& plan,
                                                  const v1::CostProfile& profile);
+
+// Whether the plan's model has the sizes of the one that was profiled.
+std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& profiled);
 
 // A sample as it should be.
 struct ListedSample {

@@ -217,6 +217,14 @@ TEST_F(PlanningCommands, VerifyRefusesWhatIsNoPlan) {
                      "lacks \"batch\" or \"plan\"");
 }
 
+TEST_F(PlanningCommands, VerifyShowsNoRawBytesOfAFile) {
+  const std::string path = penstock_.folder().Write("raw.json", "{\"batch\": \x1b[31m\xff}");
+  const Ended ended = penstock_.Run({"verify", path});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_EQ(ended.errors.find('\x1b'), std::string::npos) << ended.errors;
+  EXPECT_EQ(ended.errors.find('\xff'), std::string::npos) << ended.errors;
+}
+
 TEST_F(PlanningCommands, PlanWritesATraceOfAllRanks) {
   ASSERT_EQ(Plan({"--pp", "2", "--dp", "2", "--trace", Path("t.json")}).code, 0);
   const Json events = Parse(penstock_.folder().Read("t.json"))["traceEvents"];

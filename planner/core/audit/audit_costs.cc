@@ -1,0 +1,277 @@
+#include "planner/core/audit/audit_costs.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/model/share.h"
+
+namespace penstock::core {
+namespace {
+
+// What one context rank has of a micro-batch.
+struct ShareCosts {
+  Share share;
+  LayerCosts layers;
+};
+
+// What a pass takes: time of the rank alone, what it exchanges in it, and bytes when it starts and when it
+// ends.
+struct PassCost {
+  int64_t own_ns = 0;
+  PassExchange exchange;
+  int64_t acquired_bytes = 0;
+  int64_t released_bytes = 0;
+};
+
+bool IsPass(v1::Op op) {
+  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
+         op == v1::OP_BACKWARD_WEIGHT;
+}
+
+StageRecompute RecomputeOf(const v1::MicroBatch& micro_batch, int stage) {
+  const v1::StageRecompute& recompute = micro_batch.recompute(stage);
+  return {.selective = static_cast<int32_t>(recompute.selective_layers()),
+          .full = static_cast<int32_t>(recompute.full_layers())};
+}
+
+class CostsAudit {
+ public:
+  CostsAudit(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
+             AuditList* list)
+      : plan_(plan), batch_(batch), job_(job), costs_(costs), list_(*list) {}
+
+  void Run() {
+    for (int replica = 0; replica < plan_.replicas_size(); ++replica) {
+      std::vector<std::vector<ShareCosts>>& of_replica = micro_batches_.emplace_back();
+      for (int m = 0; m < plan_.replicas(replica).micro_batches_size(); ++m)
+        of_replica.push_back(ListMicroBatch(replica, m));
+    }
+    if (!list_.empty()) return;
+    for (int stage = 0; stage < costs_.stages(); ++stage)
+      for (int tensor = 0; tensor < costs_.group().tensor; ++tensor)
+        reduce_ns_.push_back(costs_.ReduceNs(stage, tensor));
+    for (const v1::Program& program : plan_.programs()) CheckProgram(program);
+  }
+
+ private:
+  std::vector<ShareCosts> ListMicroBatch(int replica, int m) {
+    const v1::MicroBatch& micro_batch = plan_.replicas(replica).micro_batches(m);
+    std::vector<Share> shares;
+    if (costs_.group().context == 1) {
+      shares.push_back(WholeShare(Sums(micro_batch)));
+    } else {
+      SharesOf(Rows(micro_batch), batch_.samples, Spans(micro_batch), costs_.nodes(), costs_.group().context,
+               &shares);
+    }
+    std::vector<ShareCosts> result;
+    for (const Share& share : shares) {
+      ShareCosts& costs = result.emplace_back();
+      costs.share = share;
+      if (!costs_.Layers(share, &costs.layers))
+        list_.Add(
+            absl::StrCat("replica ", replica, ", micro-batch ", m, ": its shape is outside of the profile"));
+    }
+    return result;
+  }
+
+  absl::Span<const uint32_t> SamplesOf(const v1::MicroBatch& micro_batch) const {
+    return {micro_batch.samples().data(), static_cast<size_t>(micro_batch.samples_size())};
+  }
+
+  TokenSums Sums(const v1::MicroBatch& micro_batch) const {
+    const TokenSums packed = SumsOf(SamplesOf(micro_batch), batch_.samples, Layout::kPacked);
+    if (micro_batch.layout() == v1::LAYOUT_PACKED) return packed;
+    return PaddedSums(static_cast<int32_t>(micro_batch.rows()),
+                      static_cast<int32_t>(micro_batch.source_length()),
+                      static_cast<int32_t>(micro_batch.target_length()), packed.loss);
+  }
+
+  std::vector<Row> Rows(const v1::MicroBatch& micro_batch) const {
+    const absl::Span<const uint32_t> samples = SamplesOf(micro_batch);
+    std::vector<Row> rows;
+    if (micro_batch.layout() == v1::LAYOUT_CONCATENATED) {
+      const auto& ends = micro_batch.row_samples();
+      for (int row = 0; row + 1 < ends.size(); ++row)
+        rows.push_back({micro_batch.target_length(), samples.subspan(ends[row], ends[row + 1] - ends[row])});
+      return rows;
+    }
+    const bool packed = micro_batch.layout() == v1::LAYOUT_PACKED;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const int64_t length = packed ? batch_.samples[samples[i]].target : micro_batch.target_length();
+      rows.push_back({length, samples.subspan(i, 1)});
+    }
+    return rows;
+  }
+
+  static std::vector<Span> Spans(const v1::MicroBatch& micro_batch) {
+    std::vector<Span> spans;
+    for (int row = 0; row < micro_batch.span_first_size(); ++row) {
+      Span& span = spans.emplace_back();
+      span.first = static_cast<int32_t>(micro_batch.span_first(row));
+      span.ranks = static_cast<int32_t>(micro_batch.span_ranks(row));
+    }
+    return spans;
+  }
+
+  void CheckProgram(const v1::Program& program) {
+    const auto rank = static_cast<int>(program.rank());
+    const auto expect = [&](const char* field, int64_t found, int64_t expected) {
+      if (found != expected)
+        list_.Add(absl::StrCat("rank ", rank, ": ", field, " is ", found, ", expected ", expected), rank);
+    };
+    place_ = job_.topology.PlaceOf(rank);
+    expect("static_memory_bytes", program.static_memory_bytes(), costs_.RankStaticBytes(place_.position));
+    expect("memory_limit_bytes", program.memory_limit_bytes(), job_.memory_limit_bytes);
+    for (const v1::Instruction& instruction : program.instructions()) CheckInstruction(program, instruction);
+  }
+
+  void CheckInstruction(const v1::Program& program, const v1::Instruction& instruction) {
+    switch (instruction.op()) {
+      case v1::OP_SEND:
+      case v1::OP_RECV:
+        return CheckTransfer(program, instruction);
+      case v1::OP_REDUCE_GRADIENTS:
+        return CheckReduce(program, instruction);
+      case v1::OP_OPTIMIZER_STEP:
+        return CheckStep(program, instruction);
+      default:
+        if (IsPass(instruction.op())) CheckPass(program, instruction);
+    }
+  }
+
+  void Expect(const v1::Program& program, const v1::Instruction& instruction, const char* field,
+              int64_t found, int64_t expected) {
+    if (found == expected) return;
+    list_.Add(
+        absl::StrCat("rank ", program.rank(), ", instruction ", instruction.id(), " (",
+                     v1::Op_Name(instruction.op()).substr(3), ", micro-batch ", instruction.micro_batch(),
+                     ", stage ", instruction.stage(), "): ", field, " is ", found, ", expected ", expected),
+        program.rank(), instruction.id());
+  }
+
+  // What the rank's context rank, or another one of its stage group, has of the micro-batch.
+  const ShareCosts& CostsOf(const v1::Instruction& instruction, int context) const {
+    return micro_batches_[place_.replica][instruction.micro_batch()][context];
+  }
+
+  // Of what the rank sends over the boundary after the stage.
+  int64_t BoundaryBytes(int stage, const Share& share) const {
+    if (stage < 0 || stage + 1 >= costs_.stages()) return 0;
+    return costs_.BoundaryBytes(stage, share.sums, place_.tensor);
+  }
+
+  void CheckTransfer(const v1::Program& program, const v1::Instruction& instruction) {
+    const bool upper_end = (instruction.op() == v1::OP_RECV) == (instruction.part() == 0);
+    const int lower = static_cast<int>(instruction.stage()) - (upper_end ? 1 : 0);
+    const int64_t bytes = BoundaryBytes(lower, CostsOf(instruction, place_.context).share);
+    Expect(program, instruction, "transfer.bytes", static_cast<int64_t>(instruction.transfer().bytes()),
+           bytes);
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
+           costs_.TransferNs(bytes, static_cast<int>(program.rank()),
+                             static_cast<int>(instruction.transfer().peer())));
+  }
+
+  void CheckReduce(const v1::Program& program, const v1::Instruction& instruction) {
+    const auto stage = static_cast<int>(instruction.stage());
+    Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
+           costs_.ParameterBytes(stage));
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
+           reduce_ns_[stage * costs_.group().tensor + place_.tensor]);
+  }
+
+  void CheckStep(const v1::Program& program, const v1::Instruction& instruction) {
+    Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
+           costs_.StepBytes());
+    int64_t duration = 0;
+    for (const uint32_t stage : program.stages())
+      duration += costs_.OptimizerNs(static_cast<int>(stage), place_.tensor);
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), duration);
+  }
+
+  void CheckPass(const v1::Program& program, const v1::Instruction& instruction) {
+    const PassCost cost = CostOf(instruction, CostsOf(instruction, place_.context));
+    int64_t longest = cost.own_ns;
+    for (int context = 0; context < costs_.group().context; ++context) {
+      if (context != place_.context)
+        longest = std::max(longest, CostOf(instruction, CostsOf(instruction, context)).own_ns);
+    }
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), longest);
+    Expect(program, instruction, "memory_acquired_bytes", instruction.memory_acquired_bytes(),
+           cost.acquired_bytes);
+    Expect(program, instruction, "memory_released_bytes", instruction.memory_released_bytes(),
+           cost.released_bytes);
+    if (costs_.group().ranks() > 1) CheckOwn(program, instruction, cost);
+  }
+
+  void CheckOwn(const v1::Program& program, const v1::Instruction& pass, const PassCost& cost) {
+    const v1::PassExchange& exchange = pass.exchange();
+    const auto expect = [&](const char* field, int64_t found, int64_t expected) {
+      Expect(program, pass, field, found, expected);
+    };
+    expect("own_duration_ns", pass.own_duration_ns(), cost.own_ns);
+    expect("exchange.tensor_bytes", static_cast<int64_t>(exchange.tensor_bytes()),
+           cost.exchange.tensor_bytes);
+    expect("exchange.tensor_ns", exchange.tensor_ns(), cost.exchange.tensor_ns);
+    expect("exchange.context_sent_bytes", static_cast<int64_t>(exchange.context_sent_bytes()),
+           cost.exchange.context_sent_bytes);
+    expect("exchange.context_received_bytes", static_cast<int64_t>(exchange.context_received_bytes()),
+           cost.exchange.context_received_bytes);
+    expect("exchange.context_ns", exchange.context_ns(), cost.exchange.context_ns);
+    expect("exchange.context_exposed_ns", exchange.context_exposed_ns(), cost.exchange.context_exposed_ns);
+  }
+
+  // The table of execution.md, section 8, and the times of section 7, for a rank's share.
+  PassCost CostOf(const v1::Instruction& pass, const ShareCosts& of) const {
+    const auto stage = static_cast<int>(pass.stage());
+    const StageRecompute recompute = RecomputeOf(
+        plan_.replicas(place_.replica).micro_batches(static_cast<int>(pass.micro_batch())), stage);
+    const StageMemory memory = costs_.Memory(stage, of.share);
+    const int64_t stored = costs_.StoredBytes(stage, memory, recompute);
+    const int64_t kept = costs_.PutAsideBytes(stage, memory);
+    const int64_t input = BoundaryBytes(stage - 1, of.share), output = BoundaryBytes(stage, of.share);
+    const int64_t forward_peak = memory.forward_peak(), peak = memory.backward_peak();
+    const int64_t backward_ns = costs_.BackwardNs(stage, of.layers, recompute);
+    const int64_t weight_ns = costs_.WeightNs(stage, of.layers);
+    const PassExchange backward_exchange = costs_.BackwardExchange(stage, of.layers, recompute);
+    switch (pass.op()) {
+      case v1::OP_FORWARD:
+        return {costs_.ForwardNs(stage, of.layers), costs_.ForwardExchange(stage, of.layers),
+                stored + output + forward_peak, forward_peak};
+      case v1::OP_BACKWARD:
+        return {backward_ns, backward_exchange, peak + input, peak + stored + input + output};
+      case v1::OP_BACKWARD_INPUT:
+        return {backward_ns - weight_ns, backward_exchange,
+                peak + input + std::max<int64_t>(0, kept - stored),
+                peak + std::max<int64_t>(0, stored - kept) + input + output};
+      default:
+        return {weight_ns, {}, 0, kept};
+    }
+  }
+
+  const v1::Plan& plan_;
+  const Batch& batch_;
+  const Job& job_;
+  const CostModel& costs_;
+  AuditList& list_;
+  // Of the program that is looked at.
+  RankPlace place_;
+  // By replica, position in it and context rank.
+  std::vector<std::vector<std::vector<ShareCosts>>> micro_batches_;
+  // Of each stage, and in it of each tensor rank: computed once, not for each of their ranks.
+  std::vector<int64_t> reduce_ns_;
+};
+
+}  // namespace
+
+void AuditCosts(const v1::Plan& plan, const Batch& batch, const Job& job, const CostModel& costs,
+                AuditList* list) {
+  CostsAudit(plan, batch, job, costs, list).Run();
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,40 @@
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/audit/audit_list.h"
+
+namespace penstock::core {
+namespace {
+
+// As they are where they are not given.
+v1::ModelSpec Completed(v1::ModelSpec model) {
+  if (model.attention_inner() == 0) model.set_attention_inner(model.hidden());
+  if (model.key_value_heads() == 0) model.set_key_value_heads(model.heads());
+  return model;
+}
+
+}  // namespace
+
+std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& profiled) {
+  const v1::ModelSpec model = Completed(plan.model());
+  const v1::ModelSpec expected = Completed(profiled);
+  AuditList list;
+  const auto compare = [&](const char* field, int64_t found, int64_t right) {
+    if (found != right)
+      list.Add(absl::StrCat("model.", field, " is ", found, ", that of the profile ", right));
+  };
+  compare("architecture", model.architecture(), expected.architecture());
+  compare("layers", model.layers(), expected.layers());
+  compare("encoder_layers", model.encoder_layers(), expected.encoder_layers());
+  compare("decoder_layers", model.decoder_layers(), expected.decoder_layers());
+  compare("hidden", model.hidden(), expected.hidden());
+  compare("heads", model.heads(), expected.heads());
+  compare("key_value_heads", model.key_value_heads(), expected.key_value_heads());
+  compare("attention_inner", model.attention_inner(), expected.attention_inner());
+  compare("ffn", model.ffn(), expected.ffn());
+  compare("vocab", model.vocab(), expected.vocab());
+  compare("dtype", model.dtype(), expected.dtype());
+  return list.Take();
+}
+
+}  // namespace penstock::core

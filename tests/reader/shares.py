@@ -1,0 +1,104 @@
+"""What each context rank has of a micro-batch (execution.md, section 10), and what it sends and receives of keys and values (section 7)."""
+
+from dataclasses import dataclass, field
+
+from token_sums import TokenSums, side_lengths, token_sums
+
+
+@dataclass
+class Share:
+    """Of one context rank. `sums` are those from which costs follow."""
+
+    sums: TokenSums
+    # Of divided rows: the sum of l * l / k, and the sum of the lengths.
+    divided_squares: float = 0.0
+    divided_tokens: int = 0
+    # Tokens whose keys and values go out and come in, in one layer of a forward pass, by span (first, ranks).
+    sent: dict = field(default_factory=dict)
+    received: dict = field(default_factory=dict)
+
+
+def rows_of(reading, micro_batch):
+    """[(length, samples)] of the rows of a GPT's micro-batch."""
+    layout = reading.layout(micro_batch)
+    samples = [reading.samples[index] for index in micro_batch.samples]
+    if layout == "CONCATENATED":
+        bounds = micro_batch.row_samples
+        return [(micro_batch.target_length, samples[first:last]) for first, last in zip(bounds, bounds[1:])]
+    if layout == "PADDED":
+        return [(micro_batch.target_length, [sample]) for sample in samples]
+    return [(side_lengths(False, sample)[1], [sample]) for sample in samples]
+
+
+def chunks_of(length, ranks):
+    """Ranges of the chunks of a row that is divided over so many ranks."""
+    return [range(index * length // (2 * ranks), (index + 1) * length // (2 * ranks)) for index in range(2 * ranks)]
+
+
+def ranges_of(length, ranks, number):
+    """The ranges of a row's tokens that the number-th rank of its span has, in their order."""
+    if ranks == 1:
+        return [range(length)]
+    chunks = chunks_of(length, ranks)
+    return [chunks[number], chunks[2 * ranks - 1 - number]]
+
+
+def loss_places(samples):
+    """Places in a row whose next token is learnt."""
+    places, start = set(), 0
+    for sample in samples:
+        length = sample.input_tokens + sample.target_tokens
+        places.update(start + place - 1 for place in range(max(sample.input_tokens, 1), length))
+        start += length
+    return places
+
+
+def is_allowed(first, ranks, length, contexts):
+    """Whether a row of this length may have this span."""
+    if ranks < 1 or ranks & (ranks - 1) or first % ranks or first + ranks > contexts:
+        return False
+    return ranks == 1 or length >= 2 * ranks
+
+
+def shares_of(reading, micro_batch):
+    """One Share for each context rank."""
+    contexts = reading.pipeline.contexts
+    if contexts == 1:
+        is_packed = reading.layout(micro_batch) == "PACKED"
+        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples))]
+    tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
+    shares = [Share(None) for _ in range(contexts)]
+    for (length, samples), first, ranks in zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks):
+        if not is_allowed(first, ranks, length, contexts):
+            continue  # Rule 7.
+        places = loss_places(samples)
+        for number in range(ranks):
+            context = first + number
+            for own in ranges_of(length, ranks, number):
+                tokens[context] += len(own)
+                losses[context] += sum(place in own for place in places)
+            squares[context] += length * length / ranks
+            if ranks > 1:
+                _add_exchange(shares[context], (first, ranks), length, number)
+    for context, share in enumerate(shares):
+        share.sums = TokenSums(False, 0, 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
+    return shares
+
+
+def _add_exchange(share, span, length, number):
+    ranks = span[1]
+    chunks = chunks_of(length, ranks)
+    last = 2 * ranks - 1 - number
+    share.divided_squares += length * length / ranks
+    share.divided_tokens += length
+    received = sum(len(chunks[index]) for index in range(last) if index != number)
+    behind, before = ranks - 1 - number, number
+    sent = behind * len(chunks[number]) + before * (len(chunks[number]) + len(chunks[last]))
+    share.sent[span] = share.sent.get(span, 0) + sent
+    share.received[span] = share.received.get(span, 0) + received
+
+
+def part_of(tokens, tensor, tensors):
+    """Of a context rank's tokens those that a tensor rank has between layers."""
+    each = tokens // tensors
+    return tokens - each * (tensors - 1) if tensor == tensors - 1 else each
