@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/core/fit/plan_in_memory.h"
+#include "planner/core/stages/group_as_rank.h"
 
 namespace penstock::core {
 namespace {
@@ -118,7 +119,10 @@ std::vector<std::vector<SampleTokens>> TypicalBatches(const Job& job) {
 }  // namespace
 
 LayoutJudge::LayoutJudge(const Profile& profile, const Job& job, StopToken stop)
-    : profile_(profile), job_(WithoutSamples(job)), stop_(stop), batches_(TypicalBatches(job)) {}
+    : profile_(ProfileOfGroup(profile, job)),
+      job_(WithoutSamples(JobOfGroups(job))),
+      stop_(stop),
+      batches_(TypicalBatches(job)) {}
 
 TokenSums LayoutJudge::TypicalMicroBatch() const {
   const std::vector<SampleTokens>& batch = batches_.front();
@@ -145,7 +149,7 @@ StageLayout LayoutJudge::Even(std::vector<int32_t> placement) const {
 int64_t LayoutJudge::BusiestRank(const StageLayout& layout) const {
   const CostModel costs(profile_, WithStages(job_, layout));
   LayerCosts layers;
-  costs.Layers(costs.EvenShare(TypicalMicroBatch()), &layers);
+  costs.Layers(TypicalMicroBatch(), &layers);
   const std::vector<int64_t> times = RankTimes(costs, layers);
   return *std::max_element(times.begin(), times.end());
 }

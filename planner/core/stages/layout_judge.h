@@ -34,7 +34,7 @@ class LayoutJudge {
   // A micro-batch as a replica would have it.
   TokenSums TypicalMicroBatch() const;
 
-  const Profile& profile_;
+  const Profile profile_;
   // Without its typical samples.
   const Job job_;
   StopToken stop_;

@@ -15,7 +15,7 @@ Imbalance Judge(const Profile& profile, const Job& job, const TokenSums& sums, i
                 const StageLayout& layout) {
   const CostModel costs(profile, WithStages(job, layout));
   LayerCosts layers;
-  costs.Layers(costs.EvenShare(sums), &layers);
+  costs.Layers(sums, &layers);
   int64_t above = 0;
   int64_t longest = 0;
   double squares = 0;

@@ -1,0 +1,103 @@
+#include "planner/core/stages/group_as_rank.h"
+
+#include "planner/core/cost/exchange_model.h"
+#include "planner/core/cost/half_counts.h"
+#include "planner/core/cost/layer_model.h"
+#include "planner/core/topology/nodes.h"
+
+namespace penstock::core {
+namespace {
+
+// The even share's time as a function of the whole: a share has so many tokens less, and reaches half of its
+// speed with so many more of the whole.
+LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
+  form.fixed_ns /= divisor;
+  form.half_efficiency_tokens *= contexts;
+  for (double* rate : {&form.target_token_ns, &form.target_square_ns, &form.cross_ns, &form.source_token_ns,
+                       &form.source_square_ns}) {
+    *rate /= divisor * contexts;
+  }
+  return form;
+}
+
+// What is exchanged in both passes, as a part of the forward pass: the backward pass is a multiple of it.
+void AddExchange(LayerKind kind, bool crosses, double half_token_ns, double contexts, LayerProfile* layer) {
+  const double share = half_token_ns / contexts / (1 + layer->backward_ratio[kKeepAll]);
+  if (kind == kHead) {
+    layer->forward.target_token_ns += 2 * share;
+    return;
+  }
+  const HalfCounts forward = ForwardHalves(kind, crosses);
+  const HalfCounts backward = BackwardHalves(kind, crosses, kKeepAll);
+  layer->forward.source_token_ns += share * static_cast<double>(forward.source + backward.source);
+  layer->forward.target_token_ns += share * static_cast<double>(forward.target + backward.target);
+}
+
+void Divide(double by, LayerBytes* bytes) {
+  bytes->source_token_bytes /= by;
+  bytes->target_token_bytes /= by;
+}
+
+void DivideTables(double by, LayerProfile* layer) {
+  for (double& value : layer->forward_table_ns) value /= by;
+  for (std::vector<double>& table : layer->backward_table_ns) {
+    for (double& value : table) value /= by;
+  }
+}
+
+void DropTables(LayerProfile* layer) {
+  layer->forward_table_ns.clear();
+  for (std::vector<double>& table : layer->backward_table_ns) table.clear();
+}
+
+}  // namespace
+
+Profile ProfileOfGroup(const Profile& profile, const Job& job) {
+  const GroupShape& group = job.topology.shape().group;
+  if (group.ranks() == 1) return profile;
+  Profile result = profile;
+  const LayerModel model(profile, group.tensor);
+  const ExchangeModel exchange(profile.cluster, job, Nodes(job.topology, profile.cluster.gpus_per_node));
+  const bool crosses = job.topology.shape().stages.front().crosses;
+  for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
+    LayerProfile& layer = result.layers[kind];
+    if (!layer.present) continue;
+    layer.forward = OfWhole(model.form(kind), model.form_divisor(kind), group.context);
+    if (group.tensor > 1) AddExchange(kind, crosses, exchange.HalfTokenNs(), group.context, &layer);
+    // Rectangles are those of a rank that has all tokens.
+    if (group.context > 1) {
+      DropTables(&layer);
+    } else {
+      DivideTables(model.table_divisor(kind), &layer);
+    }
+    layer.parameter_bytes /= group.tensor;
+    for (LayerBytes& stored : layer.stored) Divide(group.ranks(), &stored);
+    Divide(group.ranks(), &layer.peak);
+  }
+  result.embedding_forward = OfWhole(profile.embedding_forward, 1, group.context);
+  result.embedding_parameter_bytes /= group.tensor;
+  // Equal places exchange side by side.
+  result.cluster.intra_node_bytes_per_second *= group.ranks();
+  result.cluster.inter_node_bytes_per_second *= group.ranks();
+  if (job.shard_optimizer_state) {
+    // Context ranks divide the state, too: what a replica has of it here is divided over replicas alone.
+    double& sharded = result.sharded_state_bytes_per_parameter_byte;
+    result.state_bytes_per_parameter_byte -= sharded - sharded / group.context;
+    sharded /= group.context;
+  }
+  return result;
+}
+
+Job JobOfGroups(const Job& job) {
+  const int tensor = job.topology.shape().group.tensor;
+  if (job.topology.shape().group.ranks() == 1) return job;
+  Job result = job;
+  PipelineShape shape = job.topology.shape();
+  shape.group = GroupShape();
+  result.topology = job.topology.WithShape(shape);
+  result.token_table.parameter_bytes /= tensor;
+  result.token_table.gradient_bytes /= tensor;
+  return result;
+}
+
+}  // namespace penstock::core
