@@ -26,10 +26,10 @@ at::Tensor OwnRows(const EmbeddingPart& part, const at::Tensor& ids) {
       .masked_fill_(part.vocabulary.IsElsewhere(ids).unsqueeze(1), 0);
 }
 
-// Of all tokens, where the table is divided.
-void AddToOwnRows(const EmbeddingPart& part, const at::Tensor& ids, const at::Tensor& gradient) {
-  AddRows(part.token.gradient, part.vocabulary.RowsOf(ids),
-          gradient.masked_fill(part.vocabulary.IsElsewhere(ids).unsqueeze(1), 0));
+// Of all tokens, where the table is divided. Writes to `gradient`.
+void AddToOwnRows(const EmbeddingPart& part, const at::Tensor& ids, at::Tensor gradient) {
+  gradient.masked_fill_(part.vocabulary.IsElsewhere(ids).unsqueeze(1), 0);
+  AddRows(part.token.gradient, part.vocabulary.RowsOf(ids), gradient.to(part.token.gradient.scalar_type()));
 }
 
 at::Tensor OwnPositions(const TokenRows& rows, const TokenSequence& tokens) {
@@ -47,10 +47,9 @@ at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, co
 
 void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient) {
-  const at::ScalarType type = part.token.gradient.scalar_type();
-  const at::Tensor own = output_gradient.to(type);
+  const at::Tensor own = output_gradient.to(part.token.gradient.scalar_type());
   if (part.vocabulary.divided()) {
-    AddToOwnRows(part, tokens.ids, rows.Gather(output_gradient).to(type));
+    AddToOwnRows(part, tokens.ids, rows.Gather(output_gradient));
   } else {
     AddRows(part.token.gradient, tokens.ids, own);
   }

@@ -33,15 +33,21 @@ at::Tensor ActivationBackward(Activation activation, const at::Tensor& gradient,
   return {};
 }
 
-// `input`: of all tokens. This rank's part of the input's gradient.
-at::Tensor GatedBackward(const FeedForwardPart& part, const at::Tensor& input, FeedForwardMemory memory,
-                         at::Tensor middle_gradient, WeightProducts& products) {
+// What is gathered serves both layers, and is free before their products for the input.
+at::Tensor GatedBackward(const FeedForwardPart& part, const TokenRows& rows, const at::Tensor& input,
+                         FeedForwardMemory memory, at::Tensor middle_gradient, WeightProducts& products) {
   at::Tensor gate_gradient =
       ActivationBackward(part.activation, middle_gradient * std::exchange(memory.up, {}), memory.gate);
-  const at::Tensor up_gradient =
-      middle_gradient.mul_(Activate(part.activation, std::exchange(memory.gate, {})));
-  at::Tensor gradient = LinearBackward(part.gate, input, std::exchange(gate_gradient, {}), products);
-  return gradient.add_(LinearBackward(part.up, input, up_gradient, products));
+  at::Tensor up_gradient = middle_gradient.mul_(Activate(part.activation, std::exchange(memory.gate, {})));
+  middle_gradient.reset();
+  {
+    const at::Tensor gathered = rows.Gather(input);
+    products.Add(part.gate, gathered, gate_gradient);
+    products.Add(part.up, gathered, up_gradient);
+  }
+  at::Tensor gradient = std::exchange(gate_gradient, {}).mm(part.gate.weight.value);
+  gradient.add_(std::exchange(up_gradient, {}).mm(part.up.weight.value));
+  return rows.Sum(gradient);
 }
 
 }  // namespace
@@ -70,8 +76,7 @@ at::Tensor FeedForwardBackward(const FeedForwardPart& part, const TokenRows& row
   at::Tensor gradient = InputsBackward(part.down, rows, memory.middle, output_gradient, products);
   if (part.gated) {
     memory.middle.reset();
-    return rows.Sum(
-        GatedBackward(part, rows.Gather(input), std::move(memory), std::move(gradient), products));
+    return GatedBackward(part, rows, input, std::move(memory), std::move(gradient), products);
   }
   const at::Tensor& activated = memory.up.defined() ? memory.up : memory.middle;
   gradient = ActivationBackward(part.activation, gradient, activated);
