@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/thread_stage_group.h"
 #include "worker/model/head_chunk.h"
 
 namespace penstock::worker {
@@ -60,6 +61,35 @@ TEST(LossHead, AProductThatIsRoundedIsTheSameInBlocks) {
   const at::Tensor error = (probabilities - at::one_hot(tokens.labels, kVocab)) / 8;
   const at::Tensor expected = error.t().mm(hidden.to(at::kFloat));
   EXPECT_LT(LargestDifference(weight_gradient, expected), 0.01 * expected.abs().max().item<double>());
+}
+
+// Logits of a thousand, whose exponentials only the largest of all ranks makes finite, in three chunks.
+TEST(LossHead, TensorRanksHaveThePartsOfTheirTokens) {
+  constexpr int64_t kVocab = 1000001;
+  constexpr int64_t kCounted = 40;
+  const at::Tensor hidden =
+      at::linspace(-2, 2, kCounted * 3, at::kDouble).sin().view({kCounted, 3}).mul_(500);
+  const at::Tensor weight = at::linspace(-30, 30, kVocab * 3, at::kDouble).cos().view({kVocab, 3});
+  ASSERT_EQ(PositionsPerChunk(kCounted, 3, kVocab), 16);
+  TokenBatch tokens;
+  tokens.loss_positions = at::arange(kCounted);
+  tokens.labels = (at::arange(kCounted) * 25641) % kVocab;
+  at::Tensor weight_gradient = at::zeros_like(weight);
+  const HeadLoss whole = ComputeHeadLoss(hidden, weight, tokens, 7, weight_gradient);
+  RunStageGroup({.tensors = 2}, [&](ThreadStageGroup& group) {
+    const VocabularyPart vocabulary = MakeVocabularyPart(kVocab, group);
+    const auto own = [&](const at::Tensor& table) {
+      return table.narrow(0, vocabulary.own.begin, vocabulary.own.size());
+    };
+    at::Tensor own_gradient = at::zeros_like(own(weight));
+    HeadLoss head = ComputeHeadLoss(vocabulary, hidden, own(weight), tokens, 7, own_gradient);
+    EXPECT_NEAR(head.loss.item<double>(), whole.loss.item<double>(), 1e-12 * whole.loss.item<double>());
+    EXPECT_LT(LargestDifference(own_gradient, own(weight_gradient)), 1e-10);
+    EXPECT_EQ(group.counts().maxima, 3);
+    EXPECT_EQ(group.counts().sums, 3);
+    group.SumOverTensorRanks(head.hidden_gradient);
+    EXPECT_LT(LargestDifference(head.hidden_gradient, whole.hidden_gradient), 1e-12);
+  });
 }
 
 TEST(LossHead, WithoutCountedPositionsIsZero) {
