@@ -54,7 +54,6 @@ class TorchDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
                                                    uint64_t seed, StageGroup& group) override {
-    if (group.place().tensors > 1) return absl::UnimplementedError("a part of a stage");
     return MakeTransformerStage(model, range, seed, place_, group);
   }
 
