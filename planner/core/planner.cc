@@ -217,6 +217,12 @@ absl::Status Planner::ValidateBatch(const v1::Batch& batch, Explain explain, Sto
   return WithChanges(status, batch, /*plan_them=*/false, stop);
 }
 
+absl::StatusOr<int64_t> Planner::LowerBoundNs(const v1::Batch& batch) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch samples, BatchFromProto(batch, job_));
+  PENSTOCK_RETURN_IF_ERROR(CheckSamples(samples, StopToken()));
+  return lower_bound_(samples.samples);
+}
+
 absl::StatusOr<v1::Plan> Planner::MakePlan(const v1::Batch& proto, const RunTasks& run_tasks,
                                            StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));

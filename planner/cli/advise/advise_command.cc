@@ -28,7 +28,7 @@ struct AdviseFlags {
   std::string rows;
   uint32_t batches = 4;
   std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
-  double memory_mb = 0;
+  PlanningFlags planning;
   uint32_t top = 10;
   int threads = 1;
   bool json = false;
@@ -88,14 +88,14 @@ absl::Status NothingFits(const TournamentResult& result, uint32_t gpus) {
       absl::StrCat("no way to train fits on ", gpus, " GPUs: use more --gpus or a shorter --max-length"));
 }
 
-absl::Status RunAdvise(const AdviseFlags& flags) {
+absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.source.ReadModel());
   const v1::Architecture architecture = job.model().architecture();
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
+  *job.mutable_planning() = flags.planning.ToOptions(v1::POLICY_DYNAMIC);
   SetTypicalSamples(batches, &job);
-  job.mutable_planning()->set_memory_limit_bytes(BytesOfMegabytes(flags.memory_mb));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                            MakeCandidates(flags.gpus, job.model(), flags.global_batch, flags.policies));
+                            MakeCandidates(job, flags.gpus, flags.global_batch, flags.policies, given));
   TournamentOptions options{.finalists = static_cast<int>(flags.top), .threads = flags.threads};
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = ShowProgress;
@@ -110,6 +110,15 @@ absl::Status RunAdvise(const AdviseFlags& flags) {
   return result->finalists.empty() ? NothingFits(*result, flags.gpus) : absl::OkStatus();
 }
 
+// What a flag says is not searched.
+Given GivenFlags(const CLI::App& command, const PlanningFlags& planning) {
+  Given given;
+  if (command.get_option("--stage-split")->count() > 0) given.stage_split = planning.stage_split;
+  if (command.get_option("--schedule")->count() > 0) given.schedule = planning.schedule;
+  given.shard_optimizer_state = planning.shard_optimizer_state;
+  return given;
+}
+
 }  // namespace
 
 void AddAdviseCommand(CommandSet& commands) {
@@ -120,7 +129,9 @@ void AddAdviseCommand(CommandSet& commands) {
        .examples = "penstock advise --profile gpt.json --lengths lengths.csv --gpus 16 --global-batch 256 "
                    "--max-length 8192"});
   flags->source.AddTo(*command);
-  command->add_option("--gpus", flags->gpus, "Accelerators: every pipeline x replicas of them is tried")
+  command
+      ->add_option("--gpus", flags->gpus,
+                   "Accelerators: every pipeline x replicas x tensor ranks x context ranks of them is tried")
       ->required()
       ->check(CLI::Range(1U, 1U << 16));
   command->add_option("--global-batch", flags->global_batch, "Samples of an iteration, over all replicas")
@@ -130,14 +141,12 @@ void AddAdviseCommand(CommandSet& commands) {
   command->add_option("--batches", flags->batches, "Global batches that are planned, evenly spaced (4)")
       ->check(CLI::Range(1U, 1U << 10));
   AddPoliciesFlag(*command, flags->policies);
-  command
-      ->add_option("--memory-mb", flags->memory_mb,
-                   "Memory of one rank, millions of bytes (that of the profile)")
-      ->check(CLI::NonNegativeNumber);
+  flags->planning.AddTo(*command);
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print one JSON object");
-  commands.OnRun(command, [flags] { return RunAdvise(*flags); });
+  commands.OnRun(command,
+                 [flags, command] { return RunAdvise(*flags, GivenFlags(*command, flags->planning)); });
 }
 
 }  // namespace penstock::cli

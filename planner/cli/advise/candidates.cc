@@ -1,60 +1,109 @@
 #include "planner/cli/advise/candidates.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/core/contract/check_group.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/contract/total_layers.h"
 
 namespace penstock::cli {
 namespace {
 
-// What can be chosen on one mesh. One stage has one split and one schedule; one replica has nothing to shard.
-void AddCandidates(uint32_t pipeline, uint32_t data, v1::Policy policy, std::vector<Candidate>* candidates) {
-  const bool staged = pipeline > 1;
+// What can be chosen on one mesh. One stage has one split and one schedule; parameters that nobody else has
+// leave nothing to shard.
+void AddCandidates(const Candidate& mesh, v1::Policy policy, const Given& given,
+                   std::vector<Candidate>* candidates) {
+  const bool staged = mesh.pipeline > 1;
   for (const v1::StageSplit split : {v1::STAGE_SPLIT_EVEN, v1::STAGE_SPLIT_AUTO}) {
+    if (given.stage_split.value_or(split) != split && staged) continue;
     if (split == v1::STAGE_SPLIT_AUTO && !staged) continue;
     for (const v1::Schedule schedule : {v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD, v1::SCHEDULE_AUTO}) {
-      if (schedule == v1::SCHEDULE_AUTO && !staged) continue;
+      if (schedule == v1::SCHEDULE_AUTO && (!staged || given.schedule.has_value())) continue;
       for (const bool shard : {false, true}) {
-        if (shard && data == 1) continue;
-        candidates->push_back({pipeline, data, policy, split, schedule, shard});
+        if (shard && mesh.data * mesh.context == 1) continue;
+        if (!shard && given.shard_optimizer_state && mesh.data * mesh.context > 1) continue;
+        Candidate candidate = mesh;
+        candidate.policy = policy;
+        candidate.stage_split = split;
+        candidate.schedule = given.schedule.value_or(schedule);
+        candidate.shard_optimizer_state = shard;
+        candidates->push_back(candidate);
       }
     }
   }
 }
 
+// Degrees of a stage group that the model and its profile can have, the smallest groups first.
+std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus) {
+  std::vector<Candidate> groups;
+  v1::JobSpec job = base;
+  for (uint32_t tensor = 1; tensor <= std::min(gpus, core::kMostTensorRanks); tensor *= 2) {
+    for (uint32_t context = 1; tensor * context <= gpus && context <= core::kMostContextRanks; context *= 2) {
+      job.mutable_mesh()->set_tensor(tensor);
+      job.mutable_mesh()->set_context(context);
+      if (gpus % (tensor * context) != 0 || !core::CheckGroup(job).ok()) continue;
+      groups.push_back({.tensor = tensor, .context = context});
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Candidate& a, const Candidate& b) {
+    return a.tensor * a.context < b.tensor * b.context;
+  });
+  return groups;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> MakeCandidates(uint32_t gpus, const v1::ModelSpec& model,
+absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, uint32_t gpus,
                                                       uint32_t global_batch,
-                                                      const std::vector<v1::Policy>& policies) {
+                                                      const std::vector<v1::Policy>& policies,
+                                                      const Given& given) {
   std::vector<Candidate> candidates;
-  const uint32_t layers = core::TotalLayers(model);
-  for (uint32_t pipeline = 1; pipeline <= gpus && pipeline <= layers; ++pipeline) {
-    if (gpus % pipeline != 0 || gpus / pipeline > global_batch) continue;
-    for (const v1::Policy policy : policies) AddCandidates(pipeline, gpus / pipeline, policy, &candidates);
+  const uint32_t layers = core::TotalLayers(base.model());
+  for (const Candidate& group : Groups(base, gpus)) {
+    const uint32_t positions = gpus / (group.tensor * group.context);
+    for (uint32_t pipeline = 1; pipeline <= positions && pipeline <= layers; ++pipeline) {
+      if (positions % pipeline != 0 || positions / pipeline > global_batch) continue;
+      Candidate mesh = group;
+      mesh.pipeline = pipeline;
+      mesh.data = positions / pipeline;
+      for (const v1::Policy policy : policies) AddCandidates(mesh, policy, given, &candidates);
+    }
   }
   if (!candidates.empty()) return candidates;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--gpus ", gpus, ": it is no product of a pipeline of at most ", layers,
-                   " stages (the model's layers) and at most ", global_batch, " replicas (--global-batch)"));
+  return absl::InvalidArgumentError(absl::StrCat("--gpus ", gpus,
+                                                 ": it is no product of a pipeline of at most ", layers,
+                                                 " stages (the model's layers), at most ", global_batch,
+                                                 " replicas (--global-batch), and tensor and context ranks"));
+}
+
+v1::Mesh MeshOf(const Candidate& candidate) {
+  v1::Mesh mesh;
+  mesh.set_pipeline(candidate.pipeline);
+  mesh.set_data(candidate.data);
+  // What is left out is 1.
+  if (candidate.tensor > 1) mesh.set_tensor(candidate.tensor);
+  if (candidate.context > 1) mesh.set_context(candidate.context);
+  return mesh;
 }
 
 v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Effort effort) {
   v1::JobSpec job = base;
-  job.mutable_mesh()->set_pipeline(candidate.pipeline);
-  job.mutable_mesh()->set_data(candidate.data);
+  *job.mutable_mesh() = MeshOf(candidate);
   v1::PlanningOptions& planning = *job.mutable_planning();
   planning.set_policy(candidate.policy);
   planning.set_stage_split(candidate.stage_split);
   planning.set_schedule(candidate.schedule);
   planning.set_shard_optimizer_state(candidate.shard_optimizer_state);
-  planning.set_recompute(v1::RECOMPUTE_AUTO);
   planning.set_effort(effort);
   return job;
 }
 
 std::string FlagsOf(const Candidate& candidate) {
-  return absl::StrCat("--pp ", candidate.pipeline, " --dp ", candidate.data, " --policy ",
+  return absl::StrCat("--pp ", candidate.pipeline, " --dp ", candidate.data,
+                      candidate.tensor > 1 ? absl::StrCat(" --tp ", candidate.tensor) : "",
+                      candidate.context > 1 ? absl::StrCat(" --cp ", candidate.context) : "", " --policy ",
                       PolicyName(candidate.policy), " --stage-split ", StageSplitName(candidate.stage_split),
                       " --schedule ", ScheduleName(candidate.schedule),
                       candidate.shard_optimizer_state ? " --shard-optimizer-state" : "");

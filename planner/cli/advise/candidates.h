@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace penstock::cli {
 struct Candidate {
   uint32_t pipeline = 1;
   uint32_t data = 1;
+  uint32_t tensor = 1;
+  uint32_t context = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   v1::StageSplit stage_split = v1::STAGE_SPLIT_EVEN;
   v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
@@ -21,12 +24,24 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-// Every mesh of `gpus` ranks whose pipeline is at most the model's layers and whose replicas at most the
-// samples of a global batch, with every policy, stage split, schedule and sharding that differs on it.
-// Simpler ones come first. Possible errors: INVALID_ARGUMENT (there is no such mesh: names --gpus).
-absl::StatusOr<std::vector<Candidate>> MakeCandidates(uint32_t gpus, const v1::ModelSpec& model,
+// What is given, and not searched.
+struct Given {
+  std::optional<v1::StageSplit> stage_split = {};
+  std::optional<v1::Schedule> schedule = {};
+  // Only ways that divide the optimizer's state.
+  bool shard_optimizer_state = false;
+};
+
+// Every mesh of `gpus` ranks whose pipeline is at most the model's layers, whose replicas are at most the
+// samples of a global batch, and whose stage groups can divide the model (core::CheckGroup), with every
+// policy, stage split, schedule and sharding that differs on it. `base` has model and profile. Simpler ones
+// come first. Possible errors: INVALID_ARGUMENT (there is no such mesh: names --gpus).
+absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, uint32_t gpus,
                                                       uint32_t global_batch,
-                                                      const std::vector<v1::Policy>& policies);
+                                                      const std::vector<v1::Policy>& policies,
+                                                      const Given& given = {});
+
+v1::Mesh MeshOf(const Candidate& candidate);
 
 // `base` with the candidate's mesh and planning.
 v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Effort effort);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/mesh/mesh_ranks.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/text_table.h"
 #include "planner/cli/units.h"
@@ -14,7 +15,7 @@
 namespace penstock::cli {
 namespace {
 
-uint32_t Gpus(const Candidate& candidate) { return candidate.pipeline * candidate.data; }
+uint64_t Gpus(const Candidate& candidate) { return RanksOf(MeshOf(candidate)); }
 
 double MakespanMs(const Trial& trial) { return Milliseconds(trial.makespan_ns) / trial.batches; }
 
@@ -34,17 +35,18 @@ std::string SplitText(const Trial& trial) {
 }
 
 std::string TableOf(const std::vector<Trial>& trials, size_t top) {
-  TextTable table({"pp", "dp", "policy", "schedule", "stage split", "sharded", "recompute", "makespan ms",
-                   "tokens/s", "per GPU", "gap", "padding efficiency", "peak memory MB"});
+  TextTable table({"pp", "dp", "tp", "cp", "policy", "schedule", "stage split", "sharded", "recompute",
+                   "makespan ms", "tokens/s", "per GPU", "gap", "padding efficiency", "peak memory MB"});
   for (size_t i = 0; i < std::min(top, trials.size()); ++i) {
     const Trial& trial = trials[i];
     const double speed = trial.tokens_per_second();
     table.AddRow({absl::StrCat(trial.candidate.pipeline), absl::StrCat(trial.candidate.data),
+                  absl::StrCat(trial.candidate.tensor), absl::StrCat(trial.candidate.context),
                   PolicyName(trial.candidate.policy), ScheduleText(trial), SplitText(trial),
                   trial.candidate.shard_optimizer_state ? "yes" : "no", Percent(trial.recompute_share()),
-                  Fixed(MakespanMs(trial), 1), Fixed(speed, 0), Fixed(speed / Gpus(trial.candidate), 0),
-                  Percent(trial.gap()), Percent(trial.padding_efficiency()),
-                  Fixed(Megabytes(trial.peak_memory_bytes), 0)});
+                  Fixed(MakespanMs(trial), 1), Fixed(speed, 0),
+                  Fixed(speed / static_cast<double>(Gpus(trial.candidate)), 0), Percent(trial.gap()),
+                  Percent(trial.padding_efficiency()), Fixed(Megabytes(trial.peak_memory_bytes), 0)});
   }
   return table.ToString();
 }
@@ -59,7 +61,9 @@ std::vector<Misfits> GroupByReason(const std::vector<Trial>& infeasible) {
   std::vector<Misfits> groups;
   for (const Trial& trial : infeasible) {
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const Misfits& group) {
-      return group.reason == trial.reason && group.candidates.front().pipeline == trial.candidate.pipeline;
+      const Candidate& first = group.candidates.front();
+      return group.reason == trial.reason && first.pipeline == trial.candidate.pipeline &&
+             first.tensor == trial.candidate.tensor && first.context == trial.candidate.context;
     });
     if (found == groups.end()) {
       groups.push_back({{trial.candidate}, trial.reason});
@@ -82,18 +86,23 @@ std::string Common(const std::vector<Candidate>& candidates, Value Candidate::*f
 // "pp 2, dp 4, packed, even": what all of the group share.
 std::string Label(const Misfits& group) {
   const std::vector<Candidate>& all = group.candidates;
-  return absl::StrCat(
-      "pp ", all.front().pipeline, ", dp ", all.front().data, Common(all, &Candidate::policy, PolicyName),
-      all.front().pipeline > 1 ? Common(all, &Candidate::stage_split, StageSplitName) : "",
-      all.front().pipeline > 1 ? Common(all, &Candidate::schedule, ScheduleName) : "",
-      all.front().data > 1 ? Common(all, &Candidate::shard_optimizer_state,
-                                    [](bool shard) { return shard ? "sharded" : "not sharded"; })
-                           : "");
+  return absl::StrCat("pp ", all.front().pipeline, ", dp ", all.front().data,
+                      all.front().tensor > 1 ? absl::StrCat(", tp ", all.front().tensor) : "",
+                      all.front().context > 1 ? absl::StrCat(", cp ", all.front().context) : "",
+                      Common(all, &Candidate::policy, PolicyName),
+                      all.front().pipeline > 1 ? Common(all, &Candidate::stage_split, StageSplitName) : "",
+                      all.front().pipeline > 1 ? Common(all, &Candidate::schedule, ScheduleName) : "",
+                      all.front().data * all.front().context > 1
+                          ? Common(all, &Candidate::shard_optimizer_state,
+                                   [](bool shard) { return shard ? "sharded" : "not sharded"; })
+                          : "");
 }
 
 nlohmann::ordered_json ToJson(const Candidate& candidate) {
   return {{"pp", candidate.pipeline},
           {"dp", candidate.data},
+          {"tp", candidate.tensor},
+          {"cp", candidate.context},
           {"policy", PolicyName(candidate.policy)},
           {"schedule", ScheduleName(candidate.schedule)},
           {"stage_split", StageSplitName(candidate.stage_split)},
@@ -108,7 +117,7 @@ nlohmann::ordered_json ToJson(const Trial& trial) {
   json["recompute_share"] = trial.recompute_share();
   json["makespan_ms"] = MakespanMs(trial);
   json["tokens_per_second"] = speed;
-  json["tokens_per_second_per_gpu"] = speed / Gpus(trial.candidate);
+  json["tokens_per_second_per_gpu"] = speed / static_cast<double>(Gpus(trial.candidate));
   json["gap"] = trial.gap();
   json["padding_efficiency"] = trial.padding_efficiency();
   json["peak_memory_mb"] = Megabytes(trial.peak_memory_bytes);

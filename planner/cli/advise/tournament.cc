@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/parallel/task_pool.h"
 #include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
+#include "planner/cli/advise/promising.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/planning_flags.h"
 
@@ -58,6 +60,7 @@ class Round {
   absl::Status Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const;
 
  private:
+  bool ChoosesStages(const Trial& trial) const;
   absl::Status TryOne(Trial* trial) const;
 
   const v1::JobSpec& base_;
@@ -67,6 +70,13 @@ class Round {
   TaskPool* const pool_;
 };
 
+// Stages are chosen by planning in the last round, as that takes longer than the plans of the others do: but
+// for stage groups, where it takes no longer (planner/core/stages/group_as_rank.h).
+bool Round::ChoosesStages(const Trial& trial) const {
+  return effort_ == v1::EFFORT_NORMAL ||
+         (GroupRanks(MeshOf(trial.candidate)) > 1 && trial.candidate.stage_split == v1::STAGE_SPLIT_AUTO);
+}
+
 absl::Status Round::TryOne(Trial* trial) const {
   *trial = Trial{.candidate = trial->candidate, .effort = effort_};
   const auto refuse = [&](const absl::Status& status) {
@@ -75,11 +85,10 @@ absl::Status Round::TryOne(Trial* trial) const {
     trial->reason = std::string(NameFlags(status).message());
     return absl::OkStatus();
   };
-  // Stages are chosen by planning in the last round alone: that takes longer than the plans of the others.
   using Explain = core::Planner::Explain;
-  const auto planner =
-      core::Planner::Create(MakeJob(base_, trial->candidate, effort_),
-                            effort_ == v1::EFFORT_NORMAL ? Explain::kChanges : Explain::kCauseAlone);
+  const v1::JobSpec job = MakeJob(base_, trial->candidate, effort_);
+  auto planner = core::Planner::Create(job, Explain::kCauseAlone);
+  if (planner.ok() && ChoosesStages(*trial)) planner = core::Planner::Create(job, Explain::kChanges);
   if (!planner.ok()) return refuse(planner.status());
   for (size_t i = 0; i < batch_count_; ++i) {
     const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i], pool_->AsFunction());
@@ -116,7 +125,8 @@ void TakeInfeasible(std::vector<Trial>* trials, std::vector<Trial>* infeasible) 
 
 // Whether a choice made no difference: a plan with the same times on the same stages.
 bool SamePlan(const Trial& a, const Trial& b) {
-  return a.candidate.pipeline == b.candidate.pipeline && a.candidate.policy == b.candidate.policy &&
+  return a.candidate.pipeline == b.candidate.pipeline && a.candidate.tensor == b.candidate.tensor &&
+         a.candidate.context == b.candidate.context && a.candidate.policy == b.candidate.policy &&
          a.makespan_ns == b.makespan_ns && a.schedule == b.schedule &&
          a.layers_per_stage == b.layers_per_stage;
 }
@@ -206,7 +216,10 @@ absl::StatusOr<TournamentResult> RunTournament(const v1::JobSpec& base,
   TaskPool pool(options.threads);
   TournamentResult result;
   std::vector<Trial>& trials = result.finalists;
-  for (const Candidate& candidate : candidates) trials.push_back({.candidate = candidate});
+  PENSTOCK_ASSIGN_OR_RETURN(const Promising promising,
+                            FindPromising(base, candidates, batches.front(), &pool));
+  for (const Candidate& candidate : promising.kept) trials.push_back({.candidate = candidate});
+  for (const Candidate& candidate : promising.left_out) result.dropped.push_back({.candidate = candidate});
   const auto finalists = static_cast<size_t>(options.finalists);
 
   PENSTOCK_RETURN_IF_ERROR(

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "planner/cli/advise/candidates.h"
@@ -17,37 +18,77 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-v1::ModelSpec ModelOf(uint32_t layers) {
-  v1::ModelSpec model;
-  model.set_layers(layers);
-  return model;
+// Its profile knows no tensor degree.
+v1::JobSpec JobOf(uint32_t layers) {
+  v1::JobSpec job;
+  job.mutable_model()->set_layers(layers);
+  return job;
 }
 
-std::set<std::pair<uint32_t, uint32_t>> MeshesOf(const std::vector<Candidate>& candidates) {
-  std::set<std::pair<uint32_t, uint32_t>> meshes;
-  for (const Candidate& candidate : candidates) meshes.emplace(candidate.pipeline, candidate.data);
+// Pipeline, data and context.
+using Degrees = std::tuple<uint32_t, uint32_t, uint32_t>;
+
+std::set<Degrees> MeshesOf(const std::vector<Candidate>& candidates) {
+  std::set<Degrees> meshes;
+  for (const Candidate& candidate : candidates) {
+    meshes.emplace(candidate.pipeline, candidate.data, candidate.context);
+  }
   return meshes;
 }
 
 TEST(MakeCandidatesTest, TriesEveryMeshWithinLayersAndSamples) {
-  const auto candidates = MakeCandidates(12, ModelOf(6), 5, {v1::POLICY_DYNAMIC});
+  const auto candidates = MakeCandidates(JobOf(6), 12, 5, {v1::POLICY_DYNAMIC});
   ASSERT_TRUE(candidates.ok());
-  const std::set<std::pair<uint32_t, uint32_t>> expected = {{3, 4}, {4, 3}, {6, 2}};
+  const std::set<Degrees> expected = {{3, 4, 1}, {4, 3, 1}, {6, 2, 1}, {2, 3, 2},
+                                      {3, 2, 2}, {6, 1, 2}, {1, 3, 4}, {3, 1, 4}};
   EXPECT_EQ(MeshesOf(*candidates), expected);
 }
 
 TEST(MakeCandidatesTest, LeavesOutWhatCannotDiffer) {
-  const auto one = MakeCandidates(1, ModelOf(6), 5, {v1::POLICY_DYNAMIC});
+  const auto one = MakeCandidates(JobOf(6), 1, 5, {v1::POLICY_DYNAMIC});
   ASSERT_TRUE(one.ok());
   EXPECT_EQ(one->size(), 1u);
-  const auto two = MakeCandidates(2, ModelOf(6), 5, {v1::POLICY_DYNAMIC, v1::POLICY_PACKED});
+  const auto two = MakeCandidates(JobOf(6), 2, 5, {v1::POLICY_DYNAMIC, v1::POLICY_PACKED});
   ASSERT_TRUE(two.ok());
-  // One stage: sharded or not. Two stages: split and schedule. Each for both policies.
-  EXPECT_EQ(two->size(), 2u * (2 + 4));
+  // One stage with two replicas, or two context ranks: sharded or not. Two stages: split and schedule. Each
+  // for both policies.
+  EXPECT_EQ(two->size(), 2u * (2 + 2 + 4));
+}
+
+TEST(MakeCandidatesTest, TakesTensorDegreesThatProfileAndHeadsAllow) {
+  v1::JobSpec job = JobOf(4);
+  job.mutable_model()->set_heads(4);
+  job.mutable_model()->set_ffn(16);
+  for (const uint32_t degree : {2, 4, 8}) {
+    v1::TensorCost* cost = (job.profile().layers().empty() ? job.mutable_profile()->add_layers()
+                                                           : job.mutable_profile()->mutable_layers(0))
+                               ->add_tensor();
+    cost->set_degree(degree);
+    cost->set_efficiency(1);
+  }
+  job.mutable_profile()->mutable_layers(0)->mutable_forward();
+  const auto candidates = MakeCandidates(job, 8, 8, {v1::POLICY_DYNAMIC});
+  ASSERT_TRUE(candidates.ok());
+  std::set<uint32_t> degrees;
+  for (const Candidate& candidate : *candidates) degrees.insert(candidate.tensor);
+  EXPECT_EQ(degrees, (std::set<uint32_t>{1, 2, 4}));
+}
+
+TEST(MakeCandidatesTest, SearchesNothingThatIsGiven) {
+  const Given given = {.stage_split = v1::STAGE_SPLIT_EVEN,
+                       .schedule = v1::SCHEDULE_READY_FIRST,
+                       .shard_optimizer_state = true};
+  const auto candidates = MakeCandidates(JobOf(6), 4, 8, {v1::POLICY_DYNAMIC}, given);
+  ASSERT_TRUE(candidates.ok());
+  for (const Candidate& candidate : *candidates) {
+    EXPECT_EQ(candidate.stage_split, v1::STAGE_SPLIT_EVEN);
+    EXPECT_EQ(candidate.schedule, v1::SCHEDULE_READY_FIRST);
+    EXPECT_EQ(candidate.shard_optimizer_state, candidate.data * candidate.context > 1);
+  }
 }
 
 TEST(MakeCandidatesTest, ANumberOfGpusThatNoMeshHasIsRefused) {
-  const auto candidates = MakeCandidates(7, ModelOf(6), 5, {v1::POLICY_DYNAMIC});
+  const auto candidates = MakeCandidates(JobOf(6), 7, 5, {v1::POLICY_DYNAMIC});
   EXPECT_EQ(candidates.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(candidates.status().message()), HasSubstr("--gpus 7"));
 }
@@ -60,7 +101,7 @@ std::vector<v1::Batch> Batches() {
 class TournamentTest : public testing::Test {
  protected:
   TournamentResult Run(const TournamentOptions& options) {
-    const auto candidates = MakeCandidates(4, job_.model(), 8, {v1::POLICY_DYNAMIC, v1::POLICY_PACKED});
+    const auto candidates = MakeCandidates(job_, 4, 8, {v1::POLICY_DYNAMIC, v1::POLICY_PACKED});
     EXPECT_TRUE(candidates.ok());
     tried_ = candidates->size();
     const auto result = RunTournament(job_, *candidates, Batches(), options);
