@@ -82,6 +82,7 @@ struct Degrees {
   uint32_t pipeline = 1;
   uint32_t data = 1;
   uint32_t context = 1;
+  uint32_t tensor = 1;
 };
 
 class StageGroups : public ::testing::TestWithParam<Degrees> {
@@ -89,6 +90,13 @@ class StageGroups : public ::testing::TestWithParam<Degrees> {
   static v1::JobSpec Job() {
     v1::JobSpec job = SmallJob(GetParam().pipeline, GetParam().data, v1::SCHEDULE_READY_FIRST);
     job.mutable_mesh()->set_context(GetParam().context);
+    job.mutable_mesh()->set_tensor(GetParam().tensor);
+    v1::CostProfile& profile = *job.mutable_profile();
+    for (v1::LayerCost& layer : *profile.mutable_layers()) {
+      v1::TensorCost& cost = *layer.add_tensor();
+      cost.set_degree(2);
+      cost.set_efficiency(0.95);
+    }
     return job;
   }
 };
@@ -111,10 +119,10 @@ TEST_P(StageGroups, ASlowRankHoldsUpItsGroup) {
 
 INSTANTIATE_TEST_SUITE_P(Simulated, StageGroups,
                          ::testing::Values(Degrees{1, 1, 2}, Degrees{1, 2, 4}, Degrees{2, 2, 2},
-                                           Degrees{4, 1, 4}),
+                                           Degrees{4, 1, 4}, Degrees{1, 1, 1, 2}, Degrees{2, 2, 2, 2}),
                          [](const auto& info) {
                            return absl::StrCat("Pp", info.param.pipeline, "Dp", info.param.data, "Cp",
-                                               info.param.context);
+                                               info.param.context, "Tp", info.param.tensor);
                          });
 
 TEST(SimulatedJobTest, AStageGroupOf64RanksRunsAsPlanned) {

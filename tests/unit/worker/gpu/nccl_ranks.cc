@@ -46,7 +46,7 @@ NcclRank JoinAlone() {
   return alone;
 }
 
-void RunTwoRanks(const NcclRankBody& body) {
+void RunTwoRanks(const NcclRankBody& body, Divided divided) {
   const std::unique_ptr<StoreServer> store = StartStore();
   ASSERT_NE(store, nullptr);
   // Nobody leaves before both are done: what one has closed fails the other.
@@ -57,6 +57,12 @@ void RunTwoRanks(const NcclRankBody& body) {
       CommunicatorOptions options = OptionsOf(*store, rank);
       options.world_size = kRanks;
       options.groups = {{0, 1}};
+      const auto own = static_cast<int>(rank);
+      if (divided == Divided::kTokens) {
+        options.passes = {.place = {.context = own, .contexts = 2}, .tensors = {rank}, .contexts = {0, 1}};
+      } else {
+        options.passes = {.place = {.tensor = own, .tensors = 2}, .tensors = {0, 1}, .contexts = {rank}};
+      }
       auto communicator = MakeNcclCommunicator(options);
       EXPECT_TRUE(communicator.ok()) << communicator.status();
       if (communicator.ok()) body(rank, **communicator);

@@ -19,7 +19,8 @@ NcclRank JoinAlone();
 using NcclRankBody = std::function<void(uint32_t rank, Communicator& communicator)>;
 
 // Runs `body` for ranks 0 and 1, on GPUs 0 and 1, in a thread each. Both are joined in the group {0, 1}.
-// Blocks until both have ended.
-void RunTwoRanks(const NcclRankBody& body);
+// They are one stage group: of two context ranks, or of two tensor ranks. Blocks until both have ended.
+enum class Divided : uint8_t { kTokens, kLayers };
+void RunTwoRanks(const NcclRankBody& body, Divided divided = Divided::kTokens);
 
 }  // namespace penstock::worker

@@ -90,6 +90,40 @@ TEST_F(NcclPair, SizesThatDoNotDivideAreScatteredAndGathered) {
   });
 }
 
+TEST_F(NcclPair, TensorRanksGatherAndSumInTheirPasses) {
+  RunTwoRanks(
+      [](uint32_t rank, Communicator& communicator) {
+        StageGroup& group = *communicator.stage_group();
+        const at::Tensor gathered = group.GatherRows(Filled(rank, rank + 1, rank), 3);
+        EXPECT_TRUE(gathered.cpu().equal(at::tensor({0.0F, 1.0F, 1.0F})));
+        const at::Tensor sum = group.SumRows(Filled(rank, 100'001, rank + 1).to(at::kBFloat16));
+        EXPECT_EQ(sum.numel(), 50'000 + rank);
+        EXPECT_TRUE(sum.cpu().eq(3).all().item<bool>());
+        for (const int64_t elements : {5, 100'001}) {
+          at::Tensor values = Filled(rank, elements, rank + 1);
+          group.SumOverTensorRanks(values);
+          EXPECT_TRUE(values.cpu().eq(3).all().item<bool>());
+          values.mul_(rank + 1);
+          group.MaxOverTensorRanks(values);
+          EXPECT_TRUE(values.cpu().eq(6).all().item<bool>());
+        }
+        EXPECT_TRUE(group.status().ok()) << group.status();
+      },
+      Divided::kLayers);
+}
+
+// Rank 0 keeps a row and sends two, rank 1 sends none.
+TEST_F(NcclPair, ContextRanksExchangeRowsInTheirPasses) {
+  RunTwoRanks([](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    const at::Tensor rows = Filled(rank, rank == 0 ? 3 : 1, rank + 1);
+    const at::Tensor received =
+        rank == 0 ? group.ExchangeRows(rows, {1, 2}, {1, 0}) : group.ExchangeRows(rows, {0, 1}, {2, 1});
+    EXPECT_TRUE(received.cpu().equal(rank == 0 ? at::tensor({1.0F}) : at::tensor({1.0F, 1.0F, 2.0F})));
+    EXPECT_TRUE(group.status().ok()) << group.status();
+  });
+}
+
 // Rank 0 never sends what rank 1 receives; its silence is all that rank 1 sees.
 TEST_F(NcclPair, AnAbortEndsAReceiveThatWaits) {
   constexpr std::chrono::seconds kSeconds(20);
