@@ -22,6 +22,9 @@ using testing::Not;
 v1::JobSpec JobOf(uint32_t layers) {
   v1::JobSpec job;
   job.mutable_model()->set_layers(layers);
+  job.mutable_model()->set_heads(4);
+  job.mutable_model()->set_ffn(16);
+  job.mutable_profile()->add_layers()->mutable_forward();
   return job;
 }
 
@@ -57,16 +60,11 @@ TEST(MakeCandidatesTest, LeavesOutWhatCannotDiffer) {
 
 TEST(MakeCandidatesTest, TakesTensorDegreesThatProfileAndHeadsAllow) {
   v1::JobSpec job = JobOf(4);
-  job.mutable_model()->set_heads(4);
-  job.mutable_model()->set_ffn(16);
   for (const uint32_t degree : {2, 4, 8}) {
-    v1::TensorCost* cost = (job.profile().layers().empty() ? job.mutable_profile()->add_layers()
-                                                           : job.mutable_profile()->mutable_layers(0))
-                               ->add_tensor();
-    cost->set_degree(degree);
-    cost->set_efficiency(1);
+    v1::TensorCost& cost = *job.mutable_profile()->mutable_layers(0)->add_tensor();
+    cost.set_degree(degree);
+    cost.set_efficiency(1);
   }
-  job.mutable_profile()->mutable_layers(0)->mutable_forward();
   const auto candidates = MakeCandidates(job, 8, 8, {v1::POLICY_DYNAMIC});
   ASSERT_TRUE(candidates.ok());
   std::set<uint32_t> degrees;
