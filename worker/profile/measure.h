@@ -1,6 +1,8 @@
 // Measures a cost profile of a model on this machine: one layer, head, embedding, optimizer and the link.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "worker/profile/measured_device.h"
 #include "worker/profile/measured_profile.h"
@@ -8,14 +10,27 @@
 
 namespace penstock::worker {
 
-// On `device`, the host with `threads` threads. Padded rectangles and packed micro-batches from a few to
-// some thousand tokens are run forward and backward, small ones first, several times each (the median
-// counts), each time with a layer of which the caches hold no more than in training, until `seconds` are
-// over; at least the smallest four are measured, however long they take, and of the others what fits into
-// memory. `clock` measures all but the link, and is read when the device has been waited for. Blocks.
-// Possible errors: RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
-absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, double seconds, int threads,
+struct MeasureSettings {
+  // Of measuring whole layers. Each tensor degree takes less than a third as long again.
+  double seconds = 6;
+  // Of the host, that compute.
+  int threads = 1;
+  // At which a rank's part of each layer is measured too, ascending; 1 is the whole layer, which always is.
+  std::vector<int> tensor_degrees = {};
+};
+
+// On `device`: padded rectangles and packed micro-batches from a few to some thousand tokens are run forward
+// and backward, small ones first, several times each (the median counts), each time with a layer of which the
+// caches hold no more than in training, until `seconds` are over; at least the smallest four are measured,
+// however long they take, and of the others what fits into memory. Of a tensor degree some of these shapes
+// are. `clock` measures all but the link, and is read when the device has been waited for. Blocks. Possible
+// errors: INVALID_ARGUMENT (a degree that cannot divide the model; names those next to it that can),
+// RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
+absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device = {},
                                                const NanosecondClock& clock = SteadyNanoseconds);
+
+// Of the degrees, those that can divide the model.
+std::vector<int> DegreesThatDivide(const ModelConfig& config, const std::vector<int>& degrees);
 
 }  // namespace penstock::worker

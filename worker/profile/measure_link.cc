@@ -22,6 +22,11 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kLargeBytes = int64_t{8} << 20;
 constexpr int64_t kLargeGpuBytes = int64_t{64} << 20;
 constexpr int kRounds = 8;
+// Float32 rows as wide as those of a model.
+constexpr int64_t kCollectiveWidth = 1024;
+constexpr int64_t kFewRows = 16;
+constexpr int64_t kManyRows = 2048;
+constexpr int kCollectiveRounds = 15;
 
 MeasuredLink LinkOf(double small_ns, double large_ns, int64_t large_bytes) {
   const double transfer_ns = std::max(large_ns - small_ns, 1.0);
@@ -57,17 +62,49 @@ absl::StatusOr<double> PingPong(Communicator& communicator, uint32_t rank, int64
   return shortest;
 }
 
-absl::StatusOr<MeasuredLink> MeasureAs(uint32_t rank, uint16_t port) {
+// What one rank measures, of its number and the port of the store.
+using MeasureAsRank = absl::StatusOr<MeasuredLink> (*)(uint32_t rank, uint16_t port);
+
+absl::StatusOr<MeasuredLink> MeasureTransfers(uint32_t rank, uint16_t port) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, port)));
   PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, PingPong(*communicator, rank, 1));
   PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, PingPong(*communicator, rank, kLargeBytes));
   return LinkOf(small_ns, large_ns, kLargeBytes);
 }
 
-absl::StatusOr<MeasuredLink> MeasureLoopbackLink() {
+// Each rank has half of the rows and sends as many bytes to gather them as to sum them: the mean of the two,
+// nanoseconds, of the quickest round.
+absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows) {
+  const at::Tensor whole = at::zeros({rows, kCollectiveWidth}, at::kFloat);
+  const at::Tensor own = whole.narrow(0, 0, rows / 2);
+  double shortest = 1e18;
+  for (int round = 0; round < kCollectiveRounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    group.GatherRows(own, rows);
+    group.SumRows(whole);
+    shortest = std::min(shortest, std::chrono::duration<double, std::nano>(Clock::now() - start).count() / 2);
+  }
+  PENSTOCK_RETURN_IF_ERROR(group.status());
+  return shortest;
+}
+
+absl::StatusOr<MeasuredLink> MeasureExchanges(uint32_t rank, uint16_t port) {
+  CommunicatorOptions options = RankOptions(rank, port);
+  options.passes = {{.tensor = static_cast<int>(rank), .tensors = 2}, {0, 1}, {rank}};
+  PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(options));
+  StageGroup& group = *communicator->stage_group();
+  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, kFewRows));
+  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, GatherAndSum(group, kManyRows));
+  constexpr double kRowBytes = kCollectiveWidth * sizeof(float);
+  const double row_ns = std::max(large_ns - small_ns, 1.0) / (kManyRows - kFewRows) * 2;
+  const double latency_ns = std::max(small_ns - kFewRows / 2.0 * row_ns, 1.0);
+  return MeasuredLink{kRowBytes / row_ns * 1e9, static_cast<int64_t>(latency_ns)};
+}
+
+absl::StatusOr<MeasuredLink> MeasureLoopback(MeasureAsRank measure) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start("127.0.0.1"));
-  std::thread other([port = store->port()] { MeasureAs(1, port).status().IgnoreError(); });
-  absl::StatusOr<MeasuredLink> link = MeasureAs(0, store->port());
+  std::thread other([measure, port = store->port()] { measure(1, port).status().IgnoreError(); });
+  absl::StatusOr<MeasuredLink> link = measure(0, store->port());
   other.join();
   return link;
 }
@@ -95,15 +132,19 @@ double CopyNanoseconds(at::Device from, at::Device to, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device) {
-  if (device.place.is_cpu()) return MeasureLoopbackLink();
+  if (device.place.is_cpu()) return MeasureLoopback(MeasureTransfers);
   const int devices = c10::impl::VirtualGuardImpl(device.place.type()).deviceCount();
-  if (devices < 2) return MeasureLoopbackLink();
+  if (devices < 2) return MeasureLoopback(MeasureTransfers);
   const at::Device next(device.place.type(),
                         static_cast<c10::DeviceIndex>((device.place.index() + 1) % devices));
   return CallTorch("copies between GPUs", [&] {
     const double small_ns = CopyNanoseconds(device.place, next, 1);
     return LinkOf(small_ns, CopyNanoseconds(device.place, next, kLargeGpuBytes), kLargeGpuBytes);
   });
+}
+
+absl::StatusOr<MeasuredLink> MeasureCollective(const MeasuredDevice& device) {
+  return device.place.is_cpu() ? MeasureLoopback(MeasureExchanges) : MeasuredLink();
 }
 
 }  // namespace penstock::worker

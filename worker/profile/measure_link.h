@@ -1,5 +1,5 @@
-// Speed and latency of transfers between two ranks of this machine: on CPU over Gloo and loopback, between
-// GPUs as copies from one to the next.
+// Speed and latency between two ranks of this machine: of transfers, on CPU over Gloo and loopback, between
+// GPUs as copies from one to the next; and of what passes exchange.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -11,5 +11,11 @@ namespace penstock::worker {
 // Takes well under a second. Of a GPU that is alone on its machine, and needs no link, the loopback is
 // measured. Possible errors: UNAVAILABLE, RESOURCE_EXHAUSTED (memory of the GPU), INTERNAL.
 absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device);
+
+// Of two tensor ranks that gather rows and sum them as passes do (StageGroup), over Gloo and loopback: bytes
+// that each of them sends a second, and what an exchange takes at least; the line through two sizes. What
+// context ranks exchange takes the same way. Well under a second. Of GPUs, whose collectives are not those,
+// all 0. Possible errors: UNAVAILABLE, INTERNAL.
+absl::StatusOr<MeasuredLink> MeasureCollective(const MeasuredDevice& device);
 
 }  // namespace penstock::worker

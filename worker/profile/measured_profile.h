@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace penstock::worker {
 
@@ -55,6 +56,14 @@ struct LayerBytes {
   TokenBytes peak;
 };
 
+// v1::TensorCost.
+struct TensorTime {
+  int degree = 0;
+  // Forward and backward pass of the whole layer / (degree * those of one rank's part).
+  double efficiency = 0;
+  MeasuredTime forward;
+};
+
 struct MeasuredLayer {
   double parameter_bytes = 0;
   MeasuredTime forward;
@@ -65,6 +74,8 @@ struct MeasuredLayer {
   // BACKWARD_INPUT / (BACKWARD_INPUT + BACKWARD_WEIGHT).
   double backward_input_share = 0;
   LayerBytes bytes;
+  // By degree, ascending.
+  std::vector<TensorTime> tensor = {};
 };
 
 struct MeasuredLink {
@@ -83,8 +94,10 @@ struct MeasuredProfile {
   double state_bytes_per_parameter_byte = 0;
   double sharded_state_bytes_per_parameter_byte = 0;
   double optimizer_ns_per_parameter_byte = 0;
-  // Between two ranks of this machine.
+  // Between two ranks of this machine, of transfers and of what passes exchange. The latter is all 0 where it
+  // was not measured.
   MeasuredLink link;
+  MeasuredLink collective;
   int64_t memory_bytes = 0;
 };
 

@@ -33,6 +33,14 @@ v1::LayerBytes ToProto(const TokenBytes& bytes) {
   return proto;
 }
 
+v1::TensorCost ToProto(const TensorTime& time) {
+  v1::TensorCost proto;
+  proto.set_degree(static_cast<uint32_t>(time.degree));
+  proto.set_efficiency(time.efficiency);
+  *proto.mutable_forward() = ToProto(time.forward);
+  return proto;
+}
+
 v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   v1::LayerCost proto;
   proto.set_name(name);
@@ -48,6 +56,7 @@ v1::LayerCost ToProto(const std::string& name, const MeasuredLayer& layer) {
   *proto.mutable_stored_selective() = ToProto(layer.bytes.stored_selective);
   *proto.mutable_stored_full() = ToProto(layer.bytes.stored_full);
   *proto.mutable_peak() = ToProto(layer.bytes.peak);
+  for (const TensorTime& time : layer.tensor) *proto.add_tensor() = ToProto(time);
   return proto;
 }
 
@@ -87,6 +96,10 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   cluster.set_inter_node_bytes_per_second(profile.link.bytes_per_second);
   cluster.set_intra_node_latency_ns(profile.link.latency_ns);
   cluster.set_inter_node_latency_ns(profile.link.latency_ns);
+  cluster.set_intra_node_collective_bytes_per_second(profile.collective.bytes_per_second);
+  cluster.set_inter_node_collective_bytes_per_second(profile.collective.bytes_per_second);
+  cluster.set_intra_node_collective_latency_ns(profile.collective.latency_ns);
+  cluster.set_inter_node_collective_latency_ns(profile.collective.latency_ns);
   cluster.set_gpus_per_node(kRanksOnThisMachine);
   proto.set_bytes_per_element(BytesPerElement(model.dtype()));
   proto.set_comment(

@@ -1,5 +1,8 @@
 #include "worker/runtime/profile_command.h"
 
+#include <set>
+#include <vector>
+
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -8,6 +11,16 @@
 #include "worker/program/from_proto.h"
 
 namespace penstock::worker {
+namespace {
+
+// Ascending, each once. Whoever profiles by hand may not know the mesh yet.
+std::vector<int> TensorDegrees(const ProfileOptions& options, const ModelConfig& config) {
+  if (options.tensor.empty()) return DegreesThatDivide(config, {2, 4});
+  const std::set<int> degrees(options.tensor.begin(), options.tensor.end());
+  return {degrees.begin(), degrees.end()};
+}
+
+}  // namespace
 
 absl::Status RunProfile(const ProfileOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
@@ -16,9 +29,10 @@ absl::Status RunProfile(const ProfileOptions& options) {
   // Better now than after the measurement.
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const MeasuredProfile measured,
-      MeasureProfile(*config, options.seconds, static_cast<int>(options.threads), device));
+  const MeasureSettings settings = {.seconds = options.seconds,
+                                    .threads = static_cast<int>(options.threads),
+                                    .tensor_degrees = TensorDegrees(options, *config)};
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(*config, settings, device));
   return WriteProfileFile(model, ToProto(measured, model), options.out);
 }
 

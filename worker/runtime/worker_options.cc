@@ -13,6 +13,8 @@ namespace penstock::worker {
 namespace {
 
 constexpr int kWrongUsage = 2;
+// As planners have it.
+constexpr int kMostTensorRanks = 64;
 
 // "cuda:0".
 bool IsCudaDevice(const std::string& name) {
@@ -104,6 +106,13 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
         return value == "cpu" || IsCudaDevice(value) ? std::string() : "'" + value + "': use cpu or cuda:N";
       })
       ->capture_default_str();
+  command
+      ->add_option(
+          "--tensor", profile.tensor,
+          "Tensor degrees to measure too, such as 2,8; 1: whole layers alone; not given: 2 and 4, where "
+          "they can divide the model")
+      ->delimiter(',')
+      ->check(CLI::Range(1, kMostTensorRanks));
   return command;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/simulation/simulation_options.h"
 #include "penstock/client/security.h"
@@ -59,6 +60,8 @@ struct ProfileOptions {
   uint32_t threads = 1;
   // "cpu" or "cuda:N".
   std::string device = "cpu";
+  // Tensor degrees at which layers are measured too; empty: 2 and 4, where they can divide the model.
+  std::vector<int> tensor = {};
 };
 
 struct CommandLine {

@@ -63,7 +63,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "3";
+constexpr absl::string_view kMeasurement = "4";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
@@ -125,7 +125,9 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
                                           "--seconds",
                                           absl::StrCat(options.seconds),
                                           "--threads",
-                                          absl::StrCat(options.threads)};
+                                          absl::StrCat(options.threads),
+                                          "--tensor",
+                                          absl::StrCat(options.tensor)};
     if (!options.gpus.empty()) arguments.push_back(absl::StrCat("--device=cuda:", options.gpus[copy]));
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<ChildProcess> child,
@@ -162,7 +164,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
-      GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
+      Optional("tensor", options.tensor > 1 ? options.tensor : 0), GpuName(options), "-", ProcessorName(),
+      "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

@@ -84,6 +84,7 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .threads = ThreadsOfEachWorker(options),
       .copies = gpus.empty() ? WorkersOfOneMachine(options) : static_cast<uint32_t>(gpus.size()),
       .gpus = gpus,
+      .tensor = options.tensor,
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
       .on_start =

@@ -72,8 +72,18 @@ TEST(CostProfileCacheTest, GpusHaveProfilesOfTheirOwn) {
   EXPECT_THAT(CostProfileName(options), HasSubstr("-gpu-"));
 }
 
+TEST(CostProfileCacheTest, EachTensorDegreeHasAProfileOfItsOwn) {
+  MeasureOptions options;
+  options.model = Model();
+  const std::string whole = CostProfileName(options);
+  EXPECT_THAT(whole, testing::Not(HasSubstr("tensor")));
+  options.tensor = 2;
+  EXPECT_NE(CostProfileName(options), whole);
+  EXPECT_THAT(CostProfileName(options), HasSubstr("-tensor2-"));
+}
+
 // A worker that writes what it was started with, in place of a profile.
-TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpu) {
+TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpuAtTheDegreeOfTheMesh) {
   const TemporaryFolder folder;
   const std::string worker = folder.Write(
       "penstock-worker", "#!/bin/sh\nfor flag; do echo \"$flag\" >>\"$0.flags\"; done\nexit 1\n");
@@ -83,10 +93,12 @@ TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpu) {
   options.model = Model();
   options.cache_dir = folder.path();
   options.gpus = {5};
+  options.tensor = 4;
   options.on_start = [] {};
   options.stopped = [](absl::Duration) { return false; };
   EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--device=cuda:5\n"));
+  EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--tensor\n4\n"));
 }
 
 TEST(CostProfileCacheTest, ModelsOfEqualLayersShareAProfile) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/profile/work_clock.h"
 
@@ -30,9 +32,10 @@ ModelConfig Config(Architecture architecture, int64_t hidden) {
 }
 
 // With times that are the work of LibTorch's operators: what is expected below is what passes have to do.
-MeasuredProfile Measure(Architecture architecture, int64_t hidden) {
+MeasuredProfile Measure(Architecture architecture, int64_t hidden, std::vector<int> tensor_degrees = {}) {
   const WorkClock clock;
-  const auto profile = MeasureProfile(Config(architecture, hidden), /*seconds=*/2, /*threads=*/1,
+  const auto profile = MeasureProfile(Config(architecture, hidden),
+                                      {.seconds = 2, .tensor_degrees = std::move(tensor_degrees)},
                                       MeasuredDevice(), [&] { return clock.Now(); });
   EXPECT_TRUE(profile.ok()) << profile.status();
   return profile.ok() ? *profile : MeasuredProfile();
@@ -118,6 +121,60 @@ TEST(MeasureProfile, TheTimesOfAT5AreThoseOfItsTwoStacks) {
   EXPECT_GT(profile.embedding_forward(Pair(4, 64, 0)), 0);
 }
 
+// Norms and the residual stream are of a rank's own tokens, and the products of its heads, columns and tokens
+// of the vocabulary: nothing but a few copies is there on every rank.
+void ExpectDivided(const MeasuredLayer& layer, const std::vector<TokenFigures>& shapes) {
+  ASSERT_EQ(layer.tensor.size(), 2u);
+  for (const TensorTime& rank : layer.tensor) {
+    EXPECT_GT(rank.efficiency, 0.9) << rank.degree;
+    EXPECT_LT(rank.efficiency, 1.01) << rank.degree;
+    for (const TokenFigures& tokens : shapes) {
+      EXPECT_NEAR(rank.degree * rank.forward(tokens) / layer.forward(tokens), 1 / rank.efficiency, 0.05)
+          << rank.degree << " ranks, " << tokens.source << " and " << tokens.target << " tokens";
+    }
+  }
+  EXPECT_EQ(layer.tensor[0].degree, 2);
+  EXPECT_EQ(layer.tensor[1].degree, 4);
+}
+
+TEST(MeasureProfile, ATensorRankTakesItsPartOfAGptsLayers) {
+  const MeasuredProfile profile = Measure(Architecture::kGpt, 64, {1, 2, 4});
+  const std::vector<TokenFigures> shapes = {Target(1, 16), Target(16, 16), Target(4, 128), Target(16, 128)};
+  ExpectDivided(profile.layer, shapes);
+  ExpectDivided(profile.head, shapes);
+  EXPECT_GT(profile.collective.bytes_per_second, 1e6);
+  EXPECT_GT(profile.collective.latency_ns, 0);
+}
+
+TEST(MeasureProfile, ATensorRankTakesItsPartOfAT5sLayers) {
+  const MeasuredProfile profile = Measure(Architecture::kT5, 64, {2, 4});
+  const std::vector<TokenFigures> shapes = {Pair(1, 16, 16), Pair(4, 32, 128), Pair(16, 128, 128)};
+  ASSERT_TRUE(profile.encoder.has_value());
+  ExpectDivided(*profile.encoder, shapes);
+  ExpectDivided(profile.layer, shapes);
+  ExpectDivided(profile.head, shapes);
+}
+
+TEST(MeasureProfile, KeysAndValuesThatSeveralTensorRanksHaveAreEachOnesWork) {
+  ModelConfig config = Config(Architecture::kGpt, 64);
+  config.key_value_heads = 1;
+  const WorkClock clock;
+  const auto profile = MeasureProfile(config, {.seconds = 1, .tensor_degrees = {4}}, MeasuredDevice(),
+                                      [&] { return clock.Now(); });
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  // Of 10.5 products of the width, 0.5 are keys and values; four times 2.5 + 0.5 in place of 10.5.
+  ASSERT_EQ(profile->layer.tensor.size(), 1u);
+  EXPECT_NEAR(profile->layer.tensor[0].efficiency, 10.5 / 12, 0.03);
+}
+
+TEST(MeasureProfile, ADegreeThatCannotDivideTheModelIsRefused) {
+  const ModelConfig config = Config(Architecture::kGpt, 32);
+  EXPECT_EQ(DegreesThatDivide(config, {2, 3, 4, 8}), (std::vector<int>{2, 4}));
+  const absl::Status status = MeasureProfile(config, {.seconds = 0.05, .tensor_degrees = {3}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(status.message()).find("2 and 4"), std::string::npos) << status;
+}
+
 // On a GPU a time that is read before it is done says how long starting its kernels took.
 TEST(MeasureProfile, WaitsForTheDeviceBeforeEachReading) {
   int waits = 0;
@@ -130,8 +187,7 @@ TEST(MeasureProfile, WaitsForTheDeviceBeforeEachReading) {
     if (readings != waits) ++early;
     return work.Now();
   };
-  const auto profile =
-      MeasureProfile(Config(Architecture::kGpt, 32), /*seconds=*/0.05, /*threads=*/1, device, clock);
+  const auto profile = MeasureProfile(Config(Architecture::kGpt, 32), {.seconds = 0.05}, device, clock);
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_GT(readings, 100);
   EXPECT_EQ(early, 0);

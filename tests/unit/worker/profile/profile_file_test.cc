@@ -18,7 +18,10 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   measured.layer.backward_input_share = 0.625;
   measured.layer.backward_ratio_full = 2.5;
   measured.head.bytes.peak.target = 77;
+  measured.layer.tensor = {{.degree = 2, .efficiency = 0.875, .forward = {.target_token_ns = 1.25}},
+                           {.degree = 8, .efficiency = 0.5, .forward = {.target_token_ns = 0.5}}};
   measured.link = {5e9, 1234};
+  measured.collective = {3e9, 4321};
   v1::ModelSpec model;
   model.set_hidden(64);
   model.set_dtype(v1::DATA_TYPE_BFLOAT16);
@@ -38,9 +41,20 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   EXPECT_EQ(layer.forward().cross_ns(), 5);
   EXPECT_EQ(layer.backward_ratio_full(), 2.5);
   EXPECT_EQ(layer.backward_input_share(), 0.625);
+  ASSERT_EQ(layer.tensor_size(), 2);
+  EXPECT_EQ(layer.tensor(0).degree(), 2U);
+  EXPECT_EQ(layer.tensor(0).efficiency(), 0.875);
+  EXPECT_EQ(layer.tensor(0).forward().target_token_ns(), 1.25);
+  EXPECT_EQ(layer.tensor(1).degree(), 8U);
   EXPECT_EQ(file.profile().layers(1).name(), "head");
   EXPECT_EQ(file.profile().layers(1).peak().target_token_bytes(), 77);
   EXPECT_EQ(file.profile().cluster().intra_node_latency_ns(), 1234);
+  for (const double speed : {file.profile().cluster().intra_node_collective_bytes_per_second(),
+                             file.profile().cluster().inter_node_collective_bytes_per_second()}) {
+    EXPECT_EQ(speed, 3e9);
+  }
+  EXPECT_EQ(file.profile().cluster().intra_node_collective_latency_ns(), 4321);
+  EXPECT_EQ(file.profile().cluster().inter_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().bytes_per_element(), 2U);
 }
 

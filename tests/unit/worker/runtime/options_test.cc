@@ -82,6 +82,7 @@ TEST(WorkerOptions, WrongUsageEndsWithStatusTwoAndNamesTheFlag) {
       {{"--planner=h:1", "--job=j", "--device=simulated", "--slow-rank=2"}, "--slow-rank"},
       {{"profile", "--out=o"}, "--model-json"},
       {{"profile", "--model-json=m", "--out=o", "--device=simulated"}, "--device"},
+      {{"profile", "--model-json=m", "--out=o", "--tensor=2,0"}, "--tensor"},
   };
   for (const auto& [arguments, flag] : cases) {
     ::testing::internal::CaptureStderr();
@@ -105,6 +106,13 @@ TEST(WorkerOptions, ProfilingNeedsNoPlanner) {
   ASSERT_TRUE(command.profile.has_value());
   EXPECT_EQ(command.profile->seconds, 2.5);
   EXPECT_EQ(command.profile->device, "cpu");
+}
+
+TEST(WorkerOptions, ProfilesAreMeasuredAtTheTensorDegreesThatAreNamed) {
+  EXPECT_TRUE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->tensor.empty());
+  const CommandLine command = Parse({"profile", "--model-json", "m", "--out", "o", "--tensor", "2,8"});
+  ASSERT_TRUE(command.profile.has_value());
+  EXPECT_EQ(command.profile->tensor, (std::vector<int>{2, 8}));
 }
 
 TEST(WorkerOptions, ProfilesAreMeasuredOnTheDeviceThatIsNamed) {

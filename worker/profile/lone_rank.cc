@@ -1,0 +1,39 @@
+#include "worker/profile/lone_rank.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "worker/comm/shard.h"
+
+namespace penstock::worker {
+
+at::Tensor LoneRank::Rows(const at::Tensor& like, int64_t rows) {
+  std::vector<int64_t> shape = like.sizes().vec();
+  shape[0] = rows;
+  const int64_t elements = c10::multiply_integers(shape);
+  at::Tensor& numbers = numbers_[like.scalar_type()];
+  if (!numbers.defined() || numbers.numel() < elements) {
+    // Neither large nor so small that arithmetic with them is slow.
+    numbers = at::arange(elements, at::kFloat).sin_().to(like.options());
+  }
+  return numbers.narrow(0, 0, elements).view(shape);
+}
+
+at::Tensor LoneRank::GatherRows(const at::Tensor& own, int64_t rows) {
+  return place_.tensors == 1 ? own : Rows(own, rows);
+}
+
+at::Tensor LoneRank::SumRows(const at::Tensor& partial) {
+  if (place_.tensors == 1) return partial;
+  const Shard own = ShardOf(partial.size(0), place_.tensor, place_.tensors);
+  return partial.narrow(0, own.begin, own.size());
+}
+
+at::Tensor LoneRank::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                  const std::vector<int64_t>& received) {
+  if (place_.contexts == 1) return rows;
+  return Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
+}
+
+}  // namespace penstock::worker

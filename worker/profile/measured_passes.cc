@@ -1,0 +1,104 @@
+#include "worker/profile/measured_passes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "common/status/status_macros.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr size_t kFewestShapes = 4;
+
+// Adds the times of one shape; of every kind of backward pass when it is a layer that is measured.
+absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresOfStage& figures, bool layer,
+                          double budget_ns, MeasuredPasses& passes) {
+  std::vector<Turn> turns = {{&run, PassKind()}};
+  if (layer) {
+    turns.push_back({&run, {.split = true}});
+    turns.push_back({&run, {.recompute = {.selective = 1}}});
+    turns.push_back({&run, {.recompute = {.full = 1}}});
+  }
+  PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, MeasureInTurns(shape, turns, budget_ns));
+  passes.forward.push_back({figures(run, shape), times[0].forward_ns});
+  passes.forward_ns += times[0].forward_ns;
+  passes.backward_none_ns += times[0].backward_ns;
+  if (!layer) return absl::OkStatus();
+  passes.backward_input_ns += times[1].backward_ns;
+  passes.backward_weight_ns += times[1].weight_ns;
+  passes.backward_selective_ns += times[2].backward_ns;
+  passes.backward_full_ns += times[3].backward_ns;
+  return absl::OkStatus();
+}
+
+// Of one shape, both passes.
+struct WholeAndRank {
+  double whole_ns = 0;
+  double rank_ns = 0;
+};
+
+absl::StatusOr<WholeAndRank> MeasureBoth(StageRun& whole, StageRun& rank, const MicroBatch& shape,
+                                         double budget_ns) {
+  PENSTOCK_RETURN_IF_ERROR(whole.Prepare(shape));
+  PENSTOCK_RETURN_IF_ERROR(rank.Prepare(shape));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
+                            MeasureInTurns(shape, {Turn{&whole}, Turn{&rank}}, budget_ns));
+  return WholeAndRank{times[0].forward_ns + times[0].backward_ns, times[1].forward_ns + times[1].backward_ns};
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
+                                             const FiguresOfStage& figures, bool layer, double budget_ns) {
+  const double start = run.clock()();
+  MeasuredPasses passes;
+  for (const MicroBatch& shape : shapes) {
+    if (passes.forward.size() >= kFewestShapes && run.clock()() - start > budget_ns) break;
+    const absl::Status measured =
+        MeasureShape(run, shape, figures, layer, budget_ns / static_cast<double>(shapes.size()), passes);
+    // The next ones are larger still: a small GPU is measured with what it has room for.
+    if (absl::IsResourceExhausted(measured) && passes.forward.size() >= kFewestShapes) break;
+    PENSTOCK_RETURN_IF_ERROR(measured);
+  }
+  return passes;
+}
+
+absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, int degree,
+                                             const std::vector<MicroBatch>& shapes,
+                                             const FiguresOfStage& figures, const MeasuredTime& form,
+                                             double budget_ns) {
+  const double start = whole.clock()();
+  std::vector<CostPoint> points;
+  WholeAndRank sums;
+  absl::Status too_large;
+  for (const MicroBatch& shape : shapes) {
+    if (points.size() >= kFewestShapes && whole.clock()() - start > budget_ns) break;
+    const absl::StatusOr<WholeAndRank> both =
+        MeasureBoth(whole, rank, shape, budget_ns / static_cast<double>(shapes.size()));
+    // A small GPU may have room for the whole stage, but not for both.
+    if (absl::IsResourceExhausted(both.status())) {
+      too_large = both.status();
+      continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(both.status());
+    sums.whole_ns += both->whole_ns;
+    sums.rank_ns += both->rank_ns;
+    const TokenFigures tokens = figures(whole, shape);
+    points.push_back({tokens, form(tokens) * both->rank_ns / both->whole_ns});
+  }
+  return TensorTime{
+      .degree = degree, .efficiency = sums.whole_ns / (degree * sums.rank_ns), .forward = FitTime(points)};
+}
+
+std::vector<MicroBatch> Spread(const std::vector<MicroBatch>& shapes, size_t count) {
+  constexpr double kGolden = 0.381966;
+  auto step = static_cast<size_t>(std::ceil(kGolden * static_cast<double>(count)));
+  while (std::gcd(step, count) > 1) ++step;
+  std::vector<MicroBatch> spread;
+  for (size_t i = 0; i < count; ++i) spread.push_back(shapes[(count - 1 + i * step) % count]);
+  return spread;
+}
+
+}  // namespace penstock::worker

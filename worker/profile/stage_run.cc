@@ -1,0 +1,134 @@
+#include "worker/profile/stage_run.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "worker/model/boundary_shape.h"
+#include "worker/model/transformer_stage.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr size_t kMostRepeats = 9;
+// Of parameters: more, with as many of gradients, than caches keep of them until the next micro-batch.
+constexpr double kMostCachedBytes = 64 << 20;
+
+PassTimes Medians(const std::vector<PassTimes>& repeats) {
+  const auto of = [&](double PassTimes::*member) {
+    std::vector<double> values;
+    values.reserve(repeats.size());
+    for (const PassTimes& times : repeats) values.push_back(times.*member);
+    return Median(std::move(values));
+  };
+  return {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns)};
+}
+
+}  // namespace
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double ParameterBytes(const Stage& stage) {
+  double bytes = 0;
+  for (const NamedParameter& parameter : stage.parameters())
+    bytes += static_cast<double>(parameter.value.nbytes());
+  return bytes;
+}
+
+StageRun::StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
+                   at::Device place, NanosecondClock clock, std::vector<std::unique_ptr<Stage>> stages)
+    : config_(config),
+      range_(range),
+      rank_(std::move(rank)),
+      place_(place),
+      clock_(std::move(clock)),
+      stages_(std::move(stages)) {}
+
+absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const StageRange& range,
+                                          const GroupPlace& group, int64_t most, at::Device place,
+                                          const NanosecondClock& clock) {
+  auto rank = std::make_unique<LoneRank>(group);
+  std::vector<std::unique_ptr<Stage>> stages;
+  double bytes = 0;
+  do {
+    PENSTOCK_ASSIGN_OR_RETURN(auto stage, MakeTransformerStage(config, range, /*seed=*/0, place, *rank));
+    bytes += ParameterBytes(*stage);
+    // Memory that nobody has written is not there yet.
+    stage->ZeroGradients();
+    stages.push_back(std::move(stage));
+  } while (static_cast<int64_t>(stages.size()) < most && bytes < kMostCachedBytes);
+  return StageRun(config, range, std::move(rank), place, clock, std::move(stages));
+}
+
+absl::Status StageRun::Prepare(const MicroBatch& shape) {
+  std::vector<std::vector<int32_t>> tokens;
+  for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
+    tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const TokenBatch staged,
+      MakeTokenBatch(shape, tokens, config_, TokenNeedsOf(config_, range_), place_, rank_->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(tokens_, ToDevice(staged, place_));
+  return RunTorch("a profile's input", [&] {
+    input_ = range_.first ? at::Tensor() : Activation(shape, range_.first_layer);
+    output_gradient_ = range_.last ? at::Tensor() : Activation(shape, range_.first_layer + range_.layers);
+  });
+}
+
+absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind& kind) {
+  Stage& stage = *stages_[turn_++ % stages_.size()];
+  PassTimes times;
+  double start = clock_();
+  const auto lap = [&] {
+    const double now = clock_();
+    return now - std::exchange(start, now);
+  };
+  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage.Forward(shape, tokens_, input_, kind.recompute,
+                                                                static_cast<double>(shape.computed_tokens)));
+  times.forward_ns = lap();
+  if (!kind.split) {
+    PENSTOCK_RETURN_IF_ERROR(stage.Backward(std::move(forward), output_gradient_, {}).status());
+    times.backward_ns = lap();
+    return times;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage.BackwardInput(std::move(forward), output_gradient_));
+  times.backward_ns = lap();
+  PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(split.put_aside), {}));
+  times.weight_ns = lap();
+  return times;
+}
+
+at::Tensor StageRun::Activation(const MicroBatch& shape, int64_t layer) const {
+  const std::vector<int64_t> sizes = BoundaryShape(shape, config_, layer, rank_->place());
+  return at::linspace(-1, 1, c10::multiply_integers(sizes), at::kFloat)
+      .view(sizes)
+      .to(place_, ToScalarType(config_.dtype));
+}
+
+absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(const MicroBatch& shape, absl::Span<const Turn> turns,
+                                                      double budget_ns) {
+  const NanosecondClock& clock = turns.front().run->clock();
+  const double start = clock();
+  for (const Turn& turn : turns) PENSTOCK_RETURN_IF_ERROR(turn.run->Once(shape, turn.kind).status());
+  std::vector<std::vector<PassTimes>> repeats(turns.size());
+  do {
+    for (size_t i = 0; i < turns.size(); ++i) {
+      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, turns[i].run->Once(shape, turns[i].kind));
+      repeats[i].push_back(times);
+    }
+  } while (repeats.front().size() < kMostRepeats && clock() - start < budget_ns);
+  std::vector<PassTimes> medians;
+  medians.reserve(turns.size());
+  for (const std::vector<PassTimes>& of_turn : repeats) medians.push_back(Medians(of_turn));
+  return medians;
+}
+
+}  // namespace penstock::worker

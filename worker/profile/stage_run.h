@@ -1,0 +1,91 @@
+// Runs passes of a stage of a model and reads the clock between them.
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, range, {}, /*most=*/4, device, clock));
+//   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
+//   PENSTOCK_ASSIGN_OR_RETURN(const auto times, MeasureInTurns(shape, {{&run, PassKind()}}, budget_ns));
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/model/stage.h"
+#include "worker/profile/lone_rank.h"
+#include "worker/profile/measured_device.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+double Median(std::vector<double> values);
+double ParameterBytes(const Stage& stage);
+
+// How the passes of a micro-batch are run.
+struct PassKind {
+  LayerRecompute recompute = {};
+  bool split = false;
+};
+
+struct PassTimes {
+  double forward_ns = 0;
+  // Of a split backward pass: that of the input.
+  double backward_ns = 0;
+  double weight_ns = 0;
+};
+
+// A stage of the model with the tensors that a micro-batch needs to pass through it. There are several alike,
+// which take turns: in training a layer's parameters and gradients are out of the caches when the next
+// micro-batch comes, because the other layers' have been there meanwhile.
+class StageRun {
+ public:
+  // `most`: of stages alike. Of a stage group it is one rank's part, who exchanges nothing. Possible errors:
+  // those of MakeTransformerStage.
+  static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range,
+                                         const GroupPlace& group, int64_t most, at::Device place,
+                                         const NanosecondClock& clock);
+
+  const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }
+  const NanosecondClock& clock() const { return clock_; }
+  // Positions that the loss counts, of the micro-batch that is prepared.
+  int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
+
+  // Before the passes of a micro-batch. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
+  absl::Status Prepare(const MicroBatch& shape);
+  // With the next of the stages. Possible errors: those of the passes.
+  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const PassKind& kind);
+
+ private:
+  StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
+           at::Device place, NanosecondClock clock, std::vector<std::unique_ptr<Stage>> stages);
+
+  // What crosses the boundary before `layer`.
+  at::Tensor Activation(const MicroBatch& shape, int64_t layer) const;
+
+  ModelConfig config_;
+  StageRange range_;
+  // Outlives the stages.
+  std::unique_ptr<LoneRank> rank_;
+  at::Device place_;
+  NanosecondClock clock_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  size_t turn_ = 0;
+  TokenBatch tokens_;
+  at::Tensor input_;
+  at::Tensor output_gradient_;
+};
+
+struct Turn {
+  StageRun* run = nullptr;
+  PassKind kind = {};
+};
+
+// Medians for each of the turns, of the rounds that fit into `budget_ns`, after one that warms up; at least
+// one round. What slows the machine for a while slows all of them. All runs are prepared for `shape`.
+absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(const MicroBatch& shape, absl::Span<const Turn> turns,
+                                                      double budget_ns);
+
+}  // namespace penstock::worker
