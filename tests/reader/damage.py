@@ -193,6 +193,103 @@ def _group(editor):
     raise Inapplicable("groups")
 
 
+def _is_joint(item):
+    return item.collective is not None and item.own_duration_ns > 0
+
+
+def _add_to_exchange(field):
+    def change(editor):
+        for program in editor.plan.programs:
+            for item in program.instructions:
+                if item.exchange is not None and getattr(item.exchange, field) > 0:
+                    setattr(item.exchange, field, getattr(item.exchange, field) + 1)
+                    return
+        raise Inapplicable(field)
+
+    return change
+
+
+def _span(change):
+    """Changes the span of a row that is divided."""
+
+    def apply(editor):
+        for replica in editor.plan.replicas:
+            for item in replica.micro_batches:
+                for row, ranks in enumerate(item.span_ranks):
+                    if ranks > 1:
+                        change(item, row)
+                        return
+        raise Inapplicable("spans")
+
+    return apply
+
+
+def _undivided(item, row):
+    item.span_ranks[row] = 1
+
+
+def _unaligned(item, row):
+    item.span_first[row] += 1
+
+
+def _no_power(item, row):
+    item.span_ranks[row] = 3
+
+
+def _no_span(item, row):
+    item.span_first.pop()
+
+
+def _context(plan):
+    if plan.mesh.context < 2:
+        raise Inapplicable("context")
+    plan.mesh.context, plan.mesh.tensor = plan.mesh.context // 2, 2 * (plan.mesh.tensor or 1)
+
+
+def _swap_places(editor):
+    """Two ranks of a stage group change their places in the topology."""
+    ranks = editor.plan.topology.replicas[0].stages[0].ranks
+    if len(ranks) < 2:
+        raise Inapplicable("stage groups")
+    for stage in editor.plan.topology.replicas[0].stages:
+        if set(stage.ranks) == set(ranks):
+            stage.ranks[0], stage.ranks[1] = stage.ranks[1], stage.ranks[0]
+
+
+def _rank_twice(editor):
+    ranks = editor.plan.topology.replicas[0].stages[0].ranks
+    if len(ranks) < 2:
+        raise Inapplicable("stage groups")
+    ranks[1] = ranks[0]
+
+
+def _other_layout(editor):
+    editor.micro_batch("PACKED").rows = 1
+
+
+def _step_stage(editor):
+    def of_several(program):
+        return len(program.stages) > 1
+
+    for program in editor.plan.programs:
+        if of_several(program):
+            program.instructions[-1].stage = max(program.stages)
+            return
+    raise Inapplicable("stages")
+
+
+def _micro_batch_size(plan):
+    if plan.options.micro_batch_size < 2:
+        raise Inapplicable("micro_batch_size")
+    plan.options.micro_batch_size = 1
+
+
+def _token_cap(plan):
+    if plan.options.token_cap == 0 or plan.options.policy == 2:
+        raise Inapplicable("token_cap")
+    plan.options.token_cap = 2
+
+
 def _topology(editor):
     editor.plan.topology.replicas[0].stages[0].ranks[0] += 1
 
@@ -293,13 +390,30 @@ DAMAGES = [
     Damage("bytes of a collective", ["bytes"], lambda editor: setattr(editor.find("OPTIMIZER_STEP")[1].collective, "bytes", 9)),
     Damage("sequence of a collective", ["rule 5"], lambda editor: setattr(editor.find("REDUCE_GRADIENTS")[1].collective, "sequence", 5)),
     Damage("topology", ["topology"], _topology),
+    Damage("a rank twice in a stage group", ["topology"], _rank_twice),
+    Damage("two places of a stage group exchanged", ["rule 5", "origin"], _swap_places),
+    Damage("other degrees of the same product", ["rule 5", "rule 7", "shapes", "structure"], _set(_context)),
+    Damage("own duration", ["durations"], _add("FORWARD", "own_duration_ns", -1, _is_joint)),
+    Damage("own duration of a rank alone", ["structure"], _add("FORWARD", "own_duration_ns", 1, lambda item: item.collective is None)),
+    *(Damage(f"exchange: {name}", ["exchange"], _add_to_exchange(name)) for name in (
+        "tensor_bytes", "tensor_ns", "context_sent_bytes", "context_received_bytes", "context_ns", "context_exposed_ns")),
+    Damage("sequence of a joint pass", ["rule 5"], lambda editor: setattr(editor.find("FORWARD", _is_joint)[1].collective, "sequence", 0)),
+    Damage("bytes of a joint pass", ["bytes"], lambda editor: setattr(editor.find("BACKWARD", _is_joint)[1].collective, "bytes", 8)),
+    Damage("a divided row on one rank", ["shapes", "durations", "bytes"], _span(_undivided)),
+    Damage("a span between", ["rule 7"], _span(_unaligned)),
+    Damage("a span of three", ["rule 7"], _span(_no_power)),
+    Damage("a span too few", ["rule 7"], _span(_no_span)),
+    Damage("a field of another layout", ["rule 7"], _other_layout),
+    Damage("optimizer step of a higher stage", ["rule 4"], _step_stage),
+    Damage("size of micro-batches in the options", ["origin"], _set(_micro_batch_size)),
+    Damage("tokens of micro-batches in the options", ["origin"], _set(_token_cap)),
     Damage("stages of a rank", ["structure"], _set(_stage_list)),
     Damage("makespan", ["predictions"], _set(_makespan)),
     Damage("last backward", ["predictions"], _set(_last_backward)),
     Damage("bound above the makespan", ["predictions"], _set(_bound)),
     Damage("busy time", ["predictions"], _add_to_prediction("busy_ns")),
     *(Damage(field, ["predictions"], _add_to_prediction(field, of_bubble=True)) for field in (
-        "fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns")),
+        "fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns", "group_ns")),
     Damage("peak memory", ["peak memory"], _add_to_prediction("peak_memory_bytes")),
     Damage("peak instruction", ["peak memory"], _add_to_prediction("peak_instruction")),
     Damage("name of the job", ["content hash"], _set(_job_id)),

@@ -138,6 +138,7 @@ PROFILES = {
         measured=True,
         cluster={"intra_node_collective_bytes_per_second": 2.3e7, "intra_node_collective_latency_ns": "77", "gpus_per_node": 8},
     ),
+    "gpt-fast": gpt_profile(cluster={"intra_node_collective_bytes_per_second": 5e11, "intra_node_collective_latency_ns": "7", "gpus_per_node": 16}),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

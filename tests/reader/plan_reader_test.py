@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from exchange import NAMES
 from inputs import PROFILES, lengths_csv
 from memory import largest_in_every_order
 from plan_reader import read_plan
-from read_plan import load_message, load_schema
+from read_plan import PROTO_FOLDER, load_message, load_schema
 
 SAMPLES = 20
 # name: (profile, flags of `penstock plan`)
@@ -46,8 +47,10 @@ CASES = {
     "context ranks": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --layout=packed"),
     "context ranks, padded": ("gpt-groups", "--pp=1 --dp=2 --cp=4 --policy=padding --micro-batch-size=3 --recompute=full"),
     "context ranks, concatenated": ("gpt", "--pp=2 --dp=1 --cp=4 --policy=concatenated --token-cap=320"),
-    "context ranks, few samples": ("gpt-groups", "--pp=1 --dp=1 --cp=8 --layout=packed --rows=0:2"),
-    "context ranks, padded, few samples": ("gpt", "--pp=2 --dp=1 --cp=4 --policy=padding --rows=0:2 --micro-batch-size=2"),
+    "long samples, packed": ("gpt-groups", "--pp=2 --dp=1 --cp=8 --layout=packed --rows=0:4"),
+    "long samples, padded": ("gpt", "--pp=1 --dp=2 --cp=4 --tp=2 --policy=padding --micro-batch-size=2 --rows=0:4"),
+    "long samples, concatenated": ("gpt-measured", "--pp=2 --dp=1 --cp=4 --policy=concatenated --token-cap=2000 --rows=0:4"),
+    "long samples, split": ("gpt-fast", "--pp=2 --dp=1 --cp=8 --tp=2 --layout=packed --schedule=split-backward --rows=0:4"),
     "context ranks, slow": ("gpt-measured", "--pp=2 --dp=1 --cp=8 --policy=packed --token-cap=900 --schedule=split-backward"),
     "tensor ranks": ("gpt-groups", "--pp=2 --dp=2 --tp=2 --schedule=split-backward --recompute=selective"),
     "tensor ranks, tables": ("gpt-both", "--pp=2 --dp=1 --tp=4 --policy=padding --micro-batch-size=3"),
@@ -73,9 +76,11 @@ class Made:
         self.folder = Path(self._folder.name)
         self.lengths = self.folder / "lengths.csv"
         self.lengths.write_text(lengths_csv(SAMPLES, seed=5), encoding="utf-8")
-        self.cases = {name: self._make(*case) for name, case in CASES.items()}
+        self.long_lengths = self.folder / "long.csv"
+        self.long_lengths.write_text("input_tokens,target_tokens\n900,300\n3,40\n200,100\n1500,20\n", encoding="utf-8")
+        self.cases = {name: self._make(name, *case) for name, case in CASES.items()}
 
-    def _make(self, profile_name, flags, memory_share=None):
+    def _make(self, name, profile_name, flags, memory_share=None):
         """A case; `memory_share`: planned again within this share of the memory that the plan took beyond the static."""
         flags = flags.split()
         if not any(flag.startswith("--rows") for flag in flags):
@@ -83,6 +88,7 @@ class Made:
         profile = self.folder / f"{profile_name}.json"
         profile.write_text(json.dumps(PROFILES[profile_name]), encoding="utf-8")
         case = SimpleNamespace(
+            samples=(self.long_lengths, 2000) if name.startswith("long samples") else (self.lengths, 250),
             plan_path=self.folder / f"plan-{len(list(self.folder.iterdir()))}.json",
             profile_path=profile,
             profile_file=load_message(self.schema, "ProfileFile", profile),
@@ -96,8 +102,8 @@ class Made:
         return case
 
     def _plan(self, case, flags):
-        command = [os.environ["PENSTOCK_BINARY"], "plan", f"--profile={case.profile_path}", f"--lengths={self.lengths}"]
-        command += ["--max-length=250", "--effort=fast", "--threads=1", f"--out={case.plan_path}", *flags]
+        command = [os.environ["PENSTOCK_BINARY"], "plan", f"--profile={case.profile_path}", f"--lengths={case.samples[0]}"]
+        command += [f"--max-length={case.samples[1]}", "--effort=fast", "--threads=1", f"--out={case.plan_path}", *flags]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: {done.stdout}")
@@ -145,6 +151,44 @@ class PlansOfPenstock(unittest.TestCase):
         expected |= {*NAMES, "span of 1", "span of 2", "span of 4", "span of 8", "group_ns"}
         expected |= {"fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns", "BACKWARD", "BACKWARD_WEIGHT"}
         self.assertEqual(expected - seen, set())
+
+
+class TheWorkedExample(unittest.TestCase):
+    """Section 15 of execution.md: its files, its command and every row of its table."""
+
+    SECTION = (PROTO_FOLDER / "penstock/v1/execution.md").read_text(encoding="utf-8").split("## 15.")[1]
+
+    def test_has_the_numbers_of_its_plan(self):
+        folder = MADE.folder / "example"
+        folder.mkdir()
+        profile, lengths = re.search(r"```json\n(.*?)```.*?```\n(.*?)```", self.SECTION, re.DOTALL).groups()
+        (folder / "example.json").write_text(profile, encoding="utf-8")
+        (folder / "lengths.csv").write_text(lengths, encoding="utf-8")
+        command = re.search(r"`penstock (plan .*?)`", self.SECTION).group(1).split()
+        done = subprocess.run(
+            [os.environ["PENSTOCK_BINARY"], *command, "--out=plan.json"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        planned_batch = load_message(MADE.schema, "PlannedBatch", folder / "plan.json")
+        profile_file = load_message(MADE.schema, "ProfileFile", folder / "example.json")
+        self.assertEqual(read_plan(MADE.schema, planned_batch, profile_file, check_habits=True).lines(), [])
+        plan = planned_batch.plan
+        rows = [line for line in self.SECTION.split("\n") if re.match(r"\| \d", line)]
+        expected = [self._row(rank, item) for rank in (0, 3) for item in plan.programs[rank].instructions]
+        self.assertEqual(rows, expected)
+        for rank in (0, 3):
+            predicted = plan.predicted.ranks[rank]
+            bubble = [number for number in vars(predicted.bubble).values() if isinstance(number, int)]
+            for number in (predicted.busy_ns, predicted.peak_memory_bytes, *bubble):
+                self.assertRegex(self.SECTION, rf"\b{number}\b")
+
+    @staticmethod
+    def _row(rank, item):
+        op = MADE.schema.enum_name("Op", item.op)
+        cells = [rank, item.id, f"{op} {item.part}" if op in ("SEND", "RECV", "WAIT", "FREE") else op]
+        cells += [", ".join(map(str, item.deps)), item.expected_start_ns, item.expected_duration_ns]
+        cells += [item.own_duration_ns or "", item.memory_acquired_bytes, item.memory_released_bytes]
+        return "|" + "|".join(f" {cell} " if cell != "" else " " for cell in cells) + "|"
 
 
 class TheReader(unittest.TestCase):

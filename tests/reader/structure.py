@@ -93,6 +93,9 @@ def _check_topology(schema, plan, report):
             first += layers
         stated = [(stage.encoder_layers, stage.decoder_layers) for stage in message.stages]
         report.compare("topology", f"replica {replica}", "layers", stated, expected)
+    partitions = [[[stage.ranks for stage in message.stages].index(own.ranks) for own in message.stages] for message in replicas]
+    alike = all(partition == partitions[0] for partition in partitions)
+    report.require("topology", "plan", alike, "other stages are together in some replicas")
     report.compare("topology", "plan", "ranks of all stage groups", sorted(seen), list(range(len(plan.programs))))
     return len(report.differences) == before
 

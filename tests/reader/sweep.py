@@ -24,11 +24,17 @@ SCHEDULES = ("1f1b", "ready-first", "split-backward", "interleaved", "auto")
 RECOMPUTES = ("none", "selective", "full", "auto")
 
 
-def draw_options(generator, layers, pipeline=None, replicas=None):
+# Tensor and context ranks.
+DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
+
+
+def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False):
     """Flags of `penstock plan` but for its files."""
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
-    flags = [f"--pp={pp}", f"--dp={dp}", f"--effort={generator.choice(('fast', 'fast', 'normal'))}"]
+    tp, cp = generator.choice(DEGREES) if groups else (1, 1)
+    flags = [f"--tp={tp}", f"--cp={1 if is_t5 else cp}"] if tp * cp > 1 else []
+    flags += [f"--pp={pp}", f"--dp={dp}", f"--effort={generator.choice(('fast', 'fast', 'normal'))}"]
     flags += [f"--policy={generator.choice(POLICIES)}", f"--schedule={generator.choice(SCHEDULES)}"]
     flags += [f"--recompute={generator.choice(RECOMPUTES)}", f"--layout={generator.choice(('auto', 'packed', 'padded'))}"]
     if generator.random() < 0.3:
@@ -75,6 +81,8 @@ def main(arguments):
     parser.add_argument("--max-length", type=int, default=250)
     parser.add_argument("--pp", type=int)
     parser.add_argument("--dp", type=int)
+    parser.add_argument("--groups", action="store_true", help="stage groups of several ranks too")
+    parser.add_argument("--longest", type=int, default=260, help="tokens of the longest sample that is made here")
     parser.add_argument("--keep", help="folder for the plans that differ")
     options = parser.parse_args(arguments)
 
@@ -89,7 +97,7 @@ def main(arguments):
             if profile is None:
                 profile = folder / "profile.json"
                 profile.write_text(json.dumps(generator.choice(list(PROFILES.values()))), encoding="utf-8")
-                lengths.write_text(lengths_csv(options.samples, generator.random()), encoding="utf-8")
+                lengths.write_text(lengths_csv(options.samples, generator.random(), longest=options.longest), encoding="utf-8")
                 rows = f"0:{options.samples}"
             else:
                 lengths = options.lengths
@@ -97,7 +105,7 @@ def main(arguments):
             model = profile_file.model
             layers = model.layers or model.encoder_layers + model.decoder_layers
             flags = [f"--rows={rows}", f"--max-length={options.max_length}"]
-            flags += draw_options(generator, layers, options.pp, options.dp)
+            flags += draw_options(generator, layers, options.pp, options.dp, options.groups, model.layers == 0)
             for attempt in range(2):
                 made, said = penstock_plan(options.penstock, profile, lengths, out, flags)
                 if not made:

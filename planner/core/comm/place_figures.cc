@@ -128,7 +128,7 @@ void PlaceFigures::MakeJoint(int64_t own_ns, const PassExchange* exchange, Instr
                              std::vector<PassExchange>* exchanges) {
   pass->joint = next_pass_++;
   pass->own_ns = own_ns;
-  if (exchange == nullptr || exchange->tensor_ns + exchange->context_ns == 0) return;
+  if (exchange == nullptr || exchange->is_empty()) return;
   pass->exchange = static_cast<int32_t>(exchanges->size());
   exchanges->push_back(*exchange);
 }

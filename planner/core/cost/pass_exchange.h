@@ -18,6 +18,9 @@ struct PassExchange {
   int64_t context_ns = 0;
   int64_t context_exposed_ns = 0;
 
+  bool is_empty() const {
+    return tensor_bytes + tensor_ns + context_sent_bytes + context_received_bytes + context_ns == 0;
+  }
   // What it adds to the pass.
   int64_t ns() const { return tensor_ns + context_exposed_ns; }
 };

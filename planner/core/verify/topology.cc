@@ -1,6 +1,7 @@
 // Rule 0: the topology holds every layer once in every replica and every rank in one stage group, and
 // programs and groups are those that follow from it.
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,7 @@ class TopologyCheck {
     }
     for (int replica = 0; replica < topology.replicas_size(); ++replica) CheckReplica(replica);
     if (report_.count(kStructure) > 0) return false;
+    for (int replica = 1; replica < topology.replicas_size(); ++replica) CheckAlike(replica);
     for (int rank = 0; rank < plan_.programs_size(); ++rank) CheckProgram(rank);
     if (report_.count(kStructure) > 0) return false;
     CheckGroups();
@@ -105,6 +107,22 @@ class TopologyCheck {
 
   int ReplicaOf(uint32_t rank) const {
     return group_of_rank_[rank] < 0 ? -1 : groups_[group_of_rank_[rank]].replica;
+  }
+
+  // Stages that are together in the first replica are so in this one. Groups are equal or have no rank in
+  // common.
+  void CheckAlike(int replica) {
+    const auto& first = plan_.topology().replicas(0);
+    const auto& other = plan_.topology().replicas(replica);
+    std::map<uint32_t, uint32_t> there, back;
+    for (int stage = 0; stage < first.stages_size(); ++stage) {
+      const uint32_t rank = first.stages(stage).ranks(0), of_other = other.stages(stage).ranks(0);
+      const bool alike = there.emplace(rank, of_other).first->second == of_other &&
+                         back.emplace(of_other, rank).first->second == rank;
+      if (!alike)
+        return Fail(absl::StrCat("topology.replicas[", replica, "].stages[", stage,
+                                 "] is not with the stages that it is with in topology.replicas[0]"));
+    }
   }
 
   void CheckProgram(int rank) {

@@ -115,6 +115,18 @@ TEST_F(PlantedDamage, TopologyWithARankWithoutAStage) {
   ExpectViolation(0, "topology.replicas[1] has 1 ranks, mesh.pipeline is 2");
 }
 
+TEST(PlantedDamageInLoops, TopologyWithOtherStagesTogetherInOneReplica) {
+  v1::PlannedBatch planned = MakeValidPlan({.pipeline = 2, .replicas = 2, .stages_per_rank = 2});
+  v1::ReplicaTopology& replica = *planned.mutable_plan()->mutable_topology()->mutable_replicas(1);
+  replica.mutable_stages(2)->set_ranks(0, 3);
+  replica.mutable_stages(3)->set_ranks(0, 2);
+  EXPECT_THAT(
+      CheckPlan(planned.batch(), planned.plan()),
+      testing::Contains(testing::Field(
+          &Violation::message,
+          "topology.replicas[1].stages[2] is not with the stages that it is with in topology.replicas[0]")));
+}
+
 TEST_F(PlantedDamage, ProgramOfAnotherReplica) {
   plan().mutable_programs(2)->set_replica(0);
   ExpectViolation(0, "rank 2: its program says replica 0, the topology 1");
