@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
@@ -13,6 +14,7 @@
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/rank_places.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {
@@ -57,8 +59,9 @@ double Mean(const std::vector<PlanSummary>& rows, double PlanSummary::*field) {
   return sum / static_cast<double>(rows.size());
 }
 
-// `rows` are all of one policy.
-void AddMeans(const std::string& policy, const std::vector<PlanSummary>& rows, TextTable& table) {
+// `rows` are all of one policy. `groups`: with a column for what ranks wait inside their stage groups.
+void AddMeans(const std::string& policy, const std::vector<PlanSummary>& rows, bool groups,
+              TextTable& table) {
   std::vector<PlanSummary> feasible;
   std::vector<double> planning;
   for (const PlanSummary& row : rows) {
@@ -66,23 +69,35 @@ void AddMeans(const std::string& policy, const std::vector<PlanSummary>& rows, T
     if (row.feasible) feasible.push_back(row);
   }
   const std::string count = absl::StrCat(feasible.size(), "/", rows.size());
-  if (feasible.empty())
-    return table.AddRow({policy, count, Fixed(Median(planning), 1), "-", "-", "-", "-", "-", "-"});
-  double peak = 0;
-  for (const PlanSummary& row : feasible) peak = std::max(peak, row.peak_memory_mb);
-  table.AddRow(
-      {policy, count, Fixed(Median(planning), 1), Fixed(Mean(feasible, &PlanSummary::makespan_ms), 1),
-       Fixed(Mean(feasible, &PlanSummary::lower_bound_ms), 1), Percent(Mean(feasible, &PlanSummary::gap)),
-       Percent(Mean(feasible, &PlanSummary::padding_efficiency)),
-       Percent(Mean(feasible, &PlanSummary::bubble)), Fixed(peak, 0)});
+  std::vector<std::string> cells = {policy, count, Fixed(Median(planning), 1)};
+  if (feasible.empty()) {
+    cells.resize(cells.size() + (groups ? 7 : 6), "-");
+    return table.AddRow(std::move(cells));
+  }
+  double peak = 0, group_wait = 0;
+  for (const PlanSummary& row : feasible) {
+    peak = std::max(peak, row.peak_memory_mb);
+    group_wait += GroupWait(row) / static_cast<double>(feasible.size());
+  }
+  cells.insert(cells.end(), {Fixed(Mean(feasible, &PlanSummary::makespan_ms), 1),
+                             Fixed(Mean(feasible, &PlanSummary::lower_bound_ms), 1),
+                             Percent(Mean(feasible, &PlanSummary::gap)),
+                             Percent(Mean(feasible, &PlanSummary::padding_efficiency)),
+                             Percent(Mean(feasible, &PlanSummary::bubble))});
+  if (groups) cells.push_back(Percent(group_wait));
+  cells.push_back(Fixed(peak, 0));
+  table.AddRow(std::move(cells));
 }
 
-void PrintTable(const std::vector<PlanSummary>& rows, size_t batches) {
-  TextTable table({"policy", "feasible", "planning ms (median)", "makespan ms", "lower bound ms", "gap",
-                   "padding efficiency", "bubble", "peak memory MB"});
+void PrintTable(const std::vector<PlanSummary>& rows, size_t batches, bool groups) {
+  std::vector<std::string> header = {"policy",         "feasible", "planning ms (median)", "makespan ms",
+                                     "lower bound ms", "gap",      "padding efficiency",   "bubble"};
+  if (groups) header.push_back("of it in groups");
+  header.push_back("peak memory MB");
+  TextTable table(std::move(header));
   for (size_t first = 0; first < rows.size(); first += batches) {
     const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(first);
-    AddMeans(begin->policy, {begin, begin + static_cast<std::ptrdiff_t>(batches)}, table);
+    AddMeans(begin->policy, {begin, begin + static_cast<std::ptrdiff_t>(batches)}, groups, table);
   }
   std::cout << table.ToString() << "Means over " << batches << (batches == 1 ? " batch" : " batches")
             << "; peak memory is the highest.\n";
@@ -106,7 +121,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
     for (const PlanSummary& row : rows) json.push_back(ToJson(row));
     std::cout << DumpJson(json) << "\n";
   } else {
-    PrintTable(rows, batches.size());
+    PrintTable(rows, batches.size(), HasGroups(job.mesh()));
   }
   for (const PlanSummary& row : rows)
     if (row.feasible) return absl::OkStatus();

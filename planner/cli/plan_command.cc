@@ -22,6 +22,7 @@
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/planner_flags.h"
+#include "planner/cli/rank_places.h"
 #include "planner/cli/text_table.h"
 #include "planner/cli/trace.h"
 #include "planner/cli/units.h"
@@ -80,6 +81,31 @@ int MicroBatchesOf(const v1::Plan& plan, uint32_t replica) {
   return plan.replicas(static_cast<int>(replica)).micro_batches_size();
 }
 
+// Columns of where a rank is in its stage group stand only where stages have one.
+TextTable RankTable(const PlanSummary& summary, const v1::Plan& plan) {
+  const bool groups = HasGroups(plan.mesh());
+  const auto with_place = [groups](std::vector<std::string> cells, const std::string& context,
+                                   const std::string& tensor) {
+    if (groups) cells.insert(cells.begin() + 2, {context, tensor});
+    return cells;
+  };
+  TextTable table(with_place({"rank", "stage", "micro-batches", "busy ms", "bubble", "peak MB", "limit MB"},
+                             "context", "tensor"));
+  const std::vector<GroupPlace> places = PlacesOf(plan);
+  for (int rank = 0; rank < plan.predicted().ranks_size() && rank < plan.programs_size(); ++rank) {
+    const v1::RankPrediction& predicted = plan.predicted().ranks(rank);
+    const v1::Program& program = plan.programs(rank);
+    const double busy_ms = Milliseconds(predicted.busy_ns());
+    table.AddRow(with_place({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
+                             absl::StrCat(MicroBatchesOf(plan, program.replica())), Fixed(busy_ms, 1),
+                             Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
+                             Fixed(Megabytes(predicted.peak_memory_bytes()), 0),
+                             Fixed(Megabytes(program.memory_limit_bytes()), 0)},
+                            absl::StrCat(places[rank].context), absl::StrCat(places[rank].tensor)));
+  }
+  return table;
+}
+
 void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   const auto line = [](const char* name, const std::string& value) {
     std::cout << name << std::string(20 - std::string(name).size(), ' ') << value << "\n";
@@ -88,24 +114,16 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   line("schedule", summary.schedule);
   line("layers per stage", absl::StrJoin(summary.layers_per_stage, ","));
   line("samples", absl::StrCat(summary.samples, " in ", summary.micro_batches, " micro-batches"));
+  if (HasGroups(plan.mesh())) line("mesh", MeshName(plan.mesh()));
+  if (!summary.spans.empty())
+    line("spans", absl::StrCat(SpanText(summary.spans), " (samples x context ranks)"));
   line("makespan", absl::StrCat(Fixed(summary.makespan_ms, 1), " ms"));
   line("lower bound", absl::StrCat(Fixed(summary.lower_bound_ms, 1), " ms (gap ", Percent(summary.gap), ")"));
   line("padding efficiency", Percent(summary.padding_efficiency));
   line("bubble", absl::StrCat(Percent(summary.bubble), BubbleText(summary.bubble_by_cause)));
   line("peak memory", absl::StrCat(Fixed(summary.peak_memory_mb, 0), " MB"));
   line("planning", absl::StrCat(Fixed(summary.planning_ms, 1), " ms"));
-  TextTable table({"rank", "stage", "micro-batches", "busy ms", "bubble", "peak MB", "limit MB"});
-  for (int rank = 0; rank < plan.predicted().ranks_size() && rank < plan.programs_size(); ++rank) {
-    const v1::RankPrediction& predicted = plan.predicted().ranks(rank);
-    const v1::Program& program = plan.programs(rank);
-    const double busy_ms = Milliseconds(predicted.busy_ns());
-    table.AddRow({absl::StrCat(rank), absl::StrJoin(program.stages(), ","),
-                  absl::StrCat(MicroBatchesOf(plan, program.replica())), Fixed(busy_ms, 1),
-                  Percent(summary.makespan_ms > 0 ? 1 - busy_ms / summary.makespan_ms : 0),
-                  Fixed(Megabytes(predicted.peak_memory_bytes()), 0),
-                  Fixed(Megabytes(program.memory_limit_bytes()), 0)});
-  }
-  std::cout << "\n" << table.ToString();
+  std::cout << "\n" << RankTable(summary, plan).ToString();
 }
 
 absl::Status RequireRequest(const PlanRequestFlags& request) {

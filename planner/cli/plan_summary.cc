@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/ratio/ratio.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
+
+constexpr char kGroupCause[] = "group";
 
 // Each cause's sum over the ranks, divided by the time of all ranks.
 std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {
@@ -20,6 +24,7 @@ std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {
     sum.set_transfer_ns(sum.transfer_ns() + rank.bubble().transfer_ns());
     sum.set_imbalance_ns(sum.imbalance_ns() + rank.bubble().imbalance_ns());
     sum.set_memory_ns(sum.memory_ns() + rank.bubble().memory_ns());
+    sum.set_group_ns(sum.group_ns() + rank.bubble().group_ns());
   }
   const double all = static_cast<double>(predicted.makespan_ns()) * predicted.ranks_size();
   const auto share = [&](int64_t ns) { return Ratio(static_cast<double>(ns), all); };
@@ -28,7 +33,15 @@ std::vector<BubbleShare> BubbleByCause(const v1::Prediction& predicted) {
           {"dependency", share(sum.dependency_ns())},
           {"transfer", share(sum.transfer_ns())},
           {"imbalance", share(sum.imbalance_ns())},
-          {"memory", share(sum.memory_ns())}};
+          {"memory", share(sum.memory_ns())},
+          {kGroupCause, share(sum.group_ns())}};
+}
+
+// {"1": 150, "4": 2}: samples by the context ranks that they are divided over.
+nlohmann::ordered_json ToJson(const std::vector<SpanCount>& spans) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const SpanCount& span : spans) json[absl::StrCat(span.ranks)] = span.samples;
+  return json;
 }
 
 nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {
@@ -38,6 +51,13 @@ nlohmann::ordered_json ToJson(const std::vector<BubbleShare>& shares) {
 }
 
 }  // namespace
+
+double GroupWait(const PlanSummary& summary) {
+  double wait = 0;
+  for (const BubbleShare& share : summary.bubble_by_cause)
+    if (share.cause == absl::string_view(kGroupCause)) wait += share.share;
+  return wait;
+}
 
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan) {
   PlanSummary summary{.policy = policy, .batch = batch.iteration(), .samples = batch.samples_size()};
@@ -58,6 +78,7 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
   summary.bubble = 1 - Ratio(busy, makespan * plan.predicted().ranks_size());
   summary.bubble_by_cause = BubbleByCause(plan.predicted());
   summary.peak_memory_mb = peak / kBytesPerMegabyte;
+  summary.spans = CountSpans(plan);
   summary.schedule = ScheduleName(plan.schedule());
   summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   return summary;
@@ -88,6 +109,7 @@ nlohmann::ordered_json ToJson(const PlanSummary& summary) {
           {"bubble", number(summary.bubble)},
           {"bubble_by_cause", number(ToJson(summary.bubble_by_cause))},
           {"peak_memory_mb", number(summary.peak_memory_mb)},
+          {"spans", number(ToJson(summary.spans))},
           {"schedule", number(summary.schedule)},
           {"layers_per_stage", number(summary.layers_per_stage)},
           {"feasible", summary.feasible},

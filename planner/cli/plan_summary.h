@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/cli/rank_places.h"
 
 namespace penstock::cli {
 
@@ -40,6 +41,8 @@ struct PlanSummary {
   std::vector<BubbleShare> bubble_by_cause = {};
   // Of the fullest rank, millions of bytes.
   double peak_memory_mb = 0;
+  // Over how many context ranks samples are divided; empty where there is one.
+  std::vector<SpanCount> spans = {};
   // The word that --schedule takes, and the layers of each stage in stage order.
   std::string schedule = {};
   std::vector<uint32_t> layers_per_stage = {};
@@ -47,6 +50,9 @@ struct PlanSummary {
   bool feasible = true;
   std::string reason = {};
 };
+
+// The part of `bubble` in which ranks wait inside passes for the slowest of their stage group.
+double GroupWait(const PlanSummary& summary);
 
 PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v1::Plan& plan);
 PlanSummary SummarizeInfeasible(const std::string& policy, const v1::Batch& batch, double planning_ms,

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/micro_batch_shares.h"
+#include "planner/cli/rank_places.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
@@ -22,11 +24,13 @@ constexpr PartName kNames[kTimeParts] = {{"useful", "useful work"},
                                          {"padding", "padding"},
                                          {"recompute", "recompute"},
                                          {"overhead", "overhead of micro-batches"},
+                                         {"exchange", "exchange in stage groups"},
                                          {"update", "optimizer step"},
                                          {"fill", "waits: fill"},
                                          {"dependency", "waits: dependency"},
                                          {"transfer", "waits: transfer"},
                                          {"memory", "waits: memory"},
+                                         {"group", "waits: stage group"},
                                          {"drain", "waits: drain"},
                                          {"imbalance", "waits: other replicas"}};
 
@@ -37,13 +41,21 @@ core::CostModel WithoutOverhead(const core::Planner& planner) {
     time->fixed_ns = 0;
     time->half_efficiency_tokens = 0;
   };
-  for (core::LayerProfile& layer : profile.layers) strip(&layer.forward);
+  for (core::LayerProfile& layer : profile.layers) {
+    strip(&layer.forward);
+    // A part of the whole layer.
+    for (core::TensorCost& tensor : layer.tensor) {
+      tensor.efficiency = 1;
+      tensor.measured = false;
+    }
+  }
   strip(&profile.embedding_forward);
   return {std::move(profile), planner.job()};
 }
 
-// Costs of a micro-batch as it is computed, without padding, and without overhead as well.
-struct MicroBatchCosts {
+// Costs of what a context rank has of a micro-batch: as it is computed, without padding, and without overhead
+// as well. None of what is exchanged.
+struct ShareCosts {
   core::LayerCosts real;
   core::LayerCosts tight;
   core::LayerCosts ideal;
@@ -53,7 +65,7 @@ struct MicroBatchCosts {
   double real_tokens = 1;
 };
 
-// Time of an instruction.
+// Computation of an instruction.
 struct PassCosts {
   double recompute_share = 0;
   double tight_ns = 0;
@@ -69,11 +81,13 @@ class Splitter {
     if (plan_.predicted().ranks_size() != plan_.programs_size())
       return absl::InvalidArgumentError("plan.predicted: has not one entry for each program");
     PENSTOCK_RETURN_IF_ERROR(CostMicroBatches());
+    const std::vector<GroupPlace> places = PlacesOf(plan_);
     std::vector<TimeSplit> ranks;
     for (const v1::Program& program : plan_.programs()) {
+      const uint32_t context = places[ranks.size()].context;
       TimeSplit& split = ranks.emplace_back();
       for (const v1::Instruction& instruction : program.instructions())
-        PENSTOCK_RETURN_IF_ERROR(AddPass(program, instruction, &split));
+        PENSTOCK_RETURN_IF_ERROR(AddPass(program, instruction, context, &split));
       AddRest(plan_.predicted().ranks(static_cast<int>(ranks.size()) - 1), &split);
     }
     return ranks;
@@ -82,38 +96,43 @@ class Splitter {
  private:
   absl::Status CostMicroBatches() {
     for (const v1::Replica& replica : plan_.replicas()) {
-      std::vector<MicroBatchCosts>& costs = micro_batches_.emplace_back();
+      std::vector<std::vector<ShareCosts>>& costs = micro_batches_.emplace_back();
       for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+        PENSTOCK_RETURN_IF_ERROR(CheckMicroBatch(micro_batch));
         PENSTOCK_ASSIGN_OR_RETURN(costs.emplace_back(), CostsOf(micro_batch));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<MicroBatchCosts> CostsOf(const v1::MicroBatch& micro_batch) const {
+  absl::Status CheckMicroBatch(const v1::MicroBatch& micro_batch) const {
     for (const uint32_t sample : micro_batch.samples())
       if (sample >= batch_.samples.size())
         return absl::InvalidArgumentError(absl::StrCat("plan.replicas: names sample ", sample, " of ",
                                                        batch_.samples.size(), " in the batch"));
-    if (micro_batch.recompute_size() != costs_.stages())
-      return absl::InvalidArgumentError(absl::StrCat("plan.replicas: a micro-batch has recompute of ",
-                                                     micro_batch.recompute_size(), " stages, the job has ",
-                                                     costs_.stages()));
-    const absl::Span<const uint32_t> samples(micro_batch.samples().data(), micro_batch.samples_size());
-    const core::TokenSums packed = core::SumsOf(samples, batch_.samples, core::Layout::kPacked);
-    const core::TokenSums real =
-        micro_batch.layout() == v1::LAYOUT_PACKED
-            ? packed
-            : core::PaddedSums(static_cast<int32_t>(micro_batch.rows()),
-                               static_cast<int32_t>(micro_batch.source_length()),
-                               static_cast<int32_t>(micro_batch.target_length()), packed.loss);
-    MicroBatchCosts costs;
-    if (!costs_.Layers(real, &costs.real))
-      return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
-    costs.has_tight = costs_.Layers(packed, &costs.tight) && ideal_.Layers(packed, &costs.ideal);
-    if (micro_batch.computed_tokens() > 0)
-      costs.real_tokens =
-          static_cast<double>(micro_batch.real_tokens()) / static_cast<double>(micro_batch.computed_tokens());
+    if (micro_batch.recompute_size() == costs_.stages()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("plan.replicas: a micro-batch has recompute of ",
+                                                   micro_batch.recompute_size(), " stages, the job has ",
+                                                   costs_.stages()));
+  }
+
+  // By context rank.
+  absl::StatusOr<std::vector<ShareCosts>> CostsOf(const v1::MicroBatch& micro_batch) const {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const MicroBatchShares shares,
+        SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
+    std::vector<ShareCosts> costs(shares.computed.size());
+    for (size_t i = 0; i < costs.size(); ++i) {
+      ShareCosts& share = costs[i];
+      if (!costs_.Layers(shares.computed[i], &share.real))
+        return absl::InvalidArgumentError("plan.replicas: a micro-batch is outside of the job's profile");
+      share.has_tight =
+          costs_.Layers(shares.real[i], &share.tight) && ideal_.Layers(shares.real[i], &share.ideal);
+      for (core::LayerCosts* layers : {&share.real, &share.tight, &share.ideal}) layers->exchange = {};
+      if (micro_batch.computed_tokens() > 0)
+        share.real_tokens = static_cast<double>(micro_batch.real_tokens()) /
+                            static_cast<double>(micro_batch.computed_tokens());
+    }
     return costs;
   }
 
@@ -143,8 +162,8 @@ class Splitter {
     }
   }
 
-  PassCosts CostsOfPass(uint32_t replica, const v1::Instruction& instruction) const {
-    const MicroBatchCosts& costs = micro_batches_[replica][instruction.micro_batch()];
+  PassCosts CostsOfPass(uint32_t replica, const v1::Instruction& instruction, uint32_t context) const {
+    const ShareCosts& costs = micro_batches_[replica][instruction.micro_batch()][context];
     const auto stage = static_cast<int>(instruction.stage());
     const core::StageRecompute none;
     const double with =
@@ -164,22 +183,30 @@ class Splitter {
            op == v1::OP_BACKWARD_WEIGHT;
   }
 
-  absl::Status AddPass(const v1::Program& program, const v1::Instruction& instruction,
+  absl::Status AddPass(const v1::Program& program, const v1::Instruction& instruction, uint32_t context,
                        TimeSplit* split) const {
-    const auto duration = static_cast<double>(instruction.expected_duration_ns());
+    // The rest of a joint pass is waiting.
+    auto duration = static_cast<double>(instruction.has_collective() ? instruction.own_duration_ns()
+                                                                     : instruction.expected_duration_ns());
     if (instruction.op() == v1::OP_RECOMPUTE) (*split)[kRecompute] += duration;
     if (!IsPass(instruction.op())) return absl::OkStatus();
     if (program.replica() >= micro_batches_.size() ||
         instruction.micro_batch() >= micro_batches_[program.replica()].size() ||
+        context >= micro_batches_[program.replica()][instruction.micro_batch()].size() ||
         instruction.stage() >= static_cast<uint32_t>(costs_.stages()))
-      return absl::InvalidArgumentError(absl::StrCat("plan.programs[", program.rank(), "]: instruction ",
-                                                     instruction.id(),
-                                                     " is of a micro-batch or stage that there is not"));
-    const PassCosts pass = CostsOfPass(program.replica(), instruction);
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan.programs[", program.rank(), "]: instruction ", instruction.id(),
+                       " is of a micro-batch, stage or context rank that there is not"));
+    const v1::PassExchange& exchanged = instruction.exchange();
+    const double exchange =
+        std::min(duration, static_cast<double>(exchanged.tensor_ns() + exchanged.context_exposed_ns()));
+    duration -= exchange;
+    const PassCosts pass = CostsOfPass(program.replica(), instruction, context);
     const double recompute = duration * pass.recompute_share;
     const double once = duration - recompute;
     const double padding = std::max(0.0, once - pass.tight_ns);
     const double overhead = std::max(0.0, once - padding - pass.ideal_ns);
+    (*split)[kExchange] += exchange;
     (*split)[kRecompute] += recompute;
     (*split)[kPadding] += padding;
     (*split)[kOverhead] += overhead;
@@ -194,6 +221,7 @@ class Splitter {
     (*split)[kDependency] = static_cast<double>(bubble.dependency_ns());
     (*split)[kTransfer] = static_cast<double>(bubble.transfer_ns());
     (*split)[kMemory] = static_cast<double>(bubble.memory_ns());
+    (*split)[kGroup] = static_cast<double>(bubble.group_ns());
     (*split)[kDrain] = static_cast<double>(bubble.drain_ns());
     (*split)[kImbalance] = static_cast<double>(bubble.imbalance_ns());
   }
@@ -202,8 +230,8 @@ class Splitter {
   const core::CostModel ideal_;
   const core::Batch& batch_;
   const v1::Plan& plan_;
-  // By replica and position.
-  std::vector<std::vector<MicroBatchCosts>> micro_batches_;
+  // By replica, position and context rank.
+  std::vector<std::vector<std::vector<ShareCosts>>> micro_batches_;
 };
 
 }  // namespace
@@ -226,7 +254,8 @@ TimeSplit MeanOf(const std::vector<TimeSplit>& ranks) {
 }
 
 double BusyNs(const TimeSplit& split) {
-  return split[kUseful] + split[kPadding] + split[kRecompute] + split[kOverhead] + split[kUpdate];
+  return split[kUseful] + split[kPadding] + split[kRecompute] + split[kOverhead] + split[kExchange] +
+         split[kUpdate];
 }
 
 }  // namespace penstock::cli

@@ -22,14 +22,19 @@ enum TimePart : int {
   kPadding,
   // Forward passes that are run again.
   kRecompute,
-  // What a micro-batch takes whatever its size, and because a small one uses the accelerator badly.
+  // What a micro-batch takes whatever its size, and because a small one uses the accelerator badly;
+  // what dividing a layer over tensor ranks costs its computation.
   kOverhead,
+  // What is exchanged in a stage group inside passes, where computation does not hide it.
+  kExchange,
   // Everything else that computes: the optimizer step.
   kUpdate,
   kFill,
   kDependency,
   kTransfer,
   kMemory,
+  // Inside passes, for the slowest rank of the stage group.
+  kGroup,
   kDrain,
   kImbalance,
   kTimeParts

@@ -1,0 +1,28 @@
+// What each context rank of a stage group has of a plan's micro-batch, for costs.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/model/share.h"
+#include "planner/core/model/types.h"
+#include "planner/core/topology/nodes.h"
+
+namespace penstock::cli {
+
+// By context rank.
+struct MicroBatchShares {
+  // As it is computed, padding included.
+  std::vector<core::Share> computed;
+  // Of the samples' own tokens, each on the span of its row.
+  std::vector<core::Share> real;
+};
+
+// The samples of the micro-batch must be in the batch. Possible errors: INVALID_ARGUMENT (the spans are not
+// one for each row, inside of the group).
+absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch,
+                                                    const core::Batch& batch, const core::Nodes& nodes,
+                                                    int contexts);
+
+}  // namespace penstock::cli

@@ -1,0 +1,49 @@
+// Where the ranks of a plan are in their stage groups, for people.
+//
+//   const std::vector<GroupPlace> places = PlacesOf(plan);
+//   PlaceName(plan.mesh(), places[rank]);  // "c3 t1"
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::cli {
+
+struct GroupPlace {
+  uint32_t context = 0;
+  uint32_t tensor = 0;
+};
+
+// Of a mesh; 0 counts as 1, as the contract says.
+uint32_t TensorRanks(const v1::Mesh& mesh);
+uint32_t ContextRanks(const v1::Mesh& mesh);
+// Whether its stages are held by several ranks.
+bool HasGroups(const v1::Mesh& mesh);
+
+// By program, from the plan's topology. Takes any plan, valid or not: a rank that the topology lacks is at 0,
+// 0.
+std::vector<GroupPlace> PlacesOf(const v1::Plan& plan);
+
+// "c3 t1"; "c3" or "t1" where the mesh has one of the degrees; empty without stage groups.
+std::string PlaceName(const v1::Mesh& mesh, const GroupPlace& place);
+
+// "pp 2 x dp 4", with stage groups "pp 2 x dp 4 x cp 8 x tp 2".
+std::string MeshName(const v1::Mesh& mesh);
+
+// Over how many context ranks samples are divided, as spans say; ascending in `ranks`.
+struct SpanCount {
+  uint32_t ranks = 1;
+  uint64_t samples = 0;
+};
+
+// Empty where the plan has one context rank. A row's samples count with its span.
+std::vector<SpanCount> CountSpans(const v1::Plan& plan);
+
+// "150 x 1, 4 x 4, 2 x 32": so many samples over so many context ranks.
+std::string SpanText(const std::vector<SpanCount>& spans);
+
+}  // namespace penstock::cli
