@@ -26,7 +26,9 @@ constexpr int kRounds = 8;
 constexpr int64_t kCollectiveWidth = 1024;
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kManyRows = 2048;
-constexpr int kCollectiveRounds = 15;
+// Of a small exchange most is waiting, so that a busy machine disturbs it most.
+constexpr int kSmallRounds = 100;
+constexpr int kLargeRounds = 15;
 
 MeasuredLink LinkOf(double small_ns, double large_ns, int64_t large_bytes) {
   const double transfer_ns = std::max(large_ns - small_ns, 1.0);
@@ -74,11 +76,11 @@ absl::StatusOr<MeasuredLink> MeasureTransfers(uint32_t rank, uint16_t port) {
 
 // Each rank has half of the rows and sends as many bytes to gather them as to sum them: the mean of the two,
 // nanoseconds, of the quickest round.
-absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows) {
+absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows, int rounds) {
   const at::Tensor whole = at::zeros({rows, kCollectiveWidth}, at::kFloat);
   const at::Tensor own = whole.narrow(0, 0, rows / 2);
   double shortest = 1e18;
-  for (int round = 0; round < kCollectiveRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const Clock::time_point start = Clock::now();
     group.GatherRows(own, rows);
     group.SumRows(whole);
@@ -93,8 +95,8 @@ absl::StatusOr<MeasuredLink> MeasureExchanges(uint32_t rank, uint16_t port) {
   options.passes = {{.tensor = static_cast<int>(rank), .tensors = 2}, {0, 1}, {rank}};
   PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(options));
   StageGroup& group = *communicator->stage_group();
-  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, kFewRows));
-  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, GatherAndSum(group, kManyRows));
+  PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, kFewRows, kSmallRounds));
+  PENSTOCK_ASSIGN_OR_RETURN(const double large_ns, GatherAndSum(group, kManyRows, kLargeRounds));
   constexpr double kRowBytes = kCollectiveWidth * sizeof(float);
   const double row_ns = std::max(large_ns - small_ns, 1.0) / (kManyRows - kFewRows) * 2;
   const double latency_ns = std::max(small_ns - kFewRows / 2.0 * row_ns, 1.0);

@@ -33,19 +33,14 @@ absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresO
   return absl::OkStatus();
 }
 
-// Of one shape, both passes.
-struct WholeAndRank {
-  double whole_ns = 0;
-  double rank_ns = 0;
-};
-
-absl::StatusOr<WholeAndRank> MeasureBoth(StageRun& whole, StageRun& rank, const MicroBatch& shape,
-                                         double budget_ns) {
+// Of what the whole stage takes for both passes of a shape, what the rank takes.
+absl::StatusOr<double> PartOfTime(StageRun& whole, StageRun& rank, const MicroBatch& shape,
+                                  double budget_ns) {
   PENSTOCK_RETURN_IF_ERROR(whole.Prepare(shape));
   PENSTOCK_RETURN_IF_ERROR(rank.Prepare(shape));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
                             MeasureInTurns(shape, {Turn{&whole}, Turn{&rank}}, budget_ns));
-  return WholeAndRank{times[0].forward_ns + times[0].backward_ns, times[1].forward_ns + times[1].backward_ns};
+  return (times[1].forward_ns + times[1].backward_ns) / (times[0].forward_ns + times[0].backward_ns);
 }
 
 }  // namespace
@@ -71,25 +66,24 @@ absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, in
                                              double budget_ns) {
   const double start = whole.clock()();
   std::vector<CostPoint> points;
-  WholeAndRank sums;
+  std::vector<double> parts;
   absl::Status too_large;
   for (const MicroBatch& shape : shapes) {
     if (points.size() >= kFewestShapes && whole.clock()() - start > budget_ns) break;
-    const absl::StatusOr<WholeAndRank> both =
-        MeasureBoth(whole, rank, shape, budget_ns / static_cast<double>(shapes.size()));
+    const absl::StatusOr<double> part =
+        PartOfTime(whole, rank, shape, budget_ns / static_cast<double>(shapes.size()));
     // A small GPU may have room for the whole stage, but not for both.
-    if (absl::IsResourceExhausted(both.status())) {
-      too_large = both.status();
+    if (absl::IsResourceExhausted(part.status())) {
+      too_large = part.status();
       continue;
     }
-    PENSTOCK_RETURN_IF_ERROR(both.status());
-    sums.whole_ns += both->whole_ns;
-    sums.rank_ns += both->rank_ns;
+    PENSTOCK_RETURN_IF_ERROR(part.status());
+    parts.push_back(*part);
     const TokenFigures tokens = figures(whole, shape);
-    points.push_back({tokens, form(tokens) * both->rank_ns / both->whole_ns});
+    points.push_back({tokens, form(tokens) * *part});
   }
-  return TensorTime{
-      .degree = degree, .efficiency = sums.whole_ns / (degree * sums.rank_ns), .forward = FitTime(points)};
+  if (points.size() < std::min(kFewestShapes, shapes.size())) return too_large;
+  return TensorTime{.degree = degree, .efficiency = 1 / (degree * Median(parts)), .forward = FitTime(points)};
 }
 
 std::vector<MicroBatch> Spread(const std::vector<MicroBatch>& shapes, size_t count) {

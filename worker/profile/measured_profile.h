@@ -59,7 +59,8 @@ struct LayerBytes {
 // v1::TensorCost.
 struct TensorTime {
   int degree = 0;
-  // Forward and backward pass of the whole layer / (degree * those of one rank's part).
+  // Forward and backward pass of the whole layer / (degree * those of one rank's part): the median of some
+  // shapes.
   double efficiency = 0;
   MeasuredTime forward;
 };

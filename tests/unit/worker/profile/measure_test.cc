@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/contract/check_profile.h"
 #include "tests/unit/worker/profile/work_clock.h"
+#include "worker/profile/profile_file.h"
 
 namespace penstock::worker {
 namespace {
@@ -144,6 +146,17 @@ TEST(MeasureProfile, ATensorRankTakesItsPartOfAGptsLayers) {
   ExpectDivided(profile.head, shapes);
   EXPECT_GT(profile.collective.bytes_per_second, 1e6);
   EXPECT_GT(profile.collective.latency_ns, 0);
+}
+
+TEST(MeasureProfile, PlannersTakeWhatWasMeasured) {
+  for (const Architecture architecture : {Architecture::kGpt, Architecture::kT5}) {
+    const auto measured =
+        MeasureProfile(Config(architecture, 32), {.seconds = 0.1, .tensor_degrees = {2, 4}});
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    const v1::CostProfile profile = ToProto(*measured, v1::ModelSpec());
+    EXPECT_EQ(profile.layers(0).tensor_size(), 2);
+    EXPECT_EQ(core::CheckProfile(profile), absl::OkStatus());
+  }
 }
 
 TEST(MeasureProfile, ATensorRankTakesItsPartOfAT5sLayers) {
