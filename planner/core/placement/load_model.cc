@@ -36,12 +36,26 @@ double LoadModel::WorkNs(double length, double loss) const {
 }
 
 RowLoad LoadModel::Part(double length, double loss, int ranks, Link link) const {
-  RowLoad part{length / ranks, length * length / ranks, loss / ranks, 0, 0};
+  RowLoad part;
+  part.tokens = length / ranks;
+  part.squares = length * length / ranks;
+  part.loss = loss / ranks;
   if (ranks == 1) return part;
   const auto at = static_cast<size_t>(link);
   part.divided_squares = part.squares;
   part.exchange_ns = length * (ranks - 1) / ranks * key_value_ns_[at];
+  part.divided_rows[at] = 1;
   return part;
+}
+
+// In one layer forward: once over each kind of link, whatever the number of rows.
+double LoadModel::ExchangeNs(const Load& load) const {
+  double time = 0;
+  for (size_t link = 0; link < kLinks; ++link) {
+    if (load.divided_rows[link] > 0) time += latency_ns_[link];
+  }
+  // What is left of sums that rows have left is no exchange.
+  return load.divided_rows[0] + load.divided_rows[1] > 0 ? time + load.exchange_ns : 0;
 }
 
 double LoadModel::TimeNs(const Load& load) const {
@@ -50,10 +64,11 @@ double LoadModel::TimeNs(const Load& load) const {
   double time =
       (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
   if (load.loss > 0) time += loss_ns_ * load.loss * (1 + half_loss_ / load.loss);
-  if (load.exchange_ns > 0) {
+  const double exchange = ExchangeNs(load);
+  if (exchange > 0) {
     const double attention = attention_square_ns_ * load.divided_squares * speed;
-    time += layers_ * (std::max(0.0, load.exchange_ns - attention) +
-                       std::max(0.0, 2 * load.exchange_ns - attention * backward_ratio_));
+    time += layers_ *
+            (std::max(0.0, exchange - attention) + std::max(0.0, 2 * exchange - attention * backward_ratio_));
   }
   return time;
 }

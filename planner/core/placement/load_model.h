@@ -19,8 +19,10 @@ struct Load {
   double squares = 0;
   double loss = 0;
   double divided_squares = 0;
-  // Of keys and values, in one layer forward, nanoseconds.
+  // Of keys and values, in one layer forward, nanoseconds, without latencies.
   double exchange_ns = 0;
+  // Divided rows whose keys and values go over each kind of link.
+  std::array<int32_t, kLinks> divided_rows = {};
 };
 
 // What a row brings to each rank of its span.
@@ -31,6 +33,7 @@ struct RowLoad {
   // 0 where it is whole.
   double divided_squares = 0;
   double exchange_ns = 0;
+  std::array<int32_t, kLinks> divided_rows = {};
 };
 
 class LoadModel {
@@ -44,6 +47,8 @@ class LoadModel {
   double TimeNs(const Load& load) const;
 
  private:
+  double ExchangeNs(const Load& load) const;
+
   double token_ns_ = 0;
   double square_ns_ = 0;
   double loss_ns_ = 0;
@@ -60,12 +65,14 @@ class LoadModel {
   std::array<double, kLinks> latency_ns_ = {};
 };
 
-inline void AddTo(const RowLoad& part, double times, Load* load) {
+// Adds it `times` (1 or -1).
+inline void AddTo(const RowLoad& part, int times, Load* load) {
   load->tokens += times * part.tokens;
   load->squares += times * part.squares;
   load->loss += times * part.loss;
   load->divided_squares += times * part.divided_squares;
   load->exchange_ns += times * part.exchange_ns;
+  for (size_t link = 0; link < kLinks; ++link) load->divided_rows[link] += times * part.divided_rows[link];
 }
 
 }  // namespace penstock::core

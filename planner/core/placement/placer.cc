@@ -11,6 +11,9 @@ namespace {
 constexpr double kQuickTargets[] = {1.05, 1.2};
 constexpr double kTargets[] = {1.02, 1.06, 1.12, 1.25, 1.6};
 constexpr int kBisections = 3;
+// How far above its target the best answer is where another one is tried, and how far that is below it.
+constexpr double kMissed = 1.15;
+constexpr double kBelowBest = 0.9;
 // Rows that leave the slowest rank, at most, for each row that there is.
 constexpr int kMovesOfARow = 2;
 
@@ -25,11 +28,11 @@ RowLoad Placer::PartOf(size_t row, const Span& span) const {
   return model_.Part(item.length, item.loss, span.ranks, link);
 }
 
-void Placer::Add(size_t row, const Span& span, double times) {
+void Placer::Add(size_t row, const Span& span, int times) {
   const RowLoad part = PartOf(row, span);
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     AddTo(part, times, &loads_[context]);
-    times_[context] = model_.TimeNs(loads_[context]);
+    times_[context] = SizeOf(loads_[context]);
   }
 }
 
@@ -46,8 +49,8 @@ double Placer::SlowestWith(size_t row, const Span& span) const {
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     Load load = loads_[context];
     AddTo(part, 1, &load);
-    if (load.tokens > most_tokens_) return std::numeric_limits<double>::infinity();
-    slowest = std::max(slowest, model_.TimeNs(load));
+    if (load.tokens > MostTokens()) return std::numeric_limits<double>::infinity();
+    slowest = std::max(slowest, SizeOf(load));
   }
   return slowest;
 }
@@ -88,13 +91,15 @@ void Placer::PlaceAll(double target_ns) {
   looked_at_ += static_cast<int64_t>(order_.size()) * contexts_;
 }
 
-void Placer::PlaceEvenly() {
-  loads_.assign(contexts_, Load());
-  times_.assign(contexts_, 0);
-  for (const uint32_t row : order_) {
-    spans_[row] = BestPlace(LongestSpan(items_[row]));
-    Add(row, spans_[row], 1);
-  }
+void Placer::PlaceByTokens(bool divide_all) {
+  by_tokens_ = true;
+  double tokens = 0;
+  for (const Item& item : items_) tokens += item.length;
+  PlaceAll(divide_all ? 0 : tokens / contexts_);
+  Improve();
+  by_tokens_ = false;
+  for (int context = 0; context < contexts_; ++context) times_[context] = SizeOf(loads_[context]);
+  if (ScoreNow().excess_tokens <= 0) Improve();
 }
 
 Placer::Score Placer::ScoreNow() const {
@@ -128,7 +133,7 @@ bool Placer::TryMove(size_t row, const Span& to) {
   double tokens = 0;
   for (int context = to.first; context < to.first + to.ranks; ++context)
     tokens = std::max(tokens, loads_[context].tokens);
-  if (slowest() < before * (1 - 1e-9) && tokens <= most_tokens_) {
+  if (slowest() < before * (1 - 1e-9) && tokens <= MostTokens()) {
     spans_[row] = to;
     return true;
   }
@@ -192,6 +197,8 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
   const absl::Span<const double> targets =
       care == Care::kQuick ? absl::MakeConstSpan(kQuickTargets) : absl::MakeConstSpan(kTargets);
   for (const double target : targets) attempt(target * mean_ns_);
+  // Where exchanges are slow no target was near what can be had: the best of what was made is a better one.
+  if (best.time_ns > kMissed * best_target) attempt(kBelowBest * best.time_ns);
   // A lower target than the best one's answer, where it can be met.
   double step = (best.time_ns - best_target) / 2;
   const int bisections = care == Care::kQuick ? 0 : kBisections;
@@ -199,8 +206,13 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
     attempt(best.time_ns - step);
   }
   if (best.excess_tokens <= 0) return;
-  PlaceEvenly();
-  if (ScoreNow() < best) *spans = spans_;
+  for (const bool divide_all : {true, false}) {
+    PlaceByTokens(divide_all);
+    const Score score = ScoreNow();
+    if (!(score < best)) continue;
+    best = score;
+    *spans = spans_;
+  }
 }
 
 }  // namespace penstock::core

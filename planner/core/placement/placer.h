@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -22,7 +23,8 @@ namespace penstock::core {
 
 class Placer {
  public:
-  // `most_tokens`: of a context rank; kept to where some placement does. `costs` must outlive the placer.
+  // `most_tokens`: of a context rank; kept to nearly wherever some placement does, and always with one row.
+  // `costs` must outlive the placer.
   Placer(const CostModel& costs, double most_tokens);
 
   // kQuick tries few targets: for searches that place very many micro-batches.
@@ -54,7 +56,7 @@ class Placer {
 
   RowLoad PartOf(size_t row, const Span& span) const;
   // Adds the row `times` (1 or -1).
-  void Add(size_t row, const Span& span, double times);
+  void Add(size_t row, const Span& span, int times);
   // The slowest rank of the span with the row on it; infinite where it would have too many tokens.
   double SlowestWith(size_t row, const Span& span) const;
   // The smallest on which that is not above the target, or the one on which it is least.
@@ -63,7 +65,12 @@ class Placer {
   // Of so many ranks, where the slowest is fastest.
   Span BestPlace(int ranks) const;
   void PlaceAll(double target_ns);
-  void PlaceEvenly();
+  // As evenly in tokens as it can be, whatever it takes: with rows on the largest spans, or the smallest
+  // ones.
+  void PlaceByTokens(bool divide_all);
+  // Of what a rank has: its time, or, while rows are placed by tokens, that.
+  double SizeOf(const Load& load) const { return by_tokens_ ? load.tokens : model_.TimeNs(load); }
+  double MostTokens() const { return by_tokens_ ? std::numeric_limits<double>::infinity() : most_tokens_; }
   void Improve();
   bool ImproveOnce();
   bool TryMove(size_t row, const Span& to);
@@ -74,6 +81,7 @@ class Placer {
   LoadModel model_;
   int contexts_;
   double most_tokens_;
+  bool by_tokens_ = false;
   // Of the rows that are being placed.
   std::vector<Item> items_;
   std::vector<uint32_t> order_;

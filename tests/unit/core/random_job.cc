@@ -74,6 +74,48 @@ void RandomProfile(bool needs_selective, Random* random, v1::CostProfile* profil
   profile->set_optimizer_ns_per_parameter_byte(0.1 * random->Range(0, 10));
 }
 
+// Tensor ranks compute their parts as fast as they should, or more slowly; measured, or not.
+void RandomTensorCosts(uint32_t tensor, Random* random, v1::CostProfile* profile) {
+  const double efficiency = 0.01 * random->Range(40, 100);
+  const bool measured = random->Chance(30);
+  for (v1::LayerCost& layer : *profile->mutable_layers()) {
+    v1::TensorCost* cost = layer.add_tensor();
+    cost->set_degree(tensor);
+    cost->set_efficiency(efficiency);
+    if (!measured) continue;
+    const double factor = 1 / (efficiency * tensor);
+    v1::LayerTime* form = cost->mutable_forward();
+    *form = layer.forward();
+    form->set_fixed_ns(form->fixed_ns() * 0.01 * random->Range(20, 100));
+    form->set_target_token_ns(form->target_token_ns() * factor);
+    form->set_source_token_ns(form->source_token_ns() * factor);
+    form->set_target_square_ns(form->target_square_ns() * factor);
+    form->set_source_square_ns(form->source_square_ns() * factor);
+    form->set_cross_ns(form->cross_ns() * factor);
+  }
+}
+
+// Context ranks for a GPT with closed forms alone.
+void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* job) {
+  job->mutable_model()->set_heads(4);
+  job->mutable_model()->set_key_value_heads(1u << random->Range(0, 2));
+  uint32_t tensor = 1;
+  while (2 * tensor <= limits.tensor && random->Chance(50)) tensor *= 2;
+  job->mutable_mesh()->set_tensor(tensor);
+  if (tensor > 1) RandomTensorCosts(tensor, random, job->mutable_profile());
+  uint32_t context = 1;
+  const bool divisible = job->model().architecture() == v1::ARCHITECTURE_GPT;
+  while (divisible && 2 * context <= limits.context && random->Chance(tensor > 1 ? 50 : 75)) context *= 2;
+  job->mutable_mesh()->set_context(context);
+  v1::Cluster* cluster = job->mutable_profile()->mutable_cluster();
+  if (random->Chance(50)) return;
+  const double bandwidth = 1e6 * static_cast<double>(1 << random->Range(7, 16));
+  cluster->set_intra_node_collective_bytes_per_second(bandwidth);
+  cluster->set_inter_node_collective_bytes_per_second(bandwidth / random->Range(1, 5));
+  cluster->set_intra_node_collective_latency_ns(random->Range(1, 100));
+  cluster->set_inter_node_collective_latency_ns(random->Range(1, 400));
+}
+
 // Measured points near the closed form, for the padded layout of a GPT.
 void RandomTables(Random* random, v1::CostProfile* profile) {
   for (const uint32_t rows : {1, 2, 4}) profile->mutable_grid()->add_micro_batch_size(rows);
@@ -146,6 +188,10 @@ v1::Batch RandomLengths(uint32_t samples, Random* random) {
   return MakeBatch(lengths);
 }
 
+uint32_t RanksOfGroup(const v1::Mesh& mesh) {
+  return std::max(1u, mesh.context()) * std::max(1u, mesh.tensor());
+}
+
 // So that the batch's activations, spread over the ranks, are from a fraction of the limit to a multiple of
 // it.
 void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
@@ -157,11 +203,12 @@ void RandomMemory(const v1::Batch& batch, Random* random, v1::JobSpec* job) {
     tokens += length;
     longest = std::max(longest, length);
   }
+  const uint32_t group = RanksOfGroup(job->mesh());
   const double layers = static_cast<double>(TotalLayers(job->model())) / job->mesh().pipeline();
   // The head and the embeddings: T5 has two.
   const double besides = job->model().architecture() == v1::ARCHITECTURE_T5 ? 6000 : 4000;
-  const double parameters = 4 * (1000.0 * layers + besides);
-  const double activations = 100 * layers * (longest + tokens / job->mesh().data());
+  const double parameters = 4 * (1000.0 * layers + besides) / std::max(1u, job->mesh().tensor());
+  const double activations = 100 * layers * (longest + tokens / job->mesh().data()) / group;
   const double share = 0.01 * random->Range(15, 110);
   job->mutable_planning()->set_memory_limit_bytes(static_cast<int64_t>(parameters + share * activations));
 }
@@ -201,6 +248,9 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
     RandomTables(&tables, job.mutable_profile());
   }
   RandomCluster(&random, job.mutable_profile()->mutable_cluster());
+  // Drawn apart, too.
+  Random groups(seed + (uint64_t{2} << 40));
+  if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
   return result;

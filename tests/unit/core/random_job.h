@@ -30,6 +30,9 @@ struct RandomJobLimits {
   uint32_t pipeline = 4;
   uint32_t replicas = 3;
   uint32_t layers = 9;
+  // Of a stage group, at most; 4 tensor ranks at most.
+  uint32_t context = 1;
+  uint32_t tensor = 1;
 };
 
 struct RandomPlanningCase {

@@ -1,0 +1,232 @@
+// Random jobs whose stages are held by groups of context and tensor ranks: every plan is sound in all its
+// ranks, and no job is refused that a plan of one sample a micro-batch fits.
+//
+// PENSTOCK_RANDOM_JOBS=N runs N jobs; PENSTOCK_RANDOM_SEED=S runs job S alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "common/process/sanitized.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/planner.h"
+#include "planner/core/schedule/recompute_ladder.h"
+#include "planner/core/schedule/stage_bytes.h"
+#include "planner/core/verify/check_plan.h"
+#include "tests/support/environment.h"
+#include "tests/unit/core/random_job.h"
+
+namespace penstock::core {
+namespace {
+
+int GroupJobCount() {
+#if defined(NDEBUG)
+  return kSanitized ? 40 : 800;
+#else
+  return 40;
+#endif
+}
+
+RandomJobLimits Limits(int seed) {
+  RandomJobLimits limits;
+  limits.context = 4;
+  limits.tensor = 4;
+  limits.replicas = 2;
+  if (seed % 4 == 0) limits.samples = 30;
+  if (seed % 4 == 1) limits.samples = 4;
+  return limits;
+}
+
+bool IsPassOp(v1::Op op) {
+  return op == v1::OP_FORWARD || op == v1::OP_BACKWARD || op == v1::OP_BACKWARD_INPUT ||
+         op == v1::OP_BACKWARD_WEIGHT;
+}
+
+// The ranks of every stage group, by what the contract says of ranks.
+std::vector<std::vector<uint32_t>> StageGroups(const v1::Mesh& mesh) {
+  const uint32_t ranks = std::max(1u, mesh.context()) * std::max(1u, mesh.tensor());
+  std::vector<std::vector<uint32_t>> groups(mesh.data() * mesh.pipeline());
+  for (uint32_t i = 0; i < groups.size(); ++i) {
+    for (uint32_t place = 0; place < ranks; ++place) groups[i].push_back(i * ranks + place);
+  }
+  return groups;
+}
+
+std::string OrderOf(const v1::Program& program) {
+  std::string order;
+  for (const v1::Instruction& instruction : program.instructions()) {
+    absl::StrAppend(&order, instruction.op(), ".", instruction.stream(), ".", instruction.stage(), ".",
+                    instruction.micro_batch(), ".", instruction.part(), "(");
+    for (const uint32_t dependency : instruction.deps()) absl::StrAppend(&order, dependency, ",");
+    absl::StrAppend(&order, ") ");
+  }
+  return order;
+}
+
+class StageGroupJobsTest : public testing::Test {
+ protected:
+  void Run(int seed);
+  static void ExpectOneOrder(const v1::Plan& plan, const std::vector<uint32_t>& group);
+  static void ExpectJointPasses(const v1::Plan& plan, const std::vector<uint32_t>& group);
+  void CheckRefusal(const Planner& planner, const Batch& batch, const absl::Status& status);
+
+  std::string name_;
+  int jobs_ = 0;
+  int groups_ = 0;
+  int impossible_ = 0;
+  int planned_ = 0;
+  int refused_ = 0;
+  int wrongly_refused_ = 0;
+  std::map<int, int> violations_;
+  double worst_gap_ = 0;
+};
+
+void StageGroupJobsTest::ExpectOneOrder(const v1::Plan& plan, const std::vector<uint32_t>& group) {
+  const std::string order = OrderOf(plan.programs(static_cast<int>(group.front())));
+  for (const uint32_t rank : group)
+    ASSERT_EQ(OrderOf(plan.programs(static_cast<int>(rank))), order) << "rank " << rank;
+}
+
+void StageGroupJobsTest::ExpectJointPasses(const v1::Plan& plan, const std::vector<uint32_t>& group) {
+  const v1::Program& first = plan.programs(static_cast<int>(group.front()));
+  for (int i = 0; i < first.instructions_size(); ++i) {
+    const v1::Instruction& pass = first.instructions(i);
+    if (!IsPassOp(pass.op())) continue;
+    int64_t longest = 0;
+    for (const uint32_t rank : group) {
+      const v1::Instruction& own = plan.programs(static_cast<int>(rank)).instructions(i);
+      ASSERT_TRUE(own.has_collective());
+      ASSERT_EQ(own.collective().group(), pass.collective().group());
+      ASSERT_EQ(own.collective().sequence(), pass.collective().sequence());
+      ASSERT_EQ(own.expected_start_ns(), pass.expected_start_ns());
+      ASSERT_EQ(own.expected_duration_ns(), pass.expected_duration_ns());
+      longest = std::max(longest, own.own_duration_ns());
+    }
+    ASSERT_EQ(longest, pass.expected_duration_ns());
+    const auto& ranks = plan.groups(static_cast<int>(pass.collective().group())).ranks();
+    ASSERT_EQ(std::vector<uint32_t>(ranks.begin(), ranks.end()), group);
+  }
+}
+
+// Whether a micro-batch of this sample alone, over as many context ranks as it has chunks for, fits on every
+// rank with as much recompute as the job allows.
+bool FitsAlone(const CostModel& costs, const Job& job, const std::vector<SampleTokens>& samples,
+               uint32_t sample) {
+  const int contexts = costs.group().context;
+  const std::vector<uint32_t> list = {sample};
+  std::vector<Share> shares = {WholeShare(SumsOf(list, samples, Layout::kPacked))};
+  if (contexts > 1) {
+    Span span;
+    while (2 * span.ranks <= contexts && samples[sample].target >= 4u * span.ranks) span.ranks *= 2;
+    SharesOf(RowsOf(list, samples, Layout::kPacked, {}), samples, {span}, costs.nodes(), contexts, &shares);
+  }
+  for (int position = 0; position < costs.positions(); ++position) {
+    for (const Share& share : shares) {
+      int64_t held = 0;
+      int64_t most = 0;
+      for (int stage = 0; stage < costs.stages(); ++stage) {
+        if (costs.position_of(stage) != position) continue;
+        const int layers = costs.stage(stage).layers();
+        StageRecompute recompute;
+        if (job.recompute == RecomputeMode::kFull || job.recompute == RecomputeMode::kAuto)
+          recompute.full = layers;
+        if (job.recompute == RecomputeMode::kSelective) recompute.selective = layers;
+        const StageMemory memory = costs.Memory(stage, share);
+        held += HeldBytes(costs, stage, memory, recompute);
+        most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
+      }
+      if (costs.RankStaticBytes(position) + most > job.memory_limit_bytes) return false;
+    }
+  }
+  return true;
+}
+
+void StageGroupJobsTest::CheckRefusal(const Planner& planner, const Batch& batch,
+                                      const absl::Status& status) {
+  ++refused_;
+  const auto code = status.code();
+  ASSERT_TRUE(code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kResourceExhausted)
+      << name_ << status;
+  const Job& job = planner.job();
+  if (job.policy != Policy::kDynamic || job.layout == LayoutChoice::kPadded) return;
+  for (uint32_t i = 0; i < batch.samples.size(); ++i) {
+    if (!FitsAlone(planner.costs(), job, batch.samples, i)) return;
+  }
+  ++wrongly_refused_;
+  ADD_FAILURE() << "refused, though every sample fits alone: " << name_ << status;
+}
+
+// Runs the tasks on two threads, the later ones first.
+void RunOnTwoThreads(int count, absl::FunctionRef<void(int)> task) {
+  std::thread half([&] {
+    for (int i = count - 1; i >= count / 2; --i) task(i);
+  });
+  for (int i = count / 2 - 1; i >= 0; --i) task(i);
+  half.join();
+}
+
+void StageGroupJobsTest::Run(int seed) {
+  const RandomPlanningCase given = MakeRandomCase(3000000 + seed, Limits(seed));
+  const v1::Mesh& mesh = given.job.mesh();
+  name_ = absl::StrCat("seed ", seed, "\n", given.Describe());
+  ++jobs_;
+  const auto planner = Planner::Create(given.job);
+  if (!planner.ok()) {
+    ++impossible_;
+    EXPECT_EQ(planner.status().code(), absl::StatusCode::kInvalidArgument) << name_ << planner.status();
+    return;
+  }
+  const auto batch = BatchFromProto(given.batch, (*planner)->job());
+  ASSERT_TRUE(batch.ok()) << name_ << batch.status();
+  const auto plan = (*planner)->MakePlan(given.batch);
+  if (!plan.ok()) return CheckRefusal(**planner, *batch, plan.status());
+  ++planned_;
+  ASSERT_LE(plan->lower_bound_ns(), plan->predicted().makespan_ns()) << name_;
+  if ((*planner)->job().policy == Policy::kDynamic) {
+    worst_gap_ = std::max(worst_gap_, static_cast<double>(plan->predicted().makespan_ns()) /
+                                          static_cast<double>(plan->lower_bound_ns()));
+  }
+  for (const v1::RankPrediction& rank : plan->predicted().ranks())
+    ASSERT_LE(rank.peak_memory_bytes(), (*planner)->job().memory_limit_bytes) << name_;
+  if (mesh.context() * mesh.tensor() > 1) {
+    ++groups_;
+    SCOPED_TRACE(name_);
+    for (const std::vector<uint32_t>& group : StageGroups(mesh)) {
+      ExpectOneOrder(*plan, group);
+      ExpectJointPasses(*plan, group);
+    }
+  }
+  const std::vector<Violation> violations = CheckPlan(given.batch, *plan);
+  for (const Violation& violation : violations) ++violations_[violation.rule];
+  EXPECT_TRUE(violations.empty()) << name_ << "rule " << violations[0].rule << ": " << violations[0].message;
+  if (seed % 4 == 2) {
+    EXPECT_EQ((*planner)->MakePlan(given.batch, RunOnTwoThreads)->SerializeAsString(),
+              plan->SerializeAsString())
+        << name_;
+  }
+}
+
+TEST_F(StageGroupJobsTest, EveryPlanIsSoundOnAllRanks) {
+  const int only = FromEnvironment("PENSTOCK_RANDOM_SEED", -1);
+  const int count = only >= 0 ? only + 1 : FromEnvironment("PENSTOCK_RANDOM_JOBS", GroupJobCount());
+  for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) Run(seed);
+  std::cout << jobs_ << " jobs: " << impossible_ << " whose parameters do not fit, " << planned_
+            << " planned (" << groups_ << " with stage groups), " << refused_ << " refused ("
+            << wrongly_refused_ << " of them wrongly); worst plan above lower bound "
+            << 100 * (worst_gap_ - 1) << " %\n";
+  for (const auto& [rule, broken] : violations_)
+    std::cout << "rule " << rule << ": " << broken << " violations\n";
+  if (only >= 0) return;
+  EXPECT_GT(groups_, jobs_ / 4);
+  EXPECT_GT(planned_, jobs_ / 2);
+}
+
+}  // namespace
+}  // namespace penstock::core
