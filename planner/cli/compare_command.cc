@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/rank_places.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
-#include "planner/cli/rank_places.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {

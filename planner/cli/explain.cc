@@ -85,11 +85,12 @@ Json RankAsJson(const std::vector<TimeSplit>& ranks, size_t rank) {
   return json;
 }
 
-// Those with advice that gain enough; `what_ifs` are sorted.
-std::vector<WhatIf> Worthwhile(const std::vector<WhatIf>& what_ifs, WhatIfKind kind) {
+// Those with advice that gain enough on so many times the ranks; `what_ifs` are sorted.
+std::vector<WhatIf> Worthwhile(const std::vector<WhatIf>& what_ifs, WhatIfKind kind, int ranks = 1) {
   std::vector<WhatIf> worthwhile;
   for (const WhatIf& what_if : what_ifs)
-    if (what_if.kind == kind && what_if.gain >= kWorthwhile && !what_if.advice.empty())
+    if (what_if.kind == kind && what_if.ranks == ranks && what_if.gain >= kWorthwhile &&
+        !what_if.advice.empty())
       worthwhile.push_back(what_if);
   return worthwhile;
 }
@@ -119,7 +120,10 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
   return explanation;
 }
 
-std::string Conclusion(const Explanation& explanation) {
+namespace {
+
+// On the ranks that there are.
+std::string ConclusionOfMesh(const Explanation& explanation) {
   const std::vector<WhatIf> plans = Worthwhile(explanation.what_ifs, WhatIfKind::kPlan);
   if (plans.size() > 1)
     return absl::StrCat("Most to gain: ", Recommendation(plans[0]), ". Next: ", Recommendation(plans[1]),
@@ -129,6 +133,16 @@ std::string Conclusion(const Explanation& explanation) {
   if (estimates.empty()) return "Nothing gains 1 %: this plan is about as fast as its mesh can be.";
   return absl::StrCat("No other plan gains 1 %. If all ranks could be equally busy, about ",
                       Percent(estimates[0].gain), " would be gained: ", estimates[0].advice, ".");
+}
+
+}  // namespace
+
+std::string Conclusion(const Explanation& explanation) {
+  const std::vector<WhatIf> larger = Worthwhile(explanation.what_ifs, WhatIfKind::kPlan, 2);
+  std::string conclusion = ConclusionOfMesh(explanation);
+  if (larger.empty()) return conclusion;
+  return absl::StrCat(conclusion, " On twice as many GPUs, ", Percent(larger[0].gain), ": ", larger[0].advice,
+                      ".");
 }
 
 std::string ToText(const Explanation& explanation) {
@@ -145,6 +159,7 @@ Json ToJson(const Explanation& explanation) {
                         {"kind", KindName(what_if.kind)},
                         {"makespan_ms", planned ? Json(what_if.makespan_ms) : Json()},
                         {"gain", planned ? Json(what_if.gain) : Json()},
+                        {"ranks", what_if.ranks},
                         {"advice", what_if.advice}});
   }
   Json parts = Json::array();

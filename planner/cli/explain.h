@@ -22,20 +22,21 @@ struct Explanation {
   std::vector<WhatIf> what_ifs = {};
 };
 
-// Plans the batch some eight times under other conditions. `job` is the one that the plan was made for.
+// Plans the batch some ten times under other conditions. `job` is the one that the plan was made for.
 // `progress` and `run_tasks` as in AskWhatIf. Possible errors: those of SplitTime and AskWhatIf.
 absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBatch& planned,
                                     const std::function<void(const std::string&)>& progress = nullptr,
                                     const core::RunTasks& run_tasks = core::RunSerially);
 
-// What to do: by the two plans that gain most, if they gain 1 %; else by the estimate.
+// What to do: by the two plans that gain most on as many ranks, if they gain 1 %; else by the estimate.
+// Then what more ranks would gain.
 std::string Conclusion(const Explanation& explanation);
 
 // Two tables and the conclusion.
 std::string ToText(const Explanation& explanation);
 
 // {parts: [[key, title]], time: {mean, busiest, idlest}, what_if: [{condition, kind, makespan_ms, gain,
-// advice}], conclusion}; times are shares of the makespan.
+// ranks, advice}], conclusion}; times are shares of the makespan.
 nlohmann::ordered_json ToJson(const Explanation& explanation);
 
 }  // namespace penstock::cli

@@ -1,11 +1,15 @@
 #include "planner/cli/html_timeline.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/mesh/rank_places.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/timeline_page.h"
 
@@ -51,6 +55,14 @@ Json Samples(const v1::Batch& batch) {
   return samples;
 }
 
+// [first, ranks] of each row; empty with one context rank.
+Json Spans(const v1::MicroBatch& micro_batch) {
+  Json spans = Json::array();
+  for (int row = 0; row < std::min(micro_batch.span_first_size(), micro_batch.span_ranks_size()); ++row)
+    spans.push_back({micro_batch.span_first(row), micro_batch.span_ranks(row)});
+  return spans;
+}
+
 Json MicroBatchData(const v1::MicroBatch& micro_batch) {
   Json recompute = Json::array();
   for (const v1::StageRecompute& stage : micro_batch.recompute())
@@ -62,7 +74,9 @@ Json MicroBatchData(const v1::MicroBatch& micro_batch) {
           {"targetLength", micro_batch.target_length()},
           {"realTokens", micro_batch.real_tokens()},
           {"computedTokens", micro_batch.computed_tokens()},
-          {"recompute", std::move(recompute)}};
+          {"recompute", std::move(recompute)},
+          {"rowSamples", micro_batch.row_samples()},
+          {"spans", Spans(micro_batch)}};
 }
 
 Json Replicas(const v1::Plan& plan) {
@@ -76,6 +90,15 @@ Json Replicas(const v1::Plan& plan) {
   return replicas;
 }
 
+bool IsPass(v1::Op op) { return op != v1::OP_REDUCE_GRADIENTS && op != v1::OP_OPTIMIZER_STEP; }
+
+Json JointPassData(const v1::Instruction& instruction) {
+  const v1::PassExchange& exchange = instruction.exchange();
+  return Json::array({instruction.own_duration_ns(), exchange.tensor_bytes(), exchange.tensor_ns(),
+                      exchange.context_sent_bytes(), exchange.context_received_bytes(), exchange.context_ns(),
+                      exchange.context_exposed_ns()});
+}
+
 Json InstructionData(const v1::Instruction& instruction) {
   Json data = {static_cast<int>(instruction.op()),  static_cast<int>(instruction.stream()),
                instruction.micro_batch(),           instruction.stage(),
@@ -86,12 +109,13 @@ Json InstructionData(const v1::Instruction& instruction) {
     data.push_back(instruction.transfer().peer());
     data.push_back(instruction.transfer().kind() == v1::TRANSFER_KIND_GRADIENT ? 1 : 0);
   } else if (instruction.has_collective()) {
-    data.push_back(instruction.collective().bytes());
+    data.push_back(IsPass(instruction.op()) ? JointPassData(instruction)
+                                            : Json(instruction.collective().bytes()));
   }
   return data;
 }
 
-Json RankData(const v1::Program& program, const v1::RankPrediction& predicted) {
+Json RankData(const v1::Program& program, const v1::RankPrediction& predicted, const GroupPlace& place) {
   Json instructions = Json::array();
   for (const v1::Instruction& instruction : program.instructions())
     instructions.push_back(InstructionData(instruction));
@@ -99,23 +123,27 @@ Json RankData(const v1::Program& program, const v1::RankPrediction& predicted) {
   return {{"rank", program.rank()},
           {"replica", program.replica()},
           {"stages", program.stages()},
+          {"context", place.context},
+          {"tensor", place.tensor},
           {"static", program.static_memory_bytes()},
           {"limit", program.memory_limit_bytes()},
           {"busy", predicted.busy_ns()},
           {"bubble",
            {bubble.fill_ns(), bubble.drain_ns(), bubble.dependency_ns(), bubble.transfer_ns(),
-            bubble.imbalance_ns(), bubble.memory_ns()}},
+            bubble.imbalance_ns(), bubble.memory_ns(), bubble.group_ns()}},
           {"peak", predicted.peak_memory_bytes()},
           {"peakAt", predicted.peak_instruction()},
           {"instructions", std::move(instructions)}};
 }
 
 Json Ranks(const v1::Plan& plan) {
+  const std::vector<GroupPlace> places = PlacesOf(plan);
   Json ranks = Json::array();
   for (int rank = 0; rank < plan.programs_size(); ++rank)
-    ranks.push_back(RankData(plan.programs(rank), rank < plan.predicted().ranks_size()
-                                                      ? plan.predicted().ranks(rank)
-                                                      : v1::RankPrediction::default_instance()));
+    ranks.push_back(RankData(plan.programs(rank),
+                             rank < plan.predicted().ranks_size() ? plan.predicted().ranks(rank)
+                                                                  : v1::RankPrediction::default_instance(),
+                             places[rank]));
   return ranks;
 }
 
@@ -135,7 +163,8 @@ nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned) {
           {"iteration", Exact(plan.iteration())},
           {"schedule", ScheduleName(plan.schedule())},
           {"model", ModelText(plan.model())},
-          {"mesh", {plan.mesh().pipeline(), plan.mesh().data()}},
+          {"mesh",
+           {plan.mesh().pipeline(), plan.mesh().data(), ContextRanks(plan.mesh()), TensorRanks(plan.mesh())}},
           {"layersPerStage", plan.layers_per_stage()},
           {"makespan", plan.predicted().makespan_ns()},
           {"lastBackward", plan.predicted().last_backward_ns()},

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "penstock/v1/plan.pb.h"
-#include "planner/cli/rank_places.h"
+#include "planner/cli/span_counts.h"
 
 namespace penstock::cli {
 

@@ -1,13 +1,19 @@
 // `penstock status`, `penstock jobs` and `penstock workers`: what a planner is doing.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/mesh/rank_places.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
@@ -47,6 +53,31 @@ absl::StatusOr<std::vector<v1::JobStatus>> WantedJobs(const StatusFlags& flags) 
         absl::StrCat("--job ", flags.job, ": the planner has no such job (see penstock jobs)"));
   }
   return wanted;
+}
+
+// Of a job; nothing where the planner no longer has it, or does not tell.
+std::optional<v1::Mesh> MeshOf(PlannerClient& client, const std::string& job) {
+  v1::GetJobRequest request;
+  request.set_job_id(job);
+  const absl::StatusOr<v1::GetJobResponse> response = client.GetJob(request);
+  return response.ok() ? std::optional(response->job().mesh()) : std::nullopt;
+}
+
+// Of each job; what could not be had is missing.
+absl::StatusOr<std::map<std::string, v1::Mesh>> MeshesOf(const StatusFlags& flags,
+                                                         const std::vector<v1::JobStatus>& jobs) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  std::map<std::string, v1::Mesh> meshes;
+  for (const v1::JobStatus& job : jobs)
+    if (std::optional<v1::Mesh> mesh = MeshOf(*client, job.job_id())) meshes[job.job_id()] = *std::move(mesh);
+  return meshes;
+}
+
+nlohmann::ordered_json MeshJson(const v1::Mesh& mesh) {
+  return {{"pipeline", mesh.pipeline()},
+          {"data", mesh.data()},
+          {"context", ContextRanks(mesh)},
+          {"tensor", TensorRanks(mesh)}};
 }
 
 nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStatus& worker) {
@@ -116,12 +147,27 @@ absl::Status RunWorkers(const StatusFlags& flags) {
   return absl::OkStatus();
 }
 
+// "pp 2 x dp 1 x cp 4": how many ranks of each job do what.
+std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const std::map<std::string, v1::Mesh>& meshes) {
+  TextTable table({"job", "mesh", "ranks"});
+  for (const v1::JobStatus& job : jobs) {
+    const auto mesh = meshes.find(job.job_id());
+    if (mesh != meshes.end())
+      table.AddRow({job.job_id(), MeshName(mesh->second), absl::StrCat(RanksOf(mesh->second))});
+  }
+  return table.ToString();
+}
+
 absl::Status RunStatus(const StatusFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  using Meshes = std::map<std::string, v1::Mesh>;
+  PENSTOCK_ASSIGN_OR_RETURN(const Meshes meshes, MeshesOf(flags, jobs));
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const v1::JobStatus& job : jobs) {
       nlohmann::ordered_json row = JobJson(job);
+      const auto mesh = meshes.find(job.job_id());
+      row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second) : nullptr;
       row["workers"] = nlohmann::ordered_json::array();
       for (const v1::WorkerStatus& worker : job.workers()) row["workers"].push_back(WorkerJson(job, worker));
       rows.push_back(row);
@@ -132,7 +178,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
   std::cout << "planner " << flags.planner.address << " serves " << jobs.size()
             << (jobs.size() == 1 ? " job\n" : " jobs\n");
   if (jobs.empty()) return absl::OkStatus();
-  std::cout << "\n" << JobTable(jobs) << "\n" << WorkerTable(jobs);
+  std::cout << "\n" << JobTable(jobs) << "\n" << MeshTable(jobs, meshes) << "\n" << WorkerTable(jobs);
   for (const v1::JobStatus& job : jobs) {
     if (!job.failure().empty()) std::cout << "\n" << job.job_id() << ": " << job.failure() << "\n";
   }

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/micro_batch_shares.h"
-#include "planner/cli/rank_places.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"

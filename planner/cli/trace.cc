@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/mesh/rank_places.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
@@ -46,9 +47,26 @@ std::string NameOf(const v1::Program& program, const v1::Instruction& instructio
   return name;
 }
 
+// Of a stage group of several ranks.
+bool IsJointPass(const v1::Instruction& instruction) {
+  return instruction.has_collective() && !IsWholeIteration(instruction.op());
+}
+
+void AddJointPass(const v1::Instruction& instruction, Json& arguments) {
+  arguments["own_ms"] = Milliseconds(instruction.own_duration_ns());
+  if (!instruction.has_exchange()) return;
+  const v1::PassExchange& exchange = instruction.exchange();
+  arguments["tensor_bytes"] = exchange.tensor_bytes();
+  arguments["tensor_ms"] = Milliseconds(exchange.tensor_ns());
+  arguments["context_sent_bytes"] = exchange.context_sent_bytes();
+  arguments["context_received_bytes"] = exchange.context_received_bytes();
+  arguments["context_ms"] = Milliseconds(exchange.context_ns());
+  arguments["context_exposed_ms"] = Milliseconds(exchange.context_exposed_ns());
+}
+
 const char* CategoryOf(const v1::Instruction& instruction) {
   if (instruction.has_transfer()) return "transfer";
-  return instruction.has_collective() ? "collective" : "compute";
+  return instruction.has_collective() && !IsJointPass(instruction) ? "collective" : "compute";
 }
 
 Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
@@ -63,7 +81,10 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
     arguments["bytes"] = transfer.bytes();
     arguments["order"] = transfer.order();
   }
-  if (instruction.has_collective()) arguments["bytes"] = instruction.collective().bytes();
+  if (IsJointPass(instruction))
+    AddJointPass(instruction, arguments);
+  else if (instruction.has_collective())
+    arguments["bytes"] = instruction.collective().bytes();
   if (!instruction.deps().empty()) arguments["deps"] = absl::StrJoin(instruction.deps(), ", ");
   if (instruction.memory_acquired_bytes() > 0)
     arguments["memory_acquired_bytes"] = instruction.memory_acquired_bytes();
@@ -98,29 +119,33 @@ void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
 void Trace::AddMeasured(const v1::Plan& plan,
                         const std::vector<std::vector<InstructionTime>>& times_by_rank) {
   const int ranks = std::min(plan.programs_size(), static_cast<int>(times_by_rank.size()));
-  for (int rank = 0; rank < ranks; ++rank) AddProgram(plan, rank, times_by_rank[rank]);
+  const std::vector<GroupPlace> places = PlacesOf(plan);
+  for (int rank = 0; rank < ranks; ++rank)
+    AddProgram(plan, rank, PlaceName(plan.mesh(), places[rank]), times_by_rank[rank]);
 }
 
-void Trace::AddProgram(const v1::Plan& plan, int rank, const std::vector<InstructionTime>& times) {
+void Trace::AddProgram(const v1::Plan& plan, int rank, const std::string& place,
+                       const std::vector<InstructionTime>& times) {
   const v1::Program& program = plan.programs(rank);
-  AddNames(program);
+  AddNames(program, place);
   for (const InstructionTime& time : times) {
     if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
     const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
     AddSlice(plan, rank, instruction, time);
     if (instruction.op() == v1::OP_SEND || IsArrival(program, instruction))
-      AddFlow(plan, rank, instruction, time);
+      AddFlow(plan, rank, place, instruction, time);
   }
   AddMemory(program, times);
 }
 
-void Trace::AddNames(const v1::Program& program) {
+void Trace::AddNames(const v1::Program& program, const std::string& place) {
   const uint32_t rank = program.rank();
   if (named_.size() <= rank) named_.resize(rank + 1, false);
   if (named_[rank]) return;
   named_[rank] = true;
-  const std::string name = absl::StrCat("rank ", rank, " (replica ", program.replica(), ", stage ",
-                                        absl::StrJoin(program.stages(), ", "), ")");
+  const std::string name =
+      absl::StrCat("rank ", rank, " (replica ", program.replica(), ", stage ",
+                   absl::StrJoin(program.stages(), ", "), place.empty() ? "" : ", ", place, ")");
   events_.push_back(Dump(Metadata("process_name", rank, 0, "name", name)));
   events_.push_back(Dump(Metadata("process_sort_index", rank, 0, "sort_index", rank)));
   for (int stream = v1::STREAM_COMPUTE; stream <= v1::STREAM_COLLECTIVE; ++stream) {
@@ -142,9 +167,9 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
 }
 
 // An arrow begins at the SEND and ends at the WAIT for the data: a RECV may be posted long before. Both
-// slices name it by iteration, replica and order.
-void Trace::AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
-                    const InstructionTime& time) {
+// slices name it by iteration, replica and order; equal places of stage groups have transfers of one order.
+void Trace::AddFlow(const v1::Plan& plan, int rank, const std::string& place,
+                    const v1::Instruction& instruction, const InstructionTime& time) {
   const bool begins = instruction.op() == v1::OP_SEND;
   const v1::Instruction& started = plan.programs(rank).instructions(
       static_cast<int>(begins ? instruction.id() : instruction.transfer_id()));
@@ -152,7 +177,7 @@ void Trace::AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instr
                 {"name", "transfer"},
                 {"cat", "transfer"},
                 {"id", absl::StrCat(plan.iteration(), ".", plan.programs(rank).replica(), ".",
-                                    started.transfer().order())},
+                                    started.transfer().order(), place.empty() ? "" : ".", place)},
                 {"pid", rank},
                 {"tid", ThreadOf(instruction)},
                 {"ts", Microseconds(begins ? time.start_ns : time.start_ns + time.duration_ns)}};

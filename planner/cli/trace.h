@@ -1,6 +1,8 @@
 // Traces of iterations, predicted or measured, in Chrome's trace format: opens in Perfetto (ui.perfetto.dev)
 // and in chrome://tracing.
 //
+// Passes of a stage group say what the rank would take alone, and what it exchanges inside.
+//
 // One process for each rank, one thread for each stream, a slice for each instruction, an arrow from each
 // SEND to the WAIT for its data, and a counter of each rank's memory.
 //
@@ -40,11 +42,13 @@ class Trace {
   std::string ToJson() const;
 
  private:
-  void AddProgram(const v1::Plan& plan, int rank, const std::vector<InstructionTime>& times);
-  void AddNames(const v1::Program& program);
+  // `place`: in its stage group, for people; empty without groups.
+  void AddProgram(const v1::Plan& plan, int rank, const std::string& place,
+                  const std::vector<InstructionTime>& times);
+  void AddNames(const v1::Program& program, const std::string& place);
   void AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
                 const InstructionTime& time);
-  void AddFlow(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+  void AddFlow(const v1::Plan& plan, int rank, const std::string& place, const v1::Instruction& instruction,
                const InstructionTime& time);
   void AddMemory(const v1::Program& program, const std::vector<InstructionTime>& times);
 

@@ -4,8 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/units.h"
@@ -29,13 +34,15 @@ struct Request {
 };
 
 struct Question {
-  const char* condition = "";
-  const char* advice = "";
+  std::string condition = {};
+  std::string advice = {};
   // Whether the plan stays valid, and no slower, under the condition: the answer is never worse than it.
   bool only_relaxes = false;
   // How many times the samples of the batch are planned.
   int batches = 1;
-  std::function<void(Request*)> change;
+  // Times as many ranks as the job has.
+  int ranks = 1;
+  std::function<void(Request*)> change = {};
 };
 
 void FreeTransfers(Request* request) {
@@ -44,6 +51,11 @@ void FreeTransfers(Request* request) {
   cluster.set_inter_node_bytes_per_second(kUnlimitedBytesPerSecond);
   cluster.set_intra_node_latency_ns(0);
   cluster.set_inter_node_latency_ns(0);
+  // 0: those of the link.
+  cluster.set_intra_node_collective_bytes_per_second(0);
+  cluster.set_inter_node_collective_bytes_per_second(0);
+  cluster.set_intra_node_collective_latency_ns(0);
+  cluster.set_inter_node_collective_latency_ns(0);
 }
 
 void WithoutPadding(Request* request) {
@@ -92,7 +104,9 @@ std::vector<Question> Conditions(const v1::Plan& plan) {
              request->job.mutable_planning()->set_memory_limit_bytes(kUnlimitedBytes);
            }},
       {.condition = "free transfers",
-       .advice = "keep a pipeline inside a node, or use fewer stages",
+       .advice = HasGroups(plan.mesh())
+                     ? "keep stage groups inside a node, or use fewer stages, tensor or context ranks"
+                     : "keep a pipeline inside a node, or use fewer stages",
        .only_relaxes = true,
        .change = FreeTransfers},
       {.condition = "twice the samples, per batch",
@@ -156,6 +170,26 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
   return questions;
 }
 
+// Questions about larger stage groups, where the model and the profile allow them.
+std::vector<Question> LargerGroups(const v1::JobSpec& job) {
+  const uint32_t tensor = 2 * TensorRanks(job.mesh()), context = 2 * ContextRanks(job.mesh());
+  std::vector<Question> questions = {
+      {.condition = "twice the tensor ranks, and GPUs",
+       .advice = absl::StrCat("use --tp ", tensor),
+       .ranks = 2,
+       .change = [tensor](Request* request) { request->job.mutable_mesh()->set_tensor(tensor); }},
+      {.condition = "twice the context ranks, and GPUs",
+       .advice = absl::StrCat("use --cp ", context),
+       .ranks = 2,
+       .change = [context](Request* request) { request->job.mutable_mesh()->set_context(context); }}};
+  std::erase_if(questions, [&](const Question& question) {
+    Request request{.job = job, .batch = {}};
+    question.change(&request);
+    return !core::Planner::CheckJob(request.job).ok();
+  });
+  return questions;
+}
+
 // The makespan in nanoseconds, or an error.
 absl::StatusOr<double> MakespanOf(const Request& request, const core::RunTasks& run_tasks) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(request.job));
@@ -177,20 +211,21 @@ class Asker {
     const absl::StatusOr<double> makespan = MakespanOf(request, run_tasks_);
     if (makespan.status().code() == absl::StatusCode::kInternal) return makespan.status();
     if (!makespan.ok()) {
-      answers_.push_back({.condition = question.condition});
+      answers_.push_back({.condition = question.condition, .ranks = question.ranks});
       return absl::OkStatus();
     }
     double ns = *makespan / question.batches;
     if (question.only_relaxes) ns = std::min(ns, makespan_ns_);
-    Add(question.condition, WhatIfKind::kPlan, ns, question.advice);
+    Add(question.condition, WhatIfKind::kPlan, ns, question.advice, question.ranks);
     return absl::OkStatus();
   }
 
-  void Add(std::string condition, WhatIfKind kind, double ns, std::string advice) {
+  void Add(std::string condition, WhatIfKind kind, double ns, std::string advice, int ranks = 1) {
     answers_.push_back({.condition = std::move(condition),
                         .kind = kind,
                         .makespan_ms = ns / kNanosecondsPerMillisecond,
                         .gain = makespan_ns_ > 0 ? 1 - ns / makespan_ns_ : 0,
+                        .ranks = ranks,
                         .advice = std::move(advice)});
   }
 
@@ -216,7 +251,8 @@ absl::StatusOr<std::vector<WhatIf>> AskWhatIf(const v1::JobSpec& job, const v1::
                                               const std::function<void(const std::string&)>& progress,
                                               const core::RunTasks& run_tasks) {
   Asker asker(job, planned, run_tasks);
-  for (const std::vector<Question>& questions : {Conditions(planned.plan()), Choices(job)}) {
+  for (const std::vector<Question>& questions :
+       {Conditions(planned.plan()), Choices(job), LargerGroups(job)}) {
     for (const Question& question : questions) {
       if (progress) progress(question.condition);
       PENSTOCK_RETURN_IF_ERROR(asker.Ask(question));

@@ -32,11 +32,13 @@ struct WhatIf {
   double makespan_ms = 0;
   // Share of the plan's makespan that goes away; below 0 when it would take longer.
   double gain = 0;
+  // Times as many ranks as the plan has.
+  int ranks = 1;
   // What a user can do to get there; empty where nothing but better planning can.
   std::string advice = {};
 };
 
-// The most gain first. `ranks` is the time of the plan (SplitTime). Plans some eight times, at the job's
+// The most gain first. `ranks` is the time of the plan (SplitTime). Plans some ten times, at the job's
 // effort. Conditions that cannot change anything for this job (no padding in a packed plan) are left out.
 // `progress` is called with each condition before it is planned, where it is set. `run_tasks` may use
 // threads. Possible errors: INTERNAL (a plan breaks a rule).

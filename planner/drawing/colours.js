@@ -50,6 +50,7 @@ const TIME_PARTS = [
   {name: "dependency", colour: "#d9534f", of: rank => rank.bubble[2]},
   {name: "transfer", colour: "#1f9aa8", of: rank => rank.bubble[3]},
   {name: "memory", colour: "#3f4a55", of: rank => rank.bubble[5]},
+  {name: "stage group", colour: "#b0577d", of: rank => rank.bubble[6]},
   {name: "drain", colour: "#ee9544", of: rank => rank.bubble[1]},
   {name: "replica imbalance", colour: "#8a63b5", of: rank => rank.bubble[4]},
 ];

@@ -209,6 +209,8 @@ function whenChanged(id, change) {
   });
 }
 
+document.getElementById("show-transfers").checked = view.showTransfers;
+document.getElementById("show-memory").checked = view.showMemory;
 whenChanged("show-transfers", input => { view.showTransfers = input.checked; });
 whenChanged("show-memory", input => { view.showMemory = input.checked; });
 whenChanged("replica", input => {

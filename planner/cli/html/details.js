@@ -51,19 +51,52 @@ function titleOf(rank, instruction) {
   return `${op.name}, micro-batch ${instruction[MICRO_BATCH]}, stage ${instruction[STAGE]}`;
 }
 
+// Of a joint pass with what the rank would take alone.
+function durationOf(instruction) {
+  const joint = jointOf(instruction), duration = instruction[DURATION];
+  if (joint === null) return formatTime(duration);
+  const waits = duration - joint[OWN];
+  return `${formatTime(duration)}${waits > 0 ? `: ${formatTime(joint[OWN])} alone, ${formatTime(waits)} for the slowest of the stage group` : ", the slowest of the stage group"}`;
+}
+
+// What the rank has of a micro-batch whose rows are placed on context ranks.
+function tokensHere(rank, microBatch) {
+  if (microBatch.spans.length === 0) return [];
+  let tokens = 0, whole = 0, divided = 0;
+  microBatch.spans.forEach(([first, ranks], row) => {
+    if (rank.context < first || rank.context >= first + ranks) return;
+    tokens += tokensOn(rank, microBatch, row);
+    ranks === 1 ? ++whole : ++divided;
+  });
+  return [["on this rank", `${plural(tokens, "token")}: ${withCommas(whole)} whole, parts of ${withCommas(divided)}`]];
+}
+
+function exchangeOf(joint) {
+  const pairs = [];
+  if (TENSORS > 1)
+    pairs.push(["tensor ranks", `${formatBytes(joint[TENSOR_BYTES])} sent, ${formatTime(joint[TENSOR_NS])}`]);
+  if (CONTEXTS > 1)
+    pairs.push(["context ranks", `${formatBytes(joint[CONTEXT_SENT])} sent, ${formatBytes(joint[CONTEXT_RECEIVED])} received, ` +
+                `${formatTime(joint[CONTEXT_NS])}, ${formatTime(joint[CONTEXT_EXPOSED])} of it not behind attention`]);
+  return pairs;
+}
+
 function factsOf({rank, id}, mostSamples) {
   const instruction = rank.instructions[id];
-  const pairs = [["rank", `${rank.rank}, replica ${rank.replica}, instruction ${id}`],
+  const place = GROUPED ? ` (${placeOf(rank)})` : "";
+  const pairs = [["rank", `${rank.rank}${place}, replica ${rank.replica}, instruction ${id}`],
                  ["start", formatTime(instruction[START])],
-                 ["duration", formatTime(instruction[DURATION])]];
+                 ["duration", durationOf(instruction)]];
   const microBatch = microBatchOf(rank, instruction);
   if (microBatch !== null) {
     pairs.push(["samples", samplesOf(microBatch, mostSamples)], ["tokens", tokensOf(microBatch)],
-               ["layout", shapeOf(microBatch)], ["recompute", recomputeOf(microBatch, instruction[STAGE])]);
+               ...tokensHere(rank, microBatch), ["layout", shapeOf(microBatch)], ["recompute", recomputeOf(microBatch, instruction[STAGE])]);
   }
   if (instruction[PEER] !== undefined)
     pairs.push(["transfer", `${instruction[GRADIENT] ? "gradient" : "activation"}, rank ${instruction[PEER]} at the other end`]);
-  if (instruction[BYTES] !== undefined) pairs.push(["bytes", formatBytes(instruction[BYTES])]);
+  const joint = jointOf(instruction);
+  if (joint !== null) pairs.push(...exchangeOf(joint));
+  else if (instruction[BYTES] !== undefined) pairs.push(["bytes", formatBytes(instruction[BYTES])]);
   const {before, during, after} = rank.memory;
   pairs.push(["memory", `${formatBytes(before[id])} → ${formatBytes(during[id])} → ${formatBytes(after[id])} (before, during, after)`]);
   return facts(pairs);
@@ -91,13 +124,13 @@ function instructionTooltip(place) {
 }
 
 function rankTooltip(rank) {
-  const pairs = TIME_PARTS.map(part => {
+  const pairs = SHOWN_PARTS.map(part => {
     const ns = part.of(rank);
     return [part.name, `${formatTime(ns)} (${formatShare(plan.makespan > 0 ? ns / plan.makespan : 0)})`];
   });
   pairs.push(["memory", `${formatBytes(rank.static)} always, ${formatBytes(rank.peak)} at the peak (instruction ${rank.peakAt})`]);
   if (rank.limit > 0) pairs.push(["limit", formatBytes(rank.limit)]);
-  return [element("p", `Rank ${rank.rank}`, {class: "title"}), facts(pairs)];
+  return [element("p", `Rank ${rank.rank}${GROUPED ? `, ${placeOf(rank)}` : ""}`, {class: "title"}), facts(pairs)];
 }
 
 // The chosen instruction below the timeline, with all of its samples.
@@ -109,15 +142,22 @@ function showSelected() {
   const instruction = rank.instructions[id];
   const content = [element("p", titleOf(rank, instruction), {class: "title"}), factsOf(view.selected, 0)];
   const microBatch = microBatchOf(rank, instruction);
-  if (microBatch !== null) content.push(sampleTable(microBatch));
+  if (microBatch !== null) content.push(sampleTable(rank, microBatch));
   section.replaceChildren(...content);
 }
 
-function sampleTable(microBatch) {
-  const head = ["sample", "id", "input tokens", "target tokens"].map(name => element("th", name, {scope: "col"}));
-  const rows = microBatch.samples.map(index => {
+function sampleTable(rank, microBatch) {
+  const names = ["sample", "id", "input tokens", "target tokens"];
+  const placed = microBatch.spans.length > 0, ofSamples = placed && microBatch.rowSamples.length === 0;
+  if (placed) names.push("context ranks");
+  if (ofSamples) names.push("tokens on this rank");
+  const head = names.map(name => element("th", name, {scope: "col"}));
+  const rows = microBatch.samples.map((index, i) => {
     const [id, input, target] = plan.samples[index] ?? ["?", "?", "?"];
-    return element("tr", [index, id, input, target].map(cell => element("td", String(cell))));
+    const cells = [index, id, input, target];
+    if (placed) cells.push(spanText(microBatch, rowOf(microBatch, i)));
+    if (ofSamples) cells.push(tokensOn(rank, microBatch, i));
+    return element("tr", cells.map(cell => element("td", String(cell))));
   });
   return element("div", element("table", [element("tr", head), ...rows]), {class: "samples"});
 }
@@ -134,9 +174,10 @@ function showHead() {
   document.title = `Plan of iteration ${plan.iteration}, ${plan.job}`;
   document.getElementById("title").textContent = `Plan of iteration ${plan.iteration}, job ${plan.job}`;
   const [pipeline, data] = plan.mesh;
+  const positions = GROUPED ? `${plural(pipeline, "stage group")} of ${CONTEXTS} context × ${TENSORS} tensor ranks a pipeline` : `${pipeline} ranks a pipeline`;
   document.getElementById("subtitle").textContent =
-      `${plan.model}; ${pipeline} ranks a pipeline × ${plural(data, "replica")}; layers per stage ${plan.layersPerStage.join(", ")}; ` +
-      `schedule ${plan.schedule}`;
+      `${plan.model}; ${positions} × ${plural(data, "replica")}; layers per stage ${plan.layersPerStage.join(", ")}; ` +
+      `schedule ${plan.schedule}${CONTEXTS > 1 ? `; samples × context ranks: ${spansOfPlan()}` : ""}`;
   const microBatches = plan.replicas.reduce((sum, replica) => sum + replica.microBatches.length, 0);
   const ranks = Math.max(plan.ranks.length, 1);
   const busy = plan.ranks.reduce((sum, rank) => sum + rank.busy, 0) / ranks;
@@ -163,7 +204,7 @@ function showMeanBar() {
   const bar = document.getElementById("mean-bar");
   const all = plan.makespan * Math.max(plan.ranks.length, 1);
   const words = [];
-  for (const part of TIME_PARTS) {
+  for (const part of SHOWN_PARTS) {
     const share = all > 0 ? plan.ranks.reduce((sum, rank) => sum + part.of(rank), 0) / all : 0;
     const piece = element("div", []), swatch = element("i", []), value = element("b", formatShare(share));
     piece.style.cssText = `width:${100 * share}%;background:${part.colour}`;

@@ -49,7 +49,7 @@ function textWithin(words, x, y, width, style) {
 
 function paint() {
   pen.clearRect(0, 0, view.width, view.height);
-  for (const row of visibleRows()) row.rank ? paintRank(row) : paintReplica(row);
+  for (const row of visibleRows()) row.rank ? paintRank(row) : row.group ? paintGroup(row) : paintReplica(row);
   paintPlotEdge();
   paintMarkers();
   paintAxis();
@@ -122,28 +122,61 @@ function paintReplica(row) {
        NAMES_WIDTH + 6, top + row.height / 2 - 1, {colour: QUIET});
 }
 
+// Ranks by number where they follow each other: "ranks 0 to 63".
+function numbersOf(ranks) {
+  const numbers = ranks.map(rank => rank.rank).sort((a, b) => a - b);
+  const follow = numbers.every((number, i) => number === numbers[0] + i);
+  return follow && numbers.length > 2 ? `ranks ${numbers[0]} to ${numbers.at(-1)}` : `ranks ${numbers.join(", ")}`;
+}
+
+function paintGroup(row) {
+  const middle = yOnCanvas(row.y) + row.height / 2;
+  const stages = row.group[0].stages;
+  const name = stages.length === 1 ? `Stage ${stages[0]}` : `Stages ${stages.join(", ")}`;
+  textWithin(`${name} · ${numbersOf(row.group)}`, 10, middle, NAMES_WIDTH - 20, {weight: 600, size: 11.5});
+  const waited = row.group.reduce((sum, rank) => sum + rank.bubble[6], 0) / Math.max(plan.makespan * row.group.length, 1);
+  const shape = [CONTEXTS > 1 ? plural(CONTEXTS, "context rank") : "", TENSORS > 1 ? plural(TENSORS, "tensor rank") : ""];
+  text(`${shape.filter(word => word !== "").join(" × ")}; they wait for each other inside passes for ${formatShare(waited)} of the time`,
+       NAMES_WIDTH + 6, middle, {size: 11, colour: QUIET});
+}
+
 function paintRank(row) {
-  paintName(row);
+  if (row.compact) paintCompactName(row);
+  else paintName(row);
   clipToPlot();
   for (const lane of row.lanes) paintLane(row.rank, lane);
   if (row.memory) paintMemory(row.rank, row.memory);
   pen.restore();
+  if (row.compact) return;
   pen.fillStyle = LINE;
   pen.fillRect(0, yOnCanvas(row.y + row.height) - 4, view.width, 1);
+}
+
+// Name and bar of a rank in one line.
+function paintCompactName(row) {
+  const rank = row.rank, top = yOnCanvas(row.y), middle = top + COMPACT_HEIGHT / 2;
+  text(placeOf(rank), 20, middle, {size: 11, weight: 600});
+  text(`rank ${rank.rank}`, 80, middle, {size: 11, colour: QUIET});
+  paintBar(rank, 142, middle - 3, NAMES_WIDTH - 152, 6);
+}
+
+// Where the rank's time goes.
+function paintBar(rank, x, top, width, height) {
+  for (const part of SHOWN_PARTS) {
+    const wide = plan.makespan > 0 ? part.of(rank) / plan.makespan * width : 0;
+    pen.fillStyle = part.colour;
+    pen.fillRect(x, top, wide, height);
+    x += wide;
+  }
 }
 
 function paintName(row) {
   const rank = row.rank, top = yOnCanvas(row.y);
   const width = NAMES_WIDTH - 76;
   const stages = rank.stages.length === 0 ? "" : ` · stage ${rank.stages.join(", ")}`;
-  textWithin(`Rank ${rank.rank}${stages}`, 10, top + 11, width, {weight: 600});
-  let x = 10;
-  for (const part of TIME_PARTS) {
-    const wide = plan.makespan > 0 ? part.of(rank) / plan.makespan * (width - 6) : 0;
-    pen.fillStyle = part.colour;
-    pen.fillRect(x, top + 20, wide, 8);
-    x += wide;
-  }
+  // The heading of a group says its stages.
+  textWithin(GROUPED ? `${placeOf(rank)} · rank ${rank.rank}` : `Rank ${rank.rank}${stages}`, 10, top + 11, width, {weight: 600});
+  paintBar(rank, 10, top + 20, width - 6, 8);
   const peak = `${formatBytes(rank.peak)}${rank.limit > 0 ? " of " + formatBytes(rank.limit) : ""}`;
   textWithin(peak, 10, top + 38, width, {size: 11, colour: QUIET});
   const caption = {size: 9.5, colour: QUIET, align: "right"};
@@ -203,7 +236,8 @@ function paintBlock(rank, id, left, top, width, height) {
     pen.fillStyle = hatch;
     pen.fillRect(left + inset, top, width - 2 * inset, height);
   }
-  if (height === COMPUTE_HEIGHT) paintWords(rank, instruction, style, left, top, width);
+  paintWaitOfGroup(instruction, left, top, width, height);
+  if (height >= COMPACT_HEIGHT) paintWords(rank, instruction, style, left, top, width, height);
   pen.globalAlpha = 1;
   if (isAt(view.hovered, rank, id) || isAt(view.selected, rank, id)) {
     pen.strokeStyle = INK;
@@ -212,8 +246,17 @@ function paintBlock(rank, id, left, top, width, height) {
   }
 }
 
+// The end of a joint pass, in which the rank waits for the slowest of its group, is paler.
+function paintWaitOfGroup(instruction, left, top, width, height) {
+  const joint = jointOf(instruction);
+  if (joint === null || instruction[DURATION] <= 0) return;
+  const waits = Math.max(0, 1 - joint[OWN] / instruction[DURATION]) * width;
+  pen.fillStyle = "rgb(255 255 255 / 72%)";
+  pen.fillRect(left + width - waits, top, waits, height);
+}
+
 // "F3", with its stage where the rank has several: "F3/2"; where there is no room for it "3".
-function paintWords(rank, instruction, style, left, top, width) {
+function paintWords(rank, instruction, style, left, top, width, height) {
   if (!style.words) return;
   // The part of the block that is on the canvas.
   const from = Math.max(left, NAMES_WIDTH), to = Math.min(left + width, view.width - RIGHT_MARGIN);
@@ -224,7 +267,7 @@ function paintWords(rank, instruction, style, left, top, width) {
   if (!opOf(instruction).whole) choices.push(String(instruction[MICRO_BATCH]));
   for (const words of choices) {
     if (pen.measureText(words).width + 3 > to - from) continue;
-    text(words, (from + to) / 2, top + COMPUTE_HEIGHT / 2, {size: 11, weight: 600, colour: style.ink, align: "center"});
+    text(words, (from + to) / 2, top + height / 2, {size: 11, weight: 600, colour: style.ink, align: "center"});
     return;
   }
 }

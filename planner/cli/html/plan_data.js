@@ -2,9 +2,12 @@
 
 const plan = JSON.parse(document.getElementById("plan").textContent);
 
-// Columns of an instruction in the data; collectives have BYTES as well, transfers BYTES, PEER and GRADIENT (0 or 1).
+// Columns of an instruction in the data; collectives have BYTES as well, transfers BYTES, PEER and GRADIENT (0 or 1), passes of a
+// stage group of several ranks JOINT, an array.
 const OP = 0, STREAM = 1, MICRO_BATCH = 2, STAGE = 3, START = 4, DURATION = 5, ACQUIRED = 6, RELEASED = 7, BYTES = 8,
       PEER = 9, GRADIENT = 10;
+const JOINT = 8;
+const OWN = 0, TENSOR_BYTES = 1, TENSOR_NS = 2, CONTEXT_SENT = 3, CONTEXT_RECEIVED = 4, CONTEXT_NS = 5, CONTEXT_EXPOSED = 6;
 const COMPUTE = 1, COLLECTIVE = 4;
 
 const OPS = {
@@ -66,6 +69,65 @@ function accountMemory(rank) {
 for (const rank of plan.ranks) {
   rank.lanes = [COMPUTE, 2, 3, COLLECTIVE].map(stream => makeLane(rank, stream));
   rank.memory = accountMemory(rank);
+}
+
+// Null for all but a pass of a stage group of several ranks.
+function jointOf(instruction) {
+  return Array.isArray(instruction[JOINT]) ? instruction[JOINT] : null;
+}
+
+// Stage groups: ranks that hold a stage together.
+
+const [, , CONTEXTS = 1, TENSORS = 1] = plan.mesh;
+const GROUPED = CONTEXTS * TENSORS > 1;
+
+// "c3 t1": context rank and tensor rank, where there are several.
+function placeOf(rank) {
+  return [CONTEXTS > 1 ? `c${rank.context}` : "", TENSORS > 1 ? `t${rank.tensor}` : ""].filter(word => word !== "").join(" ");
+}
+
+// Group by group, whatever the numbers of the ranks are.
+const RANKS_IN_ORDER = !GROUPED ? plan.ranks : [...plan.ranks].sort(
+    (a, b) => a.replica - b.replica || (a.stages[0] ?? 0) - (b.stages[0] ?? 0) || a.context - b.context || a.tensor - b.tensor);
+
+function inOneGroup(a, b) {
+  return a.replica === b.replica && a.stages[0] === b.stages[0];
+}
+
+// Of samples[i].
+function rowOf(microBatch, i) {
+  if (microBatch.rowSamples.length === 0) return i;
+  return microBatch.rowSamples.findIndex(end => end > i) - 1;
+}
+
+// "c0 to c3": the context ranks that the row is divided over.
+function spanText(microBatch, row) {
+  const [first, ranks] = microBatch.spans[row] ?? [0, 0];
+  return ranks === 0 ? "?" : ranks === 1 ? `c${first}` : `c${first} to c${first + ranks - 1}`;
+}
+
+// Tokens of the row on the rank: two chunks of 2k over k context ranks.
+function tokensOn(rank, microBatch, row) {
+  const [first, ranks] = microBatch.spans[row] ?? [0, 0];
+  const at = rank.context - first;
+  if (at < 0 || at >= ranks) return 0;
+  const [, input, target] = plan.samples[microBatch.samples[row]] ?? [0, 0, 0];
+  const length = microBatch.layout === "packed" ? input + target : microBatch.targetLength;
+  if (ranks === 1) return length;
+  const begin = i => Math.floor(i * length / (2 * ranks));
+  return begin(at + 1) - begin(at) + begin(2 * ranks - at) - begin(2 * ranks - 1 - at);
+}
+
+// "103 × 1, 2 × 32": so many samples over so many context ranks.
+function spansOfPlan() {
+  const counts = new Map();
+  for (const {microBatches} of plan.replicas)
+    for (const microBatch of microBatches)
+      microBatch.samples.forEach((_, i) => {
+        const ranks = microBatch.spans[rowOf(microBatch, i)]?.[1];
+        if (ranks !== undefined) counts.set(ranks, (counts.get(ranks) ?? 0) + 1);
+      });
+  return [...counts].sort(([a], [b]) => a - b).map(([ranks, count]) => `${withCommas(count)} × ${ranks}`).join(", ");
 }
 
 function microBatchOf(rank, instruction) {

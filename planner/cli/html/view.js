@@ -4,6 +4,13 @@ const AXIS_HEIGHT = 24, REPLICA_HEIGHT = 24, COMPUTE_HEIGHT = 28, LINK_HEIGHT = 
       LANE_GAP = 2, RANK_GAP = 9, NAMES_WIDTH = 226, RIGHT_MARGIN = 12;
 // Room for a rank's name, bar and memory beside its lanes.
 const LEAST_RANK_HEIGHT = 50;
+// Stage groups: a heading, and rows of ranks that show nothing but what they compute.
+const GROUP_HEIGHT = 20, COMPACT_HEIGHT = 14, COMPACT_GAP = 2;
+// With more ranks in groups than these the page begins compact.
+const MOST_TALL_RANKS = 16;
+const BEGINS_COMPACT = GROUPED && plan.ranks.length > MOST_TALL_RANKS;
+// A cause that there is not in other plans.
+const SHOWN_PARTS = TIME_PARTS.filter(part => GROUPED || part.name !== "stage group");
 // Nothing in a plan is shorter than a nanosecond.
 const LEAST_SPAN_NS = 100;
 
@@ -13,8 +20,8 @@ const view = {
   width: 0,
   height: 0,
   replica: null,
-  showTransfers: true,
-  showMemory: true,
+  showTransfers: !BEGINS_COMPACT,
+  showMemory: !BEGINS_COMPACT,
   rows: [],
   contentHeight: 0,
   // {rank, id} of the instruction under the pointer, and of the one that was chosen.
@@ -58,19 +65,33 @@ function moveBy(ns) {
 function layOut() {
   view.rows = [];
   let y = 0;
-  let replica = null;
-  for (const rank of plan.ranks) {
+  let replica = null, before = null;
+  for (const rank of RANKS_IN_ORDER) {
     if (view.replica !== null && rank.replica !== view.replica) continue;
     if (rank.replica !== replica) {
       replica = rank.replica;
       view.rows.push({y, height: REPLICA_HEIGHT, replica});
       y += REPLICA_HEIGHT;
     }
-    const row = layOutRank(rank, y);
+    if (GROUPED && (before === null || !inOneGroup(before, rank))) {
+      view.rows.push({y, height: GROUP_HEIGHT, group: plan.ranks.filter(other => inOneGroup(other, rank))});
+      y += GROUP_HEIGHT;
+    }
+    before = rank;
+    const row = isCompact() ? layOutCompactRank(rank, y) : layOutRank(rank, y);
     view.rows.push(row);
     y += row.height;
   }
   view.contentHeight = y;
+}
+
+function isCompact() {
+  return GROUPED && !view.showTransfers && !view.showMemory;
+}
+
+function layOutCompactRank(rank, y) {
+  const lane = rank.lanes.find(candidate => candidate.stream === COMPUTE);
+  return {y, rank, lanes: [{lane, y, height: COMPACT_HEIGHT}], memory: null, compact: true, height: COMPACT_HEIGHT + COMPACT_GAP};
 }
 
 function layOutRank(rank, y) {

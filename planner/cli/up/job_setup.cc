@@ -15,6 +15,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/cost_profile_cache.h"
 #include "planner/cli/up/machine.h"
+#include "planner/core/contract/check_group.h"
 
 namespace penstock::cli {
 namespace {
@@ -117,6 +118,8 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
                                     const RunSetupTools& tools) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile, tools));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
+  // Better now than after a profile was measured.
+  PENSTOCK_RETURN_IF_ERROR(core::CheckGroupOfModel(job.mesh(), model));
   PENSTOCK_RETURN_IF_ERROR(data.CheckCut(options, model.architecture()));
   // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
   SetTypicalSamples({data.MakeBatches(options, model.architecture())->Make(0)}, &job);

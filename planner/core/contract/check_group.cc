@@ -55,19 +55,20 @@ absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
 
 }  // namespace
 
+absl::Status CheckGroupOfModel(const v1::Mesh& mesh, const v1::ModelSpec& model) {
+  if (TensorRanks(mesh) > 1) PENSTOCK_RETURN_IF_ERROR(CheckTensor(TensorRanks(mesh), model));
+  if (ContextRanks(mesh) == 1) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckContext(ContextRanks(mesh)));
+  if (model.architecture() != v1::ARCHITECTURE_T5) return absl::OkStatus();
+  return Wrong("job.mesh.context",
+               "a T5 cannot be divided over context ranks; use 1, and more tensor ranks or stages");
+}
+
 absl::Status CheckGroup(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(CheckGroupOfModel(job.mesh(), job.model()));
   const uint32_t tensor = TensorRanks(job.mesh());
-  const uint32_t context = ContextRanks(job.mesh());
-  if (tensor > 1) {
-    PENSTOCK_RETURN_IF_ERROR(CheckTensor(tensor, job.model()));
-    PENSTOCK_RETURN_IF_ERROR(CheckProfiled(tensor, job.profile()));
-  }
-  if (context == 1) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(CheckContext(context));
-  if (job.model().architecture() == v1::ARCHITECTURE_T5) {
-    return Wrong("job.mesh.context",
-                 "a T5 cannot be divided over context ranks; use 1, and more tensor ranks or stages");
-  }
+  if (tensor > 1) PENSTOCK_RETURN_IF_ERROR(CheckProfiled(tensor, job.profile()));
+  if (ContextRanks(job.mesh()) == 1) return absl::OkStatus();
   for (const v1::LayerCost& layer : job.profile().layers()) {
     if (layer.has_forward()) continue;
     return Wrong("job.mesh.context",

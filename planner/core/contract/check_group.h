@@ -10,4 +10,7 @@ namespace penstock::core {
 // can be; or the layer of the profile that was not measured at the degree).
 absl::Status CheckGroup(const v1::JobSpec& job);
 
+// That part of it which needs no profile.
+absl::Status CheckGroupOfModel(const v1::Mesh& mesh, const v1::ModelSpec& model);
+
 }  // namespace penstock::core

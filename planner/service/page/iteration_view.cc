@@ -4,10 +4,14 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/rank_places.h"
 #include "planner/service/page/length_histogram.h"
 
 namespace penstock {
@@ -78,14 +82,31 @@ Json MeasuredBlocks(const v1::Program& program, const Measurement& measurement) 
   return blocks;
 }
 
-Json RankAsJson(const v1::Program& program, const std::map<uint32_t, Measurement>& measurements) {
+// `place`: in its stage group; empty without groups.
+Json RankAsJson(const v1::Program& program, const std::string& place,
+                const std::map<uint32_t, Measurement>& measurements) {
   Json rank = {{"rank", program.rank()},
                {"replica", program.replica()},
                {"stages", program.stages()},
                {"blocks", Blocks(program)}};
+  if (!place.empty()) rank["place"] = place;
   const auto measured = measurements.find(program.rank());
   if (measured != measurements.end()) rank["measured"] = MeasuredBlocks(program, measured->second);
   return rank;
+}
+
+// Programs of a stage group one after another, by place; without groups in their order.
+std::vector<uint32_t> GroupByGroup(const v1::Plan& plan, const std::vector<GroupPlace>& places) {
+  std::vector<uint32_t> order(static_cast<size_t>(plan.programs_size()));
+  std::iota(order.begin(), order.end(), 0);
+  if (!HasGroups(plan.mesh())) return order;
+  const auto key = [&](uint32_t index) {
+    const v1::Program& program = plan.programs(static_cast<int>(index));
+    return std::tuple(program.replica(), program.stages_size() > 0 ? program.stages(0) : 0,
+                      places[index].context, places[index].tensor);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+  return order;
 }
 
 void AddRanks(const v1::Plan& plan, const std::map<uint32_t, Measurement>& measurements,
@@ -93,7 +114,9 @@ void AddRanks(const v1::Plan& plan, const std::map<uint32_t, Measurement>& measu
   Json ranks = Json::array();
   size_t blocks = 0;
   size_t left_out = 0;
-  for (const v1::Program& program : plan.programs()) {
+  const std::vector<GroupPlace> places = PlacesOf(plan);
+  for (const uint32_t index : GroupByGroup(plan, places)) {
+    const v1::Program& program = plan.programs(static_cast<int>(index));
     if (options.replica.has_value() && program.replica() != *options.replica) continue;
     const auto its_blocks = static_cast<size_t>(
         std::count_if(program.instructions().begin(), program.instructions().end(), IsShown));
@@ -102,7 +125,7 @@ void AddRanks(const v1::Plan& plan, const std::map<uint32_t, Measurement>& measu
       continue;
     }
     blocks += its_blocks;
-    ranks.push_back(RankAsJson(program, measurements));
+    ranks.push_back(RankAsJson(program, PlaceName(plan.mesh(), places[index]), measurements));
   }
   view["ranks"] = std::move(ranks);
   view["ranks_left_out"] = left_out;

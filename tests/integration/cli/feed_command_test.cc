@@ -139,6 +139,21 @@ class FeedCommandTest : public testing::Test {
   const std::string profile_ = penstock_.WriteProfile();
 };
 
+TEST_F(FeedCommandTest, RegistersAMeshOfStageGroupsThatStatusShows) {
+  const auto planner = NewPlanner();
+  ASSERT_NE(planner, nullptr);
+  const Ended fed = RunFeed(*planner, JobFlags({"--cp", "2", "--iterations", "3"}));
+  ASSERT_EQ(fed.code, 0) << fed.errors;
+  PlannerClient client(planner->address());
+  EXPECT_EQ(JobOf(client).mesh().context(), 2u);
+  EXPECT_EQ(JobOf(client).mesh().pipeline(), 2u);
+  const Ended status = penstock_.Run({"status", "--planner", planner->address()});
+  EXPECT_EQ(status.code, 0) << status.errors;
+  EXPECT_THAT(status.output, HasSubstr("pp 2 x dp 1 x cp 2"));
+  const Ended json = penstock_.Run({"status", "--planner", planner->address(), "--json"});
+  EXPECT_THAT(json.output, HasSubstr(R"("mesh":{"pipeline":2,"data":1,"context":2,"tensor":1})"));
+}
+
 TEST_F(FeedCommandTest, KilledAtAnyMomentItGoesOnAndTheHistoryIsThatOfAFeederThatWasLeftAlone) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -101,6 +101,40 @@ TEST_F(PlanningCommands, PlanPrintsJson) {
   EXPECT_NEAR(bubble, row["bubble"].get<double>(), 1e-9);
 }
 
+TEST_F(PlanningCommands, PlanShowsOverHowManyContextRanksSamplesAreDivided) {
+  const Ended ended = Plan({"--cp", "4", "--pp", "2"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("mesh                pp 2 x dp 1 x cp 4\n"),
+                    HasSubstr("\nspans               "), HasSubstr("rank  stage  context  tensor")));
+  const Ended json = Plan({"--cp", "4", "--pp", "2", "--json"});
+  ASSERT_EQ(json.code, 0) << json.errors;
+  const Json row = Parse(json.output);
+  int samples = 0;
+  for (const Json& count : row["spans"]) samples += count.get<int>();
+  EXPECT_EQ(samples, 24);
+  double bubble = 0;
+  for (const Json& share : row["bubble_by_cause"]) bubble += share.get<double>();
+  EXPECT_NEAR(bubble, row["bubble"].get<double>(), 1e-9);
+  EXPECT_GT(row["bubble_by_cause"]["group"].get<double>(), 0);
+}
+
+TEST_F(PlanningCommands, ExplainSaysWhatTwiceTheContextRanksBring) {
+  const Ended ended = Plan({"--cp", "2", "--effort", "fast", "--explain"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("twice the context ranks, and GPUs"), HasSubstr("waits: stage group")));
+  // The profile has no figures of tensor ranks.
+  EXPECT_THAT(ended.output, testing::Not(HasSubstr("twice the tensor ranks")));
+}
+
+TEST_F(PlanningCommands, CompareShowsWhatRanksWaitForInTheirGroups) {
+  const Ended ended = Compare({"--cp", "2", "--effort", "fast"});
+  EXPECT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("of it in groups"));
+  EXPECT_THAT(Compare({"--effort", "fast"}).output, testing::Not(HasSubstr("of it in groups")));
+}
+
 TEST_F(PlanningCommands, PlanAndCompareDivideTheLayersAlike) {
   // Their lengths are unlike those that are assumed where none are handed over.
   const std::string examples = PENSTOCK_EXAMPLES;

@@ -110,6 +110,45 @@ TEST(Explain, AsksForAnotherStageSplitWhereOneIsFixed) {
   EXPECT_THAT(Conclusion(explained.explanation), HasSubstr("--stage-split auto"));
 }
 
+TEST(Explain, SaysWhatTwiceTheContextRanksBringWhereOneSampleHoldsUpAll) {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  job.mutable_mesh()->set_context(2);
+  const Explained explained = PlanAndExplain(job);
+  const WhatIf twice = explained.Find("twice the context ranks, and GPUs");
+  EXPECT_EQ(twice.kind, WhatIfKind::kPlan);
+  EXPECT_EQ(twice.ranks, 2);
+  EXPECT_EQ(twice.advice, "use --cp 4");
+  EXPECT_GT(twice.makespan_ms, 0);
+  // The profile has no figures of tensor ranks.
+  EXPECT_FALSE(explained.Has("twice the tensor ranks, and GPUs"));
+}
+
+TEST(Explain, AsksForTwiceTheTensorRanksWhereTheProfileAndTheHeadsAllowThem) {
+  v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_PACKED);
+  for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
+    layer.clear_tensor();
+    v1::TensorCost& cost = *layer.add_tensor();
+    cost.set_degree(2);
+    cost.set_efficiency(0.9);
+  }
+  EXPECT_EQ(PlanAndExplain(job).Find("twice the tensor ranks, and GPUs").advice, "use --tp 2");
+  job.mutable_mesh()->set_tensor(2);
+  EXPECT_FALSE(PlanAndExplain(job).Has("twice the tensor ranks, and GPUs"));
+}
+
+TEST(Explain, AT5HasNoContextRanksToDouble) {
+  EXPECT_FALSE(PlanAndExplain(core::T5Job(1, 1, v1::POLICY_PACKED)).Has("twice the context ranks, and GPUs"));
+}
+
+TEST(Explain, WhatNeedsMoreGpusIsSaidApart) {
+  Explanation explanation;
+  explanation.what_ifs = {
+      {.condition = "context", .makespan_ms = 55, .gain = 0.45, .ranks = 2, .advice = "use --cp 4"},
+      {.condition = "memory", .makespan_ms = 90, .gain = 0.1, .advice = "shard"}};
+  EXPECT_EQ(Conclusion(explanation),
+            "Most to gain: memory, 10.0%: shard. On twice as many GPUs, 45.0%: use --cp 4.");
+}
+
 TEST(Explain, SaysWhatIsAPlanAnEstimateAndABound) {
   const Explained explained = PlanAndExplain(core::GptJob(4, 2, v1::POLICY_DYNAMIC));
   const WhatIf bound = explained.Find("lower bound");

@@ -127,12 +127,42 @@ TEST(HtmlTimeline, CarriesSamplesAndWhatTheRanksWaitFor) {
   EXPECT_EQ(data["samples"][0], Json::array({1000, 0, 4}));
   // As text, because a number of the page's script would be rounded.
   EXPECT_EQ(data["samples"][1][0], "18446744073709551615");
-  EXPECT_EQ(data["ranks"][0]["bubble"], Json::array({1, 0, 0, 0, 0, 6}));
+  EXPECT_EQ(data["ranks"][0]["bubble"], Json::array({1, 0, 0, 0, 0, 6, 0}));
   const v1::MicroBatch& micro_batch = planned.plan().replicas(1).micro_batches(2);
   const Json& shown = data["replicas"][1]["microBatches"][2];
   EXPECT_EQ(shown["samples"].size(), static_cast<size_t>(micro_batch.samples_size()));
   EXPECT_EQ(shown["computedTokens"], micro_batch.computed_tokens());
   EXPECT_EQ(shown["layout"], "padded");
+}
+
+TEST(HtmlTimeline, CarriesPlacesSpansAndExchangeOfStageGroups) {
+  v1::PlannedBatch planned =
+      MakePlan({.pipeline = 2, .replicas = 1, .layout = v1::LAYOUT_PACKED, .context = 2, .tensor = 2});
+  int pass = 0;
+  v1::Program& program = *planned.mutable_plan()->mutable_programs(7);
+  while (program.instructions(pass).op() != v1::OP_FORWARD) ++pass;
+  v1::Instruction& forward = *program.mutable_instructions(pass);
+  forward.set_own_duration_ns(400);
+  forward.clear_exchange();
+  forward.mutable_exchange()->set_tensor_bytes(1);
+  forward.mutable_exchange()->set_tensor_ns(2);
+  forward.mutable_exchange()->set_context_sent_bytes(3);
+  forward.mutable_exchange()->set_context_received_bytes(4);
+  forward.mutable_exchange()->set_context_ns(5);
+  forward.mutable_exchange()->set_context_exposed_ns(6);
+  planned.mutable_plan()->mutable_predicted()->mutable_ranks(7)->mutable_bubble()->set_group_ns(9);
+  const Json data = DataOf(HtmlTimeline(planned));
+  EXPECT_EQ(data["mesh"], Json::array({2, 1, 2, 2}));
+  EXPECT_EQ(data["ranks"][6]["context"], 1);
+  EXPECT_EQ(data["ranks"][6]["tensor"], 0);
+  EXPECT_EQ(data["ranks"][7]["bubble"][6], 9);
+  EXPECT_EQ(data["ranks"][7]["instructions"][pass][8], Json::array({400, 1, 2, 3, 4, 5, 6}));
+  const v1::MicroBatch& micro_batch = planned.plan().replicas(0).micro_batches(0);
+  const Json& spans = data["replicas"][0]["microBatches"][0]["spans"];
+  ASSERT_EQ(static_cast<int>(spans.size()), micro_batch.span_ranks_size());
+  for (size_t row = 0; row < spans.size(); ++row)
+    EXPECT_EQ(spans[row], Json::array({micro_batch.span_first(static_cast<int>(row)),
+                                       micro_batch.span_ranks(static_cast<int>(row))}));
 }
 
 TEST(HtmlTimeline, AHostileJobIdStaysText) {

@@ -37,6 +37,23 @@ TEST(PlanSummary, DividesTheBubbleByCause) {
   EXPECT_DOUBLE_EQ(json["bubble_by_cause"]["transfer"], 0);
 }
 
+TEST(PlanSummary, CountsWhatRanksWaitInsideTheirStageGroups) {
+  v1::Plan plan = SmallPlan();
+  plan.mutable_predicted()->mutable_ranks(1)->mutable_bubble()->set_fill_ns(12'000'000);
+  plan.mutable_predicted()->mutable_ranks(1)->mutable_bubble()->set_group_ns(8'000'000);
+  const PlanSummary summary = Summarize("dynamic", v1::Batch(), plan);
+  EXPECT_DOUBLE_EQ(GroupWait(summary), 0.04);
+  EXPECT_DOUBLE_EQ(ToJson(summary)["bubble_by_cause"]["group"], 0.04);
+}
+
+TEST(PlanSummary, CountsSamplesByTheContextRanksTheyAreDividedOver) {
+  v1::Plan plan = SmallPlan();
+  EXPECT_EQ(ToJson(Summarize("dynamic", v1::Batch(), plan))["spans"].dump(), "{}");
+  v1::MicroBatch& micro_batch = *plan.add_replicas()->add_micro_batches();
+  for (const uint32_t ranks : {1, 4, 1, 2, 1}) micro_batch.add_span_ranks(ranks);
+  EXPECT_EQ(ToJson(Summarize("dynamic", v1::Batch(), plan))["spans"].dump(), R"({"1":3,"2":1,"4":1})");
+}
+
 TEST(PlanSummary, NamesScheduleAndStages) {
   const nlohmann::ordered_json json = ToJson(Summarize("dynamic", v1::Batch(), SmallPlan()));
   EXPECT_EQ(json["schedule"], "split-backward");

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "planner/core/planner.h"
 #include "tests/unit/core/job_builder.h"
@@ -99,6 +100,77 @@ TEST(TimeSplit, APackedPlanHasNoPadding) {
   EXPECT_NEAR(mean[kPadding], 0, 1);
   EXPECT_GT(mean[kUseful], 0);
   EXPECT_GT(mean[kOverhead], 0);
+}
+
+// Layers whose parts of 1/2 take 1 / (2 x 0.8) of their time.
+v1::JobSpec JobWithGroups(uint32_t pipeline, uint32_t context, v1::Policy policy) {
+  v1::JobSpec job = core::GptJob(pipeline, 1, policy);
+  job.mutable_mesh()->set_tensor(2);
+  job.mutable_mesh()->set_context(context);
+  for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
+    layer.clear_tensor();
+    v1::TensorCost& cost = *layer.add_tensor();
+    cost.set_degree(2);
+    cost.set_efficiency(0.8);
+  }
+  return job;
+}
+
+TEST(TimeSplit, TellsExchangeAndLossOfATensorGroupFromUsefulWork) {
+  v1::JobSpec job = JobWithGroups(1, 1, v1::POLICY_PACKED);
+  job.mutable_planning()->set_recompute(v1::RECOMPUTE_NONE);
+  const v1::Batch batch = core::MakeBatch({{0, 100}, {0, 200}});
+  const Planned planned = MakePlan(job, batch);
+  ASSERT_NE(planned.planner, nullptr);
+  const auto ranks = SplitTime(*planned.planner, batch, planned.plan);
+  ASSERT_TRUE(ranks.ok()) << ranks.status();
+  ASSERT_EQ(ranks->size(), 2u);
+  const double useful = 3 * (8 * (10 * 300 + 0.01 * (100 * 100 + 200 * 200)) + 5 * 300) / 2;
+  const double fixed = 3 * (8 * 1000 + 500) / 2.0;
+  for (const TimeSplit& split : *ranks) {
+    EXPECT_NEAR(split[kUseful], useful, 2);
+    // What the lower efficiency costs is overhead, too.
+    EXPECT_NEAR(split[kOverhead], fixed + (useful + fixed) * (1 / 0.8 - 1), 2);
+    EXPECT_GT(split[kExchange], 0);
+    EXPECT_NEAR(split[kPadding], 0, 1);
+  }
+}
+
+TEST(TimeSplit, AddsUpToTheMakespanOnEveryRankOfStageGroups) {
+  const v1::Batch batch = core::MakeBatch({{0, 10}, {5, 400}, {40, 3}, {0, 77}, {0, 31}});
+  for (const v1::Policy policy :
+       {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED, v1::POLICY_DYNAMIC}) {
+    for (const uint32_t pipeline : {1U, 2U}) {
+      const Planned planned = MakePlan(JobWithGroups(pipeline, 4, policy), batch);
+      ASSERT_NE(planned.planner, nullptr) << policy;
+      const auto ranks = SplitTime(*planned.planner, batch, planned.plan);
+      ASSERT_TRUE(ranks.ok()) << ranks.status();
+      EXPECT_EQ(ranks->size(), 8 * pipeline);
+      double group = 0;
+      const auto makespan = static_cast<double>(planned.plan.predicted().makespan_ns());
+      for (const TimeSplit& split : *ranks) {
+        EXPECT_NEAR(std::accumulate(split.begin(), split.end(), 0.0), makespan, 1e-9 * makespan) << policy;
+        for (const double part : split) EXPECT_GE(part, -1000) << policy;
+        group += split[kGroup];
+      }
+      EXPECT_GT(group, 0) << policy;
+    }
+  }
+}
+
+TEST(TimeSplit, RefusesSpansThatAreNotOfTheRows) {
+  const v1::Batch batch = core::MakeBatch({{0, 100}, {0, 200}});
+  const Planned planned = MakePlan(JobWithGroups(1, 4, v1::POLICY_PACKED), batch);
+  ASSERT_NE(planned.planner, nullptr);
+  for (const auto& [first, ranks] :
+       {std::pair(0U, 0U), std::pair(0U, 3U), std::pair(1U, 2U), std::pair(4U, 4U)}) {
+    v1::Plan wrong = planned.plan;
+    v1::MicroBatch& micro_batch = *wrong.mutable_replicas(0)->mutable_micro_batches(0);
+    micro_batch.set_span_first(0, first);
+    micro_batch.set_span_ranks(0, ranks);
+    EXPECT_EQ(SplitTime(*planned.planner, batch, wrong).status().code(), absl::StatusCode::kInvalidArgument)
+        << first << " " << ranks;
+  }
 }
 
 TEST(TimeSplit, RefusesAPlanOfAnotherJobOrBatch) {

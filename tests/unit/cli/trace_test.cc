@@ -121,6 +121,53 @@ TEST(Trace, NamesTheStageWhereARankHasSeveral) {
   EXPECT_EQ(names.count("FORWARD 1"), 0u);
 }
 
+v1::Plan PlanWithGroups() {
+  v1::Plan plan = core::MakeValidPlan(
+                      {.pipeline = 2, .replicas = 1, .layout = v1::LAYOUT_PACKED, .context = 2, .tensor = 2})
+                      .plan();
+  for (v1::Program& program : *plan.mutable_programs()) {
+    for (v1::Instruction& instruction : *program.mutable_instructions()) {
+      if (instruction.op() != v1::OP_FORWARD) continue;
+      instruction.set_own_duration_ns(2'000'000);
+      instruction.mutable_exchange()->set_tensor_bytes(7);
+      instruction.mutable_exchange()->set_context_exposed_ns(500'000);
+    }
+  }
+  return plan;
+}
+
+TEST(Trace, SaysWhatAPassOfAStageGroupExchangesAndTakesAlone) {
+  Trace trace;
+  trace.AddPredicted(PlanWithGroups());
+  int passes = 0;
+  std::set<std::string> names;
+  for (const Json& event : EventsOf(trace)) {
+    if (event["name"] == "process_name") names.insert(event["args"]["name"]);
+    if (event["ph"] != "X" || event["name"] != "FORWARD 0") continue;
+    ++passes;
+    EXPECT_EQ(event["cat"], "compute");
+    EXPECT_DOUBLE_EQ(event["args"]["own_ms"], 2);
+    EXPECT_EQ(event["args"]["tensor_bytes"], 7);
+    EXPECT_DOUBLE_EQ(event["args"]["context_exposed_ms"], 0.5);
+    EXPECT_FALSE(event["args"].contains("bytes"));
+  }
+  EXPECT_EQ(passes, 8);
+  EXPECT_EQ(names.count("rank 7 (replica 0, stage 1, c1 t1)"), 1u);
+}
+
+TEST(Trace, ArrowsOfAStageGroupLeadFromEachPlaceToItsEqual) {
+  Trace trace;
+  trace.AddPredicted(PlanWithGroups());
+  std::set<std::string> begun, ended;
+  for (const Json& event : EventsOf(trace)) {
+    if (event["ph"] == "s" && !begun.insert(event["id"]).second)
+      ADD_FAILURE() << "two arrows begin: " << event;
+    if (event["ph"] == "f" && !ended.insert(event["id"]).second) ADD_FAILURE() << "two arrows end: " << event;
+  }
+  EXPECT_EQ(begun.size(), 24u);  // four places x three micro-batches x two directions
+  EXPECT_EQ(begun, ended);
+}
+
 TEST(Trace, TakesMeasuredTimesAndLeavesOutWhatThePlanLacks) {
   Trace trace;
   trace.AddMeasured(PlanWithTimes(), {{{0, 10'000, 20'000}, {100000, 0, 1}}});

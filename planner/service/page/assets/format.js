@@ -46,3 +46,8 @@ export function plural(count, word) {
 export function stateName(state) {
   return state.replace("JOB_STATE_", "").toLowerCase();
 }
+
+// Ranks of a stage group; degrees that are 0 stand for 1.
+export function groupRanks(mesh) {
+  return Math.max(mesh.context, 1) * Math.max(mesh.tensor, 1);
+}

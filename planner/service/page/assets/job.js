@@ -2,7 +2,7 @@
 
 import {LineChart} from "./charts.js";
 import {byId, fillFigures, fillTable, setText, showText} from "./dom.js";
-import {compact, plural, round, share, stateName, timeOfNanoseconds, withCommas} from "./format.js";
+import {compact, groupRanks, plural, round, share, stateName, timeOfNanoseconds, withCommas} from "./format.js";
 import {showWorkers} from "./workers.js";
 
 let charts = null;
@@ -23,10 +23,16 @@ function modelText(model) {
   return `${name}, ${layers} layers, width ${model.hidden}; `;
 }
 
+// Of one rank each, or of stage groups.
+function positionsText(mesh) {
+  if (groupRanks(mesh) === 1) return plural(mesh.pipeline, "rank");
+  return `${plural(mesh.pipeline, "stage group")} of ${Math.max(mesh.context, 1)} context × ${Math.max(mesh.tensor, 1)} tensor ranks`;
+}
+
 function subtitle(spec) {
   const policy = spec.planning.policy.replace("POLICY_", "").toLowerCase();
   const owner = spec.owner === "" ? "" : `; of ${spec.owner}`;
-  return `${modelText(spec.model)}${plural(spec.mesh.pipeline, "rank")} a pipeline × ${plural(spec.mesh.data, "replica")}; policy ${policy}${owner}`;
+  return `${modelText(spec.model)}${positionsText(spec.mesh)} a pipeline × ${plural(spec.mesh.data, "replica")}; policy ${policy}${owner}`;
 }
 
 function ratio(numerator, denominator) {

@@ -159,6 +159,8 @@ function paintMarks() {
 
 function nameOf(rank) {
   if (view.width < 560) return String(rank.rank);
+  // In a stage group: "63 · s1 c31 t1".
+  if (rank.place !== undefined) return `${rank.rank} · s${rank.stages.join(",")} ${rank.place}`;
   return `rank ${rank.rank} · ${rank.stages.length === 1 ? "stage" : "stages"} ${rank.stages.join(",")}`;
 }
 
@@ -170,6 +172,9 @@ function paintRank(rank, index, top) {
   const next = view.data.ranks[index + 1];
   if (next !== undefined && next.replica !== rank.replica) {
     pen.fillStyle = view.colours.quiet;
+    pen.fillRect(0, top + rowHeight() - GAP / 2, view.width, 1);
+  } else if (next !== undefined && next.place !== undefined && next.stages[0] !== rank.stages[0]) {
+    pen.fillStyle = view.colours.line;
     pen.fillRect(0, top + rowHeight() - GAP / 2, view.width, 1);
   }
 }
@@ -224,7 +229,8 @@ function describe({rank: index, block}) {
   const measured = timesOf(rank, block, "measured");
   const took = measured === null ? "not measured" :
       `measured ${timeOfMicroseconds(measured[1])} from ${timeOfMicroseconds(measured[0])}` + (duration > 0 ? ` (${share(measured[1] / duration)} of the plan)` : "");
-  return `Rank ${rank.rank}, replica ${rank.replica}: ${what}; planned ${timeOfMicroseconds(duration)} from ${timeOfMicroseconds(start)}; ${took}.`;
+  const place = rank.place === undefined ? "" : ` (${rank.place})`;
+  return `Rank ${rank.rank}${place}, replica ${rank.replica}: ${what}; planned ${timeOfMicroseconds(duration)} from ${timeOfMicroseconds(start)}; ${took}.`;
 }
 
 function select(selected) {

@@ -1,7 +1,7 @@
 // The workers of a job: who is where, and when each was last heard of.
 
 import {byId, fillTable, setText} from "./dom.js";
-import {plural, withCommas} from "./format.js";
+import {groupRanks, plural, withCommas} from "./format.js";
 
 // What the planner takes where a job does not say.
 const DEFAULT_TIMEOUT_MS = 5000;
@@ -23,7 +23,7 @@ export function showWorkers(status, spec) {
   // One that is half way to being taken for lost.
   const isLate = worker => live && Number(worker.heartbeat_age_ms) > timeout / 2;
   const late = status.workers.filter(isLate).map(worker => worker.rank);
-  const ranks = spec.mesh.pipeline * spec.mesh.data;
+  const ranks = spec.mesh.pipeline * spec.mesh.data * groupRanks(spec.mesh);
   setText(byId("workers-summary"), `${withCommas(ages.length)} of ${plural(ranks, "rank")}` +
       (ages.length > 0 ? `; the longest silence is ${seconds(Math.max(...ages))}` : "") +
       (late.length > 0 ? `; late: ${late.length > 1 ? "ranks" : "rank"} ${listed(late)}` : "") + `; one that is silent for ${seconds(timeout)} is lost`);

@@ -127,6 +127,9 @@ TEST(RunRecord, ALimitThatTheModelHasPositionsForIsNamedRatherThanTheModelAndNev
 TEST(RunRecord, MeshPolicyAndIterationsMayChange) {
   RunRecord now = SomeRun();
   now.job.mutable_mesh()->set_pipeline(4);
+  now.job.mutable_mesh()->set_data(2);
+  now.job.mutable_mesh()->set_tensor(2);
+  now.job.mutable_mesh()->set_context(4);
   now.job.mutable_planning()->set_policy(v1::POLICY_PACKED);
   now.job.mutable_training()->set_iterations(500);
   now.job.mutable_training()->mutable_learning_rate()->set_decay_iterations(500);

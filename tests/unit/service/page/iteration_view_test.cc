@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -44,6 +46,25 @@ v1::Plan MakePlan(uint32_t replicas) {
     Add(program, v1::OP_FORWARD, 10, 10);
     Add(program, v1::OP_BACKWARD, 30, 20);
     Add(program, v1::OP_OPTIMIZER_STEP, 60, 10);
+  }
+  return plan;
+}
+
+// Two groups of two tensor ranks; the first is ranks 3 and 1, the second 0 and 2.
+v1::Plan PlanWithGroups() {
+  v1::Plan plan = MakePlan(4);
+  plan.mutable_mesh()->set_pipeline(2);
+  plan.mutable_mesh()->set_data(1);
+  plan.mutable_mesh()->set_tensor(2);
+  v1::ReplicaTopology& replica = *plan.mutable_topology()->add_replicas();
+  const uint32_t groups[2][2] = {{3, 1}, {0, 2}};
+  for (uint32_t stage = 0; stage < 2; ++stage) {
+    v1::StageTopology& group = *replica.add_stages();
+    for (const uint32_t rank : groups[stage]) {
+      group.add_ranks(rank);
+      plan.mutable_programs(static_cast<int>(rank))->set_replica(0);
+      plan.mutable_programs(static_cast<int>(rank))->set_stages(0, stage);
+    }
   }
   return plan;
 }
@@ -109,6 +130,17 @@ TEST(IterationViewTest, ReplicasHaveTheirLoadAndTheirLastBackward) {
   EXPECT_EQ(view["replicas"][0]["planned_us"], 50);
   EXPECT_EQ(view["replicas"][0]["measured_us"], nullptr);
   EXPECT_EQ(view["replicas"][1]["measured_us"], 100);
+}
+
+TEST(IterationViewTest, RanksOfAStageGroupStandTogetherWithTheirPlaces) {
+  const Json view = IterationAsJson(Held(PlanWithGroups()), {});
+  ASSERT_EQ(view["ranks"].size(), 4);
+  const std::pair<int, std::string> expected[] = {{3, "t0"}, {1, "t1"}, {0, "t0"}, {2, "t1"}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(view["ranks"][i]["rank"], expected[i].first);
+    EXPECT_EQ(view["ranks"][i]["place"], expected[i].second);
+  }
+  EXPECT_FALSE(IterationAsJson(Held(MakePlan(1)), {})["ranks"][0].contains("place"));
 }
 
 TEST(IterationViewTest, AReplicaAloneIsShownWhenItIsAskedFor) {

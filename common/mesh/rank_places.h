@@ -11,16 +11,13 @@
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 
-namespace penstock::cli {
+namespace penstock {
 
 struct GroupPlace {
   uint32_t context = 0;
   uint32_t tensor = 0;
 };
 
-// Of a mesh; 0 counts as 1, as the contract says.
-uint32_t TensorRanks(const v1::Mesh& mesh);
-uint32_t ContextRanks(const v1::Mesh& mesh);
 // Whether its stages are held by several ranks.
 bool HasGroups(const v1::Mesh& mesh);
 
@@ -34,16 +31,4 @@ std::string PlaceName(const v1::Mesh& mesh, const GroupPlace& place);
 // "pp 2 x dp 4", with stage groups "pp 2 x dp 4 x cp 8 x tp 2".
 std::string MeshName(const v1::Mesh& mesh);
 
-// Over how many context ranks samples are divided, as spans say; ascending in `ranks`.
-struct SpanCount {
-  uint32_t ranks = 1;
-  uint64_t samples = 0;
-};
-
-// Empty where the plan has one context rank. A row's samples count with its span.
-std::vector<SpanCount> CountSpans(const v1::Plan& plan);
-
-// "150 x 1, 4 x 4, 2 x 32": so many samples over so many context ranks.
-std::string SpanText(const std::vector<SpanCount>& spans);
-
-}  // namespace penstock::cli
+}  // namespace penstock
