@@ -116,13 +116,13 @@ std::vector<int32_t> ScheduleSpace::FitLevels(const MicroBatchTable& table, absl
   return levels;
 }
 
-int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
+int64_t ScheduleSpace::BytesAlone(int rank, absl::Span<const Share> shares) const {
   int64_t held = 0;
   int64_t most = 0;
   // A stage goes back when the later ones on its rank have.
   for (int stage = 0; stage < costs_.stages(); ++stage) {
     if (costs_.position_of(stage) != rank) continue;
-    const StageMemory memory = costs_.Memory(stage, share);
+    const StageMemory memory = LargestMemory(costs_, stage, shares);
     const StageRecompute recompute =
         RecomputeAtLevel(costs_.stage(stage), levels_[stage].highest, costs_.has_selective());
     held += HeldBytes(costs_, stage, memory, recompute);
@@ -133,17 +133,20 @@ int64_t ScheduleSpace::BytesAlone(int rank, const Share& share) const {
 
 int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   const int contexts = costs_.group().context;
-  if (contexts == 1) return BytesAlone(rank, WholeShare(sums));
-  if (sums.rows != 1) return BytesAlone(rank, WholeShare(costs_.EvenShare(sums)));
-  int64_t least = BytesAlone(rank, WholeShare(sums));
-  const auto length = static_cast<int64_t>(sums.target);
-  for (int ranks = 2; ranks <= contexts && length >= 2 * ranks; ranks *= 2) {
-    Share part = WholeShare(sums);
-    // Two chunks, and no chunk is longer.
-    part.sums.target = static_cast<double>(2 * ((length + 2 * ranks - 1) / (2 * ranks)));
-    part.sums.loss = std::min(part.sums.loss, part.sums.target);
-    part.divided_tokens = length;
-    least = std::min(least, BytesAlone(rank, part));
+  if (contexts == 1) return BytesAlone(rank, {WholeShare(sums)});
+  if (sums.rows != 1) return BytesAlone(rank, {WholeShare(costs_.EvenShare(sums))});
+  int64_t least = BytesAlone(rank, {WholeShare(sums)});
+  const SampleTokens sample{0, static_cast<uint32_t>(sums.target), static_cast<uint32_t>(sums.loss)};
+  const uint32_t index = 0;
+  const Row row{sample.target, {&index, 1}};
+  std::vector<Share> shares;
+  for (int32_t ranks = 2; ranks <= contexts && row.length >= 2 * ranks; ranks *= 2) {
+    SharesOf({&row, 1}, {&sample, 1}, {Span{0, ranks}}, costs_.nodes(), contexts, &shares);
+    for (Share& share : shares) {
+      // Of a row of several samples it is not known where they are.
+      if (sums.layout != Layout::kPacked) share.sums.loss = std::min(sums.loss, share.sums.target);
+    }
+    least = std::min(least, BytesAlone(rank, shares));
   }
   return least;
 }
@@ -155,7 +158,7 @@ double ScheduleSpace::MostTokens() const {
   Share many;
   many.sums.target = many.sums.loss = kMany;
   for (int rank = 0; rank < costs_.positions(); ++rank) {
-    const auto bytes = static_cast<double>(BytesAlone(rank, many));
+    const auto bytes = static_cast<double>(BytesAlone(rank, {many}));
     if (bytes > 0) most = std::min(most, static_cast<double>(available_[rank]) / bytes * kMany);
   }
   return most;

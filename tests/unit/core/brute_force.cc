@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/model/share.h"
+#include "planner/core/schedule/stage_bytes.h"
 #include "tests/unit/core/brute_force_exact.h"
 
 namespace penstock::core {
@@ -22,12 +24,14 @@ using Groups = std::vector<Mask>;
 struct SmallMicroBatch {
   Mask samples = 0;
   Layout layout = Layout::kPacked;
+  std::vector<Span> spans;
   std::vector<SmallPass> passes;
 };
 
 // Every (selective, full) that the job allows for a stage, but for those that cost more and keep no less.
-std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stage, const LayerCosts& layers,
-                                const StageMemory& memory, int64_t kept_besides) {
+std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stage,
+                                absl::Span<const LayerCosts> layers, const StageMemory& memory,
+                                int64_t kept_besides) {
   const int count = costs.stage(stage).layers();
   std::vector<StageRecompute> allowed;
   for (int full = 0; full <= count; ++full) {
@@ -43,8 +47,10 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
   std::vector<PassChoice> all;
   all.reserve(allowed.size());
   for (const StageRecompute& recompute : allowed) {
-    all.push_back({costs.BackwardNs(stage, layers, recompute),
-                   costs.StoredBytes(stage, memory, recompute) + kept_besides, recompute});
+    int64_t slowest = 0;
+    for (const LayerCosts& share : layers)
+      slowest = std::max(slowest, costs.BackwardNs(stage, share, recompute));
+    all.push_back({slowest, costs.StoredBytes(stage, memory, recompute) + kept_besides, recompute});
   }
   std::sort(all.begin(), all.end(), [](const PassChoice& a, const PassChoice& b) {
     return std::pair(a.backward_ns, a.kept_bytes) < std::pair(b.backward_ns, b.kept_bytes);
@@ -68,38 +74,78 @@ int64_t OptimizerNs(const CostModel& costs) {
   return longest;
 }
 
-// Nothing when the shape is outside of the profile.
+// What each context rank has of a micro-batch. `spans`: of its rows; empty where there is one context rank.
+std::vector<Share> SharesWith(const CostModel& costs, absl::Span<const SampleTokens> tokens,
+                              const std::vector<uint32_t>& list, Layout layout,
+                              const std::vector<Span>& spans) {
+  if (spans.empty()) return {WholeShare(SumsOf(list, tokens, layout))};
+  std::vector<Share> shares;
+  SharesOf(RowsOf(list, tokens, layout, {}), tokens, spans, costs.nodes(), costs.group().context, &shares);
+  return shares;
+}
+
+// Until every rank of the next group has what its like sends it.
+int64_t TransferNs(const CostModel& costs, const std::vector<Share>& shares, int replica, int stage) {
+  const int tensors = costs.group().tensor;
+  int64_t longest = 0;
+  for (int place = 0; place < costs.group().ranks(); ++place) {
+    const int64_t bytes = costs.BoundaryBytes(stage, shares[place / tensors].sums, place % tensors);
+    const int from = costs.topology().RankOf(replica, stage, place);
+    longest =
+        std::max(longest, costs.TransferNs(bytes, from, costs.topology().RankOf(replica, stage + 1, place)));
+  }
+  return longest;
+}
+
+// Nothing when the shape is outside of the profile. Passes take as long as the slowest context rank; memory
+// is that of the fullest one, element by element.
 std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job& job,
                                               absl::Span<const SampleTokens> tokens,
-                                              const std::vector<uint32_t>& list, Layout layout, int replica) {
-  const TokenSums sums = SumsOf(list, tokens, layout);
-  LayerCosts layers;
-  if (!costs.Layers(sums, &layers)) return std::nullopt;
+                                              const std::vector<uint32_t>& list, Layout layout, int replica,
+                                              const std::vector<Span>& spans = {}) {
+  const std::vector<Share> shares = SharesWith(costs, tokens, list, layout, spans);
+  std::vector<LayerCosts> layers(shares.size());
+  for (size_t context = 0; context < shares.size(); ++context) {
+    if (!costs.Layers(shares[context], &layers[context])) return std::nullopt;
+  }
   SmallMicroBatch result;
   result.layout = layout;
+  result.spans = spans;
   for (int s = 0; s < costs.stages(); ++s) {
-    const StageMemory memory = costs.Memory(s, sums);
+    const StageMemory memory = LargestMemory(costs, s, shares);
     const bool receives = s > 0 && costs.position_of(s) != costs.position_of(s - 1);
     const bool sends = s + 1 < costs.stages() && costs.position_of(s) != costs.position_of(s + 1);
     const int64_t input = receives ? memory.input : 0;
     const int64_t output = sends ? memory.output : 0;
     SmallPass pass;
-    pass.forward_ns = costs.ForwardNs(s, layers);
-    pass.weight_ns = costs.WeightNs(s, layers);
+    for (const LayerCosts& share : layers) {
+      pass.forward_ns = std::max(pass.forward_ns, costs.ForwardNs(s, share));
+      pass.weight_ns = std::max(pass.weight_ns, costs.WeightNs(s, share));
+    }
     pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
-    pass.forward_bytes = output;
-    pass.backward_bytes = memory.peak + input + output;
+    pass.forward_bytes = output + memory.forward_peak();
+    pass.backward_bytes = memory.backward_peak() + input + output;
     pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;
     pass.received_bytes = input;
     pass.memory = memory;
-    if (sends) {
-      const int first = replica * costs.positions();
-      pass.transfer_ns = costs.TransferNs(costs.BoundaryBytes(s, sums), first + costs.position_of(s),
-                                          first + costs.position_of(s + 1));
-    }
+    if (sends) pass.transfer_ns = TransferNs(costs, shares, replica, s);
     result.passes.push_back(std::move(pass));
   }
   return result;
+}
+
+// All placements of so many rows of these lengths; one, without spans, where there is one context rank.
+void ForEachPlacement(int contexts, absl::Span<const Row> rows, std::vector<Span>* spans,
+                      const std::function<void()>& visit) {
+  if (contexts == 1 || spans->size() == rows.size()) return visit();
+  const int64_t length = rows[spans->size()].length;
+  for (int ranks = 1; ranks <= contexts && (ranks == 1 || length >= 2 * ranks); ranks *= 2) {
+    for (int first = 0; first < contexts; first += ranks) {
+      spans->push_back({first, ranks});
+      ForEachPlacement(contexts, rows, spans, visit);
+      spans->pop_back();
+    }
+  }
 }
 
 // Leaves out what does not fit even if the micro-batch is alone on the rank. Keeps one, for those that have
@@ -164,7 +210,9 @@ class Enumeration {
 
   // Replicas whose links are equally fast share answers.
   int ClassOf(int replica) const;
+  // All layouts and placements that may be of use.
   std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
+  void Keep(SmallMicroBatch micro_batch, std::vector<SmallMicroBatch>* kept) const;
   const ReplicaAnswer& BestReplica(Mask samples, int replica);
   void TryGroups(const Groups& groups, int replica, int64_t limit, ReplicaAnswer* answer);
   void TryPipeline(const std::vector<const SmallMicroBatch*>& micro_batches, int64_t limit,
@@ -187,12 +235,25 @@ class Enumeration {
 int Enumeration::ClassOf(int replica) const {
   int bits = 0;
   for (int stage = 0; stage + 1 < costs_.stages(); ++stage) {
-    const int first = replica * costs_.positions();
-    const Link link =
-        costs_.LinkBetween(first + costs_.position_of(stage), first + costs_.position_of(stage + 1));
+    const Link link = costs_.LinkAcross(costs_.topology(), replica, stage);
     bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
   }
   return bits;
+}
+
+// Whether no pass without recompute and no transfer of `a` is slower: all that counts where memory is plenty.
+bool NoSlower(const SmallMicroBatch& a, const SmallMicroBatch& b) {
+  for (size_t s = 0; s < a.passes.size(); ++s) {
+    const SmallPass& x = a.passes[s];
+    const SmallPass& y = b.passes[s];
+    const int64_t x_input = x.choices.front().backward_ns - x.weight_ns;
+    const int64_t y_input = y.choices.front().backward_ns - y.weight_ns;
+    if (x.forward_ns > y.forward_ns || x.transfer_ns > y.transfer_ns || x.weight_ns > y.weight_ns ||
+        x.choices.front().backward_ns > y.choices.front().backward_ns || x_input > y_input) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // True when `a` can stand for `b` everywhere.
@@ -224,13 +285,29 @@ std::vector<SmallMicroBatch> Enumeration::Layouts(Mask samples, int replica) con
   for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
     if (job_.layout == LayoutChoice::kPacked && layout != Layout::kPacked) continue;
     if (job_.layout == LayoutChoice::kPadded && layout != Layout::kPadded) continue;
-    auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica);
-    if (!micro_batch.has_value()) continue;
-    micro_batch->samples = samples;
-    if (!result.empty() && NoWorse(result.front(), *micro_batch)) continue;
-    result.push_back(*std::move(micro_batch));
+    std::vector<Span> spans;
+    const std::vector<Row> rows = RowsOf(list, samples_, layout, {});
+    ForEachPlacement(costs_.group().context, rows, &spans, [&] {
+      auto micro_batch = MakeMicroBatch(costs_, job_, samples_, list, layout, replica, spans);
+      if (!micro_batch.has_value()) return;
+      micro_batch->samples = samples;
+      Keep(*std::move(micro_batch), &result);
+    });
   }
   return result;
+}
+
+void Enumeration::Keep(SmallMicroBatch micro_batch, std::vector<SmallMicroBatch>* kept) const {
+  if (costs_.group().context == 1) {
+    if (kept->empty() || !NoWorse(kept->front(), micro_batch)) kept->push_back(std::move(micro_batch));
+    return;
+  }
+  for (const SmallMicroBatch& other : *kept) {
+    if (NoSlower(other, micro_batch)) return;
+  }
+  const auto slower = [&](const SmallMicroBatch& other) { return NoSlower(micro_batch, other); };
+  kept->erase(std::remove_if(kept->begin(), kept->end(), slower), kept->end());
+  kept->push_back(std::move(micro_batch));
 }
 
 std::string Describe(const std::vector<const SmallMicroBatch*>& micro_batches) {
@@ -240,6 +317,8 @@ std::string Describe(const std::vector<const SmallMicroBatch*>& micro_batches) {
     for (uint32_t sample = 0; sample < 32; ++sample) {
       if ((micro_batches[m]->samples >> sample & 1) != 0) absl::StrAppend(&text, " ", sample);
     }
+    for (const Span& span : micro_batches[m]->spans)
+      absl::StrAppend(&text, " @", span.first, "x", span.ranks);
     absl::StrAppend(&text, "\n");
   }
   return text;

@@ -1,6 +1,6 @@
 // The best plan for a handful of samples, found by trying everything that the rules of a job allow: all ways
-// to group samples into micro-batches, all assignments to replicas, all layouts, all schedules and all
-// recompute.
+// to group samples into micro-batches, all assignments to replicas, all layouts, all placements on context
+// ranks, all schedules and all recompute.
 //
 // Shares only the cost functions (CostModel) with the planner, and, if the exact account of memory is asked
 // for, the way from an order of passes to times. See brute_force_schedule.h and brute_force_exact.h.
@@ -43,7 +43,8 @@ struct BruteForceAnswer {
 };
 
 // For jobs of POLICY_DYNAMIC with at most 6 samples, 4 ranks a pipeline and 4 stages. Any schedule family but
-// 1F1B; that of INTERLEAVED and READY_FIRST is any order of whole backward passes.
+// 1F1B; that of INTERLEAVED and READY_FIRST is any order of whole backward passes. Of
+// stage groups: where memory is plenty, not `exact`, and a bound from below where backward passes may be split.
 BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
                             const BruteForceOptions& options);
 

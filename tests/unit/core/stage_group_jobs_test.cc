@@ -21,6 +21,7 @@
 #include "planner/core/schedule/stage_bytes.h"
 #include "planner/core/verify/check_plan.h"
 #include "tests/support/environment.h"
+#include "tests/unit/core/brute_force.h"
 #include "tests/unit/core/random_job.h"
 
 namespace penstock::core {
@@ -40,7 +41,11 @@ RandomJobLimits Limits(int seed) {
   limits.tensor = 4;
   limits.replicas = 2;
   if (seed % 4 == 0) limits.samples = 30;
-  if (seed % 4 == 1) limits.samples = 4;
+  if (seed % 4 == 1 || seed % 4 == 3) {
+    limits.samples = 4;
+    limits.pipeline = 3;
+    limits.layers = 6;
+  }
   return limits;
 }
 
@@ -76,6 +81,7 @@ class StageGroupJobsTest : public testing::Test {
   static void ExpectOneOrder(const v1::Plan& plan, const std::vector<uint32_t>& group);
   static void ExpectJointPasses(const v1::Plan& plan, const std::vector<uint32_t>& group);
   void CheckRefusal(const Planner& planner, const Batch& batch, const absl::Status& status);
+  void CompareWithOptimum(const Planner& planner, const Batch& batch, const v1::Plan& plan);
 
   std::string name_;
   int jobs_ = 0;
@@ -86,6 +92,10 @@ class StageGroupJobsTest : public testing::Test {
   int wrongly_refused_ = 0;
   std::map<int, int> violations_;
   double worst_gap_ = 0;
+  // Of jobs that are small enough to try all plans.
+  int tried_ = 0;
+  std::vector<double> above_optimum_;
+  std::vector<double> optimum_above_bound_;
 };
 
 void StageGroupJobsTest::ExpectOneOrder(const v1::Plan& plan, const std::vector<uint32_t>& group) {
@@ -128,22 +138,20 @@ bool FitsAlone(const CostModel& costs, const Job& job, const std::vector<SampleT
     SharesOf(RowsOf(list, samples, Layout::kPacked, {}), samples, {span}, costs.nodes(), contexts, &shares);
   }
   for (int position = 0; position < costs.positions(); ++position) {
-    for (const Share& share : shares) {
-      int64_t held = 0;
-      int64_t most = 0;
-      for (int stage = 0; stage < costs.stages(); ++stage) {
-        if (costs.position_of(stage) != position) continue;
-        const int layers = costs.stage(stage).layers();
-        StageRecompute recompute;
-        if (job.recompute == RecomputeMode::kFull || job.recompute == RecomputeMode::kAuto)
-          recompute.full = layers;
-        if (job.recompute == RecomputeMode::kSelective) recompute.selective = layers;
-        const StageMemory memory = costs.Memory(stage, share);
-        held += HeldBytes(costs, stage, memory, recompute);
-        most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
-      }
-      if (costs.RankStaticBytes(position) + most > job.memory_limit_bytes) return false;
+    int64_t held = 0;
+    int64_t most = 0;
+    for (int stage = 0; stage < costs.stages(); ++stage) {
+      if (costs.position_of(stage) != position) continue;
+      const int layers = costs.stage(stage).layers();
+      StageRecompute recompute;
+      if (job.recompute == RecomputeMode::kFull || job.recompute == RecomputeMode::kAuto)
+        recompute.full = layers;
+      if (job.recompute == RecomputeMode::kSelective) recompute.selective = layers;
+      const StageMemory memory = LargestMemory(costs, stage, shares);
+      held += HeldBytes(costs, stage, memory, recompute);
+      most = std::max(most, held + PassingBytes(memory, TransferBuffers::kOwn));
     }
+    if (costs.RankStaticBytes(position) + most > job.memory_limit_bytes) return false;
   }
   return true;
 }
@@ -161,6 +169,62 @@ void StageGroupJobsTest::CheckRefusal(const Planner& planner, const Batch& batch
   }
   ++wrongly_refused_;
   ADD_FAILURE() << "refused, though every sample fits alone: " << name_ << status;
+}
+
+// Whether everything fits at once on one rank of each group, undivided.
+bool FitsUndivided(const CostModel& costs, const Job& job, const Batch& batch) {
+  TokenSums sums;
+  for (const SampleTokens& sample : batch.samples) AddPacked(sample, &sums);
+  sums.target *= 2;
+  for (int position = 0; position < costs.positions(); ++position) {
+    int64_t bytes = costs.RankStaticBytes(position);
+    for (int stage = 0; stage < costs.stages(); ++stage) {
+      if (costs.position_of(stage) != position) continue;
+      StageMemory memory = costs.Memory(stage, sums);
+      memory.keys_values = static_cast<int64_t>(sums.target) * costs.exchange_model().key_value_bytes();
+      bytes += costs.StoredBytes(stage, memory, {}) + memory.backward_peak() + memory.forward_peak() +
+               memory.tokens + 4 * (memory.input + memory.output);
+    }
+    if (bytes > job.memory_limit_bytes) return false;
+  }
+  return true;
+}
+
+// Placements are tried one by one: with four context ranks there are 7 for each row.
+bool IsSmallEnough(const Job& job, const Batch& batch) {
+  const size_t most = job.topology.shape().group.context == 4 ? 3 : 4;
+  return batch.samples.size() <= most && job.topology.shape().positions <= 4 &&
+         job.topology.shape().stages.size() <= 4;
+}
+
+void StageGroupJobsTest::CompareWithOptimum(const Planner& planner, const Batch& batch,
+                                            const v1::Plan& plan) {
+  const Job& job = planner.job();
+  if (job.policy != Policy::kDynamic || job.topology.shape().group.ranks() == 1) return;
+  if (job.schedule == ScheduleFamily::kOneForwardOneBackward || job.recompute != RecomputeMode::kAuto) return;
+  if (!IsSmallEnough(job, batch) || !FitsUndivided(planner.costs(), job, batch)) return;
+  const int64_t makespan = plan.predicted().makespan_ns();
+  const BruteForceAnswer best = BruteForce(planner.costs(), job, batch.samples, {makespan, 100000});
+  if (!best.complete) return;
+  ++tried_;
+  ASSERT_TRUE(best.found) << "the plan is better than the optimum\n" << name_;
+  ASSERT_LE(plan.lower_bound_ns(), best.makespan_ns) << name_ << best.text;
+  above_optimum_.push_back(static_cast<double>(makespan) / static_cast<double>(best.makespan_ns) - 1);
+  optimum_above_bound_.push_back(
+      static_cast<double>(best.makespan_ns) / static_cast<double>(plan.lower_bound_ns()) - 1);
+  if (above_optimum_.back() > 0.1) {
+    std::cout << "above the optimum by " << 100 * above_optimum_.back() << " %: " << name_ << best.text;
+  }
+}
+
+void PrintShares(const std::string& name, std::vector<double>* values) {
+  if (values->empty()) return;
+  std::sort(values->begin(), values->end());
+  const auto at = [&](double share) {
+    return 100 * (*values)[static_cast<size_t>(share * static_cast<double>(values->size() - 1))];
+  };
+  std::cout << name << ": " << values->size() << " jobs, median " << at(0.5) << " %, 90 % " << at(0.9)
+            << " %, worst " << at(1) << " %\n";
 }
 
 // Runs the tasks on two threads, the later ones first.
@@ -206,6 +270,7 @@ void StageGroupJobsTest::Run(int seed) {
   const std::vector<Violation> violations = CheckPlan(given.batch, *plan);
   for (const Violation& violation : violations) ++violations_[violation.rule];
   EXPECT_TRUE(violations.empty()) << name_ << "rule " << violations[0].rule << ": " << violations[0].message;
+  CompareWithOptimum(**planner, *batch, *plan);
   if (seed % 4 == 2) {
     EXPECT_EQ((*planner)->MakePlan(given.batch, RunOnTwoThreads)->SerializeAsString(),
               plan->SerializeAsString())
@@ -223,7 +288,13 @@ TEST_F(StageGroupJobsTest, EveryPlanIsSoundOnAllRanks) {
             << 100 * (worst_gap_ - 1) << " %\n";
   for (const auto& [rule, broken] : violations_)
     std::cout << "rule " << rule << ": " << broken << " violations\n";
+  PrintShares("plan above optimum", &above_optimum_);
+  PrintShares("optimum above lower bound", &optimum_above_bound_);
   if (only >= 0) return;
+  if (!above_optimum_.empty()) {
+    EXPECT_LT(above_optimum_.back(), 0.1);
+    EXPECT_LT(above_optimum_[above_optimum_.size() * 9 / 10], 0.02);
+  }
   EXPECT_GT(groups_, jobs_ / 4);
   EXPECT_GT(planned_, jobs_ / 2);
 }
