@@ -192,7 +192,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.training.clip_norm", "--clip-norm"},
                                           {"job.training.checkpoint_interval", "--checkpoint-every"},
                                           {"job.training.iterations", "--iterations"},
-                                          {"job.mesh:", "--pp and --dp:"},
+                                          {"job.mesh:", "--pp, --dp, --cp and --tp:"},
                                           {"job.mesh.pipeline", "--pp"},
                                           {"job.mesh.data", "--dp"},
                                           {"job.mesh.tensor", "--tp"},
