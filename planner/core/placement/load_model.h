@@ -16,6 +16,8 @@ namespace penstock::core {
 // What a context rank has so far.
 struct Load {
   double tokens = 0;
+  // Memory, in tokens.
+  double room = 0;
   double squares = 0;
   double loss = 0;
   double divided_squares = 0;
@@ -28,6 +30,7 @@ struct Load {
 // What a row brings to each rank of its span.
 struct RowLoad {
   double tokens = 0;
+  double room = 0;
   double squares = 0;
   double loss = 0;
   // 0 where it is whole.
@@ -68,6 +71,7 @@ class LoadModel {
 // Adds it `times` (1 or -1).
 inline void AddTo(const RowLoad& part, int times, Load* load) {
   load->tokens += times * part.tokens;
+  load->room += times * part.room;
   load->squares += times * part.squares;
   load->loss += times * part.loss;
   load->divided_squares += times * part.divided_squares;

@@ -19,13 +19,15 @@ constexpr int kMovesOfARow = 2;
 
 }  // namespace
 
-Placer::Placer(const CostModel& costs, double most_tokens)
-    : costs_(&costs), model_(costs), contexts_(costs.group().context), most_tokens_(most_tokens) {}
+Placer::Placer(const CostModel& costs, TokenRoom room)
+    : costs_(&costs), model_(costs), contexts_(costs.group().context), room_(room) {}
 
 RowLoad Placer::PartOf(size_t row, const Span& span) const {
   const Item& item = items_[row];
   const Link link = span.ranks > 1 ? costs_->nodes().OfSpan(span.first, span.ranks) : Link::kInsideNode;
-  return model_.Part(item.length, item.loss, span.ranks, link);
+  RowLoad part = model_.Part(item.length, item.loss, span.ranks, link);
+  part.room = part.tokens + (span.ranks > 1 ? room_.of_key * item.length : 0);
+  return part;
 }
 
 void Placer::Add(size_t row, const Span& span, int times) {
@@ -49,7 +51,7 @@ double Placer::SlowestWith(size_t row, const Span& span) const {
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     Load load = loads_[context];
     AddTo(part, 1, &load);
-    if (load.tokens > MostTokens()) return std::numeric_limits<double>::infinity();
+    if (load.room > MostTokens()) return std::numeric_limits<double>::infinity();
     slowest = std::max(slowest, SizeOf(load));
   }
   return slowest;
@@ -105,7 +107,7 @@ void Placer::PlaceByTokens(bool divide_all) {
 Placer::Score Placer::ScoreNow() const {
   Score score;
   for (int context = 0; context < contexts_; ++context) {
-    score.excess_tokens = std::max(score.excess_tokens, loads_[context].tokens - most_tokens_);
+    score.excess_tokens = std::max(score.excess_tokens, loads_[context].room - room_.most_tokens);
     score.time_ns = std::max(score.time_ns, times_[context]);
   }
   return score;
@@ -130,10 +132,10 @@ bool Placer::TryMove(size_t row, const Span& to) {
   const double before = slowest();
   Add(row, from, -1);
   Add(row, to, 1);
-  double tokens = 0;
+  double room = 0;
   for (int context = to.first; context < to.first + to.ranks; ++context)
-    tokens = std::max(tokens, loads_[context].tokens);
-  if (slowest() < before * (1 - 1e-9) && tokens <= MostTokens()) {
+    room = std::max(room, loads_[context].room);
+  if (slowest() < before * (1 - 1e-9) && room <= MostTokens()) {
     spans_[row] = to;
     return true;
   }

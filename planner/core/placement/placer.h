@@ -21,11 +21,18 @@
 
 namespace penstock::core {
 
+// Memory of a context rank, counted in tokens of which it has all that a rank has of a token of its own.
+struct TokenRoom {
+  double most_tokens = std::numeric_limits<double>::infinity();
+  // What keys and values take of each token of a row that is divided, wherever the token is.
+  double of_key = 0;
+};
+
 class Placer {
  public:
-  // `most_tokens`: of a context rank; kept to nearly wherever some placement does, and always with one row.
-  // `costs` must outlive the placer.
-  Placer(const CostModel& costs, double most_tokens);
+  // `room`: kept to nearly wherever some placement does, and always with one row. `costs` must outlive the
+  // placer.
+  Placer(const CostModel& costs, TokenRoom room);
 
   // kQuick tries few targets: for searches that place very many micro-batches.
   enum class Care : uint8_t { kQuick, kThorough };
@@ -69,8 +76,10 @@ class Placer {
   // ones.
   void PlaceByTokens(bool divide_all);
   // Of what a rank has: its time, or, while rows are placed by tokens, that.
-  double SizeOf(const Load& load) const { return by_tokens_ ? load.tokens : model_.TimeNs(load); }
-  double MostTokens() const { return by_tokens_ ? std::numeric_limits<double>::infinity() : most_tokens_; }
+  double SizeOf(const Load& load) const { return by_tokens_ ? load.room : model_.TimeNs(load); }
+  double MostTokens() const {
+    return by_tokens_ ? std::numeric_limits<double>::infinity() : room_.most_tokens;
+  }
   void Improve();
   bool ImproveOnce();
   bool TryMove(size_t row, const Span& to);
@@ -80,7 +89,7 @@ class Placer {
   const CostModel* costs_;
   LoadModel model_;
   int contexts_;
-  double most_tokens_;
+  TokenRoom room_;
   bool by_tokens_ = false;
   // Of the rows that are being placed.
   std::vector<Item> items_;

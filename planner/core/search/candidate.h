@@ -22,7 +22,7 @@ struct CandidateReplica {
 
 struct Candidate {
   Candidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens)
-      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.MostTokens()),
+      : table(space.costs(), tokens, space.LowestLevels(), space.buffers(), space.RoomOfRank()),
         stop(space.stop()) {}
 
   MicroBatchTable table;

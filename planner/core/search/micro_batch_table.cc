@@ -14,9 +14,9 @@ constexpr int64_t kLooksInAPass = 40;
 }  // namespace
 
 MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens,
-                                 std::vector<int32_t> levels, TransferBuffers buffers, double most_tokens)
+                                 std::vector<int32_t> levels, TransferBuffers buffers, TokenRoom room)
     : costs_(&costs),
-      placer_(costs, most_tokens),
+      placer_(costs, room),
       tokens_(tokens),
       initial_levels_(std::move(levels)),
       buffers_(buffers),

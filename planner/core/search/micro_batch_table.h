@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -51,10 +50,10 @@ class MicroBatchTable {
   };
 
   // `costs` and `tokens` (the samples of the batch) must outlive the table. `levels`: recompute of each stage
-  // (recompute_ladder.h) that micro-batches begin with. `most_tokens`: of a micro-batch on one context rank,
-  // where it can be helped.
+  // (recompute_ladder.h) that micro-batches begin with. `room`: of a context rank for one micro-batch, where
+  // it can be helped.
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
-                  TransferBuffers buffers, double most_tokens = std::numeric_limits<double>::infinity());
+                  TransferBuffers buffers, TokenRoom room = {});
 
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});

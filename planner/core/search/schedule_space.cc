@@ -151,17 +151,21 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   return least;
 }
 
-double ScheduleSpace::MostTokens() const {
-  if (costs_.group().context == 1) return std::numeric_limits<double>::infinity();
-  constexpr double kMany = 1 << 20;
-  double most = std::numeric_limits<double>::infinity();
+TokenRoom ScheduleSpace::RoomOfRank() const {
+  TokenRoom room;
+  if (costs_.group().context == 1) return room;
+  constexpr int64_t kMany = 1 << 20;
   Share many;
   many.sums.target = many.sums.loss = kMany;
+  Share divided = many;
+  divided.divided_tokens = kMany;
   for (int rank = 0; rank < costs_.positions(); ++rank) {
     const auto bytes = static_cast<double>(BytesAlone(rank, {many}));
-    if (bytes > 0) most = std::min(most, static_cast<double>(available_[rank]) / bytes * kMany);
+    if (bytes <= 0) continue;
+    room.most_tokens = std::min(room.most_tokens, static_cast<double>(available_[rank]) / bytes * kMany);
+    room.of_key = std::max(room.of_key, static_cast<double>(BytesAlone(rank, {divided})) / bytes - 1);
   }
-  return most;
+  return room;
 }
 
 }  // namespace penstock::core

@@ -70,8 +70,8 @@ class ScheduleSpace {
   // that the rank needs for it.
   // Of a row alone on a stage group: over as many context ranks as take least.
   int64_t BytesAlone(int rank, const TokenSums& sums) const;
-  // Tokens of a micro-batch that one context rank has room for when it is alone.
-  double MostTokens() const;
+  // What one context rank has room for of a micro-batch that is alone.
+  TokenRoom RoomOfRank() const;
   bool FitsAlone(int rank, const TokenSums& sums) const { return BytesAlone(rank, sums) <= available_[rank]; }
 
  private:

@@ -86,12 +86,13 @@ class AllPlacements {
     return slowest;
   }
 
-  // Tokens of the fullest context rank, counted as equal parts.
-  double TokensOf(const std::vector<Span>& spans) const {
+  // Memory of the fullest context rank, counted as equal parts.
+  double RoomOf(const std::vector<Span>& spans, double of_key) const {
     std::vector<double> tokens(costs_.group().context, 0);
     for (size_t row = 0; row < spans.size(); ++row) {
       for (int rank = spans[row].first; rank < spans[row].first + spans[row].ranks; ++rank)
-        tokens[rank] += static_cast<double>(rows_[row].length) / spans[row].ranks;
+        tokens[rank] += static_cast<double>(rows_[row].length) *
+                        (spans[row].ranks > 1 ? of_key + 1.0 / spans[row].ranks : 1);
     }
     return *std::max_element(tokens.begin(), tokens.end());
   }
@@ -176,7 +177,7 @@ TEST_P(PlacementTest, IsNearTheBestOfAllPlacements) {
     });
     for (const auto& [care, quality] :
          {std::pair(Placer::Care::kThorough, &thorough), {Placer::Care::kQuick, &quick}}) {
-      Placer placer(costs, kAnyTokens);
+      Placer placer(costs, {});
       std::vector<Span> spans;
       placer.Place(all.rows(), samples, care, &spans);
       const auto time = static_cast<double>(all.TimeOf(spans));
@@ -194,7 +195,7 @@ TEST_P(PlacementTest, IsNearTheBestOfAllPlacements) {
   EXPECT_LT(quick.worst, 0.6);
 }
 
-TEST_P(PlacementTest, KeepsToTheMostTokensNearlyWhereverSomePlacementDoes) {
+TEST_P(PlacementTest, KeepsToMemoryNearlyWhereverSomePlacementDoes) {
   const int count = FromEnvironment("PENSTOCK_PLACEMENTS", 300);
   int kept = 0;
   for (int seed = 0; seed < count; ++seed) {
@@ -203,20 +204,21 @@ TEST_P(PlacementTest, KeepsToTheMostTokensNearlyWhereverSomePlacementDoes) {
     const CostModel costs = ModelOf(job);
     const std::vector<SampleTokens> samples = RandomRows(MostRows(GetParam()), &random);
     const AllPlacements all(costs, samples);
+    const double of_key = random.Chance(50) ? 0 : 0.01 * random.Range(1, 40);
     double least = kAnyTokens;
-    all.ForEach([&](const std::vector<Span>& spans) { least = std::min(least, all.TokensOf(spans)); });
+    all.ForEach([&](const std::vector<Span>& spans) { least = std::min(least, all.RoomOf(spans, of_key)); });
     const double most = least * (1 + 0.01 * random.Range(0, 30));
     for (const Placer::Care care : {Placer::Care::kQuick, Placer::Care::kThorough}) {
-      Placer placer(costs, most);
+      Placer placer(costs, {most, of_key});
       std::vector<Span> spans;
       placer.Place(all.rows(), samples, care, &spans);
-      const bool keeps = all.TokensOf(spans) <= most * (1 + 1e-9);
+      const bool keeps = all.RoomOf(spans, of_key) <= most * (1 + 1e-9);
       kept += keeps ? 1 : 0;
       EXPECT_TRUE(keeps || samples.size() > 1) << "seed " << seed << ":" << Describe(samples, spans);
     }
   }
-  std::cout << kept << " of " << 2 * count << " placements keep to the most tokens\n";
-  EXPECT_GE(kept, 0.99 * 2 * count);
+  std::cout << kept << " of " << 2 * count << " placements keep to memory\n";
+  EXPECT_GE(kept, 0.96 * 2 * count);
 }
 
 TEST_P(PlacementTest, EverySpanIsAlignedAndNoChunkIsEmpty) {
@@ -228,7 +230,7 @@ TEST_P(PlacementTest, EverySpanIsAlignedAndNoChunkIsEmpty) {
     const AllPlacements all(costs, samples);
     const double most = random.Chance(50) ? kAnyTokens : random.Range(1, 4000);
     const auto care = random.Chance(50) ? Placer::Care::kQuick : Placer::Care::kThorough;
-    Placer placer(costs, most);
+    Placer placer(costs, {most, 0.1});
     std::vector<Span> spans;
     placer.Place(all.rows(), samples, care, &spans);
     ASSERT_EQ(spans.size(), samples.size());

@@ -98,13 +98,14 @@ void RandomTensorCosts(uint32_t tensor, Random* random, v1::CostProfile* profile
 // Context ranks for a GPT with closed forms alone.
 void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* job) {
   job->mutable_model()->set_heads(4);
-  job->mutable_model()->set_key_value_heads(1u << random->Range(0, 2));
+  const bool divisible = job->model().architecture() == v1::ARCHITECTURE_GPT;
+  const uint32_t key_value_heads = 1u << random->Range(0, 2);
+  if (divisible) job->mutable_model()->set_key_value_heads(key_value_heads);
   uint32_t tensor = 1;
   while (2 * tensor <= limits.tensor && random->Chance(50)) tensor *= 2;
   job->mutable_mesh()->set_tensor(tensor);
   if (tensor > 1) RandomTensorCosts(tensor, random, job->mutable_profile());
   uint32_t context = 1;
-  const bool divisible = job->model().architecture() == v1::ARCHITECTURE_GPT;
   while (divisible && 2 * context <= limits.context && random->Chance(tensor > 1 ? 50 : 75)) context *= 2;
   job->mutable_mesh()->set_context(context);
   v1::Cluster* cluster = job->mutable_profile()->mutable_cluster();
