@@ -83,8 +83,7 @@ class Exchanges:
             target = 9 * decoders + 6 * full_decoders if is_t5 else 6 * decoders + 4 * full_decoders
         counts = [
             (source + stage.embeds_source, sums.source_tokens),
-            (target + stage.embeds_target, sums.target_tokens),
-            (int(stage.is_last), sums.loss_positions),
+            (target + stage.embeds_target + (2 if forward and stage.is_last else 0), sums.target_tokens),
         ]
         halves = [(count, self._half(tokens)) for count, tokens in counts]
         return sum(count * half[0] for count, half in halves), sum(count * half[1] for count, half in halves)
@@ -112,7 +111,8 @@ class Exchanges:
         each = self.key_value_bytes()
         sent, received = sum(share.sent.values()) * each, sum(share.received.values()) * each
         layer_ns = self._context_ns(share)
-        attention = self._costs.attention_ns(share.divided_squares, share.sums.target_tokens) if share.sent else 0.0
+        hides = bool(share.sent) and self._costs.profile.cluster.attention_hides_exchange
+        attention = self._costs.attention_ns(share.divided_squares, share.sums.target_tokens) if hides else 0.0
         if forward:
             exposed = layers * max(0, layer_ns - round_half_up(attention))
             return PassExchange(tensor_bytes, tensor_ns, layers * sent, layers * received, layers * layer_ns, exposed)

@@ -129,7 +129,7 @@ PROFILES = {
     "gpt-groups": gpt_profile(
         dtype="FLOAT32",
         key_value_heads=2,
-        cluster={"intra_node_collective_bytes_per_second": 1.9e9, "inter_node_collective_latency_ns": "409", "gpus_per_node": 4},
+        cluster={"intra_node_collective_bytes_per_second": 1.9e9, "inter_node_collective_latency_ns": "409", "gpus_per_node": 4, "attention_hides_exchange": True},
     ),
     # Links so slow that attention does not hide what context ranks exchange.
     "gpt-measured": gpt_profile(

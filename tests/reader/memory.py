@@ -64,10 +64,21 @@ class StageBytes:
         }.get(op, 0)
 
 
-def stage_bytes(costs, stage, sums, recompute, crossing, transient):
-    """StageBytes from what crosses the boundaries before and after the stage, and what is gathered, and keys and values."""
+def _gathered_operands(stage, sums, is_t5, token_bytes):
+    """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks."""
+    source, target = sums.source_tokens, sums.target_tokens
+    of_decoder = 6 * target + source if is_t5 else 4 * target
+    return token_bytes * (stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder)
+
+
+def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_token_bytes):
+    """StageBytes from what crosses the boundaries before and after the stage, what is gathered, and keys and values.
+
+    gathered_token_bytes: of a token between layers, 0 with one tensor rank.
+    """
     levels = stage.levels(recompute)
-    stored = kept = 0
+    stored = 0
+    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, gathered_token_bytes)
     peaks = []
     for kind in costs.kinds:
         if stage.layers(kind) == 0:

@@ -194,10 +194,10 @@ def _check_bytes(reading, costs, exchanges, report):
             share = reading.share(replica, index, pipeline.context(rank))
             tokens = share.sums.source_tokens + share.sums.target_tokens
             element = ELEMENT_BYTES[reading.dtype]
-            gathered = 2 * tokens * reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
+            token_bytes = reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
             keys = share.divided_tokens * exchanges.key_value_bytes() if share.divided_tokens else 0
             around = crossing[stage.index : stage.index + 2]
-            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (gathered, keys))
+            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys), token_bytes)
         return known[key]
 
     sharded = reading.options.shard_optimizer_state

@@ -18,17 +18,15 @@ namespace penstock::core {
 
 // Nanoseconds of one layer of each kind, of the embeddings of source and target tokens, and of what tensor
 // ranks exchange, before scaling: a point, or the coefficients of a sum over layers.
-using LayerVector = std::array<double, kLayerKinds + 5>;
+using LayerVector = std::array<double, kLayerKinds + 4>;
 inline constexpr int kSourceEmbedding = kLayerKinds;
 inline constexpr int kTargetEmbedding = kLayerKinds + 1;
-// One gather or sum over tensor ranks, of source and target tokens and of loss positions.
+// One gather or sum over tensor ranks, of source and of target tokens.
 inline constexpr int kSourceExchange = kLayerKinds + 2;
 inline constexpr int kTargetExchange = kLayerKinds + 3;
-inline constexpr int kLossExchange = kLayerKinds + 4;
 
 inline double Dot(const LayerVector& a, const LayerVector& b) {
-  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5] + a[6] * b[6] +
-         a[7] * b[7];
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5] + a[6] * b[6];
 }
 
 // Passes as the bound tells them apart. kInput and kWeight are the two parts of kWhole.

@@ -28,7 +28,7 @@ void AddExchange(const Stage& stage, bool forward, LayerVector* pass) {
   }
   (*pass)[kSourceExchange] += stage.embeds_source ? 1 : 0;
   (*pass)[kTargetExchange] += stage.embeds_target ? 1 : 0;
-  (*pass)[kLossExchange] += stage.last ? 1 : 0;
+  if (stage.last && forward) (*pass)[kTargetExchange] += static_cast<double>(kHeadHalves);
 }
 
 StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLayerKinds>& layers, int index) {
@@ -146,8 +146,7 @@ LayerVector PipelineBound::Linear(const TokenSums& sums) const {
           LinearNs(embedding, SourceSide(sums)) / contexts,
           LinearNs(embedding, TargetSide(sums)) / contexts,
           exchange * sums.source,
-          exchange * sums.target,
-          exchange * sums.loss};
+          exchange * sums.target};
 }
 
 LayerVector PipelineBound::Overhead(const TokenSums& each) const {
@@ -157,7 +156,6 @@ LayerVector PipelineBound::Overhead(const TokenSums& each) const {
           layers[kHead].Overhead(each),
           of_embedding(SourceSide(each)),
           of_embedding(TargetSide(each)),
-          exchange_ns,
           exchange_ns,
           exchange_ns};
 }

@@ -22,6 +22,15 @@ int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
   return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
 }
 
+// Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each divided part,
+// and in T5's decoder layers the encoder's output.
+int64_t GatheredOperands(const Stage& stage, const TokenSums& sums) {
+  const auto source = static_cast<int64_t>(sums.source);
+  const auto target = static_cast<int64_t>(sums.target);
+  const int64_t of_decoder = stage.crosses ? 6 * target + source : 4 * target;
+  return stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder;
+}
+
 // Of the layers of a rank that has one part in so many of each.
 int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors) {
   return RoundToInteger((bytes.source_token_bytes * sums.source + bytes.target_token_bytes * sums.target) /
@@ -117,7 +126,7 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
 
 double CostModel::TensorExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
   const double token_ns = exchange_model_.HalfTokenNs();
-  if (kind == kHead) return 2 * token_ns * sums.loss;
+  if (kind == kHead) return static_cast<double>(kHeadHalves) * token_ns * sums.target;
   const HalfCounts forward = ForwardHalves(kind, shape().stages.front().crosses);
   const HalfCounts backward = BackwardHalves(kind, shape().stages.front().crosses, level);
   return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
@@ -175,6 +184,7 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
   }
   if (layers.last) memory.peak = std::max(memory.peak, PartOf(profile_.layers[kHead].peak, sums, tensors));
   memory.gathered = exchange_model_.GatheredBytes(sums);
+  if (tensors > 1) memory.gathered_operands = GatheredOperands(layers, sums) * hidden_ * bytes_per_element_;
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
   if (!layers.last) memory.output = BoundaryBytes(stage, sums);
@@ -198,7 +208,7 @@ int64_t CostModel::StoredBytes(int stage, const StageMemory& memory, const Stage
 }
 
 int64_t CostModel::PutAsideBytes(int stage, const StageMemory& memory) const {
-  return StoredBytes(stage, memory, StageRecompute());
+  return StoredBytes(stage, memory, StageRecompute()) + memory.gathered_operands;
 }
 
 int64_t CostModel::RankStaticBytes(int position) const {

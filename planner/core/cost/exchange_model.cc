@@ -48,7 +48,6 @@ ExchangeCosts ExchangeModel::Costs(const Share& share, const LayerModel& model) 
   ExchangeCosts costs;
   costs.source = HalfOf(share.sums.source);
   costs.target = HalfOf(share.sums.target);
-  costs.loss = HalfOf(share.sums.loss);
   if (!share.exchanges()) return costs;
   for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
     const int64_t sent = share.sent[static_cast<size_t>(link)];
@@ -58,7 +57,8 @@ ExchangeCosts ExchangeModel::Costs(const Share& share, const LayerModel& model) 
     costs.sent_bytes += sent * key_value_bytes_;
     costs.received_bytes += received * key_value_bytes_;
   }
-  const double attention = model.AttentionNs(share.divided_square, share.sums.target);
+  const double attention =
+      cluster_.attention_hides_exchange ? model.AttentionNs(share.divided_square, share.sums.target) : 0;
   costs.exposed_forward_ns = std::max<int64_t>(0, costs.context_ns - RoundToInteger(attention));
   for (int level = 0; level < kRecomputeLevels; ++level) {
     const double backward = attention * model.backward_ratio(kDecoder, static_cast<RecomputeLevel>(level));

@@ -20,6 +20,9 @@ struct HalfCounts {
 };
 
 // `kind`: kEncoder or kDecoder. `crosses`: its decoder layers see an encoder's output.
+// The head, of target tokens and in its forward pass, where its gradients are made too (worker/model/loss_head.h).
+inline constexpr int64_t kHeadHalves = 2;
+
 inline HalfCounts ForwardHalves(int kind, bool crosses) {
   if (kind == kEncoder) return {4, 0};
   return crosses ? HalfCounts{1, 6} : HalfCounts{0, 4};

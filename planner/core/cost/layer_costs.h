@@ -17,7 +17,6 @@ struct ExchangeCosts {
   };
   Half source;
   Half target;
-  Half loss;
   // Keys and values of divided rows, forward; backward it is twice the time, and all of both in both
   // directions.
   int64_t sent_bytes = 0;

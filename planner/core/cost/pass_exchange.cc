@@ -16,11 +16,10 @@ void AddLayers(int64_t layers, const HalfCounts& halves, const ExchangeCosts& ea
   Add(layers * halves.target, each.target, exchange);
 }
 
-// Head and embeddings, one collective in either direction.
-void AddEnds(const Stage& stage, const ExchangeCosts& each, PassExchange* exchange) {
+// An embedding sums in either direction.
+void AddEmbeddings(const Stage& stage, const ExchangeCosts& each, PassExchange* exchange) {
   if (stage.embeds_source) Add(1, each.source, exchange);
   if (stage.embeds_target) Add(1, each.target, exchange);
-  if (stage.last) Add(1, each.loss, exchange);
 }
 
 }  // namespace
@@ -30,7 +29,8 @@ PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const Exchang
   if (tensor_ranks > 1) {
     AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses), each, &exchange);
     AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses), each, &exchange);
-    AddEnds(stage, each, &exchange);
+    AddEmbeddings(stage, each, &exchange);
+    if (stage.last) Add(kHeadHalves, each.target, &exchange);
   }
   const int64_t layers = stage.layers();
   exchange.context_sent_bytes = layers * each.sent_bytes;
@@ -53,7 +53,7 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
                 &exchange);
     }
   }
-  if (tensor_ranks > 1) AddEnds(stage, each, &exchange);
+  if (tensor_ranks > 1) AddEmbeddings(stage, each, &exchange);
   const int64_t layers = stage.layers();
   // Keys and values come again, and their gradients go back.
   exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);

@@ -87,6 +87,8 @@ struct Cluster {
   double inter_node_collective_bytes_per_second = 0;
   int64_t intra_node_collective_latency_ns = 0;
   int64_t inter_node_collective_latency_ns = 0;
+  // Keys and values of divided rows travel while their attention runs.
+  bool attention_hides_exchange = false;
 };
 
 enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };

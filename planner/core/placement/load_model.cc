@@ -22,9 +22,11 @@ LoadModel::LoadModel(const CostModel& costs) {
   if (costs.group().tensor > 1) {
     const double halves = static_cast<double>(ForwardHalves(kDecoder, false).target) +
                           static_cast<double>(BackwardHalves(kDecoder, false, kKeepAll).target);
-    token_exchange_ns_ = layers_ * halves * exchange.HalfTokenNs();
+    token_exchange_ns_ = (layers_ * halves + static_cast<double>(kHeadHalves)) * exchange.HalfTokenNs();
   }
-  attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
+  if (costs.profile().cluster.attention_hides_exchange) {
+    attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
+  }
   for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
     key_value_ns_[static_cast<size_t>(link)] = exchange.KeyValueTokenNs(link);
     latency_ns_[static_cast<size_t>(link)] = static_cast<double>(exchange.CollectiveLatencyNs(link));

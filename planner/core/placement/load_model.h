@@ -60,7 +60,7 @@ class LoadModel {
   double half_loss_ = 0;
   // What tensor ranks exchange for a token, over all layers.
   double token_exchange_ns_ = 0;
-  // Of one layer, forward.
+  // Of one layer, forward: what hides the exchange; 0 where nothing does.
   double attention_square_ns_ = 0;
   double backward_ratio_ = 0;
   double layers_ = 0;

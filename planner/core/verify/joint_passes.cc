@@ -10,12 +10,10 @@
 namespace penstock::core::verify {
 namespace {
 
-// Gathers and sums over tensor ranks, of all source tokens, of all target tokens and of the loss positions of
-// a context rank.
+// Gathers and sums over tensor ranks, of all source tokens and of all target tokens of a context rank.
 struct Halves {
   uint64_t source = 0;
   uint64_t target = 0;
-  uint64_t loss = 0;
 };
 
 // What a pass moves, bytes.
@@ -41,8 +39,7 @@ class Exchange {
     Moved moved;
     if (index_.tensors() > 1) {
       const Halves halves = forward ? ForwardHalves(pass) : BackwardHalves(pass);
-      moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target) +
-                     halves.loss * HalfBytes(share.loss);
+      moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target);
     }
     const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage())) * key_value_bytes_;
     moved.sent = layers * share.sent;
@@ -82,12 +79,13 @@ class Exchange {
     return halves;
   }
 
-  // Of embeddings and head.
+  // Of embeddings, and of the head, which is run in both directions in its forward pass.
   Halves EndsOf(const v1::Instruction& pass) const {
     Halves ends;
     if (t5_ && pass.stage() == 0) ends.source = 1;
     if (index_.EmbedsTarget(pass.stage())) ends.target = 1;
-    if (static_cast<int>(pass.stage()) + 1 == index_.stages()) ends.loss = 1;
+    const bool last = static_cast<int>(pass.stage()) + 1 == index_.stages();
+    if (last && pass.op() == v1::OP_FORWARD) ends.target += 2;
     return ends;
   }
 

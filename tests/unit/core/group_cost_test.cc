@@ -30,6 +30,7 @@ v1::JobSpec GroupGpt(uint32_t context, uint32_t tensor, double efficiency = 1) {
   } else {
     job.mutable_mesh()->set_context(context);
   }
+  job.mutable_profile()->mutable_cluster()->set_attention_hides_exchange(true);
   return job;
 }
 
@@ -61,16 +62,16 @@ constexpr StageRecompute kKeepEverything = {};
 TEST(TensorCostTest, AGptGathersAndSumsFourTimesForwardAndSixTimesBackward) {
   const CostModel costs = ModelOf(GroupGpt(1, 2));
   const LayerCosts layers = CostsOf(costs, Whole({{0, 100, 40}}));
-  // A layer of 2100 ns and a head of 1000 ns, divided by 2. A half takes 900 ns, that of the loss 420.
-  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_ns, 8 * 4 * 900 + 900 + 420);
-  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_bytes, 8 * 4 * 800 + 800 + 320);
-  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 1050 + 500 + 30120);
-  EXPECT_EQ(costs.BackwardExchange(0, layers, kKeepEverything).tensor_ns, 8 * 6 * 900 + 900 + 420);
-  EXPECT_EQ(costs.BackwardNs(0, layers, kKeepEverything), 8 * 2100 + 1000 + 44520);
+  // A layer of 2100 ns and a head of 1000 ns, divided by 2. A half takes 900 ns; the embedding has one in
+  // either direction, the head two forward.
+  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_ns, (8 * 4 + 1 + 2) * 900);
+  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_bytes, (8 * 4 + 1 + 2) * 800);
+  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 1050 + 500 + (8 * 4 + 1 + 2) * 900);
+  EXPECT_EQ(costs.BackwardExchange(0, layers, kKeepEverything).tensor_ns, (8 * 6 + 1) * 900);
+  EXPECT_EQ(costs.BackwardNs(0, layers, kKeepEverything), 8 * 2100 + 1000 + (8 * 6 + 1) * 900);
   // A layer that is run again gathers and sums again.
-  EXPECT_EQ(costs.BackwardNs(0, layers, {0, 8}), 8 * 3150 + 1000 + 8 * 10 * 900 + 900 + 420);
-  EXPECT_EQ(costs.BackwardNs(0, layers, {0, 3}),
-            3 * 3150 + 5 * 2100 + 1000 + (3 * 10 + 5 * 6) * 900 + 900 + 420);
+  EXPECT_EQ(costs.BackwardNs(0, layers, {0, 8}), 8 * 3150 + 1000 + (8 * 10 + 1) * 900);
+  EXPECT_EQ(costs.BackwardNs(0, layers, {0, 3}), 3 * 3150 + 5 * 2100 + 1000 + (3 * 10 + 5 * 6 + 1) * 900);
   // No part of the exchange is in the weight gradient.
   EXPECT_EQ(costs.WeightNs(0, layers), 8 * 1050);
   EXPECT_EQ(costs.ForwardExchange(0, layers).context_ns, 0);
@@ -83,8 +84,8 @@ TEST(TensorCostTest, AttentionThatIsRunAgainGathersNothingMore) {
   *layer.mutable_stored_selective() = layer.stored_none();
   const CostModel costs = ModelOf(job);
   const LayerCosts layers = CostsOf(costs, Whole({{0, 100, 40}}));
-  EXPECT_EQ(costs.BackwardExchange(0, layers, {8, 0}).tensor_ns, 44520);
-  EXPECT_EQ(costs.BackwardNs(0, layers, {8, 0}), 8 * 2625 + 1000 + 44520);
+  EXPECT_EQ(costs.BackwardExchange(0, layers, {8, 0}).tensor_ns, (8 * 6 + 1) * 900);
+  EXPECT_EQ(costs.BackwardNs(0, layers, {8, 0}), 8 * 2625 + 1000 + (8 * 6 + 1) * 900);
 }
 
 TEST(TensorCostTest, MoreRanksSendMoreAndComputeLess) {
@@ -93,8 +94,8 @@ TEST(TensorCostTest, MoreRanksSendMoreAndComputeLess) {
   const CostModel costs = ModelOf(job);
   const LayerCosts layers = CostsOf(costs, Whole({{0, 100, 40}}));
   // 4 ranks at half of their speed: 1050 ns again. Three quarters of 1600 bytes go out.
-  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 1050 + 500 + (8 * 4 + 1) * 1300 + 580);
-  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_bytes, (8 * 4 + 1) * 1200 + 480);
+  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 1050 + 500 + (8 * 4 + 1 + 2) * 1300);
+  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_bytes, (8 * 4 + 1 + 2) * 1200);
 }
 
 TEST(TensorCostTest, AMeasuredPartTakesWhatItsFormSays) {
@@ -128,25 +129,25 @@ TEST(TensorCostTest, AT5ExchangesBothSides) {
   const CostModel costs = ModelOf(job);
   const LayerCosts layers = CostsOf(costs, Whole({{50, 30, 30}}));
   // Encoder layer 1525 ns, decoder layer 1699 ns, head 650 ns; halves of 500 ns and 340 ns.
-  constexpr int kEnds = 500 + 340 + 340;
+  constexpr int kEmbeddings = 500 + 340;
   EXPECT_EQ(costs.ForwardNs(0, layers),
-            (4 * 1525 + 4 * 1699 + 650) / 2 + 4 * (4 * 500) + 4 * (6 * 340 + 500) + kEnds);
+            (4 * 1525 + 4 * 1699 + 650) / 2 + 4 * (4 * 500) + 4 * (6 * 340 + 500) + kEmbeddings + 2 * 340);
   EXPECT_EQ(costs.BackwardNs(0, layers, kKeepEverything),
-            4 * 1525 + 4 * 1699 + 650 + 4 * (6 * 500) + 4 * (9 * 340 + 2 * 500) + kEnds);
+            4 * 1525 + 4 * 1699 + 650 + 4 * (6 * 500) + 4 * (9 * 340 + 2 * 500) + kEmbeddings);
   EXPECT_EQ(costs.BackwardNs(0, layers, {0, 8}),
-            3 * (4 * 1525 + 4 * 1699) / 2 + 650 + 4 * (10 * 500) + 4 * (15 * 340 + 3 * 500) + kEnds);
+            3 * (4 * 1525 + 4 * 1699) / 2 + 650 + 4 * (10 * 500) + 4 * (15 * 340 + 3 * 500) + kEmbeddings);
   // The encoder's layers are run again first.
   EXPECT_EQ(costs.BackwardExchange(0, layers, {0, 4}).tensor_ns,
-            4 * (10 * 500) + 4 * (9 * 340 + 2 * 500) + kEnds);
+            4 * (10 * 500) + 4 * (9 * 340 + 2 * 500) + kEmbeddings);
 }
 
 TEST(TensorCostTest, AnEmptyShareStillTakesPartInEveryCollective) {
   const CostModel costs = ModelOf(GroupGpt(2, 2));
   const std::vector<Share> shares = Divide(costs, {{0, 100, 40}}, {{0, 1}});
   const LayerCosts layers = CostsOf(costs, shares[1]);
-  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_ns, (8 * 4 + 2) * 100);
+  EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_ns, (8 * 4 + 1 + 2) * 100);
   EXPECT_EQ(costs.ForwardExchange(0, layers).tensor_bytes, 0);
-  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 500 + 250 + (8 * 4 + 2) * 100);
+  EXPECT_EQ(costs.ForwardNs(0, layers), 8 * 500 + 250 + (8 * 4 + 1 + 2) * 100);
 }
 
 // Two chunks of 25 tokens each: rank 0 sends its first to rank 1, and needs the two in the middle.
@@ -172,6 +173,15 @@ TEST(ContextCostTest, KeysAndValuesAreExposedBeyondAttention) {
   // Loss positions 59 to 98: 24 of them in the last chunk.
   EXPECT_EQ(shares[0].sums.loss, 24);
   EXPECT_EQ(shares[1].sums.loss, 16);
+}
+
+TEST(ContextCostTest, NothingHidesWherePassesWait) {
+  v1::JobSpec job = GroupGpt(2, 1);
+  job.mutable_profile()->mutable_cluster()->set_attention_hides_exchange(false);
+  const CostModel costs = ModelOf(job);
+  const LayerCosts layers = CostsOf(costs, Divide(costs, {{0, 100, 40}}, {{0, 2}})[0]);
+  EXPECT_EQ(costs.ForwardExchange(0, layers).context_exposed_ns, 8 * 1700);
+  EXPECT_EQ(costs.BackwardExchange(0, layers, {0, 3}).context_exposed_ns, 8 * 3400);
 }
 
 TEST(ContextCostTest, AttentionIsSlowerWhereTokensAreFew) {
@@ -244,6 +254,15 @@ TEST(GroupMemoryTest, TensorRanksDivideWhatIsStoredAndGatherTheRest) {
   EXPECT_EQ(memory.backward_peak(), 1275 + 2 * 51 * 16 + 2 * 101 * 16);
   // All tensor ranks load all tokens.
   EXPECT_EQ(memory.tokens, 16 * (51 + static_cast<int64_t>(shares[0].sums.loss)));
+}
+
+// Input and output gradient of attention and of the feed-forward network, of all 51 tokens.
+TEST(GroupMemoryTest, SplitBackwardPassesPutGatheredOperandsAside) {
+  const CostModel costs = ModelOf(GroupGpt(2, 2));
+  const StageMemory memory = costs.Memory(0, Divide(costs, {{0, 101, 40}}, {{0, 2}})[0]);
+  EXPECT_EQ(costs.PutAsideBytes(0, memory), 8 * 2550 + 8 * 4 * 51 * 16);
+  const CostModel whole = ModelOf(GroupGpt(1, 1));
+  EXPECT_EQ(whole.PutAsideBytes(0, whole.Memory(0, Whole({{0, 51, 40}}))), 8 * 5100);
 }
 
 TEST(GroupMemoryTest, SharedKeyValueHeadsAreRepeated) {

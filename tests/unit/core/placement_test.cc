@@ -51,6 +51,7 @@ v1::JobSpec RandomGroupJob(uint32_t contexts, Random* random) {
   cluster->set_inter_node_collective_bytes_per_second(bandwidth / random->Range(1, 8));
   cluster->set_intra_node_collective_latency_ns(random->Range(1, 300));
   cluster->set_inter_node_collective_latency_ns(random->Range(1, 1000));
+  cluster->set_attention_hides_exchange(random->Chance(70));
   return job;
 }
 

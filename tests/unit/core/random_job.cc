@@ -109,6 +109,7 @@ void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* jo
   while (divisible && 2 * context <= limits.context && random->Chance(tensor > 1 ? 50 : 75)) context *= 2;
   job->mutable_mesh()->set_context(context);
   v1::Cluster* cluster = job->mutable_profile()->mutable_cluster();
+  cluster->set_attention_hides_exchange(random->Chance(50));
   if (random->Chance(50)) return;
   const double bandwidth = 1e6 * static_cast<double>(1 << random->Range(7, 16));
   cluster->set_intra_node_collective_bytes_per_second(bandwidth);

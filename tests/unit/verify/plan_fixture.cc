@@ -318,8 +318,8 @@ class Builder {
         if (!forward) source += encoder ? 6 : is_t5() ? 2 : 0;
         if (!forward) target += encoder ? 0 : is_t5() ? 9 : 6;
       }
-      exchange.set_tensor_bytes(source * half(tokens.source) + target * half(tokens.target) +
-                                (stage + 1 == stages_ ? half(tokens.loss) : 0));
+      if (forward && stage + 1 == stages_) target += 2;
+      exchange.set_tensor_bytes(source * half(tokens.source) + target * half(tokens.target));
       exchange.set_tensor_ns(5);
     }
     // Keys and values of kHeads / tensor heads.
