@@ -16,6 +16,7 @@
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/planning_flags.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
@@ -29,6 +30,7 @@ struct AdviseFlags {
   uint32_t batches = 4;
   std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
   PlanningFlags planning;
+  Given given;
   uint32_t top = 10;
   int threads = 1;
   bool json = false;
@@ -94,12 +96,13 @@ absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
   *job.mutable_planning() = flags.planning.ToOptions(v1::POLICY_DYNAMIC);
   SetTypicalSamples(batches, &job);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                            MakeCandidates(job, flags.gpus, flags.global_batch, flags.policies, given));
+  const absl::StatusOr<std::vector<Candidate>> candidates =
+      MakeCandidates(job, flags.gpus, flags.global_batch, flags.policies, given);
+  PENSTOCK_RETURN_IF_ERROR(NameFlags(candidates.status()));
   TournamentOptions options{.finalists = static_cast<int>(flags.top), .threads = flags.threads};
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) options.progress = ShowProgress;
-  const absl::StatusOr<TournamentResult> result = RunTournament(job, candidates, batches, options);
+  const absl::StatusOr<TournamentResult> result = RunTournament(job, *candidates, batches, options);
   if (terminal) std::cerr << "\r\x1b[K" << std::flush;
   PENSTOCK_RETURN_IF_ERROR(result.status());
   if (flags.json) {
@@ -111,12 +114,23 @@ absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
 }
 
 // What a flag says is not searched.
-Given GivenFlags(const CLI::App& command, const PlanningFlags& planning) {
-  Given given;
+Given GivenFlags(const CLI::App& command, const AdviseFlags& flags) {
+  Given given = flags.given;
+  const PlanningFlags& planning = flags.planning;
   if (command.get_option("--stage-split")->count() > 0) given.stage_split = planning.stage_split;
   if (command.get_option("--schedule")->count() > 0) given.schedule = planning.schedule;
   given.shard_optimizer_state = planning.shard_optimizer_state;
   return given;
+}
+
+void AddGivenMesh(CLI::App& command, Given& given) {
+  const auto degree = [&](const char* flag, uint32_t& value, const char* help) {
+    command.add_option(flag, value, help)->check(CLI::Range(1U, 1U << 16));
+  };
+  degree("--pp", given.pipeline, "Only pipelines of so many stages");
+  degree("--dp", given.data, "Only so many replicas");
+  degree("--tp", given.tensor, "Only so many tensor ranks");
+  degree("--cp", given.context, "Only so many context ranks");
 }
 
 }  // namespace
@@ -140,13 +154,13 @@ void AddAdviseCommand(CommandSet& commands) {
   command->add_option("--rows", flags->rows, "Data rows A:B to take batches from (all)");
   command->add_option("--batches", flags->batches, "Global batches that are planned, evenly spaced (4)")
       ->check(CLI::Range(1U, 1U << 10));
+  AddGivenMesh(*command, flags->given);
   AddPoliciesFlag(*command, flags->policies);
   flags->planning.AddTo(*command);
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print one JSON object");
-  commands.OnRun(command,
-                 [flags, command] { return RunAdvise(*flags, GivenFlags(*command, flags->planning)); });
+  commands.OnRun(command, [flags, command] { return RunAdvise(*flags, GivenFlags(*command, *flags)); });
 }
 
 }  // namespace penstock::cli

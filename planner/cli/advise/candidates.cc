@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/core/contract/check_group.h"
 #include "planner/core/contract/limits.h"
@@ -35,16 +36,19 @@ void AddCandidates(const Candidate& mesh, v1::Policy policy, const Given& given,
   }
 }
 
+bool MayBe(uint32_t degree, uint32_t given) { return given == 0 || degree == given; }
+
 // Degrees of a stage group that the model and its profile can have, the smallest groups first.
-std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus) {
+std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus, const Given& given) {
   std::vector<Candidate> groups;
   v1::JobSpec job = base;
-  for (uint32_t tensor = 1; tensor <= std::min(gpus, core::kMostTensorRanks); tensor *= 2) {
+  for (uint32_t tensor = 1; tensor <= std::min(gpus, core::kMostTensorRanks); ++tensor) {
+    if (gpus % tensor != 0 || !MayBe(tensor, given.tensor)) continue;
     for (uint32_t context = 1; tensor * context <= gpus && context <= core::kMostContextRanks; context *= 2) {
+      if (gpus % (tensor * context) != 0 || !MayBe(context, given.context)) continue;
       job.mutable_mesh()->set_tensor(tensor);
       job.mutable_mesh()->set_context(context);
-      if (gpus % (tensor * context) != 0 || !core::CheckGroup(job).ok()) continue;
-      groups.push_back({.tensor = tensor, .context = context});
+      if (core::CheckGroup(job).ok()) groups.push_back({.tensor = tensor, .context = context});
     }
   }
   std::stable_sort(groups.begin(), groups.end(), [](const Candidate& a, const Candidate& b) {
@@ -53,18 +57,38 @@ std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus) {
   return groups;
 }
 
+// Why degrees that are given cannot be.
+absl::Status CheckGiven(const v1::JobSpec& base, const Given& given) {
+  v1::JobSpec job = base;
+  job.mutable_mesh()->set_tensor(given.tensor);
+  job.mutable_mesh()->set_context(given.context);
+  return core::CheckGroup(job);
+}
+
+// " with --pp 4 --tp 8"; nothing where all degrees are searched.
+std::string DescribeGiven(const Given& given) {
+  const auto flag = [](const char* name, uint32_t degree) {
+    return degree > 0 ? absl::StrCat(" ", name, " ", degree) : "";
+  };
+  const std::string flags = absl::StrCat(flag("--pp", given.pipeline), flag("--dp", given.data),
+                                         flag("--tp", given.tensor), flag("--cp", given.context));
+  return flags.empty() ? "" : absl::StrCat(" with", flags);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, uint32_t gpus,
                                                       uint32_t global_batch,
                                                       const std::vector<v1::Policy>& policies,
                                                       const Given& given) {
+  PENSTOCK_RETURN_IF_ERROR(CheckGiven(base, given));
   std::vector<Candidate> candidates;
   const uint32_t layers = core::TotalLayers(base.model());
-  for (const Candidate& group : Groups(base, gpus)) {
+  for (const Candidate& group : Groups(base, gpus, given)) {
     const uint32_t positions = gpus / (group.tensor * group.context);
     for (uint32_t pipeline = 1; pipeline <= positions && pipeline <= layers; ++pipeline) {
       if (positions % pipeline != 0 || positions / pipeline > global_batch) continue;
+      if (!MayBe(pipeline, given.pipeline) || !MayBe(positions / pipeline, given.data)) continue;
       Candidate mesh = group;
       mesh.pipeline = pipeline;
       mesh.data = positions / pipeline;
@@ -72,7 +96,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
     }
   }
   if (!candidates.empty()) return candidates;
-  return absl::InvalidArgumentError(absl::StrCat("--gpus ", gpus,
+  return absl::InvalidArgumentError(absl::StrCat("--gpus ", gpus, DescribeGiven(given),
                                                  ": it is no product of a pipeline of at most ", layers,
                                                  " stages (the model's layers), at most ", global_batch,
                                                  " replicas (--global-batch), and tensor and context ranks"));

@@ -26,6 +26,11 @@ struct Candidate {
 
 // What is given, and not searched.
 struct Given {
+  // Degrees of the mesh; 0: searched.
+  uint32_t pipeline = 0;
+  uint32_t data = 0;
+  uint32_t tensor = 0;
+  uint32_t context = 0;
   std::optional<v1::StageSplit> stage_split = {};
   std::optional<v1::Schedule> schedule = {};
   // Only ways that divide the optimizer's state.
@@ -35,7 +40,8 @@ struct Given {
 // Every mesh of `gpus` ranks whose pipeline is at most the model's layers, whose replicas are at most the
 // samples of a global batch, and whose stage groups can divide the model (core::CheckGroup), with every
 // policy, stage split, schedule and sharding that differs on it. `base` has model and profile. Simpler ones
-// come first. Possible errors: INVALID_ARGUMENT (there is no such mesh: names --gpus).
+// come first. Possible errors: INVALID_ARGUMENT (there is no such mesh: names --gpus), those of
+// core::CheckGroup for degrees that are given.
 absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, uint32_t gpus,
                                                       uint32_t global_batch,
                                                       const std::vector<v1::Policy>& policies,

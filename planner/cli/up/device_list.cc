@@ -80,8 +80,8 @@ absl::StatusOr<std::vector<uint32_t>> GpuOfEachRank(const DeviceList& devices, u
   if (!devices.gpus.empty() && devices.gpus.size() != ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("--device ", devices.name, ": ", devices.gpus.size(), " GPUs for ", ranks,
-                     " workers (--pp x --dp); a worker has a GPU of its own: name ", ranks,
-                     " of them, or change --pp or --dp"));
+                     " workers (--pp x --dp x --cp x --tp); a worker has a GPU of its own: name ", ranks,
+                     " of them, or change the mesh"));
   }
   std::vector<uint32_t> of_ranks;
   for (uint32_t rank = 0; rank < ranks; ++rank) of_ranks.push_back(NumberOf(devices, rank));
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<uint32_t>> GpuOfEachRank(const DeviceList& devices,
     return absl::InvalidArgumentError(
         absl::StrCat("--device ", devices.name, ": ", devices.gpus.size(), " GPUs of each host, but '", host,
                      "' runs ", count, " workers: give it slots=", devices.gpus.size(), " in --hosts and as ",
-                     "many workers (--pp x --dp), or use --device cuda"));
+                     "many workers (--pp x --dp x --cp x --tp), or use --device cuda"));
   }
   std::map<std::string, size_t> placed;
   std::vector<uint32_t> of_ranks;

@@ -80,8 +80,9 @@ absl::StatusOr<std::vector<std::string>> HostOfEachRank(const std::vector<Worker
       of_ranks.push_back(host.name);
   }
   if (of_ranks.size() == ranks) return of_ranks;
-  return absl::InvalidArgumentError(absl::StrCat("--hosts has ", of_ranks.size(), " slots for ", ranks,
-                                                 " workers (--pp x --dp): add hosts or slots=N"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--hosts has ", of_ranks.size(), " slots for ", ranks,
+                   " workers (--pp x --dp x --cp x --tp): add hosts or slots=N"));
 }
 
 bool IsThisMachine(absl::string_view name) {

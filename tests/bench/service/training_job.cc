@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "tests/bench/bench_job.h"
@@ -33,7 +34,7 @@ absl::Status TrainingJob::Start() {
   v1::RegisterJobRequest job;
   *job.mutable_job() = options_.spec;
   PENSTOCK_RETURN_IF_ERROR(client_.RegisterJob(job).status());
-  const uint32_t world = options_.spec.mesh().pipeline() * options_.spec.mesh().data();
+  const uint32_t world = static_cast<uint32_t>(RanksOf(options_.spec.mesh()));
   for (uint32_t rank = 0; rank < world; ++rank) {
     v1::RegisterWorkerRequest request;
     request.set_job_id(job_id());

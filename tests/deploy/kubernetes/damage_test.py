@@ -300,7 +300,7 @@ class JobDamage(DamageTest):
     def test_fewer_pods_than_ranks(self):
         damaged = Damaged("base")
         damaged.pod(WORKERS).job["parallelism"] = 3
-        self.refused(damaged, "JobSet/train", "--pp x --dp is 4")
+        self.refused(damaged, "JobSet/train", "--pp x --dp x --cp x --tp is 4")
 
     def test_pods_without_an_index(self):
         damaged = Damaged("base")

@@ -1,5 +1,7 @@
 """What the two halves of a job must agree on, and the queue that admits it."""
 
+from math import prod
+
 from cluster import name_of, title
 from command_lines import CommandLine, size
 
@@ -14,9 +16,9 @@ def _parts(job_set):
 
 
 def _ranks(feeder, part, job):
-    ranks = int(feeder.flags.get("--pp", 1)) * int(feeder.flags.get("--dp", 1))
+    ranks = prod(int(feeder.flags.get(degree, 1)) for degree in ("--pp", "--dp", "--cp", "--tp"))
     if not ranks == job["parallelism"] == job["completions"]:
-        yield f"workers: {job['parallelism']} at a time, {job['completions']} in all, where --pp x --dp is {ranks}"
+        yield f"workers: {job['parallelism']} at a time, {job['completions']} in all, where --pp x --dp x --cp x --tp is {ranks}"
     if job.get("completionMode") != "Indexed" or part.get("replicas", 1) != 1:
         yield "workers: no index that is each pod's own, which is its rank"
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/process/log_tail.h"
 #include "penstock/client/retry_iteration.h"
 #include "tests/support/port_file.h"
@@ -119,7 +120,7 @@ std::unique_ptr<ChildProcess> Cluster::StartWorker(const v1::JobSpec& job, uint3
 
 void Cluster::StartWorkers(const v1::JobSpec& job, const WorkerSettings& settings) {
   workers_.clear();
-  const uint32_t ranks = job.mesh().pipeline() * job.mesh().data();
+  const uint32_t ranks = static_cast<uint32_t>(RanksOf(job.mesh()));
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     workers_.push_back(StartWorker(job, rank, settings, WorkerLogPath(rank)));
     ASSERT_NE(workers_.back(), nullptr);

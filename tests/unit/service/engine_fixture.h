@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/mesh/mesh_ranks.h"
 #include "planner/service/engine/engine.h"
 #include "planner/service/engine/fake_batch_planner.h"
 #include "planner/service/engine/fake_clock.h"
@@ -120,7 +121,7 @@ class EngineFixture : public testing::Test {
 
   // Registers all ranks of a job with incarnations base, base + 1, ... and makes the epoch ready.
   static void FormEpoch(Job& job, uint64_t base, uint64_t first_iteration = 0) {
-    const uint32_t ranks = job.spec().mesh().pipeline() * job.spec().mesh().data();
+    const uint32_t ranks = static_cast<uint32_t>(RanksOf(job.spec().mesh()));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       const auto response = job.RegisterWorker(MakeRegistration(base + rank, -1, first_iteration));
       ASSERT_TRUE(response.ok()) << response.status();
@@ -132,7 +133,7 @@ class EngineFixture : public testing::Test {
   // All ranks read and report the iterations from .. to - 1.
   static void Train(const std::shared_ptr<Job>& job, uint64_t from, uint64_t to, uint64_t base) {
     const uint64_t epoch = job->Status().epoch();
-    const uint32_t ranks = job->spec().mesh().pipeline() * job->spec().mesh().data();
+    const uint32_t ranks = static_cast<uint32_t>(RanksOf(job->spec().mesh()));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       Reader reader(job, StreamRequest(rank, from, base + rank, epoch));
       for (uint64_t iteration = from; iteration < to; ++iteration) {

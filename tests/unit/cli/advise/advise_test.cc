@@ -85,6 +85,24 @@ TEST(MakeCandidatesTest, SearchesNothingThatIsGiven) {
   }
 }
 
+TEST(MakeCandidatesTest, DegreesThatAreGivenAreNotSearched) {
+  const auto divided = MakeCandidates(JobOf(6), 8, 8, {v1::POLICY_DYNAMIC}, {.context = 4});
+  ASSERT_TRUE(divided.ok());
+  EXPECT_EQ(MeshesOf(*divided), (std::set<Degrees>{{1, 2, 4}, {2, 1, 4}}));
+  const auto staged = MakeCandidates(JobOf(6), 8, 8, {v1::POLICY_DYNAMIC}, {.pipeline = 2, .data = 2});
+  ASSERT_TRUE(staged.ok());
+  EXPECT_EQ(MeshesOf(*staged), (std::set<Degrees>{{2, 2, 2}}));
+}
+
+TEST(MakeCandidatesTest, GivenDegreesThatCannotBeAreRefusedByName) {
+  const auto refused = [](const Given& given) {
+    return std::string(MakeCandidates(JobOf(6), 8, 8, {v1::POLICY_DYNAMIC}, given).status().message());
+  };
+  EXPECT_THAT(refused({.tensor = 3}), HasSubstr("job.mesh.tensor: 3 tensor ranks"));
+  EXPECT_THAT(refused({.context = 6}), HasSubstr("job.mesh.context: 6 is no power of two"));
+  EXPECT_THAT(refused({.pipeline = 3, .context = 2}), HasSubstr("--gpus 8 with --pp 3 --cp 2: "));
+}
+
 TEST(MakeCandidatesTest, ANumberOfGpusThatNoMeshHasIsRefused) {
   const auto candidates = MakeCandidates(JobOf(6), 7, 5, {v1::POLICY_DYNAMIC});
   EXPECT_EQ(candidates.status().code(), absl::StatusCode::kInvalidArgument);

@@ -222,6 +222,19 @@ TEST(UpOptionsTest, TheMeshIsBoundedBeforeItsWorkersAreCounted) {
   EXPECT_THAT(std::string(CheckDevice(options).message()), HasSubstr("at most 65536"));
 }
 
+TEST(UpOptionsTest, WorkersAreCountedOverStageGroups) {
+  UpOptions options;
+  options.pipeline = 2;
+  options.data = 3;
+  options.tensor = 2;
+  options.context = 4;
+  EXPECT_EQ(WorkerCount(options), 48u);
+  const auto job = MakeJobSpec(options, SmallModel());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->mesh().tensor(), 2);
+  EXPECT_EQ(job->mesh().context(), 4);
+}
+
 TEST(UpOptionsTest, EachRankHasAGpuOfItsHost) {
   UpOptions options;
   options.pipeline = 4;
