@@ -58,8 +58,8 @@ class Planner {
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                     StopToken stop = {}) const;
 
-  // What no plan for the batch with these stages and options can beat, nanoseconds: quick, where many ways to train are
-  // compared. Possible errors: those of ValidateBatch.
+  // What no plan for the batch with these stages and options can beat, nanoseconds: quick, where many ways to
+  // train are compared. Possible errors: those of ValidateBatch.
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
 
   // See contract/content_hash.h.

@@ -1,16 +1,16 @@
 // What the passes of a stage exchange with the other ranks of their stage group.
 //
-//   const at::Tensor gathered = group.GatherRows(normalised, rows);      // tensor ranks: before a divided layer
-//   const at::Tensor own = group.SumRows(partial);                       // and behind it
-//   const at::Tensor keys = group.ExchangeRows(sent, sent_rows, received_rows);   // context ranks
+//   const at::Tensor gathered = group.GatherRows(normalised, rows);      // tensor ranks: before a divided
+//   layer const at::Tensor own = group.SumRows(partial);                       // and behind it const
+//   at::Tensor keys = group.ExchangeRows(sent, sent_rows, received_rows);   // context ranks
 //   ... at the end of the pass ...
 //   PENSTOCK_RETURN_IF_ERROR(group.status());
 //
-// All ranks that a call is among make it in the same order, with rows that fit each other. On a CPU a call blocks, on
-// a GPU the current stream waits. Sums have the same bits on all ranks and in every run.
+// All ranks that a call is among make it in the same order, with rows that fit each other. On a CPU a call
+// blocks, on a GPU the current stream waits. Sums have the same bits on all ranks and in every run.
 //
-// A call that fails (a peer is gone, aborted) returns zeros of the right shape, and so do all after it at once: passes
-// need not look at each one, but must ask status() before their results are used.
+// A call that fails (a peer is gone, aborted) returns zeros of the right shape, and so do all after it at
+// once: passes need not look at each one, but must ask status() before their results are used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +38,9 @@ class StageGroup {
   virtual void SumOverTensorRanks(at::Tensor& values) = 0;
   virtual void MaxOverTensorRanks(at::Tensor& values) = 0;
 
-  // Over the context ranks of this tensor rank. `rows`: contiguous, [sum of sent, ...], for context rank 0, then 1, ...;
-  // what they send to this one likewise, [sum of received, ...]. Numbers of rows, one for each context rank, may be 0.
+  // Over the context ranks of this tensor rank. `rows`: contiguous, [sum of sent, ...], for context rank 0,
+  // then 1, ...; what they send to this one likewise, [sum of received, ...]. Numbers of rows, one for each
+  // context rank, may be 0.
   virtual at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                   const std::vector<int64_t>& received) = 0;
 

@@ -22,8 +22,8 @@ int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
   return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
 }
 
-// Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each divided part,
-// and in T5's decoder layers the encoder's output.
+// Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each
+// divided part, and in T5's decoder layers the encoder's output.
 int64_t GatheredOperands(const Stage& stage, const TokenSums& sums) {
   const auto source = static_cast<int64_t>(sums.source);
   const auto target = static_cast<int64_t>(sums.target);

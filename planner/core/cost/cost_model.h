@@ -35,7 +35,8 @@ struct StageMemory {
   // backward there are their gradients, too.
   int64_t gathered = 0;
   int64_t keys_values = 0;
-  // Of the whole stage, gathered over tensor ranks: what a split backward pass puts aside beyond what it stored.
+  // Of the whole stage, gathered over tensor ranks: what a split backward pass puts aside beyond what it
+  // stored.
   int64_t gathered_operands = 0;
   // Activation that is received, and that is sent, of the tensor rank with the most. 0 at the ends of the
   // pipeline.

@@ -20,7 +20,8 @@ struct HalfCounts {
 };
 
 // `kind`: kEncoder or kDecoder. `crosses`: its decoder layers see an encoder's output.
-// The head, of target tokens and in its forward pass, where its gradients are made too (worker/model/loss_head.h).
+// The head, of target tokens and in its forward pass, where its gradients are made too
+// (worker/model/loss_head.h).
 inline constexpr int64_t kHeadHalves = 2;
 
 inline HalfCounts ForwardHalves(int kind, bool crosses) {

@@ -44,7 +44,8 @@ struct BruteForceAnswer {
 
 // For jobs of POLICY_DYNAMIC with at most 6 samples, 4 ranks a pipeline and 4 stages. Any schedule family but
 // 1F1B; that of INTERLEAVED and READY_FIRST is any order of whole backward passes. Of
-// stage groups: where memory is plenty, not `exact`, and a bound from below where backward passes may be split.
+// stage groups: where memory is plenty, not `exact`, and a bound from below where backward passes may be
+// split.
 BruteForceAnswer BruteForce(const CostModel& costs, const Job& job, absl::Span<const SampleTokens> samples,
                             const BruteForceOptions& options);
 
