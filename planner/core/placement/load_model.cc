@@ -18,6 +18,7 @@ LoadModel::LoadModel(const CostModel& costs) {
   const LayerTime& head = model.form(kHead);
   loss_ns_ = (1 + model.backward_ratio(kHead, kKeepAll)) / model.form_divisor(kHead) * head.target_token_ns;
   half_loss_ = head.half_efficiency_tokens;
+  head_at_loss_only_ = costs.profile().layers[kHead].loss_tokens_only;
   const ExchangeModel& exchange = costs.exchange_model();
   if (costs.group().tensor > 1) {
     const double halves = static_cast<double>(ForwardHalves(kDecoder, false).target) +
@@ -34,7 +35,8 @@ LoadModel::LoadModel(const CostModel& costs) {
 }
 
 double LoadModel::WorkNs(double length, double loss) const {
-  return (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length + loss_ns_ * loss;
+  return (token_ns_ + token_exchange_ns_) * length + square_ns_ * length * length +
+         loss_ns_ * (head_at_loss_only_ ? loss : length);
 }
 
 RowLoad LoadModel::Part(double length, double loss, int ranks, Link link) const {
@@ -65,7 +67,8 @@ double LoadModel::TimeNs(const Load& load) const {
   const double speed = 1 + half_tokens_ / load.tokens;
   double time =
       (token_ns_ * load.tokens + square_ns_ * load.squares) * speed + token_exchange_ns_ * load.tokens;
-  if (load.loss > 0) time += loss_ns_ * load.loss * (1 + half_loss_ / load.loss);
+  const double positions = head_at_loss_only_ ? load.loss : load.tokens;
+  if (positions > 0) time += loss_ns_ * (positions + half_loss_);
   const double exchange = ExchangeNs(load);
   if (exchange > 0) {
     const double attention = attention_square_ns_ * load.divided_squares * speed;

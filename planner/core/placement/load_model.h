@@ -58,6 +58,8 @@ class LoadModel {
   // Tokens and positions at which half of the speed is reached.
   double half_tokens_ = 0;
   double half_loss_ = 0;
+  // Else the head runs at every token.
+  bool head_at_loss_only_ = false;
   // What tensor ranks exchange for a token, over all layers.
   double token_exchange_ns_ = 0;
   // Of one layer, forward: what hides the exchange; 0 where nothing does.
