@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kFewMeshes = 12;
 // Stages that are chosen may be so much better than even ones, of which the bound is.
 constexpr double kBetterStages = 1.05;
-// A mesh whose plan takes so many times the best is left out.
-constexpr double kHopeless = 1.3;
+// A mesh whose plan takes so many times the best is left out. Its stages may be chosen better; its other
+// ways, of another policy or of 1F1B, seldom make up for more than that.
+constexpr double kHopeless = 1.2;
+constexpr double kHopelessOtherWays = 1.1;
 
 using MeshKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
 
@@ -92,7 +94,9 @@ absl::StatusOr<Promising> FindPromising(const v1::JobSpec& base, const std::vect
   const auto is_kept = [&](const Candidate& candidate) {
     const auto mesh = std::find_if(meshes.begin(), meshes.end(),
                                    [&](const Mesh& one) { return KeyOf(one.way) == KeyOf(candidate); });
-    return mesh->planner == nullptr || mesh->makespan_ns <= best * kHopeless;
+    const bool same_way = candidate.policy == mesh->way.policy && candidate.schedule == mesh->way.schedule;
+    return mesh->planner == nullptr ||
+           mesh->makespan_ns <= best * (same_way ? kHopeless : kHopelessOtherWays);
   };
   Promising promising;
   for (const Candidate& candidate : candidates) {

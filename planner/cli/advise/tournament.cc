@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace {
 
 // Of the candidates that fit, so many go into round 2.
 constexpr size_t kKeepOneIn = 4;
+// Stages of stage groups that are chosen were up to 13 % better than balanced ones.
+constexpr double kChosenStagesGain = 1.13;
 
 void AddPlan(const v1::Plan& plan, Trial* trial) {
   if (trial->batches == 0) {
@@ -52,46 +55,61 @@ void AddPlan(const v1::Plan& plan, Trial* trial) {
 // One round: the same batches and effort for all.
 class Round {
  public:
-  Round(const v1::JobSpec& base, const std::vector<v1::Batch>& batches, size_t batch_count, v1::Effort effort,
-        TaskPool* pool)
-      : base_(base), batches_(batches), batch_count_(batch_count), effort_(effort), pool_(pool) {}
+  // How stages that the candidates leave free are found.
+  enum class Stages : uint8_t { kBalanced, kChosen };
 
-  // Fills the trials anew; an error is that of the first candidate that has one.
+  Round(const v1::JobSpec& base, const std::vector<v1::Batch>& batches, size_t batch_count, v1::Effort effort,
+        Stages stages, TaskPool* pool)
+      : base_(base),
+        batches_(batches),
+        batch_count_(batch_count),
+        effort_(effort),
+        stages_(stages),
+        pool_(pool) {}
+
+  // Fills the trials, anew unless they have a planner; an error is that of the first candidate that has one.
   absl::Status Run(int round, const TournamentOptions& options, std::vector<Trial>* trials) const;
 
  private:
-  bool ChoosesStages(const Trial& trial) const;
+  absl::StatusOr<std::shared_ptr<const core::Planner>> MakePlanner(const Trial& trial) const;
   absl::Status TryOne(Trial* trial) const;
 
   const v1::JobSpec& base_;
   const std::vector<v1::Batch>& batches_;
   const size_t batch_count_;
   const v1::Effort effort_;
+  const Stages stages_;
   TaskPool* const pool_;
 };
 
-// Stages are chosen by planning in the last round, as that takes longer than the plans of the others do: but
-// for stage groups, where it takes no longer (planner/core/stages/group_as_rank.h).
-bool Round::ChoosesStages(const Trial& trial) const {
-  return effort_ == v1::EFFORT_NORMAL ||
-         (GroupRanks(MeshOf(trial.candidate)) > 1 && trial.candidate.stage_split == v1::STAGE_SPLIT_AUTO);
+absl::StatusOr<std::shared_ptr<const core::Planner>> Round::MakePlanner(const Trial& trial) const {
+  using core::Planner;
+  const v1::JobSpec job = MakeJob(base_, trial.candidate, effort_);
+  const v1::Topology* stages = trial.stages.has_value() ? &*trial.stages : nullptr;
+  // Stages that are chosen take far longer: not where balanced ones do not fit.
+  auto planner = Planner::Create(job, Planner::Explain::kCauseAlone, core::RunSerially, {}, stages);
+  if (planner.ok() && stages_ == Stages::kChosen && stages == nullptr) {
+    planner = Planner::Create(job, Planner::Explain::kChanges);
+  }
+  PENSTOCK_RETURN_IF_ERROR(planner.status());
+  return std::shared_ptr<const Planner>(*std::move(planner));
 }
 
 absl::Status Round::TryOne(Trial* trial) const {
-  *trial = Trial{.candidate = trial->candidate, .effort = effort_};
   const auto refuse = [&](const absl::Status& status) {
     if (!IsInfeasible(status)) return status;
-    trial->feasible = false;
+    *trial = Trial{.candidate = trial->candidate, .feasible = false, .effort = effort_};
     trial->reason = std::string(NameFlags(status).message());
     return absl::OkStatus();
   };
-  using Explain = core::Planner::Explain;
-  const v1::JobSpec job = MakeJob(base_, trial->candidate, effort_);
-  auto planner = core::Planner::Create(job, Explain::kCauseAlone);
-  if (planner.ok() && ChoosesStages(*trial)) planner = core::Planner::Create(job, Explain::kChanges);
-  if (!planner.ok()) return refuse(planner.status());
-  for (size_t i = 0; i < batch_count_; ++i) {
-    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batches_[i], pool_->AsFunction());
+  if (trial->planner == nullptr) {
+    *trial = Trial{.candidate = trial->candidate, .effort = effort_, .stages = std::move(trial->stages)};
+    auto planner = MakePlanner(*trial);
+    if (!planner.ok()) return refuse(planner.status());
+    trial->planner = *std::move(planner);
+  }
+  for (size_t i = static_cast<size_t>(trial->batches); i < batch_count_; ++i) {
+    const absl::StatusOr<v1::Plan> plan = PlanAndCheck(*trial->planner, batches_[i], pool_->AsFunction());
     if (!plan.ok()) return refuse(plan.status());
     AddPlan(*plan, trial);
   }
@@ -159,6 +177,69 @@ absl::Status RunFirst(const Round& round, const TournamentOptions& options, std:
   return absl::OkStatus();
 }
 
+bool LeavesStagesOfGroups(const Candidate& candidate) {
+  return candidate.pipeline > 1 && GroupRanks(MeshOf(candidate)) > 1 &&
+         candidate.stage_split == v1::STAGE_SPLIT_AUTO;
+}
+
+// Whether the stages of one are as good as any for the other: stages do not see how many of the ranks that
+// divide the samples are context ranks (planner/core/stages/group_as_rank.h).
+bool MayShareStages(const Candidate& a, const Candidate& b) {
+  return a.pipeline == b.pipeline && a.tensor == b.tensor && a.policy == b.policy &&
+         a.schedule == b.schedule && a.shard_optimizer_state == b.shard_optimizer_state;
+}
+
+// Tries candidates again, with chosen stages. What does not fit with them stays as it was.
+absl::Status TryAgain(const Round& round, const TournamentOptions& options, std::vector<Trial> anew,
+                      std::vector<Trial>* trials) {
+  PENSTOCK_RETURN_IF_ERROR(round.Run(1, options, &anew));
+  for (Trial& trial : anew) {
+    if (!trial.feasible) continue;
+    *std::find_if(trials->begin(), trials->end(),
+                  [&](const Trial& other) { return other.candidate == trial.candidate; }) = std::move(trial);
+  }
+  return absl::OkStatus();
+}
+
+// Those whose chosen stages may make them one of the best, fastest first.
+std::vector<Candidate> WorthChoosing(const std::vector<Trial>& trials) {
+  std::vector<const Trial*> worth;
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (const Trial& trial : trials) best = std::min(best, trial.makespan_ns);
+  const double limit = kChosenStagesGain * static_cast<double>(best);
+  for (const Trial& trial : trials) {
+    if (LeavesStagesOfGroups(trial.candidate) && static_cast<double>(trial.makespan_ns) <= limit)
+      worth.push_back(&trial);
+  }
+  std::stable_sort(worth.begin(), worth.end(),
+                   [](const Trial* a, const Trial* b) { return a->makespan_ns < b->makespan_ns; });
+  std::vector<Candidate> candidates;
+  for (const Trial* trial : worth) candidates.push_back(trial->candidate);
+  return candidates;
+}
+
+// The end of the first round: chooses stages of stage groups, once for all that may share them.
+absl::Status ChooseStages(const Round& round, const TournamentOptions& options, std::vector<Trial>* trials) {
+  std::vector<Trial> first, others;
+  const auto chosen_for = [&](const Candidate& candidate) {
+    return std::find_if(first.begin(), first.end(),
+                        [&](const Trial& trial) { return MayShareStages(trial.candidate, candidate); });
+  };
+  const std::vector<Candidate> worth = WorthChoosing(*trials);
+  for (const Candidate& candidate : worth) {
+    if (chosen_for(candidate) == first.end()) first.push_back({.candidate = candidate});
+  }
+  PENSTOCK_RETURN_IF_ERROR(TryAgain(round, options, first, trials));
+  for (const Candidate& candidate : worth) {
+    const auto shared = std::find_if(trials->begin(), trials->end(), [&](const Trial& trial) {
+      return trial.candidate == chosen_for(candidate)->candidate;
+    });
+    if (shared->candidate == candidate) continue;
+    others.push_back({.candidate = candidate, .stages = shared->planner->topology()});
+  }
+  return TryAgain(round, options, others, trials);
+}
+
 // Keeps the simplest of those that are the same.
 void DropDoubles(std::vector<Trial>* trials, std::vector<Trial>* dropped) {
   std::vector<Trial> kept;
@@ -222,19 +303,26 @@ absl::StatusOr<TournamentResult> RunTournament(const v1::JobSpec& base,
   for (const Candidate& candidate : promising.left_out) result.dropped.push_back({.candidate = candidate});
   const auto finalists = static_cast<size_t>(options.finalists);
 
-  PENSTOCK_RETURN_IF_ERROR(
-      RunFirst(Round(base, batches, 1, v1::EFFORT_FAST, &pool), options, &trials, &result.dropped));
+  const auto round = [&](size_t batch_count, v1::Effort effort, Round::Stages stages) {
+    return Round(base, batches, batch_count, effort, stages, &pool);
+  };
+  const Round balanced = round(1, v1::EFFORT_FAST, Round::Stages::kBalanced);
+  PENSTOCK_RETURN_IF_ERROR(RunFirst(balanced, options, &trials, &result.dropped));
+  TakeInfeasible(&trials, &result.infeasible);
+  const Round chosen = round(1, v1::EFFORT_FAST, Round::Stages::kChosen);
+  PENSTOCK_RETURN_IF_ERROR(ChooseStages(chosen, options, &trials));
   TakeInfeasible(&trials, &result.infeasible);
   DropDoubles(&trials, &result.dropped);
   KeepBest(std::max(finalists, (trials.size() + kKeepOneIn - 1) / kKeepOneIn), &trials, &result.dropped);
   if (batches.size() > 1 && trials.size() > finalists) {
-    PENSTOCK_RETURN_IF_ERROR(
-        Round(base, batches, batches.size(), v1::EFFORT_FAST, &pool).Run(2, options, &trials));
+    const Round all = round(batches.size(), v1::EFFORT_FAST, Round::Stages::kBalanced);
+    PENSTOCK_RETURN_IF_ERROR(all.Run(2, options, &trials));
     TakeInfeasible(&trials, &result.infeasible);
   }
   KeepBest(finalists, &trials, &result.dropped);
-  PENSTOCK_RETURN_IF_ERROR(
-      Round(base, batches, batches.size(), v1::EFFORT_NORMAL, &pool).Run(3, options, &trials));
+  for (Trial& trial : trials) trial = Trial{.candidate = trial.candidate};
+  const Round last = round(batches.size(), v1::EFFORT_NORMAL, Round::Stages::kChosen);
+  PENSTOCK_RETURN_IF_ERROR(last.Run(3, options, &trials));
   TakeInfeasible(&trials, &result.infeasible);
   Sort(&trials);
   SortAsCandidates(candidates, &result.dropped);

@@ -2,17 +2,20 @@
 // (Jamieson and Talwalkar 2016): all on one batch with effort fast (sharded optimizer state only where memory
 // binds without), the better quarter on all batches with effort fast, the best of these on all batches with
 // effort normal. Stages of STAGE_SPLIT_AUTO are balanced by time in the first rounds, and chosen by planning
-// in the last.
+// in the last; those of stage groups that may be among the best, already at the end of the first.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/cli/advise/candidates.h"
+#include "planner/core/planner.h"
 
 namespace penstock::cli {
 
@@ -38,6 +41,10 @@ struct Trial {
   // Of the first batch: the family of schedules that was taken, and the stages.
   v1::Schedule schedule = v1::SCHEDULE_UNSPECIFIED;
   std::vector<uint32_t> layers_per_stage = {};
+  // Of another trial, to be taken in place of a choice of its own.
+  std::optional<v1::Topology> stages = {};
+  // What planned it, for rounds that go on with the same stages and effort.
+  std::shared_ptr<const core::Planner> planner = nullptr;
 
   double tokens_per_second() const;
   // makespan / lower bound - 1.

@@ -1,14 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "common/parallel/task_pool.h"
 #include "planner/cli/advise/candidates.h"
+#include "planner/cli/advise/promising.h"
 #include "planner/cli/advise/report.h"
 #include "planner/cli/advise/tournament.h"
+#include "planner/cli/local_planning.h"
 #include "tests/unit/core/job_builder.h"
 
 namespace penstock::cli {
@@ -112,6 +117,55 @@ TEST(MakeCandidatesTest, ANumberOfGpusThatNoMeshHasIsRefused) {
 std::vector<v1::Batch> Batches() {
   return {core::MakeBatch({{10, 20}, {500, 3}, {0, 40}, {7, 7}, {900, 100}, {30, 1}, {2, 60}, {64, 64}}),
           core::MakeBatch({{300, 20}, {50, 3}, {0, 400}, {70, 7}, {90, 100}, {30, 1}, {2, 60}, {64, 640}})};
+}
+
+// One sample as long as all the others together.
+v1::Batch LongSampleBatch() {
+  std::vector<std::pair<uint32_t, uint32_t>> lengths = {{0, 2048}};
+  for (uint32_t i = 0; i < 31; ++i) lengths.emplace_back(0, 33 + i * 2);
+  return core::MakeBatch(lengths);
+}
+
+TEST(FindPromisingTest, KeepsTheMeshOfTheFastestWayAndLeavesMostOut) {
+  const v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  const v1::Batch batch = LongSampleBatch();
+  const auto candidates = MakeCandidates(job, 16, 32, {v1::POLICY_DYNAMIC});
+  ASSERT_TRUE(candidates.ok());
+  TaskPool pool(1);
+  const auto promising = FindPromising(job, *candidates, batch, &pool);
+  ASSERT_TRUE(promising.ok()) << promising.status();
+  EXPECT_EQ(promising->kept.size() + promising->left_out.size(), candidates->size());
+  EXPECT_GT(promising->left_out.size(), candidates->size() / 2);
+  const auto fastest = [&](const std::vector<Candidate>& ways) {
+    int64_t best = std::numeric_limits<int64_t>::max();
+    for (const Candidate& way : ways) {
+      const auto planner =
+          core::Planner::Create(MakeJob(job, way, v1::EFFORT_FAST), core::Planner::Explain::kCauseAlone);
+      EXPECT_TRUE(planner.ok()) << planner.status();
+      const absl::StatusOr<v1::Plan> plan = PlanAndCheck(**planner, batch);
+      EXPECT_TRUE(plan.ok()) << plan.status();
+      best = std::min(best, plan->predicted().makespan_ns());
+    }
+    return best;
+  };
+  EXPECT_LT(fastest(promising->kept), fastest(promising->left_out));
+}
+
+TEST(RunTournamentTest, WaysOfEveryMeshOfManyAreCounted) {
+  const v1::JobSpec job = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  const auto candidates = MakeCandidates(job, 16, 32, {v1::POLICY_DYNAMIC});
+  ASSERT_TRUE(candidates.ok());
+  const auto result =
+      RunTournament(job, *candidates, {LongSampleBatch(), LongSampleBatch()}, {.finalists = 3});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->finalists.size(), 3u);
+  EXPECT_EQ(result->finalists.size() + result->dropped.size() + result->infeasible.size(),
+            candidates->size());
+  for (const Trial& trial : result->finalists) {
+    EXPECT_EQ(trial.batches, 2);
+    EXPECT_EQ(trial.effort, v1::EFFORT_NORMAL);
+    EXPECT_FALSE(trial.stages.has_value()) << "the last round chooses for each";
+  }
 }
 
 class TournamentTest : public testing::Test {
