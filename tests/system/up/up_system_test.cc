@@ -84,6 +84,32 @@ TEST_F(UpTest, ResumesWithTheBitsOfAnUninterruptedRun) {
   EXPECT_TRUE(FilesOf(resumed["checkpoint"].get<std::string>()) == files);
 }
 
+// Half the iterations on one mesh, and from their checkpoint half on another: the loss at the end.
+TEST_F(UpTest, StageGroupsTrainAsReplicasDoAndGoOnFromEachOthersCheckpoints) {
+  using Flags = std::vector<std::string>;
+  const auto last_loss = [&](const std::string& name, const Flags& first, const Flags& second) {
+    double loss = 0;
+    for (const bool resumes : {false, true}) {
+      const Flags& mesh = resumes ? second : first;
+      Flags flags = {"--run-dir", folder_.Path(name), "--iterations", resumes ? "12" : "6", "--json"};
+      flags.insert(flags.end(), mesh.begin(), mesh.end());
+      if (resumes) flags.push_back("--resume");
+      PenstockRun run(folder_, absl::StrCat(name, resumes ? "-2" : "-1"), UpArguments(flags));
+      EXPECT_EQ(run.Wait(), 0) << run.errors();
+      const auto summary = nlohmann::json::parse(run.output(), nullptr, /*allow_exceptions=*/false);
+      if (summary.is_discarded()) return 0.0;
+      EXPECT_EQ(summary["iterations"], 6);
+      loss = summary["last_loss"];
+    }
+    return loss;
+  };
+  const Flags replicas = {"--pp", "2", "--dp", "2"}, context = {"--pp", "2", "--dp", "1", "--cp", "2"},
+              both = {"--pp", "1", "--dp", "1", "--cp", "2", "--tp", "2"};
+  const double expected = last_loss("replicas", replicas, replicas);
+  EXPECT_NEAR(last_loss("context", context, both), expected, 1e-3);
+  EXPECT_NEAR(last_loss("both", both, replicas), expected, 1e-3);
+}
+
 TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
   const auto arguments = [&](const std::string& run_dir) {
     return UpArguments({"--iterations", "90", "--checkpoint-every", "10", "--json", "--run-dir", run_dir});
@@ -292,6 +318,7 @@ class SimulatedUpTest : public testing::Test {
 TEST_F(SimulatedUpTest, RunsThePlanThatPlanPrints) {
   const std::vector<std::vector<std::string>> schedules = {
       {"--dp", "2"},
+      {"--cp", "2", "--tp", "2"},
       {"--schedule", "split-backward", "--layers-per-stage", "4,4,4,4,4,4,4,4", "--rank-of-stage",
        "0,1,2,3,3,2,1,0"}};
   for (const std::vector<std::string>& schedule : schedules) {
