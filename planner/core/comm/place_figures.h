@@ -17,7 +17,7 @@ class PlaceFigures {
                int32_t first_pass);
 
   // Fills in durations, bytes and collectives of the position's next instruction. What a pass exchanges goes
-  // to `exchanges`. Transfers lack their time and bytes until SetTransfer.
+  // to `exchanges`. Transfers get theirs from BuildPrograms, which knows both ends.
   void Fill(Instruction* instruction, std::vector<PassExchange>* exchanges);
 
   // Bytes of what this rank sends over the boundary after the stage.

@@ -1,14 +1,14 @@
 // Places the rows of a micro-batch on the context ranks of a stage group: the span of each.
 //
-//   Placer placer(costs, most_tokens);
+//   Placer placer(costs, room);
 //   std::vector<Span> spans;
-//   placer.Place(rows, tokens, &spans);
+//   placer.Place(rows, tokens, Placer::Care::kThorough, &spans);
 //
-// Longest first, each row on the smallest aligned span on which its part is below a slack times the mean
-// load, there where the least loaded ranks are; for several slacks, of which the best is kept. Then rows
-// leave the slowest rank, or are divided further, while that helps. (Longest processing time first: Graham
-// 1969, "Bounds on multiprocessing timing anomalies". That whole short rows beside divided long ones balance
-// best: Ge et al. 2025, "ByteScale"; Wang et al. 2025, "FlexSP".)
+// Longest first, each row on the smallest aligned span, there where the least loaded ranks are, on which no
+// rank gets above a target time; for several targets, of which the best answer is kept (MULTIFIT: Coffman,
+// Garey and Johnson 1978, "An application of bin-packing to multiprocessor scheduling"). Then rows leave the
+// slowest rank, or are divided further, while that helps. (That whole short rows beside divided long ones
+// balance best: Ge et al. 2025, "ByteScale"; Wang et al. 2025, "FlexSP".)
 #pragma once
 
 #include <cstdint>
