@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
@@ -76,10 +77,7 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
 
 absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadModel());
-  job.mutable_mesh()->set_pipeline(pipeline);
-  job.mutable_mesh()->set_data(data);
-  if (tensor > 1) job.mutable_mesh()->set_tensor(tensor);
-  if (context > 1) job.mutable_mesh()->set_context(context);
+  *job.mutable_mesh() = MakeMesh(pipeline, data, tensor, context);
   return job;
 }
 

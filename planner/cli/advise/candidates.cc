@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/core/contract/check_group.h"
@@ -103,13 +104,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
 }
 
 v1::Mesh MeshOf(const Candidate& candidate) {
-  v1::Mesh mesh;
-  mesh.set_pipeline(candidate.pipeline);
-  mesh.set_data(candidate.data);
-  // What is left out is 1.
-  if (candidate.tensor > 1) mesh.set_tensor(candidate.tensor);
-  if (candidate.context > 1) mesh.set_context(candidate.context);
-  return mesh;
+  return MakeMesh(candidate.pipeline, candidate.data, candidate.tensor, candidate.context);
 }
 
 v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Effort effort) {

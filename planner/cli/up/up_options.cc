@@ -137,13 +137,7 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 }  // namespace
 
 v1::Mesh MeshOf(const UpOptions& options) {
-  v1::Mesh mesh;
-  mesh.set_pipeline(options.pipeline);
-  mesh.set_data(options.data);
-  // What is left out is 1.
-  if (options.tensor > 1) mesh.set_tensor(options.tensor);
-  if (options.context > 1) mesh.set_context(options.context);
-  return mesh;
+  return MakeMesh(options.pipeline, options.data, options.tensor, options.context);
 }
 
 uint32_t WorkerCount(const UpOptions& options) { return static_cast<uint32_t>(RanksOf(MeshOf(options))); }
