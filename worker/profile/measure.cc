@@ -14,6 +14,7 @@
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
 #include "worker/profile/memory.h"
+#include "worker/profile/paced_clock.h"
 #include "worker/profile/stage_run.h"
 
 namespace penstock::worker {
@@ -86,12 +87,17 @@ class Measurement {
         layers_(config.encoder_layers + config.layers),
         budget_ns_(settings.seconds * 1e9),
         degrees_(settings.tensor_degrees),
-        clock_(AfterWaiting(device.wait, clock)) {
+        pace_(AfterWaiting(device.wait, clock),
+              device.place.is_cpu() && !settings.shared_cores ? SmallProduct() : nullptr),
+        clock_([this] { return pace_.Now(); }) {
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
     config_.layers = 4;
   }
+
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
 
   bool IsT5() const { return config_.architecture == Architecture::kT5; }
 
@@ -148,6 +154,16 @@ class Measurement {
     return absl::OkStatus();
   }
 
+  // Times at the mean speed of the machine while they were measured.
+  void ScaleToMeanSpeed(MeasuredProfile& profile) const {
+    const double level = pace_.Level();
+    if (profile.encoder) profile.encoder->Scale(level);
+    profile.layer.Scale(level);
+    profile.head.Scale(level);
+    profile.embedding_forward.Scale(level);
+    profile.optimizer_ns_per_parameter_byte *= level;
+  }
+
  private:
   // A layer, head or embedding.
   struct Part {
@@ -187,13 +203,19 @@ class Measurement {
   const int64_t layers_;
   const double budget_ns_;
   const std::vector<int> degrees_;
+  PacedClock pace_;
+  // Of `pace_`.
   const NanosecondClock clock_;
 };
 
 }  // namespace
 
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
-                                               const MeasuredDevice& device, const NanosecondClock& clock) {
+                                               const MeasuredDevice& device, NanosecondClock clock) {
+  if (clock == nullptr) {
+    const bool one_thread = device.place.is_cpu() && settings.threads == 1;
+    clock = one_thread && !settings.shared_cores ? ThreadNanoseconds : SteadyNanoseconds;
+  }
   for (const int degree : settings.tensor_degrees) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, degree));
   }
@@ -206,6 +228,7 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   PENSTOCK_RETURN_IF_ERROR(measurement.Decoder(profile));
   PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
   PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
+  measurement.ScaleToMeanSpeed(profile);
   PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
   PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);

@@ -15,6 +15,8 @@ struct MeasureSettings {
   double seconds = 6;
   // Of the host, that compute.
   int threads = 1;
+  // Several ranks take turns on a core, in training and now: waiting for the core is part of their time.
+  bool shared_cores = false;
   // At which a rank's part of each layer is measured too, ascending; 1 is the whole layer, which always is.
   std::vector<int> tensor_degrees = {};
 };
@@ -23,12 +25,15 @@ struct MeasureSettings {
 // and backward, small ones first, several times each (the median counts), each time with a layer of which the
 // caches hold no more than in training, until `seconds` are over; at least the smallest four are measured,
 // however long they take, and of the others what fits into memory. Of a tensor degree some of these shapes
-// are. `clock` measures all but the link, and is read when the device has been waited for. Blocks. Possible
-// errors: INVALID_ARGUMENT (a degree that cannot divide the model; names those next to it that can),
+// are. Times are of the mean speed that the machine had meanwhile (paced_clock.h) unless cores are shared.
+// `clock` measures all but the link, and is read when the device has been waited for; none: the thread's own
+// time where one thread of the host computes all on a core of its own, so that a stranger's work on that core
+// is not counted, and else the time that passes. Blocks.
+// Possible errors: INVALID_ARGUMENT (a degree that cannot divide the model; names those next to it that can),
 // RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device = {},
-                                               const NanosecondClock& clock = SteadyNanoseconds);
+                                               NanosecondClock clock = nullptr);
 
 // Of the degrees, those that can divide the model.
 std::vector<int> DegreesThatDivide(const ModelConfig& config, const std::vector<int>& degrees);

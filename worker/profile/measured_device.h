@@ -18,6 +18,8 @@ namespace penstock::worker {
 // Nanoseconds since some fixed time.
 using NanosecondClock = std::function<double()>;
 double SteadyNanoseconds();
+// Of the calling thread, while it computes: what others do on its core is not in it.
+double ThreadNanoseconds();
 
 // Bytes of this machine.
 int64_t HostMemoryBytes();

@@ -28,6 +28,12 @@ struct MeasuredTime {
   double source_square_ns = 0;
   double half_efficiency_tokens = 0;
 
+  void Scale(double by) {
+    for (double* time :
+         {&fixed_ns, &target_token_ns, &target_square_ns, &cross_ns, &source_token_ns, &source_square_ns})
+      *time *= by;
+  }
+
   double operator()(const TokenFigures& tokens) const {
     double time = fixed_ns;
     if (tokens.target > 0) {
@@ -77,6 +83,11 @@ struct MeasuredLayer {
   LayerBytes bytes;
   // By degree, ascending.
   std::vector<TensorTime> tensor = {};
+
+  void Scale(double by) {
+    forward.Scale(by);
+    for (TensorTime& time : tensor) time.forward.Scale(by);
+  }
 };
 
 struct MeasuredLink {

@@ -31,6 +31,7 @@ absl::Status RunProfile(const ProfileOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
   const MeasureSettings settings = {.seconds = options.seconds,
                                     .threads = static_cast<int>(options.threads),
+                                    .shared_cores = options.shared_cores,
                                     .tensor_degrees = TensorDegrees(options, *config)};
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(*config, settings, device));
   return WriteProfileFile(model, ToProto(measured, model), options.out);

@@ -106,6 +106,9 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
         return value == "cpu" || IsCudaDevice(value) ? std::string() : "'" + value + "': use cpu or cuda:N";
       })
       ->capture_default_str();
+  command->add_flag("--shared-cores", profile.shared_cores,
+                    "Measure the time that passes, not what the thread gets of it: where several ranks will "
+                    "train on one core, and measure side by side");
   command
       ->add_option(
           "--tensor", profile.tensor,

@@ -2,10 +2,12 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "4";
+constexpr absl::string_view kMeasurement = "5";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
@@ -128,6 +130,9 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
                                           absl::StrCat(options.threads),
                                           "--tensor",
                                           absl::StrCat(options.tensor)};
+    if (options.copies * options.threads > std::max(1U, std::thread::hardware_concurrency())) {
+      arguments.emplace_back("--shared-cores");
+    }
     if (!options.gpus.empty()) arguments.push_back(absl::StrCat("--device=cuda:", options.gpus[copy]));
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<ChildProcess> child,

@@ -115,6 +115,11 @@ TEST(WorkerOptions, ProfilesAreMeasuredAtTheTensorDegreesThatAreNamed) {
   EXPECT_EQ(command.profile->tensor, (std::vector<int>{2, 8}));
 }
 
+TEST(WorkerOptions, ProfilesAreMeasuredOnCoresOfTheirOwnUnlessSaidOtherwise) {
+  EXPECT_FALSE(Parse({"profile", "--model-json", "m", "--out", "o"}).profile->shared_cores);
+  EXPECT_TRUE(Parse({"profile", "--model-json", "m", "--out", "o", "--shared-cores"}).profile->shared_cores);
+}
+
 TEST(WorkerOptions, ProfilesAreMeasuredOnTheDeviceThatIsNamed) {
   const CommandLine command = Parse({"profile", "--model-json", "m", "--out", "o", "--device", "cuda:3"});
   ASSERT_TRUE(command.profile.has_value());
