@@ -67,8 +67,8 @@ def import_samples(args, folder):
     return dataset
 
 
-def measure_profile(args, model, folder):
-    """One profile for all variants: what they plan with is the same."""
+def measure_profile(args, model, folder, more=()):
+    """One profile for all variants: what they plan with is the same. `more`: further flags of `penstock-worker profile`."""
     spec = dict(MODEL_SPECS[model], hidden=args.hidden, heads=4, ffn=4 * args.hidden, vocab=args.vocab,
                 maxSequenceLength=args.max_length, dtype="DATA_TYPE_FLOAT32")
     described = os.path.join(folder, model + ".json")
@@ -76,7 +76,7 @@ def measure_profile(args, model, folder):
         json.dump(spec, out)
     profile = os.path.join(folder, model + ".profile.json")
     run([os.path.join(args.bin, "penstock-worker"), "profile", "--model-json", described, "--out", profile, "--threads",
-         "1", "--seconds", str(args.profile_seconds)], env=dict(os.environ, OMP_NUM_THREADS="1"))
+         "1", "--seconds", str(args.profile_seconds), *more], env=dict(os.environ, OMP_NUM_THREADS="1"))
     return profile
 
 
@@ -90,21 +90,25 @@ def train(args, model, flags, dataset, profile, run_dir):
     return json.loads(summary)
 
 
-def alternate(args, model, variants, dataset, profile, folder, more):
-    """Runs every variant (name: flags) `args.rounds` times, prints a JSON row for each run with what is in `more`, and returns
-    the rows."""
+def one_round(args, model, variants, dataset, profile, folder, more, turn):
+    """Runs every variant (name: flags) once, prints a JSON row for each run with what is in `more`, and returns the rows."""
     names = list(variants)
+    shift = turn % len(names)
     rows = []
-    for turn in range(args.rounds):
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
-            run_dir = os.path.join(folder, "-".join([model, *map(str, more.values()), name, str(turn)]))
-            summary = train(args, model, variants[name], dataset, profile, run_dir)
-            row = {"model": model, **more, "variant": name, "round": turn}
-            row.update({key: summary[key] for key in KEPT})
-            rows.append(row)
-            print(json.dumps(row), flush=True)
+    for name in names[shift:] + names[:shift]:
+        run_dir = os.path.join(folder, "-".join([model, *map(str, more.values()), name, str(turn)]))
+        summary = train(args, model, variants[name], dataset, profile, run_dir)
+        row = {"model": model, **more, "variant": name, "round": turn}
+        row.update({key: summary[key] for key in KEPT})
+        rows.append(row)
+        print(json.dumps(row), flush=True)
     return rows
+
+
+def alternate(args, model, variants, dataset, profile, folder, more):
+    """`args.rounds` rounds of every variant on the same samples; returns all rows."""
+    return [row for turn in range(args.rounds)
+            for row in one_round(args, model, variants, dataset, profile, folder, more, turn)]
 
 
 def median(rows, variant, key):
