@@ -22,6 +22,8 @@ struct IterationTimes {
   int64_t duration_ns = 0;
   // In the order of execution.
   std::vector<MeasuredInstruction> instructions = {};
+  // Of a device without tensors: by the plan's account. 0: what tensors take says it.
+  int64_t peak_memory_bytes = 0;
 };
 
 // Calls: StartIteration, then Begin and End for each instruction in turn, then Finish, when everything has

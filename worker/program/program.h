@@ -159,6 +159,9 @@ struct Instruction {
   // What the plan expects it to take; not negative. Of a joint pass: on the slowest rank, and on this one.
   int64_t expected_duration_ns = 0;
   int64_t own_duration_ns = 0;
+  // What the plan says it takes when it starts and gives back when it ends; not negative.
+  int64_t memory_acquired_bytes = 0;
+  int64_t memory_released_bytes = 0;
 };
 
 struct Program {
@@ -173,6 +176,8 @@ struct Program {
   std::vector<std::vector<uint32_t>> groups;
   // Of the whole global batch: every micro-batch's summed loss is divided by it.
   uint64_t loss_tokens = 0;
+  // Of the rank, whatever runs.
+  int64_t static_memory_bytes = 0;
 };
 
 }  // namespace penstock::worker

@@ -268,7 +268,11 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
                              .stage = proto.stage(),
                              .part = proto.part(),
                              .deps = {proto.deps().begin(), proto.deps().end()},
-                             .expected_duration_ns = proto.expected_duration_ns()};
+                             .expected_duration_ns = proto.expected_duration_ns(),
+                             .memory_acquired_bytes = proto.memory_acquired_bytes(),
+                             .memory_released_bytes = proto.memory_released_bytes()};
+  if (proto.memory_acquired_bytes() < 0) return Invalid("memory_acquired_bytes is negative");
+  if (proto.memory_released_bytes() < 0) return Invalid("memory_released_bytes is negative");
   if (proto.expected_duration_ns() < 0 || proto.expected_duration_ns() > kLongestNs) {
     return Invalid("expected_duration_ns is ", proto.expected_duration_ns(), ", expected 0 to ", kLongestNs);
   }
@@ -319,6 +323,7 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   program.stages = {message.program().stages().begin(), message.program().stages().end()};
   program.layers_per_stage = {message.layers_per_stage().begin(), message.layers_per_stage().end()};
   program.loss_tokens = message.loss_tokens();
+  program.static_memory_bytes = message.program().static_memory_bytes();
   if (program.rank >= job.world_size()) return Invalid("program.rank is ", program.rank);
   if (program.stages != job.topology.StagesOf(program.rank)) {
     return Invalid("program.stages are not those that the topology gives to rank ", program.rank);

@@ -75,7 +75,8 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
     return Explain(program, what);
   }
   PENSTOCK_ASSIGN_OR_RETURN(IterationTimes times, parts_.timer->Finish());
-  result.peak_memory_bytes = PeakTensorBytes(parts_.device->place());
+  result.peak_memory_bytes =
+      times.peak_memory_bytes > 0 ? times.peak_memory_bytes : PeakTensorBytes(parts_.device->place());
   result.started_unix_ns = times.started_unix_ns;
   result.duration_ns = times.duration_ns;
   result.instructions = std::move(times.instructions);

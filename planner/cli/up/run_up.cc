@@ -342,7 +342,7 @@ absl::Status UpRun::Finish() {
   RunSummary summary = Summarize(iterations_);
   summary.kind = kind();
   summary.device = options_.device.name;
-  if (!simulated()) AddPeaks(last_iteration_, summary);
+  AddPeaks(last_iteration_, summary);
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))
                  .c_str(),

@@ -63,6 +63,8 @@ void ExpectAsPlanned(const v1::Plan& plan, const std::vector<RankRun>& runs) {
       ASSERT_EQ(measured.duration_ns, planned.expected_duration_ns())
           << "rank " << rank << ", " << planned.ShortDebugString();
     }
+    EXPECT_EQ(result.peak_memory_bytes, plan.predicted().ranks(static_cast<int>(rank)).peak_memory_bytes())
+        << "rank " << rank;
   }
   EXPECT_EQ(LongestOf(runs, 0), plan.predicted().makespan_ns());
 }

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/status/status_macros.h"
 #include "worker/comm/groups.h"
+#include "worker/device/simulated/memory_account.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -163,6 +164,7 @@ absl::StatusOr<IterationTimes> SimulatedRank::Finish() {
   }
   now_ns_ = timeline_.end_ns();
   times.duration_ns = now_ns_ - timeline_.start_ns();
+  times.peak_memory_bytes = PeakOfAccount(*program_, times.instructions);
   program_ = nullptr;
   return times;
 }
