@@ -1,6 +1,7 @@
 #include "tests/system/equivalence/covering_set.h"
 
 #include <algorithm>
+#include <queue>
 #include <random>
 #include <utility>
 
@@ -23,22 +24,19 @@ class CombinationNumbers {
     return size;
   }
 
-  std::vector<size_t> Of(const Case& choice) const {
-    std::vector<size_t> numbers;
-    Add(choice, 0, ways_, 0, numbers);
-    return numbers;
+  // Calls `take` with the number of each combination of the case.
+  template <typename Take>
+  void ForEach(const Case& choice, const Take& take) const {
+    Visit(choice, 0, ways_, 0, take);
   }
 
  private:
   // Those of `left` more factors, from `factor` on, that go with what `number` stands for.
-  void Add(const Case& choice, size_t factor, size_t left, size_t number,
-           std::vector<size_t>& numbers) const {
-    if (left == 0) {
-      numbers.push_back(number);
-      return;
-    }
+  template <typename Take>
+  void Visit(const Case& choice, size_t factor, size_t left, size_t number, const Take& take) const {
+    if (left == 0) return take(number);
     for (; factor + left <= choice.size(); ++factor) {
-      Add(choice, factor + 1, left - 1, number * total_ + first_[factor] + choice[factor], numbers);
+      Visit(choice, factor + 1, left - 1, number * total_ + first_[factor] + choice[factor], take);
     }
   }
 
@@ -75,26 +73,36 @@ std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossibl
   const CombinationNumbers numbers(values, ways);
   // Combinations of impossible cases alone count as covered.
   std::vector<char> open(numbers.size(), 0);
-  for (const Case& choice : cases) {
-    for (const size_t combination : numbers.Of(choice)) open[combination] = 1;
-  }
+  for (const Case& choice : cases)
+    numbers.ForEach(choice, [&](size_t combination) { open[combination] = 1; });
+  const auto gain = [&](const Case& choice) {
+    int64_t count = 0;
+    numbers.ForEach(choice, [&](size_t combination) { count += open[combination]; });
+    return count;
+  };
+  // What a case adds never grows, so what it added when it was last looked at is a bound (Minoux 1978,
+  // "Accelerated greedy algorithms for maximizing submodular set functions"). The first among equals is on
+  // top.
+  using Bound = std::pair<int64_t, size_t>;
+  const auto later = [](const Bound& a, const Bound& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  };
+  std::vector<Bound> bounds;
+  for (size_t i = 0; i < cases.size(); ++i) bounds.emplace_back(numbers.size(), i);
+  std::priority_queue<Bound, std::vector<Bound>, decltype(later)> open_cases(later, std::move(bounds));
   std::vector<Case> chosen;
-  for (;;) {
-    const Case* best = nullptr;
-    int64_t most = 0;
-    for (const Case& choice : cases) {
-      const std::vector<size_t> own = numbers.Of(choice);
-      const auto gain =
-          std::ranges::count_if(own, [&](size_t combination) { return open[combination] != 0; });
-      if (gain > most) {
-        most = gain;
-        best = &choice;
-      }
+  while (!open_cases.empty()) {
+    const auto [bound, index] = open_cases.top();
+    open_cases.pop();
+    const int64_t now = gain(cases[index]);
+    if (now < bound) {
+      if (now > 0) open_cases.emplace(now, index);
+      continue;
     }
-    if (best == nullptr) return chosen;
-    chosen.push_back(*best);
-    for (const size_t combination : numbers.Of(*best)) open[combination] = 0;
+    chosen.push_back(cases[index]);
+    numbers.ForEach(cases[index], [&](size_t combination) { open[combination] = 0; });
   }
+  return chosen;
 }
 
 }  // namespace penstock::testing

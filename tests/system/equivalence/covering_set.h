@@ -28,7 +28,7 @@ std::vector<Case> ShuffledProduct(const std::vector<size_t>& values, const IsPos
 // Possible cases such that each combination of values of `ways` factors (2: each pair) that occurs in a
 // possible case occurs in one of these. Always the one that covers most combinations not yet covered is taken
 // next (Cohen et al. 1997, "The AETG system"), among equals the first of ShuffledProduct. For products of up
-// to some 100,000 cases.
+// to a million cases.
 std::vector<Case> CoveringSet(const std::vector<size_t>& values, const IsPossible& possible, uint64_t seed,
                               size_t ways = 2);
 

@@ -1,12 +1,12 @@
 // The result never depends on the plan: whatever the model, the policy, the schedule, the split into stages,
-// the replicas and the recomputation, workers over Gloo compute the losses and gradients of a plain reference
-// that knows nothing of plans.
+// the replicas, the stage groups and the recomputation, workers over Gloo compute the losses and gradients of
+// a plain reference that knows nothing of plans.
 //
-// What runs is a covering set of all pairs: some 45 cases, whose ranks are real processes. With
-// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (243 cases), with
-// PENSTOCK_EQUIVALENCE=all every combination (52,416) in a seeded order; then the ranks are threads of this
-// process, because to start processes takes longer than what they do. A case waits more than it computes, so
-// let several processes run a part each, and write to memory:
+// What runs is a covering set of all pairs: some 46 cases, whose at most 4 ranks are real processes. With
+// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (240 cases of up to 8 ranks),
+// with PENSTOCK_EQUIVALENCE=all every combination (192,048) in a seeded order; then the ranks are threads of
+// this process, because to start processes takes longer than what they do. A case waits more than it
+// computes, so let several processes run a part each, and write to memory:
 //
 //   export TMPDIR=/dev/shm PENSTOCK_EQUIVALENCE=all GTEST_TOTAL_SHARDS=4
 //   for part in 0 1 2 3; do
@@ -30,6 +30,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/mesh/rank_places.h"
+#include "tests/system/equivalence/gathered_gradients.h"
 #include "tests/system/equivalence/gradient_file.h"
 #include "tests/system/equivalence/plan_case.h"
 #include "tests/system/equivalence/reference.h"
@@ -97,6 +99,24 @@ bool Contains(const v1::Plan& plan, v1::Op op) {
   return false;
 }
 
+// Over how many context ranks samples lie: the largest span of all, and of any micro-batch the most different
+// ones.
+struct Spans {
+  uint32_t largest = 0;
+  size_t most_different = 0;
+};
+
+void AddSpans(const v1::Plan& plan, Spans& spans) {
+  for (const v1::Replica& replica : plan.replicas()) {
+    for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+      const std::set<uint32_t> own(micro_batch.span_ranks().begin(), micro_batch.span_ranks().end());
+      if (own.empty()) continue;
+      spans.largest = std::max(spans.largest, *own.rbegin());
+      spans.most_different = std::max(spans.most_different, own.size());
+    }
+  }
+}
+
 // The plan is what its case is about, so that a pass means something.
 void ExpectPlanOf(const v1::JobSpec& job, const v1::Plan& plan) {
   const v1::PlanningOptions& options = job.planning();
@@ -149,6 +169,8 @@ struct Shared {
   // By PlanCase.reference and the rows of the iterations.
   std::map<std::pair<std::string, std::vector<Rows>>, std::vector<ReferenceIteration>> references;
   int finished_cases = 0;
+  // Cases with context ranks, by how many different spans samples of a micro-batch have at most.
+  std::map<size_t, int> by_different_spans;
 };
 
 class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
@@ -193,6 +215,8 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     if (finished % kCasesALine != 0 && finished != tests.test_to_run_count()) return;
     std::cout << finished << " of " << tests.test_to_run_count() << " cases, " << tests.failed_test_count()
               << " failed" << std::endl;
+    for (const auto& [spans, cases] : shared_->by_different_spans)
+      std::cout << "  up to " << spans << " spans in a micro-batch: " << cases << " cases" << std::endl;
   }
 
   static Cluster& cluster() { return shared_->cluster; }
@@ -267,20 +291,25 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     return absl::StrCat(GradientsFolder(), "/iteration-", iteration, "/rank-", rank, ".safetensors");
   }
 
-  // Every rank has its part of the reference's gradients, and the ranks of a replica have them all.
+  // The ranks of a replica at the same place of their context have all of the reference's gradients, each its
+  // part.
   void ExpectGradients(const v1::Plan& plan, const ReferenceIteration& reference, double tolerance) {
-    std::vector<std::set<std::string>> compared(static_cast<size_t>(plan.replicas_size()));
-    for (const v1::Program& program : plan.programs()) {
-      for (const auto& [name, gradient] : ReadGradientFile(GradientFile(plan.iteration(), program.rank()))) {
-        ASSERT_TRUE(reference.gradients.contains(name)) << name;
-        EXPECT_LE(RelativeError(gradient, reference.gradients.at(name)), tolerance)
-            << name << " of rank " << program.rank() << " in iteration " << plan.iteration();
-        compared[program.replica()].insert(name);
-      }
+    const std::vector<GroupPlace> places = PlacesOf(plan);
+    std::map<std::pair<uint32_t, uint32_t>, GatheredGradients> gathered;
+    for (int i = 0; i < plan.programs_size(); ++i) {
+      const v1::Program& program = plan.programs(i);
+      const std::pair<uint32_t, uint32_t> place = {program.replica(), places[static_cast<size_t>(i)].context};
+      GatheredGradients& gradients = gathered.try_emplace(place, reference.gradients).first->second;
+      ASSERT_NO_FATAL_FAILURE(gradients.Add(ReadGradientFile(GradientFile(plan.iteration(), program.rank()))))
+          << "rank " << program.rank();
     }
-    for (size_t replica = 0; replica < compared.size(); ++replica) {
-      EXPECT_EQ(compared[replica].size(), reference.gradients.size())
-          << "replica " << replica << ", iteration " << plan.iteration();
+    for (const auto& [place, gradients] : gathered) {
+      EXPECT_EQ(gradients.tensors().size(), reference.gradients.size());
+      for (const auto& [name, gradient] : gradients.tensors()) {
+        EXPECT_LE(RelativeError(gradient, reference.gradients.at(name).values), tolerance)
+            << name << " of replica " << place.first << ", context rank " << place.second << " in iteration "
+            << plan.iteration();
+      }
     }
   }
 
@@ -294,10 +323,16 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
   ASSERT_EQ(summaries.size(), kIterations) << cluster().PlannerLog();
   std::vector<v1::Plan> plans;
   std::vector<Rows> rows;
+  Spans spans;
   for (uint64_t i = 0; i < kIterations; ++i) {
     plans.push_back(cluster().Iteration(job_id(), i).plan());
     ExpectPlanOf(test.job, plans.back());
+    AddSpans(plans.back(), spans);
     rows.push_back(RowsOf(batches()[i], plans.back(), shared_->samples));
+  }
+  if (ContextRanks(test.job.mesh()) > 1) {
+    EXPECT_GT(spans.largest, 1) << "no sample is divided";
+    ++shared_->by_different_spans[spans.most_different];
   }
   const std::vector<ReferenceIteration>& reference = Reference(rows);
   for (uint64_t i = 0; i < kIterations; ++i) {

@@ -19,7 +19,7 @@ std::vector<double> Elements(const std::string& bytes) {
 
 }  // namespace
 
-std::map<std::string, std::vector<double>> ReadGradientFile(const std::string& path) {
+NamedTensors ReadGradientFile(const std::string& path) {
   const absl::StatusOr<std::string> contents = ReadFile(path);
   EXPECT_TRUE(contents.ok()) << contents.status();
   if (!contents.ok()) return {};
@@ -27,13 +27,14 @@ std::map<std::string, std::vector<double>> ReadGradientFile(const std::string& p
   std::memcpy(&header_bytes, contents->data(), sizeof(header_bytes));
   const size_t data = sizeof(header_bytes) + header_bytes;
   const auto header = nlohmann::json::parse(contents->substr(sizeof(header_bytes), header_bytes));
-  std::map<std::string, std::vector<double>> gradients;
+  NamedTensors gradients;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0];
     const size_t end = entry["data_offsets"][1];
     const std::string bytes = contents->substr(data + begin, end - begin);
-    gradients[name] = entry["dtype"] == "F64" ? Elements<double>(bytes) : Elements<float>(bytes);
+    gradients[name] = {entry["shape"].get<std::vector<int64_t>>(),
+                       entry["dtype"] == "F64" ? Elements<double>(bytes) : Elements<float>(bytes)};
   }
   return gradients;
 }

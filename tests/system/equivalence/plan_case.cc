@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/mesh/mesh_ranks.h"
 #include "tests/system/equivalence/covering_set.h"
 #include "tests/system/harness/tiny_job.h"
 
@@ -80,6 +81,11 @@ constexpr StageLayout kStageLayouts[] = {{"OneStageARank", Stages::kOneARank},
 
 constexpr uint32_t kPipelines[] = {1, 2, 4};
 constexpr uint32_t kReplicas[] = {1, 2};
+constexpr uint32_t kTensorRanks[] = {1, 2, 4};
+constexpr uint32_t kContextRanks[] = {1, 2, 4};
+// Of a case: as processes, and as threads.
+constexpr uint32_t kMostProcesses = 4;
+constexpr uint32_t kMostThreads = 8;
 
 struct Recompute {
   const char* name;
@@ -105,18 +111,32 @@ enum Factor : size_t {
   kData,
   kRecompute,
   kPrecision,
-  kSharding
+  kSharding,
+  kTensor,
+  kContext
 };
 
-const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),   std::size(kSchedules),
-                                     std::size(kStageLayouts), std::size(kPipelines),  std::size(kReplicas),
-                                     std::size(kRecomputes),   std::size(kPrecisions), std::size(kShardings)};
+const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),    std::size(kSchedules),
+                                     std::size(kStageLayouts), std::size(kPipelines),   std::size(kReplicas),
+                                     std::size(kRecomputes),   std::size(kPrecisions),  std::size(kShardings),
+                                     std::size(kTensorRanks),  std::size(kContextRanks)};
+
+v1::Mesh MeshOf(const Case& choice) {
+  return MakeMesh(kPipelines[choice[kPipeline]], kReplicas[choice[kData]], kTensorRanks[choice[kTensor]],
+                  kContextRanks[choice[kContext]]);
+}
 
 bool SaysSomethingNew(const Case& choice) {
+  static const uint32_t most_ranks = WantedCoverage() == Coverage::kPairs ? kMostProcesses : kMostThreads;
   const Stages stages = kStageLayouts[choice[kStages]].stages;
   const v1::Schedule schedule = kSchedules[choice[kSchedule]].schedule;
-  // One replica has nothing to divide.
-  if (kShardings[choice[kSharding]] && kReplicas[choice[kData]] == 1) return false;
+  const uint32_t pipeline = kPipelines[choice[kPipeline]];
+  const uint32_t copies = kReplicas[choice[kData]] * kContextRanks[choice[kContext]];
+  if (pipeline * copies * kTensorRanks[choice[kTensor]] > most_ranks) return false;
+  const bool t5 = kModels[choice[kModel]].architecture == v1::ARCHITECTURE_T5;
+  if (t5 && kContextRanks[choice[kContext]] > 1) return false;
+  // One rank has nothing to divide.
+  if (kShardings[choice[kSharding]] && copies == 1) return false;
   // On one rank a loop is a V.
   if (stages == Stages::kLoop && kPipelines[choice[kPipeline]] == 1) return false;
   // It is ready-first where no rank has several stages.
@@ -184,7 +204,7 @@ void SetLlamaParts(v1::ModelSpec& spec) {
   spec.mutable_rotary()->set_theta(50);
   spec.mutable_rotary()->set_scaling(v1::ROTARY_SCALING_LINEAR);
   spec.mutable_rotary()->set_factor(2);
-  spec.set_heads(4);
+  // Fewer than tensor ranks.
   spec.set_key_value_heads(2);
   spec.set_attention_biases(v1::BIASES_NONE);
   spec.set_feed_forward_biases(v1::BIASES_NONE);
@@ -194,6 +214,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   v1::ModelSpec& spec = *job.mutable_model();
   spec.set_architecture(model.architecture);
   spec.set_feed_forward(model.feed_forward);
+  spec.set_heads(4);
   // Not the hidden width.
   spec.set_attention_inner(24);
   spec.set_layers(kLayers);
@@ -210,6 +231,17 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   SetEncoderDecoderCosts(*job.mutable_profile());
 }
 
+// What a tensor rank takes of each layer's time.
+void SetTensorCosts(v1::CostProfile& profile) {
+  for (v1::LayerCost& layer : *profile.mutable_layers()) {
+    for (const uint32_t degree : {2, 4}) {
+      v1::TensorCost& cost = *layer.add_tensor();
+      cost.set_degree(degree);
+      cost.set_efficiency(0.9);
+    }
+  }
+}
+
 v1::JobSpec JobOf(const Case& choice) {
   const Policy& policy = kPolicies[choice[kPolicy]];
   const Precision& precision = kPrecisions[choice[kPrecision]];
@@ -217,8 +249,8 @@ v1::JobSpec JobOf(const Case& choice) {
   SetModel(kModels[choice[kModel]], job);
   job.mutable_model()->set_dtype(precision.dtype);
   job.mutable_profile()->set_bytes_per_element(precision.bytes);
-  job.mutable_mesh()->set_pipeline(kPipelines[choice[kPipeline]]);
-  job.mutable_mesh()->set_data(kReplicas[choice[kData]]);
+  *job.mutable_mesh() = MeshOf(choice);
+  if (kTensorRanks[choice[kTensor]] > 1) SetTensorCosts(*job.mutable_profile());
   v1::PlanningOptions& options = *job.mutable_planning();
   options.set_policy(policy.policy);
   options.set_layout(policy.layout);
@@ -264,7 +296,8 @@ PlanCase MakeCase(const Case& choice) {
   result.name =
       absl::StrCat(model, kPolicies[choice[kPolicy]].name, kSchedules[choice[kSchedule]].name,
                    kStageLayouts[choice[kStages]].name, "Pipeline", kPipelines[choice[kPipeline]], "Data",
-                   kReplicas[choice[kData]], "Recompute", kRecomputes[choice[kRecompute]].name,
+                   kReplicas[choice[kData]], "Tensor", kTensorRanks[choice[kTensor]], "Context",
+                   kContextRanks[choice[kContext]], "Recompute", kRecomputes[choice[kRecompute]].name,
                    precision.name, kShardings[choice[kSharding]] ? "Sharded" : "");
   result.job = JobOf(choice);
   result.model = ReferenceOf(result.job.model());

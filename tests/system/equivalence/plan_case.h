@@ -1,5 +1,5 @@
 // The jobs whose results are compared with the reference: every combination of a model, a policy, a schedule,
-// a layout of stages, a mesh, recompute and a precision that workers run.
+// a layout of stages, a mesh with and without stage groups, recompute and a precision that workers run.
 #pragma once
 
 #include <cstdint>

@@ -60,9 +60,9 @@ ReferenceIteration Describe(double loss, const ReferenceParameters& parameters) 
   for (const auto& [name, value] : parameters) {
     const at::Tensor gradient = GradientOf(value).contiguous();
     const double* data = gradient.data_ptr<double>();
-    std::vector<double>& copy = result.gradients[name];
-    copy.assign(data, data + gradient.numel());
-    for (double element : copy) squares += element * element;
+    PlainTensor& copy = result.gradients[name];
+    copy = {gradient.sizes().vec(), {data, data + gradient.numel()}};
+    for (double element : copy.values) squares += element * element;
   }
   result.gradient_norm = std::sqrt(squares);
   return result;

@@ -7,10 +7,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
+#include "tests/system/equivalence/plain_tensor.h"
 #include "worker/program/job.h"
 
 namespace penstock::testing {
@@ -56,8 +55,8 @@ struct ReferenceIteration {
   double loss = 0;
   // Before clipping.
   double gradient_norm = 0;
-  // By parameter, row-major, before clipping.
-  std::map<std::string, std::vector<double>> gradients;
+  // By parameter, before clipping.
+  NamedTensors gradients;
 };
 
 // Trains on the global batches from iteration 0 on. `job` is that of the workers, for its training and for
