@@ -70,8 +70,12 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
       ->required();
   command.add_option("--pp", pipeline, "Ranks of one pipeline (1)")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--dp", data, "Replicas of the pipeline (1)")->check(CLI::Range(1U, 1U << 20));
-  command.add_option("--tp", tensor, "Tensor ranks of a stage group (1)")->check(CLI::Range(1U, 1U << 20));
-  command.add_option("--cp", context, "Context ranks of a stage group (1)")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--tp", tensor, "Tensor ranks of a stage group, which divide its layers (1)")
+      ->check(CLI::Range(1U, 1U << 20));
+  command
+      .add_option("--cp", context,
+                  "Context ranks of a stage group, which divide the tokens; a power of two (1)")
+      ->check(CLI::Range(1U, 1U << 20));
   planning.AddTo(command);
 }
 

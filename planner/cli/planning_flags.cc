@@ -124,7 +124,7 @@ void PlanningFlags::AddTo(CLI::App& command) {
                   "it on a GPU, and up on CPUs what is free, divided by the workers)")
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--shard-optimizer-state", shard_optimizer_state,
-                   "Divide optimizer state over replicas (ZeRO stage 1)");
+                   "Divide optimizer state over replicas and context ranks (ZeRO stage 1)");
 }
 
 void AddCutFlag(CLI::App& command, Cut& cut) {

@@ -162,8 +162,11 @@ std::vector<Question> Choices(const v1::JobSpec& job) {
                          .advice = "use --effort thorough where planning is far ahead of training",
                          .only_relaxes = true,
                          .change = options([](auto& p) { p.set_effort(v1::EFFORT_THOROUGH); })});
-  if (job.mesh().data() > 1 && !planning.shard_optimizer_state())
-    questions.push_back({.condition = "optimizer state divided over replicas",
+  const bool has_holders = job.mesh().data() > 1 || ContextRanks(job.mesh()) > 1;
+  if (has_holders && !planning.shard_optimizer_state())
+    questions.push_back({.condition = ContextRanks(job.mesh()) > 1
+                                          ? "optimizer state divided over replicas, context ranks"
+                                          : "optimizer state divided over replicas",
                          .advice = "use --shard-optimizer-state, if the runtime divides it (ZeRO stage 1)",
                          .only_relaxes = true,
                          .change = options([](auto& p) { p.set_shard_optimizer_state(true); })});

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
@@ -41,14 +43,24 @@ absl::Status CheckContext(uint32_t context) {
                absl::StrCat(context, " is no power of two; use ", below, " or ", 2 * below));
 }
 
+// "2, 4, 8"; "none".
+std::string DegreesOf(const v1::LayerCost& layer) {
+  const auto degree = [](std::string* out, const v1::TensorCost& cost) {
+    absl::StrAppend(out, cost.degree());
+  };
+  return layer.tensor().empty() ? "none" : absl::StrJoin(layer.tensor(), ", ", degree);
+}
+
 absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
   for (const v1::LayerCost& layer : profile.layers()) {
     const auto& costs = layer.tensor();
     const auto at_degree = [&](const v1::TensorCost& cost) { return cost.degree() == tensor; };
     if (std::any_of(costs.begin(), costs.end(), at_degree)) continue;
-    return Wrong("job.mesh.tensor",
-                 absl::StrCat("the profile has no figures of layer '", layer.name(), "' for ", tensor,
-                              " tensor ranks (layers.tensor); profile the model at that degree"));
+    return Wrong(
+        "job.mesh.tensor",
+        absl::StrCat("the profile has no figures of layer '", layer.name(), "' for ", tensor,
+                     " tensor ranks (layers.tensor; it has: ", DegreesOf(layer),
+                     "); profile the model at that degree (penstock-worker profile --tensor ", tensor, ")"));
   }
   return absl::OkStatus();
 }

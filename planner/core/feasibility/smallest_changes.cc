@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/mesh/mesh_ranks.h"
 #include "planner/core/contract/total_layers.h"
 
 namespace penstock::core {
@@ -15,6 +16,8 @@ constexpr int64_t kMegabyte = 1'000'000;
 constexpr int64_t kMostMegabytes = 1'000'000'000'000;
 // Pipelines that are tried.
 constexpr uint32_t kMostPipelines = 256;
+// Context ranks that are tried.
+constexpr uint32_t kMostContexts = 64;
 
 // Input and target that are left of a sample.
 template <typename Lengths>
@@ -44,6 +47,8 @@ class Search {
     SmallestChanges changes;
     changes.full_recompute = FullRecompute();
     changes.pipeline = Pipeline();
+    changes.tensor = Tensor();
+    changes.context = Context();
     changes.shard_optimizer_state = ShardOptimizerState();
     if (!batch_.samples().empty()) {
       changes.max_length = MaxLength();
@@ -86,8 +91,29 @@ class Search {
     return std::nullopt;
   }
 
+  std::optional<uint32_t> Tensor() const {
+    if (job_.profile().layers().empty()) return std::nullopt;
+    v1::JobSpec job = job_;
+    for (const v1::TensorCost& cost : job_.profile().layers(0).tensor()) {
+      if (cost.degree() <= TensorRanks(job_.mesh())) continue;
+      job.mutable_mesh()->set_tensor(cost.degree());
+      if (Plans(job, batch_)) return cost.degree();
+    }
+    return std::nullopt;
+  }
+
+  std::optional<uint32_t> Context() const {
+    v1::JobSpec job = job_;
+    for (uint32_t context = 2 * ContextRanks(job_.mesh()); context <= kMostContexts; context *= 2) {
+      job.mutable_mesh()->set_context(context);
+      if (Plans(job, batch_)) return context;
+    }
+    return std::nullopt;
+  }
+
   bool ShardOptimizerState() const {
-    if (job_.planning().shard_optimizer_state() || job_.mesh().data() < 2) return false;
+    const uint64_t holders = uint64_t{job_.mesh().data()} * ContextRanks(job_.mesh());
+    if (job_.planning().shard_optimizer_state() || holders < 2) return false;
     v1::JobSpec job = job_;
     job.mutable_planning()->set_shard_optimizer_state(true);
     return Plans(job, batch_);
@@ -196,6 +222,8 @@ std::string Describe(const SmallestChanges& changes) {
     fits.push_back(absl::StrCat("job.mesh.pipeline ", *changes.pipeline,
                                 changes.stages_were_given ? " without job.planning.layers_per_stage" : ""));
   }
+  if (changes.tensor.has_value()) fits.push_back(absl::StrCat("job.mesh.tensor ", *changes.tensor));
+  if (changes.context.has_value()) fits.push_back(absl::StrCat("job.mesh.context ", *changes.context));
   if (changes.shard_optimizer_state) fits.emplace_back("job.planning.shard_optimizer_state");
   if (changes.max_length.has_value())
     fits.push_back(absl::StrCat("a maximum length of ", *changes.max_length));

@@ -32,6 +32,9 @@ struct SmallestChanges {
   // The fewest stages above those of the job, layers divided anew; where the job gave their division, it may
   // be those of the job.
   std::optional<uint32_t> pipeline;
+  // The least above those of the job that model and profile allow.
+  std::optional<uint32_t> tensor;
+  std::optional<uint32_t> context;
   bool shard_optimizer_state = false;
   // The longest that samples may be, tokens. GPT: of input and target together; T5: of each.
   std::optional<uint32_t> max_length;

@@ -90,6 +90,18 @@ int ExpectExactChanges(const v1::JobSpec& job, const v1::Batch& batch) {
       ++changes;
     }
   }
+  if (const auto tensor = NumberAfter(message, "job.mesh.tensor")) {
+    const auto change = [](int64_t value, v1::JobSpec* changed, v1::Batch*) {
+      changed->mutable_mesh()->set_tensor(static_cast<uint32_t>(value));
+    };
+    expect("tensor", change, *tensor, *tensor / 2);
+  }
+  if (const auto context = NumberAfter(message, "job.mesh.context")) {
+    const auto change = [](int64_t value, v1::JobSpec* changed, v1::Batch*) {
+      changed->mutable_mesh()->set_context(static_cast<uint32_t>(value));
+    };
+    expect("context", change, *context, *context / 2);
+  }
   if (const auto length = NumberAfter(message, "a maximum length of")) {
     const auto change = [](int64_t value, v1::JobSpec* changed, v1::Batch* cut) {
       CutToLength(static_cast<uint32_t>(value), changed, cut);
@@ -149,6 +161,36 @@ TEST(InfeasibleTest, ShardingIsNamedWhereItIsEnough) {
   EXPECT_GE(ExpectExactChanges(job, ShortAndLong(880)), 4);
   const v1::JobSpec alone = Scaled(GptJob(2, 1, v1::POLICY_DYNAMIC), 1000);
   EXPECT_THAT(ErrorOf(alone, ShortAndLong(1000)), Not(HasSubstr("shard_optimizer_state")));
+}
+
+v1::JobSpec WithTensorCosts(v1::JobSpec job) {
+  for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
+    for (const uint32_t degree : {2, 4}) {
+      v1::TensorCost& cost = *layer.add_tensor();
+      cost.set_degree(degree);
+      cost.set_efficiency(0.9);
+    }
+  }
+  return job;
+}
+
+TEST(InfeasibleTest, LargerStageGroupsAreNamedForALongSample) {
+  const v1::JobSpec job = WithTensorCosts(Scaled(GptJob(2, 1, v1::POLICY_DYNAMIC), 1000));
+  EXPECT_THAT(ErrorOf(job, ShortAndLong(1600)),
+              AllOf(HasSubstr("job.mesh.tensor 2"), HasSubstr("job.mesh.context 2")));
+  EXPECT_GE(ExpectExactChanges(job, ShortAndLong(1600)), 4);
+  // Nothing that the profile or the model does not allow.
+  const v1::JobSpec unprofiled = Scaled(GptJob(2, 1, v1::POLICY_DYNAMIC), 1000);
+  EXPECT_THAT(ErrorOf(unprofiled, ShortAndLong(1600)), Not(HasSubstr("job.mesh.tensor")));
+  const v1::JobSpec t5 = Scaled(T5Job(2, 1, v1::POLICY_DYNAMIC), 800);
+  EXPECT_THAT(ErrorOf(t5, MakeBatch({{1500, 900}})), Not(HasSubstr("job.mesh.context")));
+}
+
+TEST(InfeasibleTest, ShardingIsNamedForContextRanksOfOneReplica) {
+  v1::JobSpec job = Scaled(GptJob(1, 1, v1::POLICY_DYNAMIC), 450);
+  job.mutable_mesh()->set_context(2);
+  EXPECT_THAT(ErrorOf(job, {}), HasSubstr("job.planning.shard_optimizer_state"));
+  EXPECT_GE(ExpectExactChanges(job, {}), 3);
 }
 
 TEST(InfeasibleTest, RecomputeIsNamedWhereItIsOff) {
