@@ -39,8 +39,8 @@ double LoadModel::WorkNs(double length, double loss) const {
          loss_ns_ * (head_at_loss_only_ ? loss : length);
 }
 
-RowLoad LoadModel::Part(double length, double loss, int ranks, Link link) const {
-  RowLoad part;
+Load LoadModel::Part(double length, double loss, int ranks, Link link) const {
+  Load part;
   part.tokens = length / ranks;
   part.squares = length * length / ranks;
   part.loss = loss / ranks;

@@ -13,29 +13,18 @@
 
 namespace penstock::core {
 
-// What a context rank has so far.
+// What a context rank has so far, or what a row brings to each rank of its span.
 struct Load {
   double tokens = 0;
   // Memory, in tokens.
   double room = 0;
   double squares = 0;
   double loss = 0;
+  // Of rows that are divided.
   double divided_squares = 0;
   // Of keys and values, in one layer forward, nanoseconds, without latencies.
   double exchange_ns = 0;
   // Divided rows whose keys and values go over each kind of link.
-  std::array<int32_t, kLinks> divided_rows = {};
-};
-
-// What a row brings to each rank of its span.
-struct RowLoad {
-  double tokens = 0;
-  double room = 0;
-  double squares = 0;
-  double loss = 0;
-  // 0 where it is whole.
-  double divided_squares = 0;
-  double exchange_ns = 0;
   std::array<int32_t, kLinks> divided_rows = {};
 };
 
@@ -46,7 +35,7 @@ class LoadModel {
   // Work of a row as though it were alone and whole, nanoseconds.
   double WorkNs(double length, double loss) const;
   // A row over `ranks` context ranks that reach each other over `link`.
-  RowLoad Part(double length, double loss, int ranks, Link link) const;
+  Load Part(double length, double loss, int ranks, Link link) const;
   double TimeNs(const Load& load) const;
 
  private:
@@ -71,7 +60,7 @@ class LoadModel {
 };
 
 // Adds it `times` (1 or -1).
-inline void AddTo(const RowLoad& part, int times, Load* load) {
+inline void AddTo(const Load& part, int times, Load* load) {
   load->tokens += times * part.tokens;
   load->room += times * part.room;
   load->squares += times * part.squares;

@@ -17,21 +17,25 @@ constexpr double kBelowBest = 0.9;
 // Rows that leave the slowest rank, at most, for each row that there is.
 constexpr int kMovesOfARow = 2;
 
+bool Contains(const Span& span, int context) {
+  return context >= span.first && context < span.first + span.ranks;
+}
+
 }  // namespace
 
 Placer::Placer(const CostModel& costs, TokenRoom room)
     : costs_(&costs), model_(costs), contexts_(costs.group().context), room_(room) {}
 
-RowLoad Placer::PartOf(size_t row, const Span& span) const {
+Load Placer::PartOf(size_t row, const Span& span) const {
   const Item& item = items_[row];
   const Link link = span.ranks > 1 ? costs_->nodes().OfSpan(span.first, span.ranks) : Link::kInsideNode;
-  RowLoad part = model_.Part(item.length, item.loss, span.ranks, link);
+  Load part = model_.Part(item.length, item.loss, span.ranks, link);
   part.room = part.tokens + (span.ranks > 1 ? room_.of_key * item.length : 0);
   return part;
 }
 
 void Placer::Add(size_t row, const Span& span, int times) {
-  const RowLoad part = PartOf(row, span);
+  const Load part = PartOf(row, span);
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     AddTo(part, times, &loads_[context]);
     times_[context] = SizeOf(loads_[context]);
@@ -45,14 +49,16 @@ int Placer::LongestSpan(const Item& item) const {
   return ranks;
 }
 
-double Placer::SlowestWith(size_t row, const Span& span) const {
-  const RowLoad part = PartOf(row, span);
+double Placer::SlowestWith(size_t row, const Span& span, double limit_ns) const {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const Load part = PartOf(row, span);
   double slowest = 0;
   for (int context = span.first; context < span.first + span.ranks; ++context) {
     Load load = loads_[context];
     AddTo(part, 1, &load);
-    if (load.room > MostTokens()) return std::numeric_limits<double>::infinity();
+    if (load.room > MostTokens()) return kInfinite;
     slowest = std::max(slowest, SizeOf(load));
+    if (slowest >= limit_ns) return kInfinite;
   }
   return slowest;
 }
@@ -72,10 +78,10 @@ Span Placer::BestPlace(int ranks) const {
 Span Placer::SmallestSpan(size_t row, double target_ns) const {
   const int longest = LongestSpan(items_[row]);
   Span best = BestPlace(1);
-  double least = SlowestWith(row, best);
+  double least = SlowestWith(row, best, std::numeric_limits<double>::infinity());
   for (int ranks = 2; ranks <= longest && least > target_ns; ranks *= 2) {
     const Span span = BestPlace(ranks);
-    const double slowest = SlowestWith(row, span);
+    const double slowest = SlowestWith(row, span, least);
     if (slowest >= least) continue;
     least = slowest;
     best = span;
@@ -117,38 +123,41 @@ int Placer::Slowest() const {
   return static_cast<int>(std::max_element(times_.begin(), times_.end()) - times_.begin());
 }
 
-// Accepts the move if the slowest of the ranks that it touches gets faster.
+// Accepts the move if the slowest of the ranks that it touches gets faster. Most moves are refused at the
+// first rank that they bring more to, so those come first.
 bool Placer::TryMove(size_t row, const Span& to) {
   const Span from = spans_[row];
-  const auto slowest = [&] {
-    double time = 0;
-    for (const Span& span : {from, to}) {
-      for (int context = span.first; context < span.first + span.ranks; ++context) {
-        time = std::max(time, times_[context]);
-      }
-    }
-    return time;
-  };
-  const double before = slowest();
+  double before = 0;
+  for (const Span& span : {from, to}) {
+    for (int context = span.first; context < span.first + span.ranks; ++context)
+      before = std::max(before, times_[context]);
+  }
+  const double limit = before * (1 - 1e-9);
+  const Load leaving = PartOf(row, from);
+  const Load coming = PartOf(row, to);
+  for (int context = to.first; context < to.first + to.ranks; ++context) {
+    Load load = loads_[context];
+    if (Contains(from, context)) AddTo(leaving, -1, &load);
+    AddTo(coming, 1, &load);
+    if (!IsBelow(load, limit)) return false;
+  }
+  for (int context = from.first; context < from.first + from.ranks; ++context) {
+    if (Contains(to, context)) continue;
+    Load load = loads_[context];
+    AddTo(leaving, -1, &load);
+    if (SizeOf(load) >= limit) return false;
+  }
   Add(row, from, -1);
   Add(row, to, 1);
-  double room = 0;
-  for (int context = to.first; context < to.first + to.ranks; ++context)
-    room = std::max(room, loads_[context].room);
-  if (slowest() < before * (1 - 1e-9) && room <= MostTokens()) {
-    spans_[row] = to;
-    return true;
-  }
-  Add(row, to, -1);
-  Add(row, from, 1);
-  return false;
+  spans_[row] = to;
+  return true;
 }
 
 bool Placer::ImproveOnce() {
   const int slowest = Slowest();
   for (const uint32_t row : order_) {
     const Span span = spans_[row];
-    if (slowest < span.first || slowest >= span.first + span.ranks) continue;
+    if (!Contains(span, slowest)) continue;
     const Span elsewhere = BestPlace(span.ranks);
     if (elsewhere.first != span.first && TryMove(row, elsewhere)) return true;
     if (span.ranks < LongestSpan(items_[row])) {
@@ -186,19 +195,26 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
   spans_.resize(rows.size());
   Score best{std::numeric_limits<double>::infinity(), 0};
   double best_target = 0;
-  const auto attempt = [&](double target_ns) {
-    PlaceAll(target_ns);
-    Improve();
+  const auto keep_if_best = [&] {
     const Score score = ScoreNow();
     if (!(score < best)) return false;
     best = score;
     *spans = spans_;
-    best_target = target_ns;
     return true;
+  };
+  const auto attempt = [&](double target_ns) {
+    PlaceAll(target_ns);
+    Improve();
+    if (keep_if_best()) best_target = target_ns;
   };
   const absl::Span<const double> targets =
       care == Care::kQuick ? absl::MakeConstSpan(kQuickTargets) : absl::MakeConstSpan(kTargets);
-  for (const double target : targets) attempt(target * mean_ns_);
+  for (const double target : targets) {
+    attempt(target * mean_ns_);
+    // Where a target is met, a higher one is hardly ever answered by less. Of the few quick targets the
+    // higher one may be.
+    if (care == Care::kThorough && best.excess_tokens <= 0 && best.time_ns <= target * mean_ns_) break;
+  }
   // Where exchanges are slow no target was near what can be had: the best of what was made is a better one.
   if (best.time_ns > kMissed * best_target) attempt(kBelowBest * best.time_ns);
   // A lower target than the best one's answer, where it can be met.
@@ -210,10 +226,7 @@ void Placer::Place(absl::Span<const Row> rows, absl::Span<const SampleTokens> to
   if (best.excess_tokens <= 0) return;
   for (const bool divide_all : {true, false}) {
     PlaceByTokens(divide_all);
-    const Score score = ScoreNow();
-    if (!(score < best)) continue;
-    best = score;
-    *spans = spans_;
+    keep_if_best();
   }
 }
 

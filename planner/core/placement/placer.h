@@ -61,11 +61,12 @@ class Placer {
     }
   };
 
-  RowLoad PartOf(size_t row, const Span& span) const;
+  Load PartOf(size_t row, const Span& span) const;
   // Adds the row `times` (1 or -1).
   void Add(size_t row, const Span& span, int times);
-  // The slowest rank of the span with the row on it; infinite where it would have too many tokens.
-  double SlowestWith(size_t row, const Span& span) const;
+  // The slowest rank of the span with the row on it; infinite where it would have too many tokens, or be no
+  // faster than `limit_ns`.
+  double SlowestWith(size_t row, const Span& span, double limit_ns) const;
   // The smallest on which that is not above the target, or the one on which it is least.
   Span SmallestSpan(size_t row, double target_ns) const;
   int LongestSpan(const Item& item) const;
@@ -83,6 +84,10 @@ class Placer {
   void Improve();
   bool ImproveOnce();
   bool TryMove(size_t row, const Span& to);
+  // Whether a rank with this has room for it and takes less than `limit_ns`.
+  bool IsBelow(const Load& load, double limit_ns) const {
+    return load.room <= MostTokens() && SizeOf(load) < limit_ns;
+  }
   Score ScoreNow() const;
   int Slowest() const;
 

@@ -16,6 +16,8 @@ namespace {
 
 constexpr uint64_t kSeed = 7;
 constexpr uint32_t kLayers = 8;
+// Tokens of a sample.
+constexpr uint32_t kLongest = 40;
 
 // T5 halves them.
 struct Model {
@@ -51,11 +53,11 @@ struct Policy {
 };
 constexpr Policy kPolicies[] = {
     {"Padding", v1::POLICY_PADDING, v1::LAYOUT_CHOICE_UNSPECIFIED, 2, 0},
-    {"Packed", v1::POLICY_PACKED, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, 30},
-    {"TokenBudget", v1::POLICY_TOKEN_BUDGET, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, 30},
+    {"Packed", v1::POLICY_PACKED, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, kLongest},
+    {"TokenBudget", v1::POLICY_TOKEN_BUDGET, v1::LAYOUT_CHOICE_UNSPECIFIED, 0, kLongest},
     {"DynamicPadded", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PADDED, 0, 0},
     {"DynamicPacked", v1::POLICY_DYNAMIC, v1::LAYOUT_CHOICE_PACKED, 0, 0},
-    {"Concatenated", v1::POLICY_CONCATENATED, v1::LAYOUT_CHOICE_UNSPECIFIED, 1, 30},
+    {"Concatenated", v1::POLICY_CONCATENATED, v1::LAYOUT_CHOICE_UNSPECIFIED, 1, kLongest},
 };
 
 struct Schedule {
@@ -218,6 +220,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   // Not the hidden width.
   spec.set_attention_inner(24);
   spec.set_layers(kLayers);
+  spec.set_max_sequence_length(kLongest);
   spec.set_tied_head(model.tied);
   if (model.llama) SetLlamaParts(spec);
   if (model.architecture != v1::ARCHITECTURE_T5) return;
