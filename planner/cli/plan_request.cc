@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iostream>
 #include <optional>
 #include <utility>
 
@@ -35,6 +36,9 @@ void SourceFlags::AddTo(CLI::App& command) {
   AddCutFlag(command, limits.cut);
   command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
   command.add_option("--max-target", limits.max_target, "Encoder-decoder: cut targets to this many tokens");
+  command.add_flag(
+      "--beyond-profile", beyond_profile,
+      "Plan samples longer than the profile was made for, up to --max-length, by its closed forms");
 }
 
 absl::StatusOr<v1::JobSpec> SourceFlags::ReadModel() const {
@@ -45,8 +49,25 @@ absl::StatusOr<v1::JobSpec> SourceFlags::ReadModel() const {
   v1::JobSpec job;
   job.set_job_id("plan");
   *job.mutable_model() = std::move(*file.mutable_model());
+  if (beyond_profile) PENSTOCK_RETURN_IF_ERROR(GoBeyondProfile(file.profile(), *job.mutable_model()));
   *job.mutable_profile() = std::move(*file.mutable_profile());
   return job;
+}
+
+absl::Status SourceFlags::GoBeyondProfile(const v1::CostProfile& costs, v1::ModelSpec& model) const {
+  const uint32_t longest = std::max({limits.max_length, limits.max_input, limits.max_target});
+  if (longest == 0) return absl::InvalidArgumentError("--beyond-profile: say how far, by --max-length");
+  for (const v1::LayerCost& layer : costs.layers()) {
+    if (layer.has_forward()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--beyond-profile: '", layer.name(), "' of ", profile,
+                                                   " has a table and no closed form (forward)"));
+  }
+  if (longest <= model.max_sequence_length()) return absl::OkStatus();
+  std::cerr << "warning: samples of up to " << longest
+            << " tokens are planned by the closed forms of a profile for " << model.max_sequence_length()
+            << " at most; their times are less sure the longer they are\n";
+  model.set_max_sequence_length(longest);
+  return absl::OkStatus();
 }
 
 v1::Batch SourceFlags::MakeBatch(absl::Span<const SampleLength> rows, uint64_t first_row,

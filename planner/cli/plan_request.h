@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
@@ -23,18 +24,23 @@ struct SourceFlags {
   std::string profile;
   std::string lengths;
   LengthLimits limits;
+  bool beyond_profile = false;
 
-  // --profile, --lengths, --max-length, --cut, --max-input, --max-target.
+  // --profile, --lengths, --max-length, --cut, --max-input, --max-target, --beyond-profile.
   void AddTo(CLI::App& command);
 
-  // A job of the profile's model, without mesh and planning. Reads the profile.
-  // Possible errors: NOT_FOUND, INVALID_ARGUMENT (names the file).
+  // A job of the profile's model, without mesh and planning. Reads the profile. With --beyond-profile the
+  // model takes samples as long as the limits, and a warning on stderr says by how much that is more than the
+  // profile's. Possible errors: NOT_FOUND, INVALID_ARGUMENT (names the file or the flag).
   absl::StatusOr<v1::JobSpec> ReadModel() const;
 
   // The samples of these rows, cut to the limits or left out; `sample_id` is the row, counted from
   // `first_row`.
   v1::Batch MakeBatch(absl::Span<const SampleLength> rows, uint64_t first_row,
                       v1::Architecture architecture) const;
+
+ private:
+  absl::Status GoBeyondProfile(const v1::CostProfile& costs, v1::ModelSpec& model) const;
 };
 
 struct PlanRequestFlags : SourceFlags {

@@ -332,6 +332,25 @@ TEST_F(PlanningCommands, MaxLengthCutsSamples) {
     EXPECT_LE(sample.value("input_tokens", 0) + sample.value("target_tokens", 0), 12);
 }
 
+TEST_F(PlanningCommands, SamplesBeyondTheProfileArePlannedOnRequestWithAWarning) {
+  const std::string examples = PENSTOCK_EXAMPLES;
+  const std::string lengths = Path("long.csv");
+  penstock_.folder().Write("long.csv", "tokens\n300000\n20\n");
+  std::vector<std::string> plan = {"plan",      "--profile", examples + "/gpt_7b.json",
+                                   "--lengths", lengths,     "--rows",
+                                   "0:2",       "--cp",      "8",
+                                   "--pp",      "4",         "--memory-mb",
+                                   "900000",    "--effort",  "fast"};
+  ExpectWrongRequest(penstock_.Run(plan), "max_sequence_length");
+  plan.emplace_back("--beyond-profile");
+  ExpectWrongRequest(penstock_.Run(plan), "--max-length");
+  plan.insert(plan.end(), {"--max-length", "300000", "--json"});
+  const Ended ended = penstock_.Run(plan);
+  ASSERT_EQ(ended.code, 0) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr("warning: samples of up to 300000 tokens"));
+  EXPECT_EQ(Parse(ended.output)["samples"], 2);
+}
+
 TEST_F(PlanningCommands, CompareShowsMeansOfEachPolicy) {
   const Ended ended = Compare({"--pp", "2", "--policies", "padding,packed,dynamic", "--batches", "4"});
   EXPECT_EQ(ended.code, 0) << ended.errors;
