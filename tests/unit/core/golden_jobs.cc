@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/process/sanitized.h"
 #include "tests/unit/core/job_builder.h"
 
@@ -51,6 +52,17 @@ v1::JobSpec Thorough(v1::JobSpec job) {
   return job;
 }
 
+// Stage groups of `tensor` x `context` ranks.
+v1::JobSpec Grouped(v1::JobSpec job, uint32_t tensor, uint32_t context) {
+  *job.mutable_mesh() = MakeMesh(job.mesh().pipeline(), job.mesh().data(), tensor, context);
+  for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
+    v1::TensorCost& cost = *layer.add_tensor();
+    cost.set_degree(2);
+    cost.set_efficiency(0.93);
+  }
+  return job;
+}
+
 v1::JobSpec Tight(v1::JobSpec job) {
   job.mutable_planning()->set_memory_limit_bytes(700000);
   return job;
@@ -75,6 +87,10 @@ std::vector<GoldenJob> GoldenJobs() {
     jobs.push_back(Large(absl::StrCat("gpt_schedule_", static_cast<int>(schedule)),
                          Scheduled(GptJob(4, 1, v1::POLICY_DYNAMIC), schedule), 70));
   }
+  jobs.push_back(Large("gpt_context", Grouped(GptJob(2, 1, v1::POLICY_DYNAMIC), 1, 8), 90));
+  jobs.push_back(Large("gpt_context_packed", Grouped(GptJob(1, 2, v1::POLICY_PACKED), 1, 4), 90));
+  jobs.push_back(Large("gpt_tensor_context", Grouped(GptJob(2, 2, v1::POLICY_DYNAMIC), 2, 2), 60));
+  jobs.push_back(Large("t5_tensor", Grouped(T5Job(2, 2, v1::POLICY_DYNAMIC), 2, 1), 60));
   // Seeds that can be planned.
   for (const uint64_t seed : {100, 104, 106, 108, 110, 112, 114, 118}) {
     jobs.push_back({absl::StrCat("random_", seed), MakeRandomCase(seed, RandomJobLimits())});

@@ -13,7 +13,8 @@ struct GoldenJob {
   RandomPlanningCase given;
 };
 
-// GPT and T5, every policy and schedule, with few and many samples. All can be planned.
+// GPT and T5, every policy and schedule, with and without stage groups, few and many samples. All can be
+// planned.
 std::vector<GoldenJob> GoldenJobs();
 
 // Those of them that a test plans many times: under sanitizers, which look for wrong memory, each sixth one.
