@@ -44,6 +44,8 @@ void FreedMemory::GiveBack() {
   least_ = BytesNotInUse();
 }
 
+void GiveAllFreedMemoryBack() { Trim(); }
+
 size_t ResidentBytes() {
   // Pages: of the program, and of those the resident ones (proc(5)).
   std::ifstream pages("/proc/self/statm");

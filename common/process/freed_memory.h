@@ -26,6 +26,9 @@ class FreedMemory {
   std::optional<size_t> least_;
 };
 
+// All of it, however little.
+void GiveAllFreedMemoryBack();
+
 // Of this process, in bytes; 0: not known.
 size_t ResidentBytes();
 

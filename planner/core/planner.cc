@@ -15,6 +15,8 @@
 #include "planner/core/feasibility/misfit.h"
 #include "planner/core/feasibility/smallest_changes.h"
 #include "planner/core/fit/plan_in_memory.h"
+#include "planner/core/search/linear_pipeline.h"
+#include "planner/core/search/starts.h"
 #include "planner/core/simulate/simulator.h"
 #include "planner/core/stages/stage_balance.h"
 #include "planner/core/stages/stage_choice.h"
@@ -247,6 +249,28 @@ absl::StatusOr<v1::Plan> Planner::PlanSamples(const Batch& batch, const RunTasks
   plan.set_content_hash(core::ContentHash(plan));
   PENSTOCK_RETURN_IF_ERROR(stop.status());
   return plan;
+}
+
+absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  PlanningShape shape;
+  shape.samples = static_cast<int64_t>(batch.samples.size());
+  shape.replicas = job_.topology.replicas();
+  shape.stages = costs_.stages();
+  shape.positions = costs_.positions();
+  shape.group = job_.topology.shape().group.ranks();
+  shape.searches = job_.policy == Policy::kDynamic;
+  if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
+  TokenSums all;
+  double longest = 1;
+  for (const SampleTokens& sample : batch.samples) {
+    AddPacked(sample, &all);
+    longest = std::max(longest, static_cast<double>(sample.source) + sample.target);
+  }
+  shape.longest_fill = (all.source + all.target) / longest;
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  shape.roomy = RoomyMicroBatches(space, ShareOf(all, 1.0 / static_cast<double>(shape.replicas)));
+  return shape;
 }
 
 v1::Topology Planner::topology() const { return TopologyToProto(job_.topology); }

@@ -18,6 +18,7 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/bound/lower_bound.h"
 #include "planner/core/cost/cost_model.h"
+#include "planner/core/footprint/planning_footprint.h"
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/parallel/stop.h"
@@ -57,6 +58,10 @@ class Planner {
   // the same. CANCELLED, and never a part of a plan, when `stop` says so: within about 0.1 s.
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
                                     StopToken stop = {}) const;
+
+  // From which follows how much memory planning it takes; linear in the samples.
+  // Possible errors: INVALID_ARGUMENT (malformed: what ValidateBatch says of it).
+  absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
 
   // What no plan for the batch with these stages and options can beat, nanoseconds: quick, where many ways to
   // train are compared. Possible errors: those of ValidateBatch.

@@ -172,16 +172,7 @@ void StartMaker::AddPadded() {
 }
 
 double StartMaker::MostMicroBatches() const {
-  const std::vector<int32_t> lowest = space_.LowestLevels();
-  double roomy = 0;
-  for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const StageRecompute recompute =
-        RecomputeAtLevel(costs_.stage(stage), lowest[stage], costs_.has_selective());
-    const int64_t held =
-        HeldBytes(costs_, stage, costs_.Memory(stage, costs_.EvenShare(replica_)), recompute);
-    const int64_t available = std::max<int64_t>(1, space_.available_bytes()[costs_.position_of(stage)]);
-    roomy = std::max(roomy, static_cast<double>(held) * space_.Depth(stage) / static_cast<double>(available));
-  }
+  const double roomy = RoomyMicroBatches(space_, replica_);
   return std::min(std::max(kManyMicroBatches, kRoomyMultiple * roomy), static_cast<double>(tokens_.size()));
 }
 
@@ -329,6 +320,20 @@ void StartMaker::AddIdealRamps(double most) {
 }
 
 }  // namespace
+
+double RoomyMicroBatches(const ScheduleSpace& space, const TokenSums& of_replica) {
+  const CostModel& costs = space.costs();
+  const std::vector<int32_t> lowest = space.LowestLevels();
+  double roomy = 0;
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    const StageRecompute recompute =
+        RecomputeAtLevel(costs.stage(stage), lowest[stage], costs.has_selective());
+    const int64_t held = HeldBytes(costs, stage, costs.Memory(stage, costs.EvenShare(of_replica)), recompute);
+    const int64_t available = std::max<int64_t>(1, space.available_bytes()[costs.position_of(stage)]);
+    roomy = std::max(roomy, static_cast<double>(held) * space.Depth(stage) / static_cast<double>(available));
+  }
+  return roomy;
+}
 
 std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
                               absl::Span<const SampleTokens> tokens) {

@@ -30,4 +30,8 @@ std::vector<Start> MakeStarts(const ScheduleSpace& space, const Job& job,
 std::vector<Start> MakeStartsNear(const ScheduleSpace& space, const Job& job,
                                   absl::Span<const SampleTokens> tokens, int micro_batches);
 
+// Micro-batches that a replica needs at least so that as many as a schedule has in flight fit with the least
+// recompute that the job allows. `of_replica`: sums over the samples of a replica.
+double RoomyMicroBatches(const ScheduleSpace& space, const TokenSums& of_replica);
+
 }  // namespace penstock::core

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/core/footprint/planning_footprint.h"
 #include "planner/core/parallel/stop.h"
 
 namespace penstock {
@@ -26,6 +27,10 @@ class BatchPlanner {
   // The same; a refusal also says what would fit, which takes up to seconds to find.
   virtual absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const = 0;
 
+  // What planning the batch takes. Linear in the samples.
+  // Possible errors: INVALID_ARGUMENT (malformed).
+  virtual absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const = 0;
+
   // Who is where in every plan of the job.
   virtual v1::Topology Topology() const = 0;
 
@@ -41,6 +46,12 @@ class BatchPlannerFactory {
   // What can be said about the specification at once: every field is there and within its bounds.
   // Possible errors: INVALID_ARGUMENT (a field, named).
   virtual absl::Status Check(const v1::JobSpec& job) const = 0;
+
+  // What planning the batch takes with a job that has no planner; takes milliseconds. `batch` null: the
+  // batches that are planned to choose stages, no samples where none are. Possible errors: INVALID_ARGUMENT
+  // (as Create and BatchPlanner::ShapeOf, without what would fit).
+  virtual absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job,
+                                                      const v1::Batch* batch) const = 0;
 
   // Checks the whole specification; a job that has a planner has at least one rank. Computes for up to
   // minutes where the stages are left to the planner. Thread-safe.

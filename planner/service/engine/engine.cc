@@ -9,6 +9,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
+#include "planner/service/engine/planning_room.h"
 
 namespace penstock {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 constexpr absl::Duration kLastWrites = absl::Seconds(2);
 // One plans what is not of a live job, the other is there for live jobs meanwhile, even on a single core.
 constexpr int kFewestThreads = 2;
+// So that neither a preparation nor a what-if, which may take minutes, keeps the other from beginning.
+constexpr int kExtraThreads = 1;
 
 }  // namespace
 
@@ -25,9 +28,14 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
       dependencies_(dependencies),
       memory_(options.job_memory_bytes, options.memory_bytes),
       journal_(options.journal, dependencies.store),
-      pool_(std::max(kFewestThreads, options.planning_threads), options.queue_capacity, dependencies.clock) {}
+      pool_(std::max(kFewestThreads, options.planning_threads) + kExtraThreads, options.queue_capacity,
+            dependencies.clock, options.planning_memory_bytes) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
+
+core::PlanningRoom PlannerEngine::RoomOfJobs() const {
+  return {.planning_bytes = options_.planning_memory_bytes, .program_message_bytes = options_.message_bytes};
+}
 
 JobServices PlannerEngine::Services() {
   return {.planners = dependencies_.planners,
@@ -39,6 +47,8 @@ JobServices PlannerEngine::Services() {
           .observer = dependencies_.observer,
           .planning_limit = options_.planning_limit,
           .memory = &memory_,
+          .room = RoomOfJobs(),
+          .preparation_threads = std::max(1, options_.planning_threads),
           .make_secret = dependencies_.make_secret};
 }
 
@@ -117,16 +127,30 @@ absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSp
   return job;
 }
 
-void PlannerEngine::RegisterJob(const v1::JobSpec& spec, Registered done) {
-  if (absl::Status status = dependencies_.planners->Check(spec); !status.ok()) return done(status);
-  const absl::StatusOr<std::shared_ptr<Job>> job = FindOrAddJob(spec);
-  if (!job.ok()) return done(job.status());
-  (*job)->Prepare();
-  (*job)->WhenPrepared([this, job = *job, done = std::move(done)](const absl::Status& status) {
-    if (status.ok()) return done(job->State());
-    if (!absl::IsUnavailable(status)) Forget(*job);
+PlannerEngine::Registration PlannerEngine::RegisterJob(const v1::JobSpec& spec, Registered done) {
+  if (absl::Status status = AdmitPreparation(spec); !status.ok()) {
     done(status);
-  });
+    return {};
+  }
+  absl::StatusOr<std::shared_ptr<Job>> job = FindOrAddJob(spec);
+  if (!job.ok()) {
+    done(job.status());
+    return {};
+  }
+  (*job)->Prepare();
+  const uint64_t waiter =
+      (*job)->WhenPrepared([this, job = *job, done = std::move(done)](const absl::Status& status) {
+        if (status.ok()) return done(job->State());
+        if (!absl::IsUnavailable(status)) Forget(*job);
+        done(status);
+      });
+  return {*std::move(job), waiter};
+}
+
+void PlannerEngine::StopWaiting(const Registration& registration) {
+  if (registration.job == nullptr || !registration.job->StopWaiting(registration.waiter)) return;
+  LogInfo("a registration is given up: its client has gone", {{"job", registration.job->id()}});
+  Forget(*registration.job);
 }
 
 void PlannerEngine::Forget(const Job& job) {
@@ -186,6 +210,33 @@ absl::StatusOr<v1::Plan> PlannerEngine::PlanNow(const v1::PlanBatchRequest& requ
                          *dependencies_.observer);
 }
 
+absl::StatusOr<int64_t> PlannerEngine::AdmitPlanBatch(const v1::PlanBatchRequest& request) const {
+  absl::StatusOr<core::PlanningShape> shape = core::PlanningShape();
+  if (request.has_job()) {
+    PENSTOCK_RETURN_IF_ERROR(dependencies_.planners->Check(request.job()));
+    shape = dependencies_.planners->ShapeOf(request.job(), &request.batch());
+  } else {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(request.job_id()));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, job->Planner());
+    shape = planner->ShapeOf(request.batch());
+  }
+  // Whoever plans it says what is wrong, and what would fit.
+  if (!shape.ok()) return 0;
+  const core::PlanningRoom room = {.planning_bytes = options_.planning_memory_bytes,
+                                   .plan_message_bytes = options_.message_bytes};
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", *shape, room));
+  return core::FootprintOf(*shape).planning_bytes;
+}
+
+absl::Status PlannerEngine::AdmitPreparation(const v1::JobSpec& spec) const {
+  PENSTOCK_RETURN_IF_ERROR(dependencies_.planners->Check(spec));
+  const absl::StatusOr<core::PlanningShape> shape = dependencies_.planners->ShapeOf(spec, nullptr);
+  // The preparation says what is wrong, and what would fit.
+  if (!shape.ok() || shape->samples == 0) return absl::OkStatus();
+  return CheckRoom("job.planning.typical_samples", *shape,
+                   {.planning_bytes = options_.planning_memory_bytes});
+}
+
 bool PlannerEngine::stopped() const {
   MutexLock lock(&mutex_);
   return stopped_;
@@ -193,6 +244,11 @@ bool PlannerEngine::stopped() const {
 
 PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string owner,
                                            PlanDone done) {
+  const absl::StatusOr<int64_t> bytes = AdmitPlanBatch(request);
+  if (!bytes.ok()) {
+    done(bytes.status());
+    return nullptr;
+  }
   if (!pool_.TryReserve(PlanningClass::kWhatIf, owner, 1)) {
     done(stopped() ? absl::UnavailableError("the planner stops; try again")
                    : absl::ResourceExhaustedError("the planning queue is full: try again in a moment"));
@@ -200,7 +256,7 @@ PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, 
   }
   // The caller's request may go before its turn comes.
   auto copy = std::make_shared<const v1::PlanBatchRequest>(request);
-  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit},
+  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit, *bytes},
                    [this, copy, done = std::move(done)](const PlanningTicket& ticket) {
                      if (!ticket.status().ok()) return done(ticket.status());
                      absl::StatusOr<v1::Plan> plan = PlanNow(*copy, ticket.stop());
@@ -213,6 +269,14 @@ void PlannerEngine::Tick() {
   pool_.StopOverdue();
   for (const std::shared_ptr<Job>& job : Jobs()) job->Tick();
   DeleteOldJobs();
+}
+
+void PlannerEngine::WatchMemory() {
+  if (dependencies_.resident_bytes == nullptr) return;
+  const size_t resident = dependencies_.resident_bytes();
+  if (resident <= options_.process_memory_bytes || !pool_.StopLargest()) return;
+  LogWarning("planning is stopped: the planner has more memory than it may",
+             {{"resident_bytes", resident}, {"limit_bytes", options_.process_memory_bytes}});
 }
 
 void PlannerEngine::ExcuseSilence(absl::Duration gap) {

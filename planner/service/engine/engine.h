@@ -44,6 +44,12 @@ struct EngineOptions {
   // Of batches, plans and reports in memory, of one job and of all together.
   size_t job_memory_bytes = size_t{1} << 30;
   size_t memory_bytes = size_t{4} << 30;
+  // Of all that is planned at a time; a batch that takes more alone is refused.
+  int64_t planning_memory_bytes = INT64_MAX;
+  // The largest message that a client can be sent.
+  int64_t message_bytes = int64_t{64} << 20;
+  // Of the process. When it is above, what takes most of what is planned is stopped (WatchMemory).
+  size_t process_memory_bytes = SIZE_MAX;
   JournalOptions journal = {};
 };
 
@@ -55,6 +61,8 @@ struct EngineDependencies {
   const SteadyClock* clock = nullptr;
   EngineObserver* observer = nullptr;
   MakeSecret make_secret = RandomSecret;
+  // Resident memory of the process; null: nobody watches it.
+  std::function<size_t()> resident_bytes = nullptr;
 };
 
 class PlannerEngine {
@@ -72,7 +80,15 @@ class PlannerEngine {
   // As the method of the service: idempotent for the same specification. `done` is called once, when the job
   // is prepared or is not to be; the job is known at once.
   using Registered = std::function<void(absl::StatusOr<v1::JobState>)>;
-  void RegisterJob(const v1::JobSpec& spec, Registered done);
+  // Returns what StopWaiting takes.
+  struct Registration {
+    std::shared_ptr<Job> job;
+    uint64_t waiter = 0;
+  };
+  Registration RegisterJob(const v1::JobSpec& spec, Registered done);
+  // Whoever registered has gone: `done` is not called any more, and a job that was never prepared and that
+  // nobody else waits for is forgotten.
+  void StopWaiting(const Registration& registration);
   // Possible errors: NOT_FOUND.
   absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id) const;
   // By job id.
@@ -100,6 +116,10 @@ class PlannerEngine {
   // be called every 100 ms or so.
   void Tick();
 
+  // Stops what is planned while the process has more memory than it may: the estimates were wrong. To be
+  // called every 20 ms or so.
+  void WatchMemory();
+
   // This process stood still for so long (SIGSTOP, a machine that was paused) and could hear no worker.
   // Before the next Tick.
   void ExcuseSilence(absl::Duration gap);
@@ -109,6 +129,10 @@ class PlannerEngine {
   void Shutdown(absl::Duration drain);
 
  private:
+  core::PlanningRoom RoomOfJobs() const;
+  // What planning the request takes; validates it as far as that is quick.
+  absl::StatusOr<int64_t> AdmitPlanBatch(const v1::PlanBatchRequest& request) const;
+  absl::Status AdmitPreparation(const v1::JobSpec& spec) const;
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
   // The job with this specification: the one that is there, or a new one.

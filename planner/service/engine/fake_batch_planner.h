@@ -22,6 +22,7 @@ class FakeBatchPlanner final : public BatchPlanner {
   static constexpr uint32_t kNoPlan = 1'000'002;
   static constexpr uint32_t kBadPlan = 1'000'003;
   static constexpr uint32_t kUntilStopped = 1'000'004;
+  static constexpr uint32_t kHuge = 1'000'005;
 
   using Gate = std::function<void(const v1::Batch&)>;
   // `version`: of what it makes; plans of another version have other content.
@@ -40,6 +41,13 @@ class FakeBatchPlanner final : public BatchPlanner {
 
   absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const override {
     return CheckBatch(batch, stop);
+  }
+
+  // A batch with a sample of kHuge tokens has a billion.
+  absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
+    core::PlanningShape shape;
+    shape.samples = Has(batch, kHuge) ? 1'000'000'000 : batch.samples_size();
+    return shape;
   }
 
   // One stage a rank.
@@ -109,6 +117,8 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
  public:
   // A pipeline of so many ranks cannot be prepared.
   static constexpr uint32_t kTooLarge = 77;
+  // Takes until its preparation is stopped.
+  static constexpr uint32_t kUntilStopped = 78;
 
   explicit FakeBatchPlannerFactory(FakeBatchPlanner::Gate gate = nullptr) : gate_(std::move(gate)) {}
 
@@ -119,9 +129,19 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
 
   absl::Status Check(const v1::JobSpec&) const override { return absl::OkStatus(); }
 
+  // As FakeBatchPlanner; of typical samples their number.
+  absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override {
+    if (batch != nullptr) return FakeBatchPlanner(job, nullptr).ShapeOf(*batch);
+    core::PlanningShape shape;
+    shape.samples = job.planning().typical_batch_size();
+    return shape;
+  }
+
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology*,
-                                                       core::StopToken) const override {
+                                                       core::StopToken stop) const override {
     if (preparation_gate_) preparation_gate_();
+    while (job.mesh().pipeline() == kUntilStopped && !stop.stopped()) std::this_thread::yield();
+    if (stop.stopped()) return stop.status();
     if (job.mesh().pipeline() == kTooLarge)
       return absl::InvalidArgumentError("job.mesh.pipeline: does not fit");
     return std::make_unique<FakeBatchPlanner>(job, gate_, version_);

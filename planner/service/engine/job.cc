@@ -210,7 +210,8 @@ absl::StatusOr<v1::JobState> Job::Drain() {
 }
 
 absl::Status Job::Delete(bool force) {
-  std::vector<Prepared> waiting;
+  std::map<uint64_t, Prepared> waiting;
+  std::vector<PlanningTicketPtr> tickets;
   {
     MutexLock lock(&mutex_);
     if (absl::Status status = CheckLiveLocked(); !status.ok()) return status;
@@ -221,9 +222,14 @@ absl::Status Job::Delete(bool force) {
     deleted_ = true;
     waiting.swap(await_preparation_);
     services_.journal->Append({.job = key_, .remove = true});
+    for (const auto& [iteration, ticket] : planning_) tickets.push_back(ticket);
+    tickets.push_back(std::move(preparation_));
   }
   LogInfo("job deleted", {{"job", id_}});
-  for (const Prepared& prepared : waiting) prepared(DeletedError());
+  for (const PlanningTicketPtr& ticket : tickets) {
+    if (ticket != nullptr) services_.pool->Cancel(ticket);
+  }
+  for (const auto& [waiter, prepared] : waiting) prepared(DeletedError());
   readers_.WakeAll();
   return absl::OkStatus();
 }
@@ -243,13 +249,14 @@ void Job::Tick() {
 }
 
 void Job::Stop() {
-  std::vector<Prepared> waiting;
+  std::map<uint64_t, Prepared> waiting;
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
     waiting.swap(await_preparation_);
   }
-  for (const Prepared& prepared : waiting) prepared(absl::UnavailableError("the planner stops; try again"));
+  for (const auto& [waiter, prepared] : waiting)
+    prepared(absl::UnavailableError("the planner stops; try again"));
   readers_.WakeAll();
 }
 

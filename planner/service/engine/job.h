@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -48,9 +49,13 @@ class Job : public std::enable_shared_from_this<Job> {
   // Makes the planner of the job, in the pool: chooses stages where the job leaves them to the planner. Does
   // nothing when that is done, under way, or when the pool has no place now.
   void Prepare();
-  // Called once the job has a planner, or with why it gets none: then the job is of no use.
+  // Called once the job has a planner, or with why it gets none: then the job is of no use. Returns who
+  // waits; 0: it was called at once.
   using Prepared = std::function<void(const absl::Status&)>;
-  void WhenPrepared(Prepared prepared);
+  uint64_t WhenPrepared(Prepared prepared);
+  // That one waits no more; it is not called. True when the job was never prepared and nobody else waits:
+  // then it is of no use.
+  bool StopWaiting(uint64_t waiter);
   // Possible errors: UNAVAILABLE (not prepared yet).
   absl::StatusOr<std::shared_ptr<const BatchPlanner>> Planner() const;
 
@@ -114,6 +119,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void LogNewsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_preparation.cc
+  int64_t PreparationBytes() const;
   absl::Status CheckPreparedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakePlanner(const PlanningTicket& ticket);
   void KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner);
@@ -137,6 +143,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool NeedsPlanLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the pool what needs a plan, as far as there is room.
   void PlanMore();
+  void Keep(uint64_t iteration, PlanningTicketPtr ticket);
+  int64_t PlanningBytesLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PlanIteration(uint64_t iteration, const PlanningTicket& ticket);
   absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket);
   absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration);
@@ -192,11 +200,15 @@ class Job : public std::enable_shared_from_this<Job> {
   bool preparing_ ABSL_GUARDED_BY(mutex_) = false;
   // Why the job gets no planner.
   absl::Status preparation_failure_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Prepared> await_preparation_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Prepared> await_preparation_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   // Batches before it are durable.
   uint64_t durable_batches_ ABSL_GUARDED_BY(mutex_);
   // Iterations that are being planned, or wait for the pool.
-  std::set<uint64_t> planning_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, PlanningTicketPtr> planning_ ABSL_GUARDED_BY(mutex_);
+  // Iterations that are planned with nothing beside them: the planner ran out of memory before.
+  std::set<uint64_t> alone_ ABSL_GUARDED_BY(mutex_);
+  PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
   // Iterations that somebody asked for whose plan is not in memory.
   std::set<uint64_t> wanted_ ABSL_GUARDED_BY(mutex_);
   // Iterations whose plan is not yet durable, so not yet delivered.

@@ -7,6 +7,7 @@
 #include "common/status/status_macros.h"
 #include "penstock/client/retry_iteration.h"
 #include "planner/service/engine/job.h"
+#include "planner/service/engine/planning_room.h"
 
 namespace penstock {
 namespace {
@@ -31,6 +32,8 @@ absl::Status Job::ValidateBatches(const v1::SubmitBatchesRequest& request,
                                                      ", but training.iterations of the job is ", end));
     }
     PENSTOCK_RETURN_IF_ERROR(NameBatch(planner.CheckBatch(batch, core::StopToken()), i));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner.ShapeOf(batch));
+    PENSTOCK_RETURN_IF_ERROR(CheckRoom(absl::StrCat("batches[", i, "].samples"), shape, services_.room));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
 #include "planner/service/engine/job.h"
+#include "planner/service/engine/planning_room.h"
 #include "planner/service/state/summary.h"
 
 namespace penstock {
@@ -41,6 +42,7 @@ std::optional<uint64_t> Job::NextToPlanLocked() const {
 void Job::PlanMore() {
   while (true) {
     uint64_t iteration = 0;
+    int64_t bytes = 0;
     {
       MutexLock lock(&mutex_);
       if (planning_.size() >= kMostInPool) return;
@@ -48,13 +50,40 @@ void Job::PlanMore() {
       if (!next.has_value()) return;
       if (!services_.pool->TryReserve(PlanningClass::kJobBatch, id_, 1)) return;  // Tick() tries again
       iteration = *next;
-      planning_.insert(iteration);
+      planning_[iteration] = nullptr;
+      bytes = PlanningBytesLocked(iteration);
     }
-    services_.pool->Run({PlanningClass::kJobBatch, id_, services_.planning_limit},
-                        [self = shared_from_this(), iteration](const PlanningTicket& ticket) {
-                          self->PlanIteration(iteration, ticket);
-                        });
+    PlanningTicketPtr ticket =
+        services_.pool->Run({PlanningClass::kJobBatch, id_, services_.planning_limit, bytes},
+                            [self = shared_from_this(), iteration](const PlanningTicket& ticket) {
+                              self->PlanIteration(iteration, ticket);
+                            });
+    Keep(iteration, std::move(ticket));
   }
+}
+
+// So that Delete() finds it, unless it has ended.
+void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
+  {
+    MutexLock lock(&mutex_);
+    const auto found = planning_.find(iteration);
+    if (found == planning_.end()) return;
+    if (!deleted_) {
+      found->second = std::move(ticket);
+      return;
+    }
+  }
+  services_.pool->Cancel(ticket);
+}
+
+int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
+  const int64_t most = services_.room.planning_bytes;
+  if (alone_.contains(iteration)) return most;
+  const BatchPtr batch = values_.batch(iteration);
+  // After a restart: of a size that is not known before it is read.
+  if (batch == nullptr) return most / 4;
+  const absl::StatusOr<core::PlanningShape> shape = planner_->ShapeOf(*batch);
+  return shape.ok() ? std::min(most, core::FootprintOf(*shape).planning_bytes) : most / 4;
 }
 
 // From memory, or from the store after a restart.
@@ -76,6 +105,9 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
   PlannedBatch planned;
   PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration));
+  // One that was accepted by a planner with more memory, or of an earlier version.
+  PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner->ShapeOf(*planned.batch));
+  PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, services_.room));
   absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
                                                   *services_.clock, *services_.observer);
   if (!plan.ok()) return ticket.Explain(plan.status());
@@ -96,6 +128,8 @@ void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
       KeepPlanLocked(*std::move(planned));
     } else if (absl::IsUnavailable(planned.status()) || absl::IsCancelled(planned.status())) {
       return;  // the store cannot be read now: Tick() tries again
+    } else if (absl::IsResourceExhausted(ticket.status()) && alone_.insert(iteration).second) {
+      return;  // the planner ran out of memory: Tick() tries again, with nothing beside it
     } else {
       FailPlanningLocked(iteration, planned.status());
     }

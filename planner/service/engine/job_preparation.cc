@@ -1,4 +1,5 @@
 // Job: its planner, which may take seconds to make.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,7 @@ absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::Planner() const {
   return planner_;
 }
 
-void Job::WhenPrepared(Prepared prepared) {
+uint64_t Job::WhenPrepared(Prepared prepared) {
   absl::Status status;
   {
     MutexLock lock(&mutex_);
@@ -29,25 +30,51 @@ void Job::WhenPrepared(Prepared prepared) {
     } else if (stopped_) {
       status = absl::UnavailableError("the planner stops; try again");
     } else if (planner_ == nullptr && preparation_failure_.ok() && !state_.finished()) {
-      await_preparation_.push_back(std::move(prepared));
-      return;
+      await_preparation_[++last_waiter_] = std::move(prepared);
+      return last_waiter_;
     } else {
       status = preparation_failure_;
     }
   }
   prepared(status);
+  return 0;
+}
+
+bool Job::StopWaiting(uint64_t waiter) {
+  MutexLock lock(&mutex_);
+  if (await_preparation_.erase(waiter) == 0) return false;
+  return await_preparation_.empty() && planner_ == nullptr && !state_.topology().has_value() && !deleted_;
+}
+
+// Several layouts of stages are planned at a time, as many as there is room for.
+int64_t Job::PreparationBytes() const {
+  const absl::StatusOr<core::PlanningShape> shape = services_.planners->ShapeOf(spec_, nullptr);
+  if (!shape.ok() || shape->samples == 0) return 0;
+  const int64_t most = services_.room.planning_bytes;
+  const int64_t one = std::min(most, core::FootprintOf(*shape).planning_bytes);
+  return std::min(most / services_.preparation_threads, one) * services_.preparation_threads;
 }
 
 void Job::Prepare() {
+  const std::string& owner = spec_.owner().empty() ? id_ : spec_.owner();
   {
     MutexLock lock(&mutex_);
     if (planner_ != nullptr || preparing_ || !preparation_failure_.ok() || stopped_ || deleted_) return;
-    if (!services_.pool->TryReserve(PlanningClass::kPreparation, id_, 1)) return;  // Tick() tries again
+    if (!services_.pool->TryReserve(PlanningClass::kPreparation, owner, 1)) return;  // Tick() tries again
     preparing_ = true;
   }
-  services_.pool->Run(
-      {PlanningClass::kPreparation, id_, services_.planning_limit},
+  PlanningTicketPtr ticket = services_.pool->Run(
+      {PlanningClass::kPreparation, owner, services_.planning_limit, PreparationBytes()},
       [self = shared_from_this()](const PlanningTicket& ticket) { self->MakePlanner(ticket); });
+  {
+    MutexLock lock(&mutex_);
+    if (!preparing_) return;
+    if (!deleted_) {
+      preparation_ = std::move(ticket);
+      return;
+    }
+  }
+  services_.pool->Cancel(ticket);
 }
 
 void Job::MakePlanner(const PlanningTicket& ticket) {
@@ -64,11 +91,12 @@ void Job::MakePlanner(const PlanningTicket& ticket) {
 }
 
 void Job::KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner) {
-  std::vector<Prepared> waiting;
+  std::map<uint64_t, Prepared> waiting;
   const absl::Status status = planner.status();
   {
     MutexLock lock(&mutex_);
     preparing_ = false;
+    preparation_ = nullptr;
     if (deleted_ || (stopped_ && !status.ok())) return;
     if (status.ok()) {
       planner_ = *std::move(planner);
@@ -83,7 +111,7 @@ void Job::KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner) {
     }
     waiting.swap(await_preparation_);
   }
-  for (const Prepared& prepared : waiting) prepared(status);
+  for (const auto& [waiter, prepared] : waiting) prepared(status);
   readers_.WakeAll();
   PlanMore();
 }

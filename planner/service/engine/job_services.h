@@ -32,6 +32,10 @@ struct JobServices {
   absl::Duration planning_limit = absl::InfiniteDuration();
   // A plan that is needed next is made even beyond it.
   const MemoryBudget* memory = nullptr;
+  // What one batch may take.
+  core::PlanningRoom room = {};
+  // Layouts of stages that are planned at a time while a job is prepared.
+  int preparation_threads = 1;
   // For each epoch.
   MakeSecret make_secret = nullptr;
 };

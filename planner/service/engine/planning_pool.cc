@@ -11,6 +11,8 @@ namespace {
 
 // How often a class that waits is passed over before it is next.
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
+// Turns that a task is passed over for want of memory before nothing else begins.
+constexpr int kMostWithoutRoom = 16;
 
 size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
 
@@ -27,6 +29,11 @@ absl::Status PlanningTicket::status() const {
           "planning was stopped after ", absl::FormatDuration(work_.limit),
           ", the limit of this planner (--planning-limit-seconds): plan fewer samples, stages or ranks at "
           "once, or with a lower job.planning.effort"));
+    case Cause::kMemory:
+      return absl::ResourceExhaustedError(
+          "planning was stopped because the planner ran out of memory (--memory): plan fewer samples, stages "
+          "or "
+          "ranks at once, or give the planner more");
     case Cause::kShutdown:
       return absl::UnavailableError("the planner stops; try again");
   }
@@ -39,8 +46,11 @@ void PlanningTicket::Stop(Cause cause) {
   flag_.Set();
 }
 
-PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock)
-    : capacity_(capacity), shared_threads_(static_cast<size_t>(std::max(1, threads - 1))), clock_(clock) {
+PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes)
+    : capacity_(capacity),
+      shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
+      clock_(clock),
+      memory_bytes_(memory_bytes) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -142,18 +152,51 @@ void PlanningPool::StopOverdue() {
   }
 }
 
+bool PlanningPool::StopLargest() {
+  MutexLock lock(&mutex_);
+  const Running* largest = nullptr;
+  for (const Running& running : running_) {
+    if (!running.ticket->status().ok()) return true;
+    if (largest == nullptr || running.ticket->work().bytes > largest->ticket->work().bytes)
+      largest = &running;
+  }
+  if (largest == nullptr) return false;
+  largest->ticket->Stop(PlanningTicket::Cause::kMemory);
+  return true;
+}
+
 size_t PlanningPool::depth() const {
   MutexLock lock(&mutex_);
   return WaitingLocked();
 }
 
-bool PlanningPool::MayRunLocked(size_t kind) const {
-  if (lines_[kind].waiting == 0) return false;
+bool PlanningPool::HasThreadLocked(size_t kind) const {
   if (kind == IndexOf(PlanningClass::kJobBatch)) return true;
-  const auto others = std::count_if(running_.begin(), running_.end(), [](const Running& running) {
-    return running.ticket->work().kind != PlanningClass::kJobBatch;
-  });
-  return static_cast<size_t>(others) < shared_threads_;
+  size_t others = 0;
+  size_t own = 0;
+  for (const Running& running : running_) {
+    const size_t one = IndexOf(running.ticket->work().kind);
+    if (one != IndexOf(PlanningClass::kJobBatch)) ++others;
+    if (one == kind) ++own;
+  }
+  return others < shared_threads_ && own < std::max<size_t>(1, shared_threads_ - 1);
+}
+
+bool PlanningPool::HasMemoryLocked(size_t kind) const {
+  if (running_.empty()) return true;
+  const Line& line = lines_[kind];
+  int64_t free = memory_bytes_;
+  for (const Running& running : running_) free -= std::min(free, running.ticket->work().bytes);
+  return line.owners.at(line.turns.front()).tasks.front().ticket->work().bytes <= free;
+}
+
+bool PlanningPool::MayRunLocked(size_t kind) const {
+  if (lines_[kind].waiting == 0 || !HasThreadLocked(kind) || !HasMemoryLocked(kind)) return false;
+  for (size_t other = 0; other < kPlanningClasses; ++other) {
+    if (other != kind && lines_[other].waiting > 0 && lines_[other].without_room >= kMostWithoutRoom)
+      return false;
+  }
+  return true;
 }
 
 size_t PlanningPool::NextClassLocked() const {
@@ -168,9 +211,15 @@ size_t PlanningPool::NextClassLocked() const {
 }
 
 PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
-  for (Line& line : lines_) line.passed_over = line.waiting > 0 ? line.passed_over + 1 : 0;
+  for (size_t other = 0; other < kPlanningClasses; ++other) {
+    Line& line = lines_[other];
+    line.passed_over = line.waiting > 0 ? line.passed_over + 1 : 0;
+    const bool no_room = line.waiting > 0 && HasThreadLocked(other) && !HasMemoryLocked(other);
+    line.without_room = no_room ? line.without_room + 1 : 0;
+  }
   Line& line = lines_[kind];
   line.passed_over = 0;
+  line.without_room = 0;
   // Its owner's next turn comes after those of the others.
   const auto owner = line.owners.find(line.turns.front());
   line.turns.pop_front();

@@ -13,8 +13,12 @@
 // Whose turn it is: batches of live jobs before preparations of jobs before what-ifs. Nobody starves: a
 // preparation that has been passed over 3 times, or a what-if 7 times, is next. Within a class owners take
 // turns, and the tasks of one owner run in the order in which they came. One thread, where there are several,
-// is for batches of live jobs alone, so that these never wait for all of a longer task. Places are shared
+// is for batches of live jobs alone, so that these never wait for all of a longer task; of the others, where
+// there are several, preparations leave one to what-ifs and these one to preparations. Places are shared
 // too: one owner takes three quarters of them at most, what-ifs together take half.
+//
+// Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
+// that run; alone it may begin in any case. Nothing passes one that has waited for room for 16 turns.
 #pragma once
 
 #include <algorithm>
@@ -56,6 +60,8 @@ struct PlanningWork {
   std::string owner;
   // How long it may compute, its wait not included.
   absl::Duration limit = absl::InfiniteDuration();
+  // Memory that it will take, as far as can be told.
+  int64_t bytes = 0;
 };
 
 // A task that was given to the pool. Thread-safe.
@@ -66,8 +72,8 @@ class PlanningTicket {
   const PlanningWork& work() const { return work_; }
   // For what the task computes. Valid as long as the ticket.
   core::StopToken stop() const { return core::StopToken(&flag_); }
-  // OK, or why it was stopped: CANCELLED (by Cancel), DEADLINE_EXCEEDED (it computed up to its limit) or
-  // UNAVAILABLE (the pool shuts down).
+  // OK, or why it was stopped: CANCELLED (by Cancel), DEADLINE_EXCEEDED (it computed up to its limit),
+  // RESOURCE_EXHAUSTED (StopLargest) or UNAVAILABLE (the pool shuts down).
   absl::Status status() const;
   // A result's status, with status() for the core's CANCELLED.
   absl::Status Explain(const absl::Status& result) const {
@@ -76,7 +82,7 @@ class PlanningTicket {
 
  private:
   friend class PlanningPool;
-  enum class Cause : uint8_t { kNone, kCancelled, kLimit, kShutdown };
+  enum class Cause : uint8_t { kNone, kCancelled, kLimit, kMemory, kShutdown };
 
   // The first cause counts.
   void Stop(Cause cause);
@@ -94,8 +100,8 @@ class PlanningPool {
   using Task = std::function<void(const PlanningTicket&)>;
 
   // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count. `clock` measures
-  // limits and must outlive the pool.
-  PlanningPool(int threads, size_t capacity, const SteadyClock* clock);
+  // limits and must outlive the pool. `memory_bytes`: of all tasks that run.
+  PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX);
   // Shuts down without draining.
   ~PlanningPool();
   PlanningPool(const PlanningPool&) = delete;
@@ -113,6 +119,11 @@ class PlanningPool {
   void Cancel(const PlanningTicketPtr& ticket);
   // Stops tasks that have computed up to their limit; to be called every 100 ms or so.
   void StopOverdue();
+
+  // The process has no memory left: of the tasks that compute, stops the one that said that it takes most.
+  // One that was stopped and has not ended yet is waited for: then nothing is stopped. False: nothing
+  // computes.
+  bool StopLargest();
 
   // More than that are never reserved at once for one owner.
   size_t most_of_owner() const { return capacity_ - capacity_ / 4; }
@@ -142,6 +153,8 @@ class PlanningPool {
     size_t waiting = 0;
     // Turns that others had since this class had its last one, while it waited.
     int passed_over = 0;
+    // The same, while a thread was free for it and no memory.
+    int without_room = 0;
   };
   struct Running {
     PlanningTicketPtr ticket;
@@ -154,6 +167,9 @@ class PlanningPool {
   // The class that is next; kPlanningClasses when none may run now.
   size_t NextClassLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRunLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasThreadLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the next task of the class has room beside those that run.
+  bool HasMemoryLocked(size_t kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry TakeLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -167,6 +183,7 @@ class PlanningPool {
   // Threads that may be busy with what is not of a live job.
   const size_t shared_threads_;
   const SteadyClock* const clock_;
+  const int64_t memory_bytes_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "planner/service/main/core_backend.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@ class CoreBatchPlanner final : public BatchPlanner {
   absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->ValidateBatch(batch, core::Planner::Explain::kChanges, stop);
   }
+  absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
+    return planner_->ShapeOf(batch);
+  }
   v1::Topology Topology() const override { return planner_->topology(); }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
@@ -36,7 +40,38 @@ absl::Status AsInvalid(const absl::Status& status) {
   return absl::IsUnimplemented(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 
+// As many of the typical samples, in turn, as a batch has; none where stages are not chosen by them.
+v1::Batch TypicalBatch(const v1::PlanningOptions& planning) {
+  v1::Batch batch;
+  if (planning.stage_split() == v1::STAGE_SPLIT_EVEN || planning.layers_per_stage_size() > 0) return batch;
+  const int typical = planning.typical_samples_size();
+  if (typical == 0) return batch;
+  const auto size =
+      planning.typical_batch_size() > 0 ? static_cast<int>(planning.typical_batch_size()) : typical;
+  for (int i = 0; i < size; ++i) {
+    const v1::SampleLengths& lengths = planning.typical_samples(i % typical);
+    v1::Sample* sample = batch.add_samples();
+    sample->set_input_tokens(lengths.input_tokens());
+    sample->set_target_tokens(lengths.target_tokens());
+  }
+  return batch;
+}
+
 }  // namespace
+
+absl::StatusOr<core::PlanningShape> CorePlannerFactory::ShapeOf(const v1::JobSpec& job,
+                                                                const v1::Batch* batch) const {
+  const v1::Batch typical = batch == nullptr ? TypicalBatch(job.planning()) : v1::Batch();
+  if (batch == nullptr && typical.samples().empty()) return core::PlanningShape();
+  const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone);
+  if (!planner.ok()) return AsInvalid(planner.status());
+  PENSTOCK_ASSIGN_OR_RETURN(core::PlanningShape shape,
+                            (*planner)->ShapeOf(batch == nullptr ? typical : *batch));
+  // Two stages a rank may be chosen.
+  if (job.planning().stage_split() != v1::STAGE_SPLIT_EVEN && job.planning().layers_per_stage().empty())
+    shape.stages = std::max(shape.stages, 2 * shape.positions);
+  return shape;
+}
 
 absl::Status CorePlannerFactory::Check(const v1::JobSpec& job) const {
   return AsInvalid(core::Planner::CheckJob(job));

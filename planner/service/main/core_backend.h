@@ -18,6 +18,7 @@ class CorePlannerFactory final : public BatchPlannerFactory {
       : run_tasks_(std::move(run_tasks)) {}
 
   absl::Status Check(const v1::JobSpec& job) const override;
+  absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override;
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
                                                        core::StopToken stop) const override;
 

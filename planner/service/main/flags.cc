@@ -2,11 +2,13 @@
 #include "planner/service/main/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
+#include "common/process/memory_limit.h"
 #include "common/version/version.h"
 #include "planner/service/store/open/open_event_store.h"
 
@@ -24,6 +26,8 @@ struct Texts {
   std::string log_format = "text";
   double drain_seconds = 2;
   double lease_seconds = absl::ToDoubleSeconds(PlannerServerOptions().lease_time);
+  // 0: by what there is.
+  size_t memory_bytes = 0;
   double planning_limit_seconds = absl::ToDoubleSeconds(EngineOptions().planning_limit);
 };
 
@@ -114,7 +118,13 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
       "batches, plans and reports of one job in memory, e.g. 512MB; what is dropped is made again when it is "
       "asked for",
       "1GB");
-  AddSize(app, "--memory", &options->memory_bytes, "the same of all jobs together", "4GB");
+  AddSize(app, "--memory", &texts->memory_bytes,
+          "what the planner may take: half for batches, plans and reports of all jobs, half for what is "
+          "being planned. "
+          "A batch that takes more is refused (default: 4GB, or three quarters of what the machine or the "
+          "control group "
+          "has where that is less)",
+          "");
 }
 
 std::string CheckStore(const std::string& url) {
@@ -155,6 +165,21 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
       ->capture_default_str();
 }
 
+// `asked`: --memory, 0 without it.
+void DivideMemory(size_t asked, EngineOptions* options) {
+  constexpr size_t kUsual = size_t{4} << 30;
+  constexpr size_t kLeastPlanning = size_t{64} << 20;
+  const size_t available = MemoryOfProcess();
+  size_t memory = asked;
+  if (memory == 0) memory = available == 0 ? kUsual : std::min(kUsual, available / 4 * 3);
+  options->memory_bytes = memory / 2;
+  options->planning_memory_bytes = static_cast<int64_t>(std::max(kLeastPlanning, memory / 2));
+  // Beside what is counted: the program itself, connections, and what a plan takes above its estimate until
+  // it is stopped.
+  const size_t most = memory / 8 * 9 + kLeastPlanning;
+  options->process_memory_bytes = available == 0 ? most : std::min(most, available / 10 * 9);
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(int argc, char** argv) {
@@ -176,6 +201,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     parsed.exit_status = app.exit(error) == 0 ? 0 : kWrongRequest;
     return parsed;
   }
+  DivideMemory(texts.memory_bytes, &parsed.flags.server.engine);
   parsed.flags.server.engine.planning_limit = absl::Seconds(texts.planning_limit_seconds);
   parsed.flags.server.lease_time = absl::Seconds(texts.lease_seconds);
   parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);

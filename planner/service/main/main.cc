@@ -60,12 +60,23 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartPlanner(const PlannerFlags& 
   return PlannerServer::Start(flags.server, planners, checker, std::move(store));
 }
 
+// Memory that is free but still the process' does not count: it is given back first.
+PlannerFlags WithWatch(PlannerFlags flags) {
+  flags.server.resident_bytes = [limit = flags.server.engine.process_memory_bytes] {
+    const size_t resident = ResidentBytes();
+    if (resident <= limit) return resident;
+    GiveAllFreedMemoryBack();
+    return ResidentBytes();
+  };
+  return flags;
+}
+
 absl::Status Serve(const PlannerFlags& flags) {
   BlockStopSignals();
   TaskPool threads(flags.server.engine.planning_threads);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartPlanner(flags, &planners, &checker));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartPlanner(WithWatch(flags), &planners, &checker));
   const BoundPorts& ports = server->ports();
   LogInfo("planner serves", {{"planner_port", ports.planner},
                              {"metrics_port", ports.metrics},

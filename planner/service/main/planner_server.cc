@@ -17,6 +17,8 @@ namespace penstock {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// A plan takes up to a gigabyte a second.
+constexpr absl::Duration kMemoryTick = absl::Milliseconds(20);
 // Between two ticks: the process did not run.
 constexpr absl::Duration kStandstill = absl::Seconds(1);
 constexpr std::chrono::seconds kCallGrace{1};
@@ -126,15 +128,19 @@ absl::Status PlannerServer::Listen() {
     ports_.page = page_server_->port();
   }
   ticker_ = std::make_unique<Ticker>(kTick, [this] { Tick(); });
+  if (options_.resident_bytes != nullptr)
+    memory_ticker_ = std::make_unique<Ticker>(kMemoryTick, [this] { WatchMemory(); });
   health_.SetServing("", true);
   return absl::OkStatus();
 }
 
 PlannerServer::EngineOnStorePtr PlannerServer::MakeEngine(std::unique_ptr<EventStore> store) {
-  return std::make_shared<EngineOnStore>(
-      std::move(store), options_.engine,
-      EngineDependencies{
-          .planners = planners_, .checker = checker_, .clock = &clock_, .observer = &metrics_});
+  return std::make_shared<EngineOnStore>(std::move(store), options_.engine,
+                                         EngineDependencies{.planners = planners_,
+                                                            .checker = checker_,
+                                                            .clock = &clock_,
+                                                            .observer = &metrics_,
+                                                            .resident_bytes = options_.resident_bytes});
 }
 
 absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term) {
@@ -248,8 +254,19 @@ void PlannerServer::Tick() {
   TellHealth();
 }
 
+void PlannerServer::WatchMemory() {
+  std::vector<EngineOnStorePtr> engines;
+  {
+    MutexLock lock(&mutex_);
+    engines = retired_;
+    if (serving_ != nullptr) engines.push_back(serving_);
+  }
+  for (const EngineOnStorePtr& engine : engines) engine->engine.WatchMemory();
+}
+
 void PlannerServer::Stop() {
   ticker_.reset();
+  memory_ticker_.reset();
   {
     MutexLock lock(&health_mutex_);
     stopping_ = true;

@@ -49,6 +49,8 @@ struct PlannerServerOptions {
   // Serves other machines although it does not know who calls.
   bool allow_anyone = false;
   EngineOptions engine = {};
+  // Resident memory of the process, for EngineOptions.process_memory_bytes; null: nobody watches it.
+  std::function<size_t()> resident_bytes = nullptr;
   // How long Stop() goes on planning what was accepted.
   absl::Duration drain = absl::Seconds(2);
   // Where clients reach this planner, HOST:PORT: its name in the lease. Empty: see DefaultPlannerName.
@@ -125,6 +127,7 @@ class PlannerServer : private Candidate {
   // Serves what-ifs from now on, and nothing else.
   void Stand(const absl::Status& why);
   void Tick();
+  void WatchMemory();
   // The ticker's thread alone.
   absl::Duration SinceLastTick();
   void TellHealth();
@@ -164,6 +167,7 @@ class PlannerServer : private Candidate {
   std::unique_ptr<HttpServer> page_server_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<Ticker> ticker_;
+  std::unique_ptr<Ticker> memory_ticker_;
   BoundPorts ports_;
 };
 

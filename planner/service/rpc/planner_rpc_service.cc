@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "penstock/client/retry_iteration.h"
 #include "planner/service/rpc/plan_batch_reactor.h"
+#include "planner/service/rpc/register_job_reactor.h"
 #include "planner/service/rpc/request_validation.h"
 
 namespace penstock {
@@ -82,17 +83,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerCon
   if (!serving.ok()) return Answer(context, serving.status());
   v1::JobSpec job = request->job();
   job.set_owner(*std::move(owner));
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  // Called by the engine, so it is there; that it keeps itself would be for ever.
-  PlannerEngine* const engine = serving->get();
-  engine->RegisterJob(job, [engine, reactor, response](const absl::StatusOr<v1::JobState>& state) {
-    if (state.ok()) response->set_state(*state);
-    engine->WhenDurable([reactor, status = state.status()](const absl::Status& durable) {
-      const absl::Status& answer = status.ok() ? durable : status;
-      reactor->Finish(ToGrpcStatus(answer));
-    });
-  });
-  return reactor;
+  return RegisterJobReactor::Start(*serving, job, response);
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,

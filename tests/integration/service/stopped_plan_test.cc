@@ -33,6 +33,9 @@ class WatchedFactory final : public BatchPlannerFactory {
     absl::Status ValidateBatch(const v1::Batch& batch, core::StopToken stop) const override {
       return planner_->ValidateBatch(batch, stop);
     }
+    absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
+      return planner_->ShapeOf(batch);
+    }
     v1::Topology Topology() const override { return planner_->Topology(); }
     absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
       started_->Notify();
@@ -46,6 +49,9 @@ class WatchedFactory final : public BatchPlannerFactory {
 
   explicit WatchedFactory(Event* started) : started_(started) {}
   absl::Status Check(const v1::JobSpec& job) const override { return core_.Check(job); }
+  absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override {
+    return core_.ShapeOf(job, batch);
+  }
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
                                                        core::StopToken stop) const override {
     auto planner = core_.Create(job, topology, stop);

@@ -145,5 +145,42 @@ TEST_F(JobPreparationTest, AJobWhoseEpochFailedMakesRoomAfterAWhile) {
   EXPECT_TRUE(RegisterJob(MakeJob("next")).ok());
 }
 
+TEST_F(JobPreparationTest, DeletingAJobStopsItsPreparation) {
+  Ask(MakeJob("endless", FakeBatchPlannerFactory::kUntilStopped));
+  ASSERT_EQ(engine_->Jobs().size(), 1);
+  ASSERT_TRUE(engine_->DeleteJob("endless", /*force=*/false).ok());
+  EXPECT_THAT(AwaitAnswers(1), testing::ElementsAre(HasSubstr("was deleted")));
+  // The threads are free again: so many preparations would never end beside one that goes on.
+  for (const char* id : {"a", "b", "c"}) Register(MakeJob(id));
+}
+
+TEST_F(JobPreparationTest, APreparationThatNobodyWaitsForIsStoppedAndItsJobForgotten) {
+  const v1::JobSpec spec = MakeJob("endless", FakeBatchPlannerFactory::kUntilStopped);
+  const auto ignore = [](const absl::StatusOr<v1::JobState>&) {};
+  const PlannerEngine::Registration first = engine_->RegisterJob(spec, ignore);
+  const PlannerEngine::Registration second = engine_->RegisterJob(spec, ignore);
+  engine_->StopWaiting(first);
+  EXPECT_TRUE(engine_->FindJob("endless").ok());
+  engine_->StopWaiting(second);
+  EXPECT_THAT(engine_->FindJob("endless").status(), Fails(absl::StatusCode::kNotFound, "endless"));
+  for (const char* id : {"a", "b", "c"}) Register(MakeJob(id));
+}
+
+TEST_F(JobPreparationTest, AJobThatWasPreparedStaysWhenItsClientGoes) {
+  const auto job = Register(MakeJob("job"));
+  const PlannerEngine::Registration again =
+      engine_->RegisterJob(MakeJob("job"), [](const absl::StatusOr<v1::JobState>&) {});
+  engine_->StopWaiting(again);
+  EXPECT_TRUE(engine_->FindJob("job").ok());
+}
+
+TEST_F(JobPreparationTest, TypicalSamplesThatTakeMoreMemoryThanThereIsAreRefusedAtOnce) {
+  Start({.planning_memory_bytes = int64_t{256} << 20});
+  v1::JobSpec spec = MakeJob("large");
+  spec.mutable_planning()->set_typical_batch_size(1'000'000);
+  EXPECT_THAT(RegisterJob(spec), Fails(absl::StatusCode::kInvalidArgument, "job.planning.typical_samples"));
+  EXPECT_TRUE(engine_->Jobs().empty());
+}
+
 }  // namespace
 }  // namespace penstock

@@ -1,0 +1,129 @@
+#include "planner/core/footprint/planning_footprint.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::core {
+namespace {
+
+// Of the search, for each micro-batch of a start, and for each of its stages.
+constexpr double kSlotBytes = 360;
+constexpr double kSlotStageBytes = 180;
+// For each instruction: of the programs, their simulation, the plan as a message and its check together; and
+// of the plan that is kept.
+constexpr double kInstructionBytes = 660;
+constexpr double kKeptInstructionBytes = 220;
+// Instructions for each micro-batch and rank of its replica, and for each rank beside them.
+constexpr double kInstructions = 12.8;
+constexpr double kRankInstructions = 4;
+// Of messages.
+constexpr double kInstructionMessageBytes = 48;
+constexpr double kSampleMessageBytes = 30;
+constexpr double kSampleBytes = 160;
+// What is taken however small the batch is.
+constexpr double kLeastBytes = 4e6;
+// Above what was measured.
+constexpr double kMargin = 1.1;
+// As planner/core/search/starts.cc: micro-batches of a replica that are tried at least, the step from one
+// number to the next, and the starts of each number.
+constexpr double kManyMicroBatches = 64;
+constexpr double kRoomyMultiple = 1.5;
+constexpr double kCountStep = 1.35;
+constexpr double kStartsOfACount = 1.6;
+// Micro-batches of a replica that plans were found to have at most: so many, or so many times what is roomy,
+// less in a deep pipeline.
+constexpr double kFewMicroBatches = 24;
+constexpr double kFewest = 2;
+constexpr double kSamplesForOneMore = 16;
+constexpr double kPlanRoomyMultiple = 0.92;
+constexpr double kShallow = 4;
+// Caps that samples are packed to, of the longest one, and starts for each.
+struct Cap {
+  double of_longest;
+  int starts;
+};
+constexpr Cap kCaps[] = {{1, 2}, {1.25, 1}, {1.5, 2}, {1.75, 1}, {2, 2}, {2.25, 1}};
+
+// First-fit fills each pair of neighbours to more than a cap.
+double PackedTo(const PlanningShape& shape, double cap) {
+  return std::min(static_cast<double>(shape.samples), 2 * shape.longest_fill / cap + 1);
+}
+
+// Of all replicas: a number that is not exceeded by the starts but for packing to a cap.
+double MostMicroBatches(const PlanningShape& shape) {
+  const double of_replica = std::max(kManyMicroBatches, kRoomyMultiple * shape.roomy);
+  return std::min(static_cast<double>(shape.samples), of_replica * static_cast<double>(shape.replicas));
+}
+
+// Of all starts together.
+double StartMicroBatches(const PlanningShape& shape) {
+  const double samples = static_cast<double>(shape.samples);
+  if (!shape.searches) return samples / 2;
+  double all = 2 * samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep);
+  for (const Cap& cap : kCaps) all += cap.starts * PackedTo(shape, cap.of_longest);
+  return all;
+}
+
+double PlanMicroBatches(const PlanningShape& shape) {
+  const double samples = static_cast<double>(shape.samples);
+  if (shape.micro_batch_size > 0) return std::ceil(samples / static_cast<double>(shape.micro_batch_size));
+  const double depth = std::max(1.0, static_cast<double>(shape.positions) / kShallow);
+  const double of_replica_samples = samples / static_cast<double>(shape.replicas);
+  const double few = std::min(kFewMicroBatches, kFewest + of_replica_samples / kSamplesForOneMore);
+  const double of_replica = std::max(few, kPlanRoomyMultiple * shape.roomy / std::sqrt(depth));
+  return std::min(samples, of_replica * static_cast<double>(shape.replicas));
+}
+
+int64_t Bytes(double bytes) { return static_cast<int64_t>(std::min(kMargin * bytes, 9e18)); }
+
+}  // namespace
+
+PlanningFootprint FootprintOf(const PlanningShape& shape) {
+  const double samples = static_cast<double>(shape.samples);
+  const double ranks = static_cast<double>(shape.positions * shape.group);
+  const double replicas = static_cast<double>(shape.replicas);
+  const double micro_batches = PlanMicroBatches(shape);
+  const double stages_of_rank = static_cast<double>(shape.stages) / static_cast<double>(shape.positions);
+  const double of_rank = kInstructions * stages_of_rank * micro_batches;
+  const double instructions = of_rank * ranks + kRankInstructions * ranks * replicas;
+  const double search =
+      StartMicroBatches(shape) * (kSlotBytes + kSlotStageBytes * static_cast<double>(shape.stages));
+  const double rank_share = std::min(1.0, 1.25 / replicas);
+  PlanningFootprint footprint;
+  footprint.micro_batches = static_cast<int64_t>(micro_batches);
+  footprint.planning_bytes =
+      Bytes(kLeastBytes + search + kInstructionBytes * instructions + kSampleBytes * samples);
+  footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kSampleBytes / 4 * samples);
+  footprint.plan_message_bytes =
+      Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);
+  footprint.program_message_bytes =
+      Bytes(rank_share * (kInstructionMessageBytes * of_rank + kSampleMessageBytes * samples));
+  return footprint;
+}
+
+PlanningShape WithSamples(PlanningShape shape, int64_t samples) {
+  const double scale =
+      static_cast<double>(samples) / static_cast<double>(std::max<int64_t>(1, shape.samples));
+  shape.samples = samples;
+  shape.roomy *= scale;
+  shape.longest_fill *= scale;
+  return shape;
+}
+
+bool Fits(const PlanningFootprint& footprint, const PlanningRoom& room) {
+  return footprint.planning_bytes <= room.planning_bytes && footprint.plan_bytes <= room.plan_bytes &&
+         footprint.plan_message_bytes <= room.plan_message_bytes &&
+         footprint.program_message_bytes <= room.program_message_bytes;
+}
+
+int64_t MostSamples(const PlanningShape& shape, const PlanningRoom& room) {
+  int64_t fits = 0;
+  int64_t above = shape.samples + 1;
+  while (above - fits > 1) {
+    const int64_t middle = fits + (above - fits) / 2;
+    (Fits(FootprintOf(WithSamples(shape, middle)), room) ? fits : above) = middle;
+  }
+  return fits;
+}
+
+}  // namespace penstock::core

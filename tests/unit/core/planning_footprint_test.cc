@@ -1,0 +1,69 @@
+// What planning was measured to take, and what is said of it beforehand.
+#include "planner/core/footprint/planning_footprint.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::core {
+namespace {
+
+// Rows of planning_memory_bench (docs/results/2026-11-25-planner-memory.md). One stage a position.
+struct Measured {
+  int64_t samples, replicas, positions, context;
+  double roomy, fill;
+  bool searches;
+  int64_t micro_batch_size;
+  double peak_megabytes;
+};
+constexpr Measured kMeasured[] = {
+#include "tests/unit/core/measured_planning_memory.inc"
+};
+
+// A small plan takes what the process takes for it anyway.
+constexpr double kSmall = 16;
+
+PlanningShape ShapeOf(const Measured& row) {
+  return {.samples = row.samples,
+          .replicas = row.replicas,
+          .stages = row.positions,
+          .positions = row.positions,
+          .group = row.context,
+          .roomy = row.roomy,
+          .longest_fill = row.fill,
+          .searches = row.searches,
+          .micro_batch_size = row.micro_batch_size};
+}
+
+TEST(PlanningFootprintTest, IsNeverBelowWhatWasMeasuredAndAtMostTwiceAsMuch) {
+  for (const Measured& row : kMeasured) {
+    const double estimate = static_cast<double>(FootprintOf(ShapeOf(row)).planning_bytes) / 1e6;
+    EXPECT_GE(estimate, row.peak_megabytes)
+        << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
+    // How many samples of a padded micro-batch are best is not known before they are tried.
+    if (row.micro_batch_size == 1) continue;
+    EXPECT_LE(estimate, 2 * std::max(row.peak_megabytes, kSmall))
+        << row.samples << " samples, " << row.replicas << " x " << row.positions << " x " << row.context;
+  }
+}
+
+TEST(PlanningFootprintTest, MoreSamplesTakeMore) {
+  const PlanningShape shape = ShapeOf(kMeasured[0]);
+  int64_t before = 0;
+  for (int64_t samples = 1; samples < 1'000'000; samples *= 3) {
+    const PlanningFootprint footprint = FootprintOf(WithSamples(shape, samples));
+    EXPECT_GT(footprint.planning_bytes, before);
+    before = footprint.planning_bytes;
+  }
+}
+
+TEST(PlanningFootprintTest, TheLargestBatchFitsAndOneMoreSampleDoesNot) {
+  const PlanningShape shape = WithSamples(ShapeOf(kMeasured[0]), 1'000'000);
+  const PlanningRoom room = {.planning_bytes = 100'000'000};
+  const int64_t most = MostSamples(shape, room);
+  ASSERT_GT(most, 0);
+  EXPECT_TRUE(Fits(FootprintOf(WithSamples(shape, most)), room));
+  EXPECT_FALSE(Fits(FootprintOf(WithSamples(shape, most + 1)), room));
+  EXPECT_EQ(MostSamples(shape, {.planning_bytes = 1000}), 0);
+}
+
+}  // namespace
+}  // namespace penstock::core
