@@ -1,0 +1,9 @@
+"""Plans in the trainers that people have. Each module imports its framework, and only when it is imported itself.
+
+groups         what all adapters share: groups of samples, and what frameworks ask of them; needs nothing
+command        groups from the program `penstock plan`; needs nothing
+megatron       Megatron Core: a BalancedCPScheduler
+verl           verl: rearrange_micro_batches
+torchtitan     torchtitan: a dataset for its ParallelAwareDataloader
+hugging_face   transformers' Trainer and TRL: a BatchRebalanceSampler
+"""

@@ -1,0 +1,84 @@
+"""What frameworks ask of groups: equal counts, no empty rank, a hard limit. Needs no framework."""
+
+import os
+import unittest
+
+import planners
+from penstock.adapters.command import CommandPlanner, PlanningError
+from penstock.adapters.groups import checked, equal_counts, with_count, within_cap
+
+
+def placed(micro_batches: list[list[int]]) -> list[int]:
+    return sorted(place for micro_batch in micro_batches for place in micro_batch)
+
+
+class Checked(unittest.TestCase):
+    def test_names_the_sample_that_is_missing_or_twice(self) -> None:
+        with self.assertRaisesRegex(ValueError, "sample 1 is missing"):
+            checked([[[0], [2]]], 3, 1)
+        with self.assertRaisesRegex(ValueError, "sample 0 is there twice"):
+            checked([[[0], [0]]], 1, 1)
+        with self.assertRaisesRegex(ValueError, "place 7 is not below"):
+            checked([[[7]]], 1, 1)
+        with self.assertRaisesRegex(ValueError, "1 replicas, 2 were asked for"):
+            checked([[[0]]], 1, 2)
+
+
+class WithCount(unittest.TestCase):
+    def test_splits_the_heaviest(self) -> None:
+        result = with_count([[0, 1], [2, 3]], [10, 10, 900, 800], 3)
+        self.assertEqual(sorted(map(sorted, result)), [[0, 1], [2], [3]])
+
+    def test_joins_the_two_lightest(self) -> None:
+        result = with_count([[0], [1], [2]], [10, 900, 20], 2)
+        self.assertEqual(sorted(map(sorted, result)), [[0, 2], [1]])
+
+    def test_more_micro_batches_than_samples_is_an_error(self) -> None:
+        with self.assertRaisesRegex(ValueError, "3 micro-batches cannot be made of 2 samples"):
+            with_count([[0, 1]], [1, 1], 3)
+
+
+class EqualCounts(unittest.TestCase):
+    def test_takes_the_largest_count_and_the_multiple(self) -> None:
+        result = equal_counts([[[0], [1], [2]], [[3, 4, 5, 6]]], [5, 6, 7, 1, 2, 3, 4], multiple_of=1)
+        self.assertEqual([len(replica) for replica in result], [3, 3])
+        result = equal_counts([[[0, 1], [2, 7], [8]], [[3, 4, 5, 6]]], [5, 6, 7, 1, 2, 3, 4, 5, 6], multiple_of=2)
+        self.assertEqual([len(replica) for replica in result], [4, 4])
+        self.assertEqual(placed([m for replica in result for m in replica]), list(range(9)))
+
+    def test_a_replica_with_too_few_samples_takes_the_shortest(self) -> None:
+        result = equal_counts([[[0]], [[1, 2], [3, 4]]], [900, 5, 4, 3, 2])
+        self.assertEqual([len(replica) for replica in result], [2, 2])
+        self.assertIn([4], result[0])
+
+    def test_too_few_samples_are_an_error(self) -> None:
+        with self.assertRaisesRegex(ValueError, "1 samples are too few"):
+            equal_counts([[[0]], []], [5])
+
+
+class WithinCap(unittest.TestCase):
+    def test_fills_anew_only_what_is_above(self) -> None:
+        result = within_cap([[0, 1], [2, 3, 4]], [3, 3, 5, 4, 6], 10)
+        self.assertEqual(result[0], [0, 1])
+        self.assertEqual(sorted(map(sorted, result[1:])), [[2], [3, 4]])
+
+    def test_a_sample_above_the_limit_is_named(self) -> None:
+        with self.assertRaisesRegex(ValueError, r"lengths\[1\]: 11 tokens"):
+            within_cap([[0, 1]], [3, 11], 10)
+
+
+@unittest.skipUnless(os.environ.get("PENSTOCK_BINARY"), "PENSTOCK_BINARY names no program")
+class Command(unittest.TestCase):
+    def test_places_every_sample_once(self) -> None:
+        lengths = planners.lengths_like_tasks(64)
+        groups = planners.real_planner()(lengths, 4)
+        self.assertEqual(placed([m for replica in groups for m in replica]), list(range(64)))
+
+    def test_what_the_planner_says_is_raised(self) -> None:
+        planner = CommandPlanner(os.environ["PENSTOCK_BINARY"], planners.PROFILE)
+        with self.assertRaisesRegex(PlanningError, "--pp: weights, gradients and optimizer state"):
+            planner([10, 20], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
