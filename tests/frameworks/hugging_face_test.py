@@ -77,8 +77,8 @@ class Transformers(unittest.TestCase):
             own, own_parameters = self.train(False, folder)
         self.assertEqual(len(planned), 3)
         for ours, theirs in zip(planned, own, strict=True):
-            self.assertAlmostEqual(ours, theirs, delta=1e-3)  # the Trainer's log has few digits
-        self.assertLess(float((parameters - own_parameters).abs().max()), 1e-3)
+            self.assertAlmostEqual(ours, theirs, delta=1e-5)
+        self.assertLess(float((parameters - own_parameters).abs().max()), 1e-5)
 
     def test_another_strategy_is_an_error(self) -> None:
         import transformers

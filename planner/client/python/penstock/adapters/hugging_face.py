@@ -41,7 +41,7 @@ class PlannedTrainer:
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         own = super()._get_train_sampler(train_dataset)  # type: ignore[misc]
         if not isinstance(own, BatchRebalanceSampler):
-            raise ValueError('train_sampling_strategy: must be "batch_rebalance" for planned micro-batches')
+            raise ValueError('train_sampling_strategy: must be "batch_rebalance" for planned micro-batches')  # noqa: TRY004
         return PlannedSampler(
             own.lengths,
             own.effective_batch_size,
