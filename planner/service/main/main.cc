@@ -11,6 +11,7 @@
 #include "common/parallel/task_pool.h"
 #include "common/process/freed_memory.h"
 #include "common/process/open_files.h"
+#include "common/process/sanitized.h"
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
 #include "common/sync/ticker.h"
@@ -62,6 +63,8 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartPlanner(const PlannerFlags& 
 
 // Memory that is free but still the process' does not count: it is given back first.
 PlannerFlags WithWatch(PlannerFlags flags) {
+  // What a sanitizer keeps of memory that was given back is not the planner's.
+  if (kSanitized) return flags;
   flags.server.resident_bytes = [limit = flags.server.engine.process_memory_bytes] {
     const size_t resident = ResidentBytes();
     if (resident <= limit) return resident;
