@@ -28,9 +28,9 @@ struct MeasureSettings {
 // are. Times are of the mean speed that the machine had meanwhile (paced_clock.h) unless cores are shared.
 // `clock` measures all but the link, and is read when the device has been waited for; none: the thread's own
 // time where one thread of the host computes all on a core of its own, so that a stranger's work on that core
-// is not counted, and else the time that passes. Blocks.
-// Possible errors: INVALID_ARGUMENT (a degree that cannot divide the model; names those next to it that can),
-// RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
+// is not counted, and else the time that passes. Where the thread gets little of its core it takes up to
+// three times `seconds`. Blocks. Possible errors: INVALID_ARGUMENT (a degree that cannot divide the model;
+// names those next to it that can), RESOURCE_EXHAUSTED (memory), UNAVAILABLE (no loopback), INTERNAL.
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device = {},
                                                NanosecondClock clock = nullptr);

@@ -21,6 +21,13 @@ double SteadyNanoseconds();
 // Of the calling thread, while it computes: what others do on its core is not in it.
 double ThreadNanoseconds();
 
+// What passes are measured with, and what is left of the time for measuring: a thread that others keep from
+// its core gets little of the former for much of the latter.
+struct MeasuringClocks {
+  NanosecondClock work;
+  NanosecondClock budget;
+};
+
 // Bytes of this machine.
 int64_t HostMemoryBytes();
 

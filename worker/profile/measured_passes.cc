@@ -47,10 +47,10 @@ absl::StatusOr<double> PartOfTime(StageRun& whole, StageRun& rank, const MicroBa
 
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, bool layer, double budget_ns) {
-  const double start = run.clock()();
+  const double start = run.clocks().budget();
   MeasuredPasses passes;
   for (const MicroBatch& shape : shapes) {
-    if (passes.forward.size() >= kFewestShapes && run.clock()() - start > budget_ns) break;
+    if (passes.forward.size() >= kFewestShapes && run.clocks().budget() - start > budget_ns) break;
     const absl::Status measured =
         MeasureShape(run, shape, figures, layer, budget_ns / static_cast<double>(shapes.size()), passes);
     // The next ones are larger still: a small GPU is measured with what it has room for.
@@ -64,12 +64,12 @@ absl::StatusOr<TensorTime> MeasureTensorRank(StageRun& whole, StageRun& rank, in
                                              const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, const MeasuredTime& form,
                                              double budget_ns) {
-  const double start = whole.clock()();
+  const double start = whole.clocks().budget();
   std::vector<CostPoint> points;
   std::vector<double> parts;
   absl::Status too_large;
   for (const MicroBatch& shape : shapes) {
-    if (points.size() >= kFewestShapes && whole.clock()() - start > budget_ns) break;
+    if (points.size() >= kFewestShapes && whole.clocks().budget() - start > budget_ns) break;
     const absl::StatusOr<double> part =
         PartOfTime(whole, rank, shape, budget_ns / static_cast<double>(shapes.size()));
     // A small GPU may have room for the whole stage, but not for both.

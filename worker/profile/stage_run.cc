@@ -44,17 +44,17 @@ double ParameterBytes(const Stage& stage) {
 }
 
 StageRun::StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
-                   at::Device place, NanosecondClock clock, std::vector<std::unique_ptr<Stage>> stages)
+                   at::Device place, MeasuringClocks clocks, std::vector<std::unique_ptr<Stage>> stages)
     : config_(config),
       range_(range),
       rank_(std::move(rank)),
       place_(place),
-      clock_(std::move(clock)),
+      clocks_(std::move(clocks)),
       stages_(std::move(stages)) {}
 
 absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const StageRange& range,
                                           const GroupPlace& group, int64_t most, at::Device place,
-                                          const NanosecondClock& clock) {
+                                          const MeasuringClocks& clocks) {
   auto rank = std::make_unique<LoneRank>(group);
   std::vector<std::unique_ptr<Stage>> stages;
   double bytes = 0;
@@ -65,7 +65,7 @@ absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const Stage
     stage->ZeroGradients();
     stages.push_back(std::move(stage));
   } while (static_cast<int64_t>(stages.size()) < most && bytes < kMostCachedBytes);
-  return StageRun(config, range, std::move(rank), place, clock, std::move(stages));
+  return StageRun(config, range, std::move(rank), place, clocks, std::move(stages));
 }
 
 absl::Status StageRun::Prepare(const MicroBatch& shape) {
@@ -86,9 +86,9 @@ absl::Status StageRun::Prepare(const MicroBatch& shape) {
 absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind& kind) {
   Stage& stage = *stages_[turn_++ % stages_.size()];
   PassTimes times;
-  double start = clock_();
+  double start = clocks_.work();
   const auto lap = [&] {
-    const double now = clock_();
+    const double now = clocks_.work();
     return now - std::exchange(start, now);
   };
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage.Forward(shape, tokens_, input_, kind.recompute,
@@ -115,7 +115,7 @@ at::Tensor StageRun::Activation(const MicroBatch& shape, int64_t layer) const {
 
 absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(const MicroBatch& shape, absl::Span<const Turn> turns,
                                                       double budget_ns) {
-  const NanosecondClock& clock = turns.front().run->clock();
+  const NanosecondClock& clock = turns.front().run->clocks().budget;
   const double start = clock();
   for (const Turn& turn : turns) PENSTOCK_RETURN_IF_ERROR(turn.run->Once(shape, turn.kind).status());
   std::vector<std::vector<PassTimes>> repeats(turns.size());

@@ -1,6 +1,6 @@
 // Runs passes of a stage of a model and reads the clock between them.
 //
-//   PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, range, {}, /*most=*/4, device, clock));
+//   PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, range, {}, /*most=*/4, device, clocks));
 //   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
 //   PENSTOCK_ASSIGN_OR_RETURN(const auto times, MeasureInTurns(shape, {{&run, PassKind()}}, budget_ns));
 #pragma once
@@ -46,10 +46,10 @@ class StageRun {
   // those of MakeTransformerStage.
   static absl::StatusOr<StageRun> Create(const ModelConfig& config, const StageRange& range,
                                          const GroupPlace& group, int64_t most, at::Device place,
-                                         const NanosecondClock& clock);
+                                         const MeasuringClocks& clocks);
 
   const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }
-  const NanosecondClock& clock() const { return clock_; }
+  const MeasuringClocks& clocks() const { return clocks_; }
   // Positions that the loss counts, of the micro-batch that is prepared.
   int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
 
@@ -60,7 +60,7 @@ class StageRun {
 
  private:
   StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
-           at::Device place, NanosecondClock clock, std::vector<std::unique_ptr<Stage>> stages);
+           at::Device place, MeasuringClocks clocks, std::vector<std::unique_ptr<Stage>> stages);
 
   // What crosses the boundary before `layer`.
   at::Tensor Activation(const MicroBatch& shape, int64_t layer) const;
@@ -70,7 +70,7 @@ class StageRun {
   // Outlives the stages.
   std::unique_ptr<LoneRank> rank_;
   at::Device place_;
-  NanosecondClock clock_;
+  MeasuringClocks clocks_;
   std::vector<std::unique_ptr<Stage>> stages_;
   size_t turn_ = 0;
   TokenBatch tokens_;

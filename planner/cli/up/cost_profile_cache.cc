@@ -32,6 +32,8 @@ namespace {
 
 // Starting LibTorch and finishing the last measurement come on top of the time for measuring.
 constexpr absl::Duration kGrace = absl::Seconds(60);
+// On a busy machine it takes so many times as long, with a tensor degree.
+constexpr int kMostWait = 4;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr size_t kShownLogLines = 4;
 
@@ -102,7 +104,7 @@ absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
 }
 
 absl::StatusOr<ExitStatus> WaitForEnd(ChildProcess& child, const MeasureOptions& options) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(options.seconds) + kGrace;
+  const absl::Time deadline = absl::Now() + kMostWait * absl::Seconds(options.seconds) + kGrace;
   while (absl::Now() < deadline) {
     if (const std::optional<ExitStatus> ended = child.Poll(); ended.has_value()) return *ended;
     if (options.stopped(kPollInterval)) return absl::CancelledError("stopped by a signal");
