@@ -1,0 +1,104 @@
+"""What a planner's statuses are in Python: one exception for each status code, all of them PenstockErrors."""
+
+from __future__ import annotations
+
+import re
+
+import grpc
+
+# "job.mesh.pipeline: must be ...", "batch.samples[3]: ..."
+_FIELD = re.compile(r"^([A-Za-z_][\w.\[\]]*): ")
+
+
+class PenstockError(Exception):
+    """A call that failed. `code`: the status; `message`: what the planner said; `field`: the field that it names first, or
+    "" where its message begins with none; `retry_iteration`: see ResourceExhausted."""
+
+    def __init__(self, code: grpc.StatusCode, message: str, retry_iteration: int | None = None) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+        self.retry_iteration = retry_iteration
+        found = _FIELD.match(message)
+        self.field = found.group(1) if found else ""
+
+
+class InvalidArgument(PenstockError, ValueError):
+    """A field of the request is wrong."""
+
+
+class NotFound(PenstockError, LookupError):
+    """No such job."""
+
+
+class AlreadyExists(PenstockError):
+    """The same name or iteration is there with other content."""
+
+
+class ResourceExhausted(PenstockError):
+    """No plan fits in memory, the queue is full, or an iteration is beyond the window: try from `retry_iteration`."""
+
+
+class FailedPrecondition(PenstockError):
+    """The job is not in a state for that."""
+
+
+class Aborted(PenstockError):
+    """A stale incarnation or epoch."""
+
+
+class OutOfRange(PenstockError, LookupError):
+    """The iteration is not held any more."""
+
+
+class DeadlineExceeded(PenstockError, TimeoutError):
+    """No answer in time."""
+
+
+class Unavailable(PenstockError, ConnectionError):
+    """No planner could be reached until the deadline."""
+
+
+class Unauthenticated(PenstockError, PermissionError):
+    """The planner asks for a token or a certificate that it knows."""
+
+
+class PermissionDenied(PenstockError, PermissionError):
+    """The planner knows the caller, who may not do that."""
+
+
+class Unimplemented(PenstockError):
+    """The planner is older than this client."""
+
+
+class Internal(PenstockError):
+    """A fault of the planner."""
+
+
+_CLASSES: dict[grpc.StatusCode, type[PenstockError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.ABORTED: Aborted,
+    grpc.StatusCode.OUT_OF_RANGE: OutOfRange,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    # A planner that stops ends calls so (planner_service.proto); this client cancels none.
+    grpc.StatusCode.CANCELLED: Unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.INTERNAL: Internal,
+}
+
+
+def error_of(error: grpc.RpcError) -> PenstockError:
+    """The exception for a call's end."""
+    code: grpc.StatusCode = error.code()
+    retry = None
+    for key, value in error.trailing_metadata() or ():
+        if key == "penstock-retry-iteration" and str(value).isdigit():
+            retry = int(value)
+    return _CLASSES.get(code, PenstockError)(code, error.details() or "", retry)

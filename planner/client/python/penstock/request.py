@@ -1,0 +1,88 @@
+"""What Client and AsyncClient ask: the request of one plan, from what a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from penstock.v1 import cost_profile_pb2, job_pb2, plan_pb2, planner_service_pb2
+
+# Tokens of a sample: those that are learnt, or (input, target).
+Length = int | tuple[int, int]
+Model = job_pb2.ModelSpec | Mapping[str, Any]
+Profile = job_pb2.ProfileFile | cost_profile_pb2.CostProfile | str | Path
+Options = job_pb2.PlanningOptions | Mapping[str, Any]
+
+PLAN_METHOD = "/penstock.v1.PlannerService/PlanBatch"
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+
+
+def sample_of(place: int, length: Length) -> plan_pb2.Sample:
+    """Raises ValueError, naming the place, for lengths that no message can hold."""
+    inputs, targets = length if isinstance(length, tuple) else (0, int(length))
+    if not (0 <= inputs < 2**32 and 0 <= targets < 2**32):
+        raise ValueError(f"lengths[{place}]: {length} is not from 0 to 2^32 - 1")
+    return plan_pb2.Sample(sample_id=place, input_tokens=inputs, target_tokens=targets)
+
+
+def profile_of(profile: Profile) -> job_pb2.ProfileFile:
+    """A path is that of a profile file. Raises OSError, or ValueError for a file that is none; names the file."""
+    if isinstance(profile, job_pb2.ProfileFile):
+        return profile
+    if isinstance(profile, cost_profile_pb2.CostProfile):
+        return job_pb2.ProfileFile(profile=profile)
+    try:
+        return json_format.Parse(Path(profile).read_text(encoding="utf-8"), job_pb2.ProfileFile())
+    except json_format.ParseError as error:
+        raise ValueError(f"profile: {profile}: {error}") from error
+
+
+def model_of(model: Model | None, file: job_pb2.ProfileFile) -> job_pb2.ModelSpec:
+    """The model given, or the profile file's. Raises ValueError where there is neither."""
+    if model is None:
+        if not file.HasField("model"):
+            raise ValueError("model: is missing, and the profile has none")
+        return file.model
+    if isinstance(model, job_pb2.ModelSpec):
+        return model
+    return _parsed("model", model, job_pb2.ModelSpec())
+
+
+def _parsed(field: str, values: Mapping[str, Any], message: Any) -> Any:
+    try:
+        return json_format.ParseDict(dict(values), message)
+    except json_format.ParseError as error:
+        raise ValueError(f"{field}: {error}") from error
+
+
+def request_of(
+    lengths: Sequence[Length],
+    *,
+    profile: Profile,
+    model: Model | None,
+    pp: int,
+    dp: int,
+    tp: int,
+    cp: int,
+    options: Options | None,
+    iteration: int,
+) -> planner_service_pb2.PlanBatchRequest:
+    """Raises ValueError and OSError as its parts do."""
+    for field, degree in (("pp", pp), ("dp", dp), ("tp", tp), ("cp", cp)):
+        if not 1 <= degree < 2**32:
+            raise ValueError(f"{field}: {degree} is not a number of ranks")
+    file = profile_of(profile)
+    if not isinstance(options, job_pb2.PlanningOptions):
+        options = _parsed("options", options or {}, job_pb2.PlanningOptions())
+    job = job_pb2.JobSpec(
+        job_id="plans",
+        model=model_of(model, file),
+        mesh=job_pb2.Mesh(pipeline=pp, data=dp, tensor=tp, context=cp),
+        planning=options,
+        profile=file.profile,
+    )
+    samples = [sample_of(place, length) for place, length in enumerate(lengths)]
+    return planner_service_pb2.PlanBatchRequest(job=job, batch=plan_pb2.Batch(iteration=iteration, samples=samples))

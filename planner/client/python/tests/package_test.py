@@ -1,0 +1,188 @@
+"""The package without a planner's program: shares beside examples/shares/shares.py, and the clients at a server in this process.
+
+The messages must be there (penstock/v1): pip install, or protoc --python_out.
+"""
+
+import asyncio
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+from google.protobuf import json_format
+
+ROOT = Path(__file__).resolve().parents[4]
+sys.path.insert(0, str(ROOT / "planner/client/python"))
+sys.path.insert(0, str(ROOT / "examples/shares"))
+
+import penstock
+import shares as example
+from penstock import errors
+from penstock.channel import Security, target_of
+from penstock.plan import plan_of
+from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
+
+PROFILE = str(ROOT / "examples/gpt_7b.json")
+LENGTHS = [(0, 9), (4, 13), (7, 1), (3, 37), (16, 16)]
+
+
+def planned(layout: int, context: int) -> plan_pb2.PlannedBatch:
+    """One micro-batch of all LENGTHS in another order, with spans of 1, 2 and 4 context ranks in turn."""
+    samples = [plan_pb2.Sample(sample_id=i, input_tokens=a, target_tokens=b) for i, (a, b) in enumerate(LENGTHS)]
+    micro_batch = plan_pb2.MicroBatch(samples=[3, 0, 4, 2, 1], layout=layout)
+    rows = 5
+    if layout == job_pb2.LAYOUT_PADDED:
+        micro_batch.target_length = 40
+    if layout == job_pb2.LAYOUT_CONCATENATED:
+        micro_batch.target_length, rows = 43, 3
+        micro_batch.row_samples.extend([0, 1, 3, 5])
+    if context > 1:
+        wanted = [(0, 4), (1, 1), (2, 2), (3, 1), (0, 2)]
+        micro_batch.span_first.extend(first for first, _ in wanted[:rows])
+        micro_batch.span_ranks.extend(ranks for _, ranks in wanted[:rows])
+    plan = plan_pb2.Plan(mesh=job_pb2.Mesh(pipeline=1, data=1, tensor=1, context=context))
+    plan.replicas.add().micro_batches.append(micro_batch)
+    plan.topology.replicas.add().stages.add().ranks.extend(range(context))
+    return plan_pb2.PlannedBatch(plan=plan, batch=plan_pb2.Batch(samples=samples))
+
+
+class Shares(unittest.TestCase):
+    def test_are_those_of_the_example(self) -> None:
+        for layout in (job_pb2.LAYOUT_PADDED, job_pb2.LAYOUT_PACKED, job_pb2.LAYOUT_CONCATENATED):
+            for context in (1, 4):
+                message = planned(layout, context)
+                plan = plan_of(message.plan, message.batch.samples)
+                said = json_format.MessageToDict(message, preserving_proto_field_name=True)
+                for _, rank, number, expected in example.shares_of(said):
+                    share = penstock.share_of(plan, 0, number, rank)
+                    tokens = [
+                        (None, None) if sample < 0 else (sample, token)
+                        for sample, token in zip(share.samples.tolist(), share.tokens.tolist(), strict=True)
+                    ]
+                    self.assertEqual(tokens, expected["tokens"])
+                    for name in ("position_ids", "loss_mask", "cu_seqlens", "key_lengths"):
+                        self.assertEqual(getattr(share, name).tolist(), expected[name], name)
+
+    def test_name_a_context_rank_that_is_not_there(self) -> None:
+        message = planned(job_pb2.LAYOUT_PACKED, 1)
+        with self.assertRaisesRegex(IndexError, "^context: "):
+            penstock.share_of(plan_of(message.plan, message.batch.samples), 0, 0, 1)
+
+
+class Server:
+    """Answers PlanBatch with one micro-batch of all samples, after the statuses of `failures`."""
+
+    def __init__(self, failures: list[tuple[grpc.StatusCode, str]]) -> None:
+        self.failures, self.requests = failures, []
+        handler = grpc.unary_unary_rpc_method_handler(
+            self.answer, planner_service_pb2.PlanBatchRequest.FromString, lambda response: response.SerializeToString()
+        )
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        self.server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler("penstock.v1.PlannerService", {"PlanBatch": handler})]
+        )
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def answer(self, request, context):
+        self.requests.append(request)
+        if self.failures:
+            code, message = self.failures.pop(0)
+            context.set_trailing_metadata([("penstock-retry-iteration", "7")])
+            context.abort(code, message)
+        response = planner_service_pb2.PlanBatchResponse()
+        response.plan.iteration = request.batch.iteration
+        response.plan.predicted.makespan_ns, response.plan.lower_bound_ns = 1_100_000_000, 1_000_000_000
+        micro_batch = response.plan.replicas.add().micro_batches.add(layout=job_pb2.LAYOUT_PACKED)
+        micro_batch.samples.extend(range(len(request.batch.samples)))
+        return response
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.stop(None).wait()
+
+
+class Clients(unittest.TestCase):
+    def test_plan_sends_what_was_given(self) -> None:
+        with Server([]) as server, penstock.Client(server.address) as client:
+            plan = client.plan([5, (2, 3)], profile=PROFILE, pp=4, dp=2, cp=2, options={"token_cap": 64}, iteration=3)
+        job = server.requests[0].job
+        self.assertEqual((job.mesh.pipeline, job.mesh.data, job.mesh.tensor, job.mesh.context), (4, 2, 1, 2))
+        self.assertEqual((job.planning.token_cap, server.requests[0].batch.iteration), (64, 3))
+        self.assertGreater(job.model.hidden, 0)
+        self.assertEqual((plan.lengths, plan.replicas[0][0].samples), (((0, 5), (2, 3)), (0, 1)))
+        self.assertAlmostEqual(plan.gap, 0.1)
+
+    def test_every_status_has_its_exception_with_the_field(self) -> None:
+        for code, kind in errors._CLASSES.items():
+            if kind is errors.Unavailable:
+                continue
+            with (
+                Server([(code, "job.mesh.pipeline: is 0")]) as server,
+                penstock.Client(server.address) as client,
+                self.assertRaises(kind) as caught,
+            ):
+                client.plan([5], profile=PROFILE)
+            self.assertEqual((caught.exception.field, caught.exception.retry_iteration), ("job.mesh.pipeline", 7))
+            self.assertIs(caught.exception.code, code)
+
+    def test_a_planner_that_stops_is_asked_again(self) -> None:
+        gone = [(grpc.StatusCode.UNAVAILABLE, "stops"), (grpc.StatusCode.CANCELLED, "stops")]
+        with Server(gone) as server, penstock.Client(server.address) as client:
+            client.plan([5], profile=PROFILE)
+        self.assertEqual(len(server.requests), 3)
+        with (
+            Server([(grpc.StatusCode.UNAVAILABLE, "stops")] * 50) as server,
+            penstock.Client(server.address) as client,
+            self.assertRaises(errors.Unavailable),
+        ):
+            client.plan([5], profile=PROFILE, timeout=0.1)
+
+    def test_plans_ahead_come_in_order(self) -> None:
+        with Server([]) as server, penstock.Client(server.address) as client:
+            plans = list(client.plans([[n + 1] for n in range(20)], profile=PROFILE, ahead=3))
+        self.assertEqual([plan.lengths[0][1] for plan in plans], list(range(1, 21)))
+        self.assertEqual([plan.message.iteration for plan in plans], list(range(20)))
+
+    def test_sampler_yields_the_datasets_indices(self) -> None:
+        with Server([]) as server, penstock.Client(server.address) as client:
+            sampler = penstock.PlannedBatchSampler(client, [1, 2, 3, 4], [[3, 1], [0, 2]], profile=PROFILE)
+            self.assertEqual([list(sampler), list(sampler)], [[[3, 1], [0, 2]]] * 2)
+        self.assertEqual(len(sampler.steps), 2)
+
+    def test_asyncio_has_many_under_way(self) -> None:
+        async def ask(address: str) -> list[int]:
+            async with penstock.AsyncClient(address) as client:
+                plans = await asyncio.gather(*(client.plan([n + 1], profile=PROFILE) for n in range(16)))
+            return [plan.lengths[0][1] for plan in plans]
+
+        with Server([(grpc.StatusCode.UNAVAILABLE, "starts")]) as server:
+            self.assertEqual(asyncio.run(ask(server.address)), list(range(1, 17)))
+
+    def test_what_is_wrong_before_anything_is_sent_is_named(self) -> None:
+        client = penstock.Client("127.0.0.1:1")
+        for field, arguments in {
+            "pp": {"pp": 0},
+            "options": {"options": {"token_capp": 1}},
+            "model": {"model": {"hiden": 1}},
+        }.items():
+            with self.assertRaisesRegex(ValueError, f"^{field}: "):
+                client.plan([5], profile=PROFILE, **arguments)
+        with self.assertRaisesRegex(ValueError, r"^lengths\[1\]: "):
+            client.plan([5, -1], profile=PROFILE)
+        with self.assertRaisesRegex(ValueError, "^addresses: "):
+            penstock.Client("planner")
+        with self.assertRaisesRegex(ValueError, "^authority: "):
+            Security(token="token.txt")
+        self.assertEqual(target_of("127.0.0.1:1,127.0.0.2:1"), "ipv4:127.0.0.1:1,127.0.0.2:1")
+
+    def test_local_names_a_program_that_is_not_there(self) -> None:
+        with self.assertRaisesRegex(FileNotFoundError, "^binary: "):
+            penstock.local("no-such-planner")
+
+
+if __name__ == "__main__":
+    unittest.main()
