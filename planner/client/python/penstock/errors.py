@@ -6,13 +6,13 @@ import re
 
 import grpc
 
-# "job.mesh.pipeline: must be ...", "batch.samples[3]: ..."
-_FIELD = re.compile(r"^([A-Za-z_][\w.\[\]]*): ")
+# "job.mesh: 4 x 3 are ...", "batch.samples[3] is ...", and, of requests without parts, "rank: ..."
+_FIELD = re.compile(r"\b((?:job|batch)(?:\.[a-z_][a-z0-9_]*|\[\d+\])+)|^([a-z_][a-z0-9_]*): ")
 
 
 class PenstockError(Exception):
     """A call that failed. `code`: the status; `message`: what the planner said; `field`: the field that it names first, or
-    "" where its message begins with none; `retry_iteration`: see ResourceExhausted."""
+    "" where it names none; `retry_iteration`: see ResourceExhausted."""
 
     def __init__(self, code: grpc.StatusCode, message: str, retry_iteration: int | None = None) -> None:
         super().__init__(f"{code.name}: {message}")
@@ -20,7 +20,7 @@ class PenstockError(Exception):
         self.message = message
         self.retry_iteration = retry_iteration
         found = _FIELD.match(message)
-        self.field = found.group(1) if found else ""
+        self.field = (found.group(1) or found.group(2)) if found else ""
 
 
 class InvalidArgument(PenstockError, ValueError):

@@ -129,6 +129,16 @@ class Clients(unittest.TestCase):
             self.assertEqual((caught.exception.field, caught.exception.retry_iteration), ("job.mesh.pipeline", 7))
             self.assertIs(caught.exception.code, code)
 
+    def test_the_field_is_found_where_messages_have_it(self) -> None:
+        for message, field in {
+            "job.mesh: 4 x 3 are 12 ranks; use at most 8": "job.mesh",
+            "batch.samples[3] is empty": "batch.samples[3]",
+            "batch.samples[3], [5] and 12 more do not fit": "batch.samples[3]",
+            "rank: 9 is none": "rank",
+            "the queue is full: try again": "",
+        }.items():
+            self.assertEqual(errors.PenstockError(grpc.StatusCode.INVALID_ARGUMENT, message).field, field)
+
     def test_a_planner_that_stops_is_asked_again(self) -> None:
         gone = [(grpc.StatusCode.UNAVAILABLE, "stops"), (grpc.StatusCode.CANCELLED, "stops")]
         with Server(gone) as server, penstock.Client(server.address) as client:
