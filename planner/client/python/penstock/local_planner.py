@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -75,7 +76,7 @@ def _port(process: subprocess.Popen[bytes], port_file: Path, log: Path, end: flo
     while time.monotonic() < end:
         text = port_file.read_text(encoding="utf-8").strip() if port_file.exists() else ""
         if text:
-            return int(text.rpartition(":")[2])
+            return int(json.loads(text)["planner_port"])
         if process.poll() is not None:
             raise RuntimeError(f"binary: the planner ended with {process.returncode}: {log.read_text(errors='replace')}")
         time.sleep(0.01)

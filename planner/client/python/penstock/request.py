@@ -77,6 +77,9 @@ def request_of(
     file = profile_of(profile)
     if not isinstance(options, job_pb2.PlanningOptions):
         options = _parsed("options", options or {}, job_pb2.PlanningOptions())
+    if not options.policy:
+        options = job_pb2.PlanningOptions.FromString(options.SerializeToString())
+        options.policy = job_pb2.POLICY_DYNAMIC
     job = job_pb2.JobSpec(
         job_id="plans",
         model=model_of(model, file),
