@@ -13,7 +13,17 @@ import grpc
 from penstock.channel import Security, options_of, target_of
 from penstock.errors import Unavailable, error_of
 from penstock.plan import Plan, plan_of
-from penstock.request import FIRST_PAUSE, LONGEST_PAUSE, PLAN_METHOD, Length, Model, Options, Profile, request_of
+from penstock.request import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PLAN_METHOD,
+    Length,
+    Model,
+    Options,
+    Profile,
+    profile_of,
+    request_of,
+)
 from penstock.v1 import planner_service_pb2
 
 
@@ -100,6 +110,8 @@ class Client:
         """
         if ahead < 1:
             raise ValueError(f"ahead: {ahead} is below 1")
+        # A path is read once, and not again for every batch.
+        profile = profile_of(profile)
         under_way: deque[Future[Plan]] = deque()
         pool = ThreadPoolExecutor(ahead + 1, thread_name_prefix="penstock")
         try:
