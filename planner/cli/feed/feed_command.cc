@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/names/job_id.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/feed/run_feed.h"
@@ -49,9 +50,12 @@ absl::Status CheckFlags(const CLI::App& command, FeedOptions& feed) {
                      "cuda:N for the GPU of this machine that a cost profile is measured on"));
   }
   if (!feed.job_file.empty()) return CheckFlagsFitJobFile(command);
-  if (!feed.job.job_id.empty()) return ReadJobFlags(command, feed.job);
-  return absl::InvalidArgumentError(
-      "--job-id is required: a feeder that is started again finds its job by it");
+  if (feed.job.job_id.empty()) {
+    return absl::InvalidArgumentError(
+        "--job-id is required: a feeder that is started again finds its job by it");
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("--job-id", feed.job.job_id));
+  return ReadJobFlags(command, feed.job);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/grpc/targets.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/names/job_id.h"
 #include "common/simulation/simulation_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -99,6 +100,12 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+// The run's folder is named by it, and written to before a planner sees it.
+absl::Status CheckNameOfJob(const CLI::App& command, const UpOptions& up) {
+  if (command.get_option("--job-id")->count() == 0) return absl::OkStatus();
+  return CheckJobId("--job-id", up.job_id);
+}
+
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckSimulationFlags(const CLI::App& command, const UpOptions& up) {
   if (IsSimulated(up) || !SimulationFlagsGiven(command)) return absl::OkStatus();
@@ -182,6 +189,7 @@ void AddUpCommand(CommandSet& commands) {
   AddHostFlags(*command, *up);
   AddRunFlags(*command, *up);
   commands.OnRun(command, [up, command] {
+    PENSTOCK_RETURN_IF_ERROR(CheckNameOfJob(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CompleteFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckSimulationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckHostFlags(*command, *up));

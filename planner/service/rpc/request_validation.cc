@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc/security/caller.h"
+#include "common/names/job_id.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
@@ -16,7 +17,6 @@
 namespace penstock {
 namespace {
 
-constexpr size_t kMaxJobIdBytes = 128;
 constexpr size_t kMaxAddressBytes = 255;
 constexpr uint32_t kMaxWindow = 4096;
 constexpr uint32_t kMinHeartbeatTimeoutMs = 100;
@@ -30,23 +30,9 @@ absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-bool IsJobIdCharacter(char c) {
-  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
-}
-
-absl::Status ValidateJobId(absl::string_view field, const std::string& id) {
-  if (id.empty()) return Invalid(field, " is empty: name the job");
-  if (id.size() > kMaxJobIdBytes)
-    return Invalid(field, " has ", id.size(), " characters, at most 128 are allowed");
-  for (const char c : id) {
-    if (!IsJobIdCharacter(c)) return Invalid(field, ": only letters, digits, '-', '_' and '.' are allowed");
-  }
-  return absl::OkStatus();
-}
-
 // Whether model, mesh, planning and profile make sense is the planner's to check when the engine makes one.
 absl::Status ValidateJob(const v1::JobSpec& job) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job.job_id", job.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job.job_id", job.job_id()));
   if (!job.owner().empty() && !IsOwnerName(job.owner()))
     return Invalid("job.owner must be 1 to 128 letters, digits, '-', '_', '.' and '@', or empty");
   if (job.look_ahead_window() > kMaxWindow) {
@@ -127,7 +113,7 @@ absl::Status Validate(const v1::RegisterJobRequest& request) {
 }
 
 absl::Status Validate(const v1::SubmitBatchesRequest& request) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
   if (request.batches().empty()) return Invalid("batches is empty: submit at least one");
   const uint64_t first = request.batches(0).iteration();
   for (int i = 0; i < request.batches_size(); ++i) {
@@ -147,7 +133,7 @@ absl::Status Validate(const v1::PlanBatchRequest& request) {
       PENSTOCK_RETURN_IF_ERROR(ValidateJob(request.job()));
       break;
     case v1::PlanBatchRequest::kJobId:
-      PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+      PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
       break;
     case v1::PlanBatchRequest::SOURCE_NOT_SET:
       return Invalid("neither job_id nor job is set: one of them is needed");
@@ -156,11 +142,11 @@ absl::Status Validate(const v1::PlanBatchRequest& request) {
 }
 
 absl::Status Validate(const v1::StreamProgramsRequest& request) {
-  return ValidateJobId("job_id", request.job_id());
+  return CheckJobId("job_id", request.job_id());
 }
 
 absl::Status Validate(const v1::ReportIterationRequest& request) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
   if (request.duration_ns() < 0) return Invalid("duration_ns is negative");
   if (request.waited_for_program_ns() < 0) return Invalid("waited_for_program_ns is negative");
   if (request.started_unix_ns() < 0) return Invalid("started_unix_ns is negative");
@@ -178,28 +164,24 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
 }
 
 absl::Status Validate(const v1::RegisterWorkerRequest& request) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
   if (request.host().empty()) return Invalid("host is empty: other workers need it to reach this one");
   return ValidateHost("host", request.host());
 }
 
 absl::Status Validate(const v1::HeartbeatRequest& request) {
-  PENSTOCK_RETURN_IF_ERROR(ValidateJobId("job_id", request.job_id()));
+  PENSTOCK_RETURN_IF_ERROR(CheckJobId("job_id", request.job_id()));
   return ValidateHostAndPort("rendezvous_address", request.rendezvous_address());
 }
 
-absl::Status Validate(const v1::GetJobRequest& request) { return ValidateJobId("job_id", request.job_id()); }
+absl::Status Validate(const v1::GetJobRequest& request) { return CheckJobId("job_id", request.job_id()); }
 
 absl::Status Validate(const v1::GetIterationRequest& request) {
-  return ValidateJobId("job_id", request.job_id());
+  return CheckJobId("job_id", request.job_id());
 }
 
-absl::Status Validate(const v1::DeleteJobRequest& request) {
-  return ValidateJobId("job_id", request.job_id());
-}
+absl::Status Validate(const v1::DeleteJobRequest& request) { return CheckJobId("job_id", request.job_id()); }
 
-absl::Status Validate(const v1::DrainJobRequest& request) {
-  return ValidateJobId("job_id", request.job_id());
-}
+absl::Status Validate(const v1::DrainJobRequest& request) { return CheckJobId("job_id", request.job_id()); }
 
 }  // namespace penstock

@@ -33,6 +33,15 @@ TEST(RequestValidationTest, NamesTheFieldOfAWrongJob) {
               Fails(kInvalid, "job.job_id is empty"));
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_job_id("a b"); }),
               Fails(kInvalid, "job.job_id: only letters"));
+  for (const char* id : {"../a", "a/b", "a\n", "\x1b[2J", "/"}) {
+    EXPECT_THAT(ValidateJobWith([id](auto* job) { job->set_job_id(id); }),
+                Fails(kInvalid, "job.job_id: only letters"));
+  }
+  for (const char* id : {".", ".."}) {
+    EXPECT_THAT(ValidateJobWith([id](auto* job) { job->set_job_id(id); }),
+                Fails(kInvalid, "names a folder outside"));
+  }
+  EXPECT_TRUE(ValidateJobWith([](auto* job) { job->set_job_id("..."); }).ok());
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_job_id(std::string(129, 'x')); }),
               Fails(kInvalid, "129 characters"));
   EXPECT_THAT(ValidateJobWith([](auto* job) { job->set_look_ahead_window(4097); }),
