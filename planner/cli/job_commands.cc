@@ -1,6 +1,5 @@
 // `penstock drain` and `penstock delete`: how a job ends.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/planner_flags.h"
+#include "planner/cli/printable_text.h"
 
 namespace penstock::cli {
 namespace {
@@ -27,9 +27,9 @@ absl::Status Drain(const JobFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
   const auto response = client->DrainJob(request);
   if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--job ", flags.job));
-  std::cout << flags.job << ": "
-            << absl::AsciiStrToLower(absl::StripPrefix(v1::JobState_Name(response->state()), "JOB_STATE_"))
-            << "\n";
+  PrintOut(absl::StrCat(
+      flags.job, ": ",
+      absl::AsciiStrToLower(absl::StripPrefix(v1::JobState_Name(response->state()), "JOB_STATE_")), "\n"));
   return absl::OkStatus();
 }
 
@@ -40,7 +40,7 @@ absl::Status Delete(const JobFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
   const absl::Status status = client->DeleteJob(request).status();
   if (!status.ok()) return AnnotateError(status, absl::StrCat("--job ", flags.job));
-  std::cout << flags.job << ": deleted\n";
+  PrintOut(absl::StrCat(flags.job, ": deleted\n"));
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 
 #include "absl/strings/str_cat.h"
 
@@ -52,5 +53,7 @@ std::string PrintableText(absl::string_view text) {
   }
   return printable;
 }
+
+void PrintOut(absl::string_view text) { std::cout << PrintableText(text); }
 
 }  // namespace penstock::cli

@@ -1,6 +1,5 @@
 // `penstock status`, `penstock jobs` and `penstock workers`: what a planner is doing.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/planner_flags.h"
+#include "planner/cli/printable_text.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {
@@ -121,14 +121,20 @@ std::string WorkerTable(const std::vector<v1::JobStatus>& jobs) {
   return table.ToString();
 }
 
+// In ASCII, so that a terminal takes no character of it for a command.
+void PrintJson(const nlohmann::ordered_json& json) {
+  PrintOut(json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) +
+           "\n");
+}
+
 absl::Status RunJobs(const StatusFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const v1::JobStatus& job : jobs) rows.push_back(JobJson(job));
-    std::cout << rows.dump() << "\n";
+    PrintJson(rows);
   } else {
-    std::cout << JobTable(jobs);
+    PrintOut(JobTable(jobs));
   }
   return absl::OkStatus();
 }
@@ -140,9 +146,9 @@ absl::Status RunWorkers(const StatusFlags& flags) {
     for (const v1::JobStatus& job : jobs) {
       for (const v1::WorkerStatus& worker : job.workers()) rows.push_back(WorkerJson(job, worker));
     }
-    std::cout << rows.dump() << "\n";
+    PrintJson(rows);
   } else {
-    std::cout << WorkerTable(jobs);
+    PrintOut(WorkerTable(jobs));
   }
   return absl::OkStatus();
 }
@@ -172,15 +178,15 @@ absl::Status RunStatus(const StatusFlags& flags) {
       for (const v1::WorkerStatus& worker : job.workers()) row["workers"].push_back(WorkerJson(job, worker));
       rows.push_back(row);
     }
-    std::cout << nlohmann::ordered_json{{"planner", flags.planner.address}, {"jobs", rows}}.dump() << "\n";
+    PrintJson({{"planner", flags.planner.address}, {"jobs", rows}});
     return absl::OkStatus();
   }
-  std::cout << "planner " << flags.planner.address << " serves " << jobs.size()
-            << (jobs.size() == 1 ? " job\n" : " jobs\n");
+  PrintOut(absl::StrCat("planner ", flags.planner.address, " serves ", jobs.size(),
+                        jobs.size() == 1 ? " job\n" : " jobs\n"));
   if (jobs.empty()) return absl::OkStatus();
-  std::cout << "\n" << JobTable(jobs) << "\n" << MeshTable(jobs, meshes) << "\n" << WorkerTable(jobs);
+  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(jobs)));
   for (const v1::JobStatus& job : jobs) {
-    if (!job.failure().empty()) std::cout << "\n" << job.job_id() << ": " << job.failure() << "\n";
+    if (!job.failure().empty()) PrintOut(absl::StrCat("\n", job.job_id(), ": ", job.failure(), "\n"));
   }
   return absl::OkStatus();
 }

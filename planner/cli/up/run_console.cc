@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "planner/cli/printable_text.h"
 
 namespace penstock::cli {
 namespace {
@@ -20,15 +21,18 @@ void Write(std::FILE* output, const std::string& text) {
 RunConsole::RunConsole(bool json_on_stdout)
     : output_(json_on_stdout ? stderr : stdout), on_terminal_(isatty(fileno(output_)) != 0) {}
 
-void RunConsole::Say(const std::string& text) const { Write(output_, absl::StrCat(text, "\n")); }
+void RunConsole::Say(const std::string& text) const {
+  Write(output_, absl::StrCat(PrintableText(text), "\n"));
+}
 
 void RunConsole::SayNews(const std::string& text) const {
-  Say(on_terminal_ ? absl::StrCat(kToLineStart, kClearRestOfLine, text) : text);
+  if (on_terminal_) Write(output_, absl::StrCat(kToLineStart, kClearRestOfLine));
+  Say(text);
 }
 
 void RunConsole::SayProgress(const std::string& line) const {
   if (!on_terminal_) return Say(line);
-  Write(output_, absl::StrCat(kToLineStart, line, kClearRestOfLine));
+  Write(output_, absl::StrCat(kToLineStart, PrintableText(line), kClearRestOfLine));
 }
 
 void RunConsole::EndProgress() const {

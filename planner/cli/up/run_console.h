@@ -1,5 +1,5 @@
 // What a run tells people while it goes on: lines of text, and one line of progress that is written over on a
-// terminal and is a line of its own elsewhere.
+// terminal and is a line of its own elsewhere. Others may have written the text: it is made printable.
 #pragma once
 
 #include <cstdio>

@@ -65,5 +65,40 @@ TEST_F(RemotePlanning, JobsAreDrainedAndDeleted) {
   EXPECT_THAT(again.errors, testing::HasSubstr("--job mix"));
 }
 
+TEST_F(RemotePlanning, NothingThatAWorkerSaysReachesATerminalAsACommand) {
+  PlannerClient client(address_);
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->set_job_id("mix");
+  ASSERT_TRUE(client.RegisterJob(request).ok());
+  v1::RegisterWorkerRequest worker;
+  worker.set_job_id("mix");
+  worker.set_host("localhost");
+  worker.set_incarnation(7);
+  const auto registered = client.RegisterWorker(worker);
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  v1::HeartbeatRequest heartbeat;
+  heartbeat.set_job_id("mix");
+  heartbeat.set_rank(registered->rank());
+  heartbeat.set_incarnation(worker.incarnation());
+  heartbeat.set_epoch(registered->epoch());
+  heartbeat.set_failure(
+      "evil \x1b]0;owned\x07 \x1b[2J \xc2\x9b"
+      "2J \x7f");
+  client.Heartbeat(heartbeat).IgnoreError();
+  for (const char* command : {"status", "jobs", "workers"}) {
+    for (const char* form : {"--job=mix", "--json"}) {
+      const Ended shown = penstock_.Run({command, "--planner", address_, form});
+      ASSERT_EQ(shown.code, 0) << shown.errors;
+      EXPECT_THAT(shown.output, testing::Not(testing::ContainsRegex("[\x1b\x07\x7f\xc2]"))) << command;
+    }
+  }
+  EXPECT_THAT(penstock_.Run({"status", "--planner", address_}).output,
+              testing::HasSubstr("evil \\x1b]0;owned\\x07 \\x1b[2J \\xc2\\x9b2J \\x7f"));
+  const Ended refused = penstock_.Run({"drain", "--planner", address_, "--job", "mix"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.errors, testing::HasSubstr("evil \\x1b]0;owned"));
+}
+
 }  // namespace
 }  // namespace penstock
