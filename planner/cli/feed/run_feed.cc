@@ -100,19 +100,21 @@ absl::Status Feed::Register(const v1::JobSpec& job) {
 
 absl::Status Feed::SubmitAll(TrainingRun& run) {
   bool began = false;
-  while (!run.fed() && !run.finished()) {
+  while (!run.fed() && !run.finished() && !run.drains()) {
     PENSTOCK_RETURN_IF_ERROR(run.Step([](const v1::IterationSummary&) {}));
     if (!began && run.silence() == absl::ZeroDuration()) {
       console_.Say(absl::StrCat("job ", run.status().job_id(), ": its batches end before iteration ",
                                 run.status().next_iteration()));
       began = true;
     }
-    if (!run.fed() && !run.finished() && stop_.WaitFor(kTick)) {
+    if (!run.fed() && !run.finished() && !run.drains() && stop_.WaitFor(kTick)) {
       return absl::CancelledError(absl::StrCat("stopped by a signal before iteration ", run.next_batch(),
                                                "; the same command goes on there"));
     }
   }
-  return absl::OkStatus();
+  if (run.fed() || !run.drains()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("it drains: the planner takes no batch of iteration ", run.next_batch(), " and later"));
 }
 
 absl::Status Feed::Run() {

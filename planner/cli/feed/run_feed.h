@@ -23,7 +23,8 @@ struct FeedOptions {
 // moment and started again: no batch is submitted twice or with other content. Blocks until the planner has
 // all of them, or until SIGINT or SIGTERM. Possible errors: INVALID_ARGUMENT, NOT_FOUND (a flag or a file;
 // named), ALREADY_EXISTS (the planner has this job with another specification, or its last batch is another
-// one), FAILED_PRECONDITION (the job drains), UNAVAILABLE (no planner), CANCELLED (a signal).
+// one), FAILED_PRECONDITION (the job drains: it takes no more), UNAVAILABLE (no planner), CANCELLED (a
+// signal).
 absl::Status RunFeed(FeedOptions options);
 
 }  // namespace penstock::cli

@@ -101,7 +101,8 @@ class UpRun {
   absl::Status Explain(const absl::Status& failure);
   // Starts again what died.
   absl::Status Supervise(const TrainingRun& run);
-  absl::Status WaitForWorkers();
+  // After the last iteration, before which `run` has ended.
+  absl::Status WaitForWorkers(const TrainingRun& run);
   // How waiting for the workers' end has ended.
   enum class Wait : uint8_t { kEnded, kHung, kTooLong, kSignal };
   // Until all workers have ended; those that give no sign of life for as long as the planner would take them
@@ -109,6 +110,8 @@ class UpRun {
   Wait AwaitWorkers(absl::Duration most);
   // Whether a worker that still runs has been heard of; true where the planner cannot say.
   bool WorkersAreAlive();
+  // Once: that somebody drains the job.
+  void SayThatItDrains(const TrainingRun& run);
   // A checkpoint is written after the last iteration, and is not there.
   bool MissesLastCheckpoint() const;
   absl::Status Finish();
@@ -129,11 +132,16 @@ class UpRun {
   StopSignal& stop_;
   std::unique_ptr<LocalCluster> cluster_;
   std::unique_ptr<PlannerClient> client_;
+  // While processes are watched: a call to a planner that is dead must not keep from noticing it.
+  std::unique_ptr<PlannerClient> watching_client_;
   std::unique_ptr<Supervisor> supervisor_;
   // As the run has it in the end: an iteration that was done again is there once.
   std::vector<v1::IterationSummary> iterations_;
   // The first iteration that was never shown.
   uint64_t furthest_ = 0;
+  // The iteration behind the last one of the job.
+  uint64_t end_ = options_.iterations;
+  bool said_that_it_drains_ = false;
   TraceRecorder trace_;
   // Plan and reports, where they could be had.
   v1::GetIterationResponse last_iteration_;
@@ -186,7 +194,10 @@ absl::Status UpRun::StartProcesses() {
                                          .metrics_listen = options_.metrics_listen,
                                          .page_listen = options_.page_listen}));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(client_, PlannerFlags({address, options_.planner.security}).Client());
+  const PlannerFlags planner({address, options_.planner.security});
+  PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
+  watching_client_->RepeatNoCall();
   v1::RegisterJobRequest request;
   *request.mutable_job() = job_;
   PENSTOCK_RETURN_IF_ERROR(
@@ -217,7 +228,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   request.set_job_id(job_.job_id());
   request.set_iteration(iteration.iteration());
   // The planner holds recent iterations only; one that is gone is missing in the trace.
-  const absl::StatusOr<v1::GetIterationResponse> measured = client_->GetIteration(request);
+  const absl::StatusOr<v1::GetIterationResponse> measured = watching_client_->GetIteration(request);
   if (!measured.ok()) return;
   if (!options_.trace.empty()) trace_.Add(*measured);
   if (last) last_iteration_ = *measured;
@@ -225,17 +236,25 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 
 absl::Status UpRun::Train() {
   const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
-  TrainingRun run(*client_, job_, *batches, TrainingRun::kPatience,
+  TrainingRun run(*watching_client_, job_, *batches, TrainingRun::kPatience,
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   while (!run.finished()) {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
+    SayThatItDrains(run);
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return StopWorkers(run);
   }
-  return WaitForWorkers();
+  return WaitForWorkers(run);
+}
+
+void UpRun::SayThatItDrains(const TrainingRun& run) {
+  if (!run.drains() || said_that_it_drains_) return;
+  said_that_it_drains_ = true;
+  console_.SayNews(absl::StrCat("job ", job_.job_id(), " drains: it ends before iteration ",
+                                run.status().next_iteration(), ", behind the batches that it has"));
 }
 
 absl::Status UpRun::StopWorkers(TrainingRun& run) {
@@ -256,7 +275,7 @@ absl::Status UpRun::Supervise(const TrainingRun& run) {
   if (!supervised()) return cluster_->Check();
   if (supervisor_ == nullptr) {
     supervisor_ = std::make_unique<Supervisor>(
-        *cluster_, *client_,
+        *cluster_, *watching_client_,
         SupervisorOptions{.job_id = job_.job_id(),
                           .max_restarts = options_.max_restarts,
                           .heartbeat_timeout = HeartbeatTimeoutOf(job_),
@@ -310,7 +329,8 @@ absl::Status UpRun::Explain(const absl::Status& failure) {
   return absl::Status(failure.code(), message);
 }
 
-absl::Status UpRun::WaitForWorkers() {
+absl::Status UpRun::WaitForWorkers(const TrainingRun& run) {
+  end_ = run.status().completed_iteration();
   switch (AwaitWorkers(kWorkersEnd + Crowding(options_))) {
     case Wait::kEnded:
       // One that died once all was done, or came too late to do anything, takes nothing away: what it has
@@ -328,9 +348,10 @@ absl::Status UpRun::WaitForWorkers() {
 }
 
 bool UpRun::MissesLastCheckpoint() const {
-  if (!WritesCheckpoints(options_)) return false;
+  // Drained before anything was done, there is nothing to write.
+  if (!WritesCheckpoints(options_) || end_ <= job_.first_iteration()) return false;
   const auto newest = LastCheckpoint(setup_.folder.checkpoints);
-  return !newest.has_value() || newest->manifest.next_iteration != options_.iterations;
+  return !newest.has_value() || newest->manifest.next_iteration != end_;
 }
 
 absl::Status UpRun::Finish() {

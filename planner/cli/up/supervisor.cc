@@ -9,7 +9,10 @@
 namespace penstock::cli {
 namespace {
 
-constexpr absl::Duration kTellDeadline = absl::Seconds(1);
+// Of the planner among the cluster's processes.
+constexpr absl::string_view kPlannerName = "planner";
+// Short, because no process is watched meanwhile.
+constexpr absl::Duration kTellDeadline = absl::Milliseconds(500);
 
 bool IsForming(const v1::JobStatus& job) {
   return job.state() == v1::JOB_STATE_FAILED || job.state() == v1::JOB_STATE_REGISTERED;
@@ -26,6 +29,8 @@ absl::Status Supervisor::Step(const RunView& view, absl::Time now) {
 }
 
 absl::Status Supervisor::TakeDeaths(const RunView& view, absl::Time now) {
+  // One that is dead is told nothing.
+  bool planner_answers = view.silence == absl::ZeroDuration();
   for (const EndedProcess& ended : cluster_.Ended()) {
     if (due_.contains(ended.name)) continue;
     if (!ended.worth_restarting) {
@@ -37,13 +42,14 @@ absl::Status Supervisor::TakeDeaths(const RunView& view, absl::Time now) {
                      pause > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(pause)) : "",
                      " (", policy_.restarts(), " of ", policy_.most(), " restarts)"));
     due_[ended.name] = now + pause;
-    TellPlanner(ended, view.job);
+    if (planner_answers) planner_answers = TellPlanner(ended, view.job);
   }
   return absl::OkStatus();
 }
 
-void Supervisor::TellPlanner(const EndedProcess& ended, const v1::JobStatus& job) {
-  if (!ended.rank.has_value()) return;
+bool Supervisor::TellPlanner(const EndedProcess& ended, const v1::JobStatus& job) {
+  // The planner itself, which comes first of all.
+  if (!ended.rank.has_value()) return false;
   for (const v1::WorkerStatus& worker : job.workers()) {
     if (worker.rank() != *ended.rank) continue;
     v1::HeartbeatRequest request;
@@ -53,8 +59,9 @@ void Supervisor::TellPlanner(const EndedProcess& ended, const v1::JobStatus& job
     request.set_epoch(job.epoch());
     request.set_failure(absl::StrCat("its process ", ended.how));
     // It is noticed without this, too, later.
-    client_.Heartbeat(request, kTellDeadline).IgnoreError();
+    return !absl::IsDeadlineExceeded(client_.Heartbeat(request, kTellDeadline).status());
   }
+  return true;
 }
 
 absl::Status Supervisor::RestartWhatIsDue(absl::Time now) {
@@ -64,6 +71,7 @@ absl::Status Supervisor::RestartWhatIsDue(absl::Time now) {
       continue;
     }
     PENSTOCK_RETURN_IF_ERROR(cluster_.Restart(it->first));
+    if (it->first == kPlannerName) planner_begun_ = now;
     it = due_.erase(it);
   }
   return absl::OkStatus();
@@ -91,8 +99,9 @@ bool Supervisor::IsMissing(uint32_t rank, const v1::JobStatus& job, absl::Time n
 }
 
 void Supervisor::KillWhatHangs(const RunView& view, absl::Time now) {
-  if (view.silence > options_.planner_timeout) {
+  if (view.silence > options_.planner_timeout && now - planner_begun_ > options_.planner_timeout) {
     if (cluster_.KillPlanner()) {
+      planner_begun_ = now;
       options_.say(absl::StrCat("planner has not answered for ",
                                 absl::FormatDuration(options_.planner_timeout), ": it is ended"));
     }

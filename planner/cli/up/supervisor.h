@@ -57,7 +57,8 @@ class Supervisor {
   absl::Status TakeDeaths(const RunView& view, absl::Time now);
   absl::Status RestartWhatIsDue(absl::Time now);
   // Has the epoch of a dead worker fail now, and not when its silence is noticed.
-  void TellPlanner(const EndedProcess& ended, const v1::JobStatus& job);
+  // False: the planner cannot be told now.
+  bool TellPlanner(const EndedProcess& ended, const v1::JobStatus& job);
   void KillWhatHangs(const RunView& view, absl::Time now);
   // Silent for so long that the planner took it for lost, while others are heard of.
   bool WasLost(const v1::WorkerStatus& worker, const v1::JobStatus& job) const;
@@ -70,6 +71,8 @@ class Supervisor {
   const SupervisorOptions options_;
   RestartPolicy policy_;
   uint64_t furthest_ = 0;
+  // When the planner was last ended or started again: it has as long as ever to answer from then on.
+  absl::Time planner_begun_ = absl::InfinitePast();
   // Of processes that are to be started again, by name.
   std::map<std::string, absl::Time> due_;
   // By rank: since when it has been missing.

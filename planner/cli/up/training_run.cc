@@ -77,10 +77,25 @@ absl::Status TrainingRun::Feed() {
   return absl::OkStatus();
 }
 
+void TrainingRun::Take(const v1::JobStatus& status) {
+  status_ = status;
+  completed_ = status_.completed_iteration();
+  const bool ended_early =
+      finished() && (job_.training().iterations() == 0 || completed_ < job_.training().iterations());
+  drains_ = drains_ || ended_early || status_.state() == v1::JOB_STATE_DRAINING;
+}
+
 absl::Status TrainingRun::ExplainRefusal(const absl::Status& refusal) {
-  if (epochs_ == Epochs::kOne || !absl::IsFailedPrecondition(refusal)) return refusal;
+  if (!absl::IsFailedPrecondition(refusal)) return refusal;
   PENSTOCK_ASSIGN_OR_RETURN(const v1::GetJobResponse job, GetJob(job_.training().iterations()));
-  return job.status().state() == v1::JOB_STATE_FAILED ? absl::OkStatus() : refusal;
+  const v1::JobState state = job.status().state();
+  if (state == v1::JOB_STATE_FAILED && epochs_ == Epochs::kMany) return absl::OkStatus();
+  // Its last iterations are still to be shown: the next step looks at them.
+  if (state == v1::JOB_STATE_DRAINING || state == v1::JOB_STATE_FINISHED) {
+    drains_ = true;
+    return absl::OkStatus();
+  }
+  return refusal;
 }
 
 absl::StatusOr<v1::GetJobResponse> TrainingRun::GetJob(uint64_t from_iteration) {
@@ -101,8 +116,7 @@ absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSumm
     on_iteration(iteration);
     next_summary_ = iteration.iteration() + 1;
   }
-  status_ = response.status();
-  completed_ = status_.completed_iteration();
+  Take(response.status());
   if (status_.state() == v1::JOB_STATE_FAILED && epochs_ == Epochs::kOne) {
     return absl::FailedPreconditionError(status_.failure());
   }
@@ -115,7 +129,7 @@ absl::Duration TrainingRun::silence() const {
 
 absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
   absl::Status status = Watch(on_iteration);
-  if (status.ok() && !finished() && status_.state() != v1::JOB_STATE_FAILED) status = Feed();
+  if (status.ok() && !finished() && !drains_ && status_.state() != v1::JOB_STATE_FAILED) status = Feed();
   answered_ = !IsTransient(status);
   if (answered_) {
     last_answer_ = absl::Now();

@@ -43,6 +43,9 @@ class TrainingRun {
   bool finished() const { return status_.state() == v1::JOB_STATE_FINISHED; }
   // The planner has taken every batch of the job, which is never true of one without an end.
   bool fed() const { return job_.training().iterations() > 0 && next_batch_ >= job_.training().iterations(); }
+  // Whether the job takes no more batches although it has no end yet, or one further on: what it has taken is
+  // still run (DrainJob).
+  bool drains() const { return drains_; }
   // The iteration whose batch is submitted next.
   uint64_t next_batch() const { return next_batch_; }
   // The planner's last answer, and for how long it has not answered since.
@@ -55,7 +58,9 @@ class TrainingRun {
   void FindPlace();
   absl::Status Feed();
   absl::StatusOr<v1::GetJobResponse> GetJob(uint64_t from_iteration);
-  // A refused batch: OK where the epoch has failed meanwhile, and that passes.
+  // Takes what the planner says of the job.
+  void Take(const v1::JobStatus& status);
+  // A refused batch: OK where the job drains, or its epoch has failed meanwhile, and that passes.
   absl::Status ExplainRefusal(const absl::Status& refusal);
   // Whether the window has room for the next batch, and the planner has not just refused it.
   bool MayFeed() const;
@@ -74,6 +79,7 @@ class TrainingRun {
   uint64_t completed_;
   absl::Time last_answer_;
   bool answered_ = true;
+  bool drains_ = false;
   // A batch that is made and not taken yet.
   std::optional<v1::Batch> made_;
   // The planner refused a batch although the window has room: not before this time, or until more is

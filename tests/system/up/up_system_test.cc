@@ -234,6 +234,50 @@ TEST_F(UpTest, ASignalEndsTheRunAndLeavesNoProcess) {
   EXPECT_TRUE(WorkersOf(RunDir()).empty());
 }
 
+// The address of the planner that a run has started.
+std::string PlannerOf(const PenstockRun& run) {
+  const std::string output = run.output();
+  const size_t begin = output.find("planner ") + 8;
+  return output.substr(begin, output.find(',', begin) - begin);
+}
+
+TEST_F(UpTest, AJobThatIsDrainedRunsWhatItHasTakenAndEndsWellWithACheckpoint) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--job-id", "drained"}));
+  up.WaitForText("iteration 3/");
+  PenstockRun drain(folder_, "drain", {"drain", "--planner", PlannerOf(up), "--job", "drained"});
+  EXPECT_EQ(drain.Wait(), 0) << drain.errors();
+  EXPECT_EQ(up.Wait(), 0) << up.errors() << up.output();
+  // Every batch that was accepted has run, and the checkpoint is behind the last of them.
+  const std::string output = up.output();
+  const std::string before = "job drained drains: it ends before iteration ";
+  const size_t said = output.find(before);
+  ASSERT_NE(said, std::string::npos) << output;
+  const uint64_t end = std::stoull(output.substr(said + before.size()));
+  EXPECT_GT(end, 4u);
+  EXPECT_THAT(output, HasSubstr(absl::StrCat("iteration ", end - 1, "/")));
+  EXPECT_THAT(output, testing::Not(HasSubstr(absl::StrCat("iteration ", end, "/"))));
+  EXPECT_TRUE(std::filesystem::exists(absl::StrCat(RunDir(), "/checkpoints/iteration-", end))) << output;
+}
+
+TEST_F(UpTest, ADeadPlannerIsNoticedWithinTwoSeconds) {
+  PenstockRun up(folder_, "up",
+                 UpArguments({"--iterations", "100000", "--trace", folder_.Path("trace.json")}));
+  up.WaitForText("iteration 3/");
+  for (int kills = 1; kills <= 4; ++kills) {
+    KillOne(RunDir(), "penstock-planner");
+    const absl::Time killed = absl::Now();
+    up.WaitForText(absl::StrCat("(", kills, " of 10 restarts)"));
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(2)) << "kill " << kills;
+    // It trains again, or what dies three times without progress ends the run.
+    const size_t lines = ProgressOf(up.output()).size();
+    const absl::Time deadline = absl::Now() + kRunDeadline;
+    while (ProgressOf(up.output()).size() < lines + 3 && absl::Now() < deadline) absl::SleepFor(kPoll);
+  }
+  up.process().Signal(SIGTERM);
+  up.process().Signal(SIGTERM);
+  up.Wait();
+}
+
 TEST_F(UpTest, ASignalEndsTheMeasuringOfAProfile) {
   std::filesystem::remove_all(Profiles());
   PenstockRun up(folder_, "up", UpArguments({"--profile-seconds", "60"}));
@@ -271,6 +315,11 @@ TEST_F(UpTest, WrongRequestsNameTheFlag) {
     PenstockRun run(folder_, "wrong" + flags[0], UpArguments(flags));
     EXPECT_NE(run.Wait(), 0);
     EXPECT_THAT(run.errors(), HasSubstr(flags[0]));
+  }
+  for (const char* id : {"..", ".", "../../elsewhere", "a/b", "a\nb"}) {
+    PenstockRun run(folder_, "id", UpArguments({"--job-id", id, "--iterations", "1"}));
+    EXPECT_EQ(run.Wait(), 2);
+    EXPECT_THAT(run.errors(), HasSubstr("--job-id")) << id;
   }
   PenstockRun resume(folder_, "resume", UpArguments({"--resume"}));
   EXPECT_EQ(resume.Wait(), 2);

@@ -52,6 +52,10 @@ class PlannerClient {
   explicit PlannerClient(const std::string& addresses, const ChannelSecurity& security = {});
   explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
 
+  // From now on a call that finds no planner ends with UNAVAILABLE at once, and is not repeated until its
+  // deadline: for callers that have other things to look after meanwhile. Before the first call.
+  void RepeatNoCall() { repeats_ = false; }
+
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
                                                       absl::Duration deadline = kPlanDeadline);
   // Beyond the window or with a full queue: RESOURCE_EXHAUSTED, and RetryIteration(status)
@@ -90,6 +94,7 @@ class PlannerClient {
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
   // To any planner.
   const std::unique_ptr<v1::PlannerService::Stub> any_stub_;
+  bool repeats_ = true;
 };
 
 }  // namespace penstock

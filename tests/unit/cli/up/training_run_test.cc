@@ -45,6 +45,15 @@ class FakePlanner final : public v1::PlannerService::Service {
     MutexLock lock(&mutex_);
     full_ = full;
   }
+  void SetState(v1::JobState state) {
+    MutexLock lock(&mutex_);
+    state_ = state;
+  }
+  // The next batch finds that the job drains, which GetJob has not said before.
+  void DrainAtNextBatch() {
+    MutexLock lock(&mutex_);
+    drain_at_next_batch_ = true;
+  }
   // Of a feeder before this one.
   void HasBatches(uint64_t batches) {
     MutexLock lock(&mutex_);
@@ -70,7 +79,7 @@ class FakePlanner final : public v1::PlannerService::Service {
       --failures_;
       return {failure_, "not now"};
     }
-    response->mutable_status()->set_state(v1::JOB_STATE_RUNNING);
+    response->mutable_status()->set_state(state_);
     response->mutable_status()->set_completed_iteration(completed_);
     response->mutable_status()->set_next_iteration(taken_);
     return grpc::Status::OK;
@@ -80,6 +89,10 @@ class FakePlanner final : public v1::PlannerService::Service {
                              v1::SubmitBatchesResponse*) override {
     MutexLock lock(&mutex_);
     submitted_.push_back(request->batches(0).iteration());
+    if (drain_at_next_batch_) {
+      state_ = v1::JOB_STATE_DRAINING;
+      return {grpc::StatusCode::FAILED_PRECONDITION, "job 'job' drains"};
+    }
     if (submitted_.back() < taken_) return grpc::Status::OK;
     if (full_ || taken_ >= completed_ + window_) {
       ++refused_;
@@ -97,6 +110,8 @@ class FakePlanner final : public v1::PlannerService::Service {
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<uint64_t> submitted_ ABSL_GUARDED_BY(mutex_);
   int refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::JobState state_ ABSL_GUARDED_BY(mutex_) = v1::JOB_STATE_RUNNING;
+  bool drain_at_next_batch_ ABSL_GUARDED_BY(mutex_) = false;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::StatusCode failure_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
   int failures_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -190,6 +205,43 @@ TEST_F(TrainingRunTest, APlannerThatDoesNotAnswerForLongEndsIt) {
   const absl::Status status = Step(run);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the planner has not answered for"));
+}
+
+TEST_F(TrainingRunTest, AJobThatDrainsIsWatchedToItsEndAndTakesNoMore) {
+  for (const auto epochs : {TrainingRun::Epochs::kOne, TrainingRun::Epochs::kMany}) {
+    for (const bool at_batch : {false, true}) {
+      FakePlanner planner(4);
+      PlannerClient client(planner.address());
+      TrainingRun run(client, Job(4), source_, TrainingRun::kPatience, epochs);
+      ASSERT_TRUE(Step(run).ok());
+      EXPECT_FALSE(run.drains());
+      planner.Complete(1);
+      at_batch ? planner.DrainAtNextBatch() : planner.SetState(v1::JOB_STATE_DRAINING);
+      for (int step = 0; step < 3; ++step) ASSERT_TRUE(Step(run).ok());
+      EXPECT_TRUE(run.drains());
+      EXPECT_FALSE(run.finished());
+      EXPECT_EQ(planner.taken(), 4);
+      EXPECT_EQ(planner.submitted().size(), at_batch ? 5 : 4);
+      planner.Complete(4);
+      planner.SetState(v1::JOB_STATE_FINISHED);
+      ASSERT_TRUE(Step(run).ok());
+      EXPECT_TRUE(run.finished());
+      EXPECT_EQ(run.status().completed_iteration(), 4);
+    }
+  }
+}
+
+TEST_F(TrainingRunTest, ACallThatIsNotRepeatedFindsAtOnceThatThePlannerIsGone) {
+  auto planner = std::make_unique<FakePlanner>(4);
+  PlannerClient client(planner->address());
+  client.RepeatNoCall();
+  TrainingRun run(client, Job(4), source_);
+  ASSERT_TRUE(Step(run).ok());
+  planner.reset();
+  const absl::Time begin = absl::Now();
+  ASSERT_TRUE(Step(run).ok());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
+  EXPECT_GT(run.silence(), absl::ZeroDuration());
 }
 
 TEST_F(TrainingRunTest, WhatIsWrongWithTheJobEndsItAtOnce) {
