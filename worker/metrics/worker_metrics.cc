@@ -86,7 +86,10 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                                           "Bytes of this rank's part of the last checkpoint.")),
       checkpoint_timestamp_(
           registry.AddGauge("penstock_worker_checkpoint_written_timestamp_seconds",
-                            "Unix time when this rank's part of the last checkpoint was on the disk.")) {}
+                            "Unix time when this rank's part of the last checkpoint was on the disk.")),
+      checkpoint_failures_(registry.AddCounter(
+          "penstock_worker_checkpoint_failures_total",
+          "Checkpoints that this rank could not write or complete, and went on without, by the code.")) {}
 
 MetricLabels WorkerMetrics::Labels(MetricLabels more) const {
   MutexLock lock(&mutex_);
@@ -146,6 +149,10 @@ void WorkerMetrics::OnCheckpointPart(size_t bytes, absl::Duration took) {
   checkpoint_seconds_.Observe(Labels(), absl::ToDoubleSeconds(took));
   checkpoint_bytes_.Set(Labels(), static_cast<double>(bytes));
   checkpoint_timestamp_.Set(Labels(), absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+}
+
+void WorkerMetrics::OnCheckpointFailed(const absl::Status& why) {
+  checkpoint_failures_.Increment(Labels({{"code", absl::StatusCodeToString(why.code())}}));
 }
 
 }  // namespace penstock::worker

@@ -30,6 +30,8 @@ class WorkerMetrics {
   void OnIteration(const Program& program, const IterationResult& result, absl::Duration waited);
   // This rank's part of a checkpoint is on the disk.
   void OnCheckpointPart(size_t bytes, absl::Duration took);
+  // This rank has given up a checkpoint, and goes on.
+  void OnCheckpointFailed(const absl::Status& why);
 
  private:
   // With more than these: those of the rank. Empty before the first epoch.
@@ -45,6 +47,7 @@ class WorkerMetrics {
   const HistogramFamily checkpoint_seconds_;
   const GaugeFamily checkpoint_bytes_;
   const GaugeFamily checkpoint_timestamp_;
+  const CounterFamily checkpoint_failures_;
   mutable Mutex mutex_;
   MetricLabels rank_ ABSL_GUARDED_BY(mutex_);
 };

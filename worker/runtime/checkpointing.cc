@@ -21,7 +21,7 @@ std::string NameOf(uint64_t next_iteration) {
 }  // namespace
 
 bool Checkpointing::unwritten() const {
-  return pending_.has_value() && (writer_.busy() || parts_.reported() < *pending_);
+  return pending_.has_value() && (writer_.busy() || part_failed_ || parts_.reported() < *pending_);
 }
 
 bool Checkpointing::IsLast(uint64_t iteration) const {
@@ -37,9 +37,9 @@ absl::Status Checkpointing::AfterIteration(uint64_t iteration, const Votes& vote
   if (parts_.directory.empty()) return absl::OkStatus();
   PENSTOCK_RETURN_IF_ERROR(writer_.status());
   done_ = iteration + 1;
-  if (pending_.has_value() && !votes.unwritten) Complete();
+  if (pending_.has_value() && !votes.unwritten) Complete(/*training_goes_on=*/true);
   if (!IsDue(iteration, votes)) return absl::OkStatus();
-  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true));
   const bool training_goes_on = !votes.stop && !IsLast(iteration);
   PENSTOCK_RETURN_IF_ERROR(Begin(iteration + 1, training_goes_on));
   return training_goes_on ? absl::OkStatus() : WaitForDisk();
@@ -52,8 +52,22 @@ absl::Status Checkpointing::Begin(uint64_t next_iteration, bool training_goes_on
   if (!part.ok()) return AnnotateError(part.status(), NameOf(next_iteration));
   pending_ = next_iteration;
   begun_ = next_iteration;
-  writer_.Add([this, next_iteration, write = *std::move(part)] { return Write(next_iteration, write); });
+  part_failed_ = false;
+  writer_.Add([this, next_iteration, training_goes_on, write = *std::move(part)]() -> absl::Status {
+    const absl::Status status = Write(next_iteration, write);
+    if (!GivesUp(status, training_goes_on)) return status;
+    part_failed_ = true;
+    return absl::OkStatus();
+  });
   return absl::OkStatus();
+}
+
+bool Checkpointing::GivesUp(const absl::Status& failure, bool training_goes_on) const {
+  if (failure.ok() || !training_goes_on || !parts_.goes_on_after_failure) return false;
+  LogWarning("a checkpoint is not written; training goes on, and the next one is tried",
+             {{"rank", parts_.rank}, {"reason", failure.ToString()}});
+  if (parts_.given_up) parts_.given_up(failure);
+  return true;
 }
 
 absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& write) const {
@@ -65,22 +79,28 @@ absl::Status Checkpointing::Write(uint64_t next_iteration, const PartWriter& wri
   return absl::OkStatus();
 }
 
-absl::Status Checkpointing::Settle() {
+absl::Status Checkpointing::Settle(bool training_goes_on) {
   PENSTOCK_RETURN_IF_ERROR(WaitForDisk());
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.flush_reports(), NameOf(*pending_)));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.meet(), NameOf(*pending_)));
-  Complete();
+  Complete(training_goes_on);
   return absl::OkStatus();
 }
 
-void Checkpointing::Complete() {
+void Checkpointing::Complete(bool training_goes_on) {
   const uint64_t next_iteration = *pending_;
   pending_.reset();
   if (parts_.rank != 0) return;
-  writer_.Add([this, next_iteration] {
-    PENSTOCK_RETURN_IF_ERROR(
+  writer_.Add([this, next_iteration, training_goes_on]() -> absl::Status {
+    const absl::Status status =
         AnnotateError(CompleteCheckpoint(parts_.directory, next_iteration, kKeptCheckpoints, *parts_.changes),
-                      NameOf(next_iteration)));
+                      NameOf(next_iteration));
+    if (GivesUp(status, training_goes_on)) {
+      // The room that it takes is what the next one needs.
+      parts_.changes->Remove(PartialCheckpointPath(parts_.directory, next_iteration)).IgnoreError();
+      return absl::OkStatus();
+    }
+    PENSTOCK_RETURN_IF_ERROR(status);
     LogInfo("checkpoint written", {{"directory", parts_.directory}, {"next_iteration", next_iteration}});
     return absl::OkStatus();
   });
@@ -89,19 +109,19 @@ void Checkpointing::Complete() {
 absl::Status Checkpointing::WaitForDisk() { return writer_.Wait(parts_.disk_timeout); }
 
 absl::Status Checkpointing::BeforeStop() {
-  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+  if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/false));
   return WaitForDisk();
 }
 
 absl::Status Checkpointing::AtEnd() {
   if (parts_.directory.empty() || done_ == 0) return absl::OkStatus();
   if (begun_ == done_ && IsLast(done_ - 1)) {
-    if (pending_.has_value()) Complete();
+    if (pending_.has_value()) Complete(/*training_goes_on=*/false);
     return WaitForDisk();
   }
   // A job that was drained: nobody knew which iteration would be its last.
   if (begun_ != done_) {
-    if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle());
+    if (pending_.has_value()) PENSTOCK_RETURN_IF_ERROR(Settle(/*training_goes_on=*/true));
     PENSTOCK_RETURN_IF_ERROR(Begin(done_, /*training_goes_on=*/false));
   }
   return BeforeStop();

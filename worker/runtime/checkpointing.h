@@ -7,6 +7,10 @@
 // checkpoint, in the background too. Where it cannot be told in time, because the next checkpoint is due or
 // there is no next iteration, the ranks wait for their disks and meet.
 //
+// With `goes_on_after_failure` training outlives a checkpoint that cannot be written (a full disk): the rank
+// says that its part is not there until the next checkpoint is due, for which all ranks meet; then rank 0
+// gives the failed one up, and the next one is tried. One with which training ends is never given up.
+//
 //   Checkpointing checkpoints({.directory = dir, .rank = 0, .job = &job, ...});
 //   ... an iteration, in which votes().unwritten is checkpoints.unwritten() ...
 //   PENSTOCK_RETURN_IF_ERROR(checkpoints.AfterIteration(iteration, result.votes));
@@ -16,6 +20,7 @@
 //   PENSTOCK_RETURN_IF_ERROR(checkpoints.AtEnd());
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -50,6 +55,10 @@ struct CheckpointingParts {
   std::function<absl::Status()> meet = {};
   // Called in the background when this rank's part is on the disk. May be empty.
   std::function<void(size_t bytes, absl::Duration took)> part_written = {};
+  // A checkpoint that cannot be written does not end training.
+  bool goes_on_after_failure = false;
+  // Called in the background, with the reason, when this rank has given one up. May be empty.
+  std::function<void(const absl::Status& why)> given_up = {};
   // How long the disk may take.
   absl::Duration disk_timeout = absl::Minutes(10);
 };
@@ -88,9 +97,12 @@ class Checkpointing {
   // In the background.
   absl::Status Write(uint64_t next_iteration, const PartWriter& write) const;
   // Waits until the pending checkpoint is on the disk of every rank, and completes it.
-  absl::Status Settle();
-  // All parts of the pending checkpoint are there. Rank 0 completes it, in the background.
-  void Complete();
+  absl::Status Settle(bool training_goes_on);
+  // All parts of the pending checkpoint are there, or are not going to be. Rank 0 completes it, in the
+  // background; where it cannot, it gives it up if training goes on without.
+  void Complete(bool training_goes_on);
+  // Whether a failure is no error: then it is said, and counted.
+  bool GivesUp(const absl::Status& failure, bool training_goes_on) const;
   absl::Status WaitForDisk();
 
   const CheckpointingParts parts_;
@@ -100,6 +112,8 @@ class Checkpointing {
   uint64_t done_ = 0;
   // Of the last checkpoint that was begun.
   uint64_t begun_ = 0;
+  // This rank's part of the pending checkpoint could not be written, and training goes on.
+  std::atomic<bool> part_failed_ = false;
   // Last: its tasks use what is above.
   BackgroundWriter writer_;
 };

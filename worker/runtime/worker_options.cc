@@ -42,6 +42,11 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--checkpoint-dir", run.checkpoint_dir,
                  "Folder of the checkpoints (default: none are written)");
   app.add_flag("--no-checkpoints", run.no_checkpoints, "Read checkpoints for --resume, but write none");
+  app.add_option("--checkpoint-failures", run.checkpoint_failures,
+                 "What a checkpoint that cannot be written does while training goes on: continue tries the "
+                 "next one, stop ends the epoch. The same on all ranks")
+      ->check(CLI::IsMember({"continue", "stop"}))
+      ->capture_default_str();
   app.add_flag("--resume", run.resume, "Continue from the newest complete checkpoint, if there is one");
   app.add_option("--init-from", run.init_from,
                  "Folder of a checkpoint whose parameters training begins with, where there is none to "

@@ -30,6 +30,8 @@ struct RunOptions {
   bool resume = false;
   // Checkpoints are read and not written.
   bool no_checkpoints = false;
+  // "continue": training goes on after a checkpoint that cannot be written; or "stop".
+  std::string checkpoint_failures = "continue";
   std::string init_from;
   std::string host = "127.0.0.1";
   // "host:port" of Prometheus metrics; empty: none are served.

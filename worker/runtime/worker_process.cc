@@ -217,7 +217,9 @@ class Worker {
          .reported = [&] { return agent.Reported(); },
          .flush_reports = [&] { return agent.FlushReports(PlannerTimeout()); },
          .meet = [&] { return trainer.Meet(); },
-         .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); }});
+         .part_written = [&](size_t bytes, absl::Duration took) { metrics_.OnCheckpointPart(bytes, took); },
+         .goes_on_after_failure = options_.checkpoint_failures == "continue",
+         .given_up = [&](const absl::Status& why) { metrics_.OnCheckpointFailed(why); }});
     writing = &checkpoints;
     agent.StartPrograms(trainer.first_iteration());
     const absl::Status status = RunTrainingLoop(

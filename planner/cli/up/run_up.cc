@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/grpc/security/client_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -112,6 +113,8 @@ class UpRun {
   bool WorkersAreAlive();
   // Once: that somebody drains the job.
   void SayThatItDrains(const TrainingRun& run);
+  // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
+  void SayWhatCheckpointIsMissing(const TrainingRun& run);
   // A checkpoint is written after the last iteration, and is not there.
   bool MissesLastCheckpoint() const;
   absl::Status Finish();
@@ -142,6 +145,8 @@ class UpRun {
   // The iteration behind the last one of the job.
   uint64_t end_ = options_.iterations;
   bool said_that_it_drains_ = false;
+  // The last checkpoint that was looked for.
+  uint64_t looked_for_ = 0;
   TraceRecorder trace_;
   // Plan and reports, where they could be had.
   v1::GetIterationResponse last_iteration_;
@@ -154,6 +159,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
+  arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
   if (!simulated()) {
     arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
     if (IsOnGpus(options_))
@@ -243,6 +249,7 @@ absl::Status UpRun::Train() {
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
     SayThatItDrains(run);
+    SayWhatCheckpointIsMissing(run);
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return StopWorkers(run);
@@ -255,6 +262,23 @@ void UpRun::SayThatItDrains(const TrainingRun& run) {
   said_that_it_drains_ = true;
   console_.SayNews(absl::StrCat("job ", job_.job_id(), " drains: it ends before iteration ",
                                 run.status().next_iteration(), ", behind the batches that it has"));
+}
+
+void UpRun::SayWhatCheckpointIsMissing(const TrainingRun& run) {
+  const uint64_t interval = options_.checkpoint_every;
+  if (!WritesCheckpoints(options_) || interval == 0) return;
+  // The ranks settle a checkpoint before they begin the next one, and rank 0 completes it in the background.
+  const uint64_t intervals = run.status().completed_iteration() / interval;
+  if (intervals < 3) return;
+  const uint64_t wanted = (intervals - 2) * interval;
+  if (wanted <= looked_for_ || wanted <= job_.first_iteration()) return;
+  looked_for_ = wanted;
+  const std::vector<uint64_t> complete = CompleteCheckpoints(setup_.folder.checkpoints);
+  if (!complete.empty() && complete.front() >= wanted) return;
+  console_.SayNews(absl::StrCat(
+      "the checkpoint after iteration ", wanted - 1, " was not written (", setup_.folder.logs,
+      " says why); training goes on, the next one is tried. The newest one is ",
+      complete.empty() ? std::string("none") : CheckpointPath(setup_.folder.checkpoints, complete.front())));
 }
 
 absl::Status UpRun::StopWorkers(TrainingRun& run) {

@@ -94,6 +94,13 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
   command.add_flag("--no-checkpoints", up.no_checkpoints, "Write no checkpoint, not even at the end");
   command
       .add_option(
+          "--checkpoint-failures", up.checkpoint_failures,
+          "What a checkpoint that cannot be written (a full disk) does: continue says so, trains on and "
+          "tries the next one; stop ends the epoch")
+      ->check(CLI::IsMember({"continue", "stop"}))
+      ->capture_default_str();
+  command
+      .add_option(
           "--stop-seconds", up.stop_seconds,
           "After Ctrl-C: seconds to finish the iteration and write a checkpoint; Ctrl-C again ends at "
           "once")

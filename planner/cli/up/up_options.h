@@ -116,6 +116,8 @@ struct UpOptions {
   // 0: only at the end and when it is stopped.
   uint64_t checkpoint_every = 0;
   bool no_checkpoints = false;
+  // "continue": training goes on after a checkpoint that cannot be written; or "stop".
+  std::string checkpoint_failures = "continue";
   // On a signal: seconds for the iteration and its checkpoint.
   uint32_t stop_seconds = 60;
   // Threads of each worker; 0: the machine's cores divided by the workers, at least 1, on GPUs at most 4.

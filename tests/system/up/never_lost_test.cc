@@ -270,7 +270,9 @@ class FullDiskTest : public NeverLostTest {
 };
 
 TEST_F(FullDiskTest, EndsTheRunWithItsReasonAndLeavesTheLastCheckpoint) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "100000", "--checkpoint-every", "10"}));
+  PenstockRun up(
+      folder_, "up",
+      UpArguments({"--iterations", "100000", "--checkpoint-every", "10", "--checkpoint-failures", "stop"}));
   up.WaitForText("iteration 22/");
   disk_->Fill();
   EXPECT_EQ(up.Wait(), 1);
@@ -283,7 +285,9 @@ TEST_F(FullDiskTest, EndsTheRunWithItsReasonAndLeavesTheLastCheckpoint) {
 }
 
 TEST_F(FullDiskTest, GoesOnByItselfWhenThereIsRoomAgain) {
-  PenstockRun up(folder_, "up", UpArguments({"--iterations", "60", "--checkpoint-every", "10", "--json"}));
+  PenstockRun up(folder_, "up",
+                 UpArguments({"--iterations", "60", "--checkpoint-every", "10", "--checkpoint-failures",
+                              "stop", "--json"}));
   up.WaitForText("iteration 12/");
   disk_->Fill();
   up.WaitForText("starting it again");
@@ -291,6 +295,19 @@ TEST_F(FullDiskTest, GoesOnByItselfWhenThereIsRoomAgain) {
   EXPECT_EQ(up.Wait(), 0) << up.errors();
   EXPECT_THAT(Complete(), ElementsAre(60, 50));
   EXPECT_EQ(ProgressOf(up.errors()).size(), 60u);
+}
+
+TEST_F(FullDiskTest, DoesNotEndTrainingAndIsSaid) {
+  PenstockRun up(folder_, "up", UpArguments({"--iterations", "400", "--checkpoint-every", "10", "--json"}));
+  up.WaitForText("iteration 12/");
+  disk_->Fill();
+  up.WaitForText("was not written");
+  EXPECT_THAT(up.errors(), HasSubstr("training goes on, the next one is tried. The newest one is"));
+  disk_->MakeRoom();
+  EXPECT_EQ(up.Wait(), 0) << up.errors();
+  EXPECT_THAT(up.errors(), Not(HasSubstr("starting it again")));
+  EXPECT_THAT(Complete(), ElementsAre(400, 390));
+  EXPECT_EQ(ProgressOf(up.errors()).size(), 400u);
 }
 
 TEST_F(NeverLostTest, ALossThatIsNoNumberEndsTheRunBeforeItReachesACheckpoint) {

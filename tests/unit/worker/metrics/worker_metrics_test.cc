@@ -121,6 +121,13 @@ TEST_F(WorkerMetricsTest, SaysWhenAndHowACheckpointWasWritten) {
   EXPECT_THAT(text, HasSubstr("penstock_worker_checkpoint_written_timestamp_seconds{"));
 }
 
+TEST_F(WorkerMetricsTest, CountsCheckpointsThatAreGivenUp) {
+  Join();
+  metrics_.OnCheckpointFailed(absl::ResourceExhaustedError("No space left on device"));
+  EXPECT_THAT(registry_.Text(), testing::ContainsRegex("penstock_worker_checkpoint_failures_total\\{[^}]*"
+                                                       "RESOURCE_EXHAUSTED[^}]*\\} 1"));
+}
+
 TEST_F(WorkerMetricsTest, CountsFailedEpochsByTheirReason) {
   metrics_.OnEpochFailed(absl::UnavailableError("no planner"));
   Join();

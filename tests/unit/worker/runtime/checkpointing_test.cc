@@ -78,7 +78,9 @@ class CheckpointingTest : public ::testing::Test {
             [this](size_t bytes, absl::Duration took) {
               EXPECT_GT(took, absl::ZeroDuration());
               written_bytes_ += bytes;
-            }});
+            },
+        .goes_on_after_failure = goes_on_,
+        .given_up = [this](const absl::Status&) { ++given_up_; }});
   }
 
   // The part of the other rank.
@@ -106,6 +108,8 @@ class CheckpointingTest : public ::testing::Test {
   uint32_t rank_ = 0;
   uint64_t iteration_ = 0;
   uint64_t reported_ = 99;
+  bool goes_on_ = false;
+  std::atomic<int> given_up_ = 0;
   absl::Status meet_status_;
   std::vector<std::string> events_;
   std::atomic<size_t> written_bytes_ = 0;
@@ -222,6 +226,39 @@ TEST_F(CheckpointingTest, WhatCannotBeWrittenIsSaidAfterTheNextIteration) {
               HasSubstr("the checkpoint after iteration 1: 'rank-0': No space left"));
   EXPECT_EQ(After(4, kWritten).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(events_, ElementsAre("copy 1"));
+}
+
+TEST_F(CheckpointingTest, AFullDiskDoesNotEndTrainingWhereItIsToGoOnAndTheNextCheckpointIsTried) {
+  goes_on_ = true;
+  Begin(0, 2, 100);
+  disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
+  ASSERT_TRUE(After(1, kWritten).ok());
+  OtherWrites(2);
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  // Nobody completes it.
+  EXPECT_TRUE(checkpoints_->unwritten());
+  ASSERT_TRUE(After(2, kUnwritten).ok());
+  ASSERT_TRUE(After(3, kUnwritten).ok());
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_FALSE(std::filesystem::exists(PartialCheckpointPath(dir_, 2))) << "takes the room of the next one";
+  EXPECT_EQ(given_up_, 3) << "the part, the checkpoint, and the next part";
+  disk_.failure = absl::OkStatus();
+  ASSERT_TRUE(After(5, kUnwritten).ok());
+  OtherWrites(6);
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_FALSE(checkpoints_->unwritten());
+  ASSERT_TRUE(After(6, kWritten).ok());
+  EXPECT_FALSE(checkpoints_->IsWritingAfter(absl::Seconds(10)));
+  EXPECT_THAT(CompleteCheckpoints(dir_), ElementsAre(6));
+  ExpectSound(6, "state 5");
+}
+
+TEST_F(CheckpointingTest, TheCheckpointThatTrainingEndsWithIsNeverGivenUp) {
+  goes_on_ = true;
+  Begin(0, 2, 100);
+  disk_.failure = absl::ResourceExhaustedError("'rank-0': No space left on device");
+  ASSERT_TRUE(After(1, kWritten).ok());
+  EXPECT_EQ(After(2, kStop).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(CheckpointingTest, APeerThatIsGoneEndsTheWaiting) {
