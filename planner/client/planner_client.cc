@@ -51,17 +51,19 @@ absl::StatusOr<Response> Call(Stub* stub, Method<Request, Response> method, cons
   return response;
 }
 
-// For calls that may be repeated. Without a channel they are not.
+// For calls that may be repeated, and are if `repeats`.
 template <typename Request, typename Response>
-absl::StatusOr<Response> CallUntil(grpc::Channel* channel, Stub* stub, Method<Request, Response> method,
-                                   const Request& request, absl::Duration deadline) {
+absl::StatusOr<Response> CallUntil(bool repeats, grpc::Channel* channel, Stub* stub,
+                                   Method<Request, Response> method, const Request& request,
+                                   absl::Duration deadline) {
   const SystemTime end = DeadlineIn(deadline);
   absl::Duration pause = kFirstPause;
   while (true) {
     auto result = Call(stub, method, request, end);
-    if (channel == nullptr || !absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end)
-      return result;
+    if (!absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end) return result;
+    // Also before the last: a channel on which nobody waits looks for its planner every some seconds only.
     PauseUntilConnected(channel, pause);
+    if (!repeats) return result;
     pause = std::min(pause * 2, kLongestPause);
   }
 }
@@ -84,12 +86,12 @@ PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel,
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
                                                                    absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::RegisterJob, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::RegisterJob, request, deadline);
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
     const v1::SubmitBatchesRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::SubmitBatches, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::SubmitBatches, request, deadline);
 }
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
@@ -100,14 +102,12 @@ absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBat
 
 absl::StatusOr<v1::ReportIterationResponse> PlannerClient::ReportIteration(
     const v1::ReportIterationRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::ReportIteration, request,
-                   deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::ReportIteration, request, deadline);
 }
 
 absl::StatusOr<v1::RegisterWorkerResponse> PlannerClient::RegisterWorker(
     const v1::RegisterWorkerRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::RegisterWorker, request,
-                   deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::RegisterWorker, request, deadline);
 }
 
 absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::HeartbeatRequest& request,
@@ -117,27 +117,27 @@ absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::Heartbe
 
 absl::StatusOr<v1::GetJobResponse> PlannerClient::GetJob(const v1::GetJobRequest& request,
                                                          absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::GetJob, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::GetJob, request, deadline);
 }
 
 absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::ListJobs, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::ListJobs, request, deadline);
 }
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,
                                                                      absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::GetIteration, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::GetIteration, request, deadline);
 }
 
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::DrainJob, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::DrainJob, request, deadline);
 }
 
 absl::StatusOr<v1::DeleteJobResponse> PlannerClient::DeleteJob(const v1::DeleteJobRequest& request,
                                                                absl::Duration deadline) {
-  return CallUntil(repeats_ ? channel_.get() : nullptr, stub_.get(), &Stub::DeleteJob, request, deadline);
+  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::DeleteJob, request, deadline);
 }
 
 std::unique_ptr<ProgramStream> PlannerClient::StreamPrograms(const v1::StreamProgramsRequest& request,

@@ -52,7 +52,7 @@ class PlannerClient {
   explicit PlannerClient(const std::string& addresses, const ChannelSecurity& security = {});
   explicit PlannerClient(std::shared_ptr<grpc::Channel> channel);
 
-  // From now on a call that finds no planner ends with UNAVAILABLE at once, and is not repeated until its
+  // From now on a call that finds no planner ends with UNAVAILABLE soon, and is not repeated until its
   // deadline: for callers that have other things to look after meanwhile. Before the first call.
   void RepeatNoCall() { repeats_ = false; }
 
