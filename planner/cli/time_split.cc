@@ -7,8 +7,8 @@
 #include "absl/types/span.h"
 #include "common/mesh/rank_places.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/micro_batch_shares.h"
 #include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/micro_batch_shares.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
 
@@ -119,8 +119,8 @@ class Splitter {
   // By context rank.
   absl::StatusOr<std::vector<ShareCosts>> CostsOf(const v1::MicroBatch& micro_batch) const {
     PENSTOCK_ASSIGN_OR_RETURN(
-        const MicroBatchShares shares,
-        SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
+        const core::MicroBatchShares shares,
+        core::SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
     std::vector<ShareCosts> costs(shares.computed.size());
     for (size_t i = 0; i < costs.size(); ++i) {
       ShareCosts& share = costs[i];

@@ -9,20 +9,19 @@
 #include "planner/core/model/types.h"
 #include "planner/core/topology/nodes.h"
 
-namespace penstock::cli {
+namespace penstock::core {
 
 // By context rank.
 struct MicroBatchShares {
   // As it is computed, padding included.
-  std::vector<core::Share> computed;
+  std::vector<Share> computed;
   // Of the samples' own tokens, each on the span of its row.
-  std::vector<core::Share> real;
+  std::vector<Share> real;
 };
 
 // The samples of the micro-batch must be in the batch. Possible errors: INVALID_ARGUMENT (the spans are not
 // one for each row, inside of the group).
-absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch,
-                                                    const core::Batch& batch, const core::Nodes& nodes,
-                                                    int contexts);
+absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
+                                                    const Nodes& nodes, int contexts);
 
-}  // namespace penstock::cli
+}  // namespace penstock::core
