@@ -73,6 +73,7 @@ class Planner {
   // Who is where in every plan.
   v1::Topology topology() const;
 
+  const v1::JobSpec& spec() const { return spec_; }
   const Job& job() const { return job_; }
   const CostModel& costs() const { return costs_; }
 

@@ -289,4 +289,11 @@ int64_t CostModel::OptimizerNs(int stage) const {
   return longest;
 }
 
+int64_t CostModel::StepNs(int rank) const {
+  const int tensor = topology().PlaceOf(rank).tensor;
+  int64_t sum = 0;
+  for (const int stage : topology().StagesOf(rank)) sum += OptimizerNs(stage, tensor);
+  return sum;
+}
+
 }  // namespace penstock::core

@@ -139,6 +139,8 @@ class CostModel {
   // Of the slowest tensor rank.
   int64_t ReduceNs(int stage) const;
   int64_t OptimizerNs(int stage) const;
+  // The optimizer step of a rank: the updates of all its stages.
+  int64_t StepNs(int rank) const;
   // What the ranks of a pipeline exchange in the optimizer step: the squared norm of the gradients, and the
   // gradients of parameters that several stages hold. Takes no time in the model.
   int64_t StepBytes() const;

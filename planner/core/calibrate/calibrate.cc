@@ -1,0 +1,152 @@
+#include "planner/core/calibrate/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "common/status/status_macros.h"
+#include "planner/core/calibrate/durations.h"
+#include "planner/core/calibrate/fit_costs.h"
+#include "planner/core/calibrate/least_squares.h"
+#include "planner/core/calibrate/revise_profile.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/replay/program_set_of_plan.h"
+#include "planner/core/simulate/simulator.h"
+
+namespace penstock::core {
+namespace {
+
+// Revised costs have to be better by so much: each revision makes plans that differ for no other reason.
+constexpr double kLeastGain = 0.005;
+// Of the ratios of transfers, from below: a transfer that was measured also waited for its receiver to come.
+constexpr double kTransferQuantile = 0.25;
+constexpr double kMostLinkFactor = 50;
+// More than that is no waiting between passes.
+constexpr double kMostMissing = 3;
+
+// The plans of iterations, run again with other costs.
+class Replays {
+ public:
+  static absl::StatusOr<Replays> Of(absl::Span<const ObservedIteration> iterations, const Job& job) {
+    Replays replays;
+    for (const ObservedIteration& iteration : iterations) {
+      Replay& replay = replays.replays_.emplace_back();
+      replay.plan = iteration.plan;
+      PENSTOCK_ASSIGN_OR_RETURN(replay.batch, BatchFromProto(*iteration.batch, job));
+      PENSTOCK_ASSIGN_OR_RETURN(replay.programs, ProgramSetOfPlan(*iteration.plan));
+      replay.measured_ns = static_cast<double>(MeasuredMakespanNs(iteration));
+    }
+    return replays;
+  }
+
+  // Of each iteration, what was measured divided by what the costs foretell.
+  absl::StatusOr<std::vector<double>> Ratios(const CostModel& costs, StopToken stop) {
+    std::vector<double> ratios;
+    for (Replay& replay : replays_) {
+      PENSTOCK_RETURN_IF_ERROR(SetDurations(*replay.plan, replay.batch, costs, &replay.programs));
+      PENSTOCK_RETURN_IF_ERROR(simulator_.Run(replay.programs, stop));
+      ratios.push_back(replay.measured_ns / static_cast<double>(std::max<int64_t>(simulator_.makespan_ns(), 1)));
+    }
+    return ratios;
+  }
+
+ private:
+  struct Replay {
+    const v1::Plan* plan = nullptr;
+    Batch batch;
+    ProgramSet programs;
+    double measured_ns = 0;
+  };
+
+  std::vector<Replay> replays_;
+  Simulator simulator_;
+};
+
+// Mean of |foretold - measured| / measured.
+double MeanError(const std::vector<double>& measured_over_foretold) {
+  double sum = 0;
+  for (const double ratio : measured_over_foretold) sum += std::abs(1 / ratio - 1);
+  return measured_over_foretold.empty() ? 0 : sum / static_cast<double>(measured_over_foretold.size());
+}
+
+double QuantileOf(std::vector<double> values, double quantile) {
+  if (values.empty()) return 1;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
+}
+
+absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const ObservedIteration> iterations) {
+  Measurements all;
+  for (const ObservedIteration& iteration : iterations) {
+    PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, planner.costs(), planner.job()));
+    all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
+    all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(), one.optimizer_ratios.end());
+    all.transfer_ratios.insert(all.transfer_ratios.end(), one.transfer_ratios.begin(), one.transfer_ratios.end());
+  }
+  CostFactors factors = FitCosts(planner.costs(), all.passes);
+  factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
+  factors.link =
+      std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile), 1 / kMostLinkFactor, kMostLinkFactor);
+  return factors;
+}
+
+absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job, Replays* replays,
+                                               StopToken stop) {
+  PENSTOCK_ASSIGN_OR_RETURN(Profile costs, ProfileFromProto(profile, job.architecture));
+  return replays->Ratios(CostModel(std::move(costs), job), stop);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, const v1::CostProfile& in_effect,
+                                                     absl::Span<const ObservedIteration> iterations, StopToken stop) {
+  if (iterations.empty()) return std::nullopt;
+  const Job& job = planner.job();
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(planner, iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
+  const v1::CostProfile& base = planner.spec().profile();
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::vector<double> missing,
+      RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
+  factors.all = std::clamp(MedianOf(&missing), 1 / kMostMissing, kMostMissing);
+  Calibration result;
+  result.profile = ReviseProfile(base, job.architecture, factors);
+  result.profile.set_version(in_effect.version() + 1);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> before, RatiosWith(in_effect, job, &replays, stop));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> after, RatiosWith(result.profile, job, &replays, stop));
+  result.error_before = MeanError(before);
+  result.error_after = MeanError(after);
+  if (result.error_after > result.error_before - kLeastGain) return std::nullopt;
+  return result;
+}
+
+absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<const MeasuredPass> passes) {
+  Calibration result;
+  const Job& job = planner.job();
+  result.profile = ReviseProfile(planner.spec().profile(), job.architecture, FitCosts(planner.costs(), passes));
+  PENSTOCK_ASSIGN_OR_RETURN(Profile revised, ProfileFromProto(result.profile, job.architecture));
+  const CostModel after(std::move(revised), job);
+  const auto error = [&](const CostModel& costs) {
+    std::vector<double> ratios;
+    for (const MeasuredPass& pass : passes) {
+      LayerCosts layers;
+      if (!costs.Layers(pass.sums, &layers)) continue;
+      int64_t foretold = 0;
+      if (pass.kind == PassKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
+      if (pass.kind == PassKind::kBackward) foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
+      if (pass.kind == PassKind::kBackwardWeight) foretold = costs.WeightNs(pass.stage, layers);
+      ratios.push_back(pass.duration_ns / static_cast<double>(std::max<int64_t>(foretold, 1)));
+    }
+    if (ratios.empty()) return -1.0;
+    return MeanError(ratios);
+  };
+  result.error_before = error(planner.costs());
+  if (result.error_before < 0)
+    return absl::InvalidArgumentError("passes: none is inside of what the job's profile was measured for");
+  result.error_after = error(after);
+  return result;
+}
+
+}  // namespace penstock::core

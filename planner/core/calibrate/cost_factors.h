@@ -1,0 +1,34 @@
+// By what the costs of a profile are multiplied so that they foretell what was measured.
+#pragma once
+
+#include <array>
+
+#include "planner/core/cost/profile.h"
+
+namespace penstock::core {
+
+struct ForwardFactors {
+  double fixed = 1;
+  double tokens = 1;
+  double squares = 1;
+};
+
+struct CostFactors {
+  std::array<ForwardFactors, kLayerKinds> forward = {};
+  double embedding = 1;
+  // Of the backward pass in units of the forward pass.
+  std::array<std::array<double, kRecomputeLevels>, kLayerKinds> backward_ratio = {};
+  // Of the part of a backward pass without recompute that makes gradients of weights.
+  double weight_share = 1;
+  double optimizer = 1;
+  // Of the time of transfers between ranks.
+  double link = 1;
+  // Of all computing, beyond those above: waiting that no plan foresees.
+  double all = 1;
+
+  CostFactors() {
+    for (auto& levels : backward_ratio) levels.fill(1);
+  }
+};
+
+}  // namespace penstock::core

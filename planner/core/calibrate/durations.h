@@ -1,0 +1,15 @@
+// What every instruction of a plan takes by other costs than those it was planned with.
+#pragma once
+
+#include "absl/status/status.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/cost/cost_model.h"
+#include "planner/core/program/program_set.h"
+
+namespace penstock::core {
+
+// `programs`: of ProgramSetOfPlan(plan). `costs`: of the job that the plan is of, with another profile. Possible errors:
+// INVALID_ARGUMENT (a sample that the batch lacks, or a shape outside of the profile).
+absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs, ProgramSet* programs);
+
+}  // namespace penstock::core

@@ -1,0 +1,145 @@
+#include "planner/core/calibrate/fit_costs.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "planner/core/calibrate/forward_parts.h"
+#include "planner/core/calibrate/least_squares.h"
+#include "planner/core/cost/level_counts.h"
+
+namespace penstock::core {
+namespace {
+
+double SumOf(const std::vector<double>& parts) {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+class CostFit {
+ public:
+  CostFit(const CostModel& costs, absl::Span<const MeasuredPass> passes)
+      : costs_(costs), passes_(passes), forward_(costs) {}
+
+  CostFactors Run() {
+    FitForward();
+    FitBackward();
+    FitWeight();
+    return factors_;
+  }
+
+ private:
+  void FitForward() {
+    std::vector<FitRow> rows;
+    for (const MeasuredPass& pass : passes_) {
+      if (pass.kind != PassKind::kForward) continue;
+      FitRow row = {.parts = forward_.Of(pass.stage, pass.sums), .measured = pass.duration_ns};
+      if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
+    }
+    fitted_ = FitFactors(rows, forward_.parts().size() + 1);
+    for (size_t i = 0; i < forward_.parts().size(); ++i) {
+      ForwardFactors& factors = factors_.forward[forward_.parts()[i].kind];
+      const ForwardTerm term = forward_.parts()[i].term;
+      const bool whole = term == ForwardTerm::kWhole;
+      if (whole || term == ForwardTerm::kFixed) factors.fixed = fitted_[i];
+      if (whole || term == ForwardTerm::kTokens) factors.tokens = fitted_[i];
+      if (whole || term == ForwardTerm::kSquares) factors.squares = fitted_[i];
+    }
+    factors_.embedding = fitted_.back();
+  }
+
+  // As it was fitted, of one layer of each kind; false: outside of the profile.
+  bool FittedLayers(const TokenSums& sums, std::array<double, kLayerKinds>* layers) const {
+    LayerCosts base;
+    if (!costs_.layer_model().Layers(sums, &base)) return false;
+    // One stage with one layer of each kind would do; there is none, so parts are divided by their layers.
+    layers->fill(0);
+    for (int stage = 0; stage < costs_.stages(); ++stage) {
+      const std::vector<double> parts = forward_.Of(stage, sums);
+      std::array<double, kLayerKinds> here = {};
+      for (size_t i = 0; i < forward_.parts().size(); ++i) here[forward_.parts()[i].kind] += fitted_[i] * parts[i];
+      const Stage& holds = costs_.stage(stage);
+      const int counts[kLayerKinds] = {holds.encoder_layers, holds.decoder_layers, holds.last ? 1 : 0};
+      for (int kind = 0; kind < kLayerKinds; ++kind) {
+        if (counts[kind] > 0) (*layers)[kind] = here[kind] / counts[kind];
+      }
+    }
+    return true;
+  }
+
+  // By kind and level, the head's last, then what the stage embeds.
+  std::vector<double> BackwardParts(const MeasuredPass& pass) const {
+    std::array<double, kLayerKinds> layers;
+    LayerCosts base;
+    if (!FittedLayers(pass.sums, &layers) || !costs_.layer_model().Layers(pass.sums, &base)) return {};
+    const Stage& stage = costs_.stage(pass.stage);
+    const LevelCounts levels = CountLevels(stage, pass.recompute);
+    // What the backward pass is in units of the forward pass, by tables where there are any.
+    const auto ratio = [&](int kind, int level) {
+      return base.forward[kind] > 0 ? base.backward[kind][level] / base.forward[kind] : 0.0;
+    };
+    std::vector<double> parts;
+    for (int kind = 0; kind < 2; ++kind) {
+      for (int level = 0; level < kRecomputeLevels; ++level)
+        parts.push_back(levels.counts[kind][level] * ratio(kind, level) * layers[kind]);
+    }
+    parts.push_back(stage.last ? ratio(kHead, kKeepAll) * layers[kHead] : 0);
+    parts.push_back(fitted_.back() * ((stage.embeds_source ? base.source_embedding : 0) +
+                                      (stage.embeds_target ? base.target_embedding : 0)));
+    return parts;
+  }
+
+  void FitBackward() {
+    std::vector<FitRow> rows;
+    for (const MeasuredPass& pass : passes_) {
+      if (pass.kind != PassKind::kBackward) continue;
+      FitRow row = {.parts = BackwardParts(pass), .measured = pass.duration_ns};
+      if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
+    }
+    if (rows.empty()) return;
+    const std::vector<double> fitted = FitFactors(rows, 2 * kRecomputeLevels + 2);
+    for (int kind = 0; kind < 2; ++kind) {
+      for (int level = 0; level < kRecomputeLevels; ++level)
+        factors_.backward_ratio[kind][level] = fitted[kind * kRecomputeLevels + level];
+    }
+    factors_.backward_ratio[kHead].fill(fitted[2 * kRecomputeLevels]);
+  }
+
+  // Relative to what the factors above make of it.
+  void FitWeight() {
+    double foreseen = 0;
+    double measured = 0;
+    for (const MeasuredPass& pass : passes_) {
+      std::array<double, kLayerKinds> layers;
+      if (pass.kind != PassKind::kBackwardWeight || !FittedLayers(pass.sums, &layers)) continue;
+      LayerCosts base;
+      costs_.layer_model().Layers(pass.sums, &base);
+      const Stage& stage = costs_.stage(pass.stage);
+      const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
+      for (int kind = 0; kind < 2; ++kind) {
+        if (counts[kind] == 0 || base.forward[kind] <= 0) continue;
+        const double ratio = base.backward[kind][kKeepAll] / base.forward[kind];
+        foreseen += counts[kind] * layers[kind] * ratio * factors_.backward_ratio[kind][kKeepAll] *
+                    (1 - costs_.profile().layers[kind].backward_input_share);
+      }
+      measured += pass.duration_ns;
+    }
+    if (foreseen > 0) factors_.weight_share = measured / foreseen;
+  }
+
+  const CostModel& costs_;
+  const absl::Span<const MeasuredPass> passes_;
+  const ForwardParts forward_;
+  // Of the forward parts.
+  std::vector<double> fitted_;
+  CostFactors factors_;
+};
+
+}  // namespace
+
+CostFactors FitCosts(const CostModel& costs, absl::Span<const MeasuredPass> passes) {
+  return CostFit(costs, passes).Run();
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,139 @@
+#include "planner/core/calibrate/least_squares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace penstock::core {
+namespace {
+
+constexpr double kLeastFactor = 0.02;
+constexpr double kMostFactor = 50;
+// Factors are expected this far from the usual ratio (a standard deviation, relative to that ratio): see SetRidge.
+constexpr double kFactorSpread = 0.5;
+constexpr double kLeastRidge = 1e-6;
+constexpr double kMostRidge = 0.0025;
+// The standard deviation of a normal distribution by the median of absolute values.
+constexpr double kDeviationPerMedian = 1.4826;
+// Residuals beyond so many times their median are outliers (1.345 sigma of a normal distribution: 95 % efficient).
+constexpr double kOutlierMedians = 2;
+constexpr int kRounds = 10;
+
+double Foreseen(const FitRow& row) {
+  double sum = 0;
+  for (const double part : row.parts) sum += part;
+  return sum;
+}
+
+// Solves a symmetric, positive definite system in place (Cholesky). `matrix` is row-major.
+std::vector<double> Solve(std::vector<double> matrix, std::vector<double> right) {
+  const size_t n = right.size();
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double sum = matrix[i * n + j];
+      for (size_t k = 0; k < j; ++k) sum -= matrix[i * n + k] * matrix[j * n + k];
+      matrix[i * n + j] = i == j ? std::sqrt(std::max(sum, 1e-300)) : sum / matrix[j * n + j];
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) right[i] -= matrix[i * n + k] * right[k];
+    right[i] /= matrix[i * n + i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) right[i] -= matrix[k * n + i] * right[k];
+    right[i] /= matrix[i * n + i];
+  }
+  return right;
+}
+
+// The rows relative to what they foresee: shares of the parts, the ratio of the measurement, and how much each counts.
+class RelativeRows {
+ public:
+  RelativeRows(absl::Span<const FitRow> rows, size_t columns) : columns_(columns) {
+    double total = 0;
+    for (const FitRow& row : rows) total += Foreseen(row);
+    for (const FitRow& row : rows) {
+      const double foreseen = Foreseen(row);
+      for (const double part : row.parts) shares_.push_back(part / foreseen);
+      ratios_.push_back(row.measured / foreseen);
+      weights_.push_back(foreseen / total);
+    }
+    std::vector<double> ratios = ratios_;
+    usual_ = MedianOf(&ratios);
+    outlier_.assign(ratios_.size(), 1);
+  }
+
+  double usual() const { return usual_; }
+
+  std::vector<double> Fit() const {
+    std::vector<double> matrix(columns_ * columns_, 0.0);
+    std::vector<double> right(columns_, ridge_ * usual_);
+    for (size_t i = 0; i < columns_; ++i) matrix[i * columns_ + i] = ridge_;
+    for (size_t row = 0; row < ratios_.size(); ++row) {
+      const double weight = weights_[row] * outlier_[row];
+      for (size_t i = 0; i < columns_; ++i) {
+        right[i] += weight * share(row, i) * ratios_[row];
+        for (size_t j = 0; j < columns_; ++j) matrix[i * columns_ + j] += weight * share(row, i) * share(row, j);
+      }
+    }
+    return Solve(std::move(matrix), std::move(right));
+  }
+
+  // By how far they are from the fit.
+  void WeighOutliers(absl::Span<const double> factors) {
+    std::vector<double> residuals;
+    for (size_t row = 0; row < ratios_.size(); ++row) {
+      double fitted = 0;
+      for (size_t i = 0; i < columns_; ++i) fitted += factors[i] * share(row, i);
+      residuals.push_back(std::abs(ratios_[row] - fitted));
+    }
+    std::vector<double> sorted = residuals;
+    const double median = MedianOf(&sorted);
+    SetRidge(kDeviationPerMedian * median);
+    const double far = std::max(kOutlierMedians * median, 1e-9);
+    for (size_t row = 0; row < residuals.size(); ++row)
+      outlier_[row] = residuals[row] <= far ? 1 : far / residuals[row];
+  }
+
+ private:
+  double share(size_t row, size_t column) const { return shares_[row * columns_ + column]; }
+
+  // The most likely factors have a penalty of (noise / expected spread)^2 for each row's worth of weight: many rows, or
+  // rows without noise, are believed.
+  void SetRidge(double deviation) {
+    const double relative = deviation / (kFactorSpread * usual_);
+    ridge_ = std::clamp(relative * relative / static_cast<double>(ratios_.size()), kLeastRidge, kMostRidge);
+  }
+
+  size_t columns_;
+  double ridge_ = kMostRidge;
+  std::vector<double> shares_;
+  std::vector<double> ratios_;
+  std::vector<double> weights_;
+  std::vector<double> outlier_;
+  double usual_ = 1;
+};
+
+}  // namespace
+
+double MedianOf(std::vector<double>* values) {
+  if (values->empty()) return 0;
+  const auto middle = values->begin() + static_cast<std::ptrdiff_t>(values->size() / 2);
+  std::nth_element(values->begin(), middle, values->end());
+  return *middle;
+}
+
+std::vector<double> FitFactors(absl::Span<const FitRow> rows, size_t columns) {
+  if (rows.empty()) return std::vector<double>(columns, 1.0);
+  RelativeRows relative(rows, columns);
+  std::vector<double> factors = relative.Fit();
+  for (int round = 0; round < kRounds; ++round) {
+    relative.WeighOutliers(factors);
+    factors = relative.Fit();
+  }
+  for (double& factor : factors)
+    factor = std::clamp(factor, kLeastFactor * relative.usual(), kMostFactor * relative.usual());
+  return factors;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,29 @@
+// What a pass took that a rank ran.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/core/model/micro_batch.h"
+#include "planner/core/model/types.h"
+
+namespace penstock::core {
+
+enum class PassKind : uint8_t {
+  kForward,
+  // As a whole: the sum of both parts where it was run in two.
+  kBackward,
+  // The part of it that makes gradients of weights.
+  kBackwardWeight,
+};
+
+struct MeasuredPass {
+  PassKind kind = PassKind::kForward;
+  int stage = 0;
+  // Of its rank's share of the micro-batch.
+  TokenSums sums;
+  StageRecompute recompute;
+  // Without what ranks exchange inside the pass, and without waiting for them.
+  double duration_ns = 0;
+};
+
+}  // namespace penstock::core

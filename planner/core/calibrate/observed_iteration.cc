@@ -1,0 +1,176 @@
+#include "planner/core/calibrate/observed_iteration.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/micro_batch_shares.h"
+
+namespace penstock::core {
+namespace {
+
+// Shorter ones are noise: what is free by the costs has no ratio.
+constexpr int64_t kFreeNs = 1000;
+
+class Observer {
+ public:
+  Observer(const ObservedIteration& iteration, const CostModel& costs, const Job& job)
+      : iteration_(iteration), costs_(costs), job_(job) {}
+
+  absl::StatusOr<Measurements> Run() {
+    if (iteration_.plan->programs_size() != costs_.topology().ranks())
+      return absl::InvalidArgumentError("plan.programs: not those of the job's ranks");
+    PENSTOCK_ASSIGN_OR_RETURN(batch_, BatchFromProto(*iteration_.batch, job_));
+    PENSTOCK_RETURN_IF_ERROR(ReadShares());
+    for (const v1::ReportIterationRequest* report : iteration_.reports) PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
+    for (const auto& [stage, ratio] : optimizer_) measured_.optimizer_ratios.push_back(ratio);
+    for (auto& [where, parts] : split_) {
+      if (parts.ready) measured_.passes.push_back(parts.whole);
+    }
+    return std::move(measured_);
+  }
+
+ private:
+  // A backward pass that was run in two parts.
+  struct SplitPass {
+    MeasuredPass whole;
+    int parts = 0;
+    bool ready = false;
+  };
+
+  absl::Status ReadShares() {
+    for (const v1::Replica& replica : iteration_.plan->replicas()) {
+      auto& of_replica = shares_.emplace_back();
+      for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+        for (const uint32_t sample : micro_batch.samples()) {
+          if (sample >= batch_.samples.size())
+            return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
+        }
+        PENSTOCK_ASSIGN_OR_RETURN(MicroBatchShares shares, SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
+                                                                              costs_.group().context));
+        of_replica.push_back(std::move(shares.computed));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadReport(const v1::ReportIterationRequest& report) {
+    if (report.rank() >= static_cast<uint32_t>(iteration_.plan->programs_size()))
+      return absl::InvalidArgumentError(absl::StrCat("report.rank: ", report.rank(), "; the plan has fewer ranks"));
+    const v1::Program& program = iteration_.plan->programs(static_cast<int>(report.rank()));
+    for (const v1::MeasuredInstruction& measured : report.instructions()) {
+      if (measured.id() >= static_cast<uint32_t>(program.instructions_size()))
+        return absl::InvalidArgumentError(absl::StrCat("report.instructions: ", measured.id(), " is not in the program"));
+      Read(program, program.instructions(static_cast<int>(measured.id())), measured.duration_ns());
+    }
+    return absl::OkStatus();
+  }
+
+  void Read(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+    switch (instruction.op()) {
+      case v1::OP_FORWARD:
+      case v1::OP_BACKWARD:
+      case v1::OP_BACKWARD_INPUT:
+      case v1::OP_BACKWARD_WEIGHT:
+        ReadPass(program, instruction, measured_ns);
+        break;
+      case v1::OP_OPTIMIZER_STEP:
+        ReadOptimizer(program, instruction, measured_ns);
+        break;
+      case v1::OP_SEND:
+        ReadTransfer(program, instruction.transfer(), measured_ns);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void ReadOptimizer(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+    const int64_t expected_ns = costs_.StepNs(static_cast<int>(program.rank()));
+    if (expected_ns < kFreeNs) return;
+    const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
+    const auto [found, added] = optimizer_.try_emplace(instruction.stage(), ratio);
+    if (!added) found->second = std::min(found->second, ratio);
+  }
+
+  void ReadTransfer(const v1::Program& program, const v1::Transfer& transfer, int64_t measured_ns) {
+    const int64_t expected_ns = costs_.TransferNs(static_cast<int64_t>(transfer.bytes()),
+                                                  static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
+    if (expected_ns < kFreeNs) return;
+    measured_.transfer_ratios.push_back(static_cast<double>(measured_ns) / static_cast<double>(expected_ns));
+  }
+
+  void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
+    const v1::PassExchange& exchange = instruction.exchange();
+    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns();
+    // The others wait for the one that has most to do.
+    if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns()) return;
+    if (program.replica() >= shares_.size() || instruction.micro_batch() >= shares_[program.replica()].size()) return;
+    const auto rank = static_cast<int>(program.rank());
+    MeasuredPass pass;
+    pass.stage = static_cast<int>(instruction.stage());
+    pass.sums = shares_[program.replica()][instruction.micro_batch()][costs_.topology().PlaceOf(rank).context].sums;
+    pass.recompute = RecomputeOf(program, instruction);
+    pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1));
+    if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
+      pass.kind = instruction.op() == v1::OP_FORWARD ? PassKind::kForward : PassKind::kBackward;
+      measured_.passes.push_back(pass);
+      return;
+    }
+    AddSplit(rank, instruction, pass);
+  }
+
+  void AddSplit(int rank, const v1::Instruction& instruction, MeasuredPass pass) {
+    const bool weight = instruction.op() == v1::OP_BACKWARD_WEIGHT;
+    SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
+    const double before = split.whole.duration_ns;
+    if (weight) {
+      pass.kind = PassKind::kBackwardWeight;
+      measured_.passes.push_back(pass);
+    }
+    pass.kind = PassKind::kBackward;
+    pass.duration_ns += before;
+    split.whole = pass;
+    split.ready = ++split.parts == 2;
+  }
+
+  StageRecompute RecomputeOf(const v1::Program& program, const v1::Instruction& instruction) const {
+    const v1::MicroBatch& micro_batch = iteration_.plan->replicas(static_cast<int>(program.replica()))
+                                            .micro_batches(static_cast<int>(instruction.micro_batch()));
+    if (instruction.stage() >= static_cast<uint32_t>(micro_batch.recompute_size())) return {};
+    const v1::StageRecompute& recompute = micro_batch.recompute(static_cast<int>(instruction.stage()));
+    return {.selective = static_cast<int32_t>(recompute.selective_layers()),
+            .full = static_cast<int32_t>(recompute.full_layers())};
+  }
+
+  const ObservedIteration& iteration_;
+  const CostModel& costs_;
+  const Job& job_;
+  Batch batch_;
+  // By replica, micro-batch and context rank.
+  std::vector<std::vector<std::vector<Share>>> shares_;
+  Measurements measured_;
+  // By stage.
+  std::map<uint32_t, double> optimizer_;
+  // By rank, stage and micro-batch.
+  std::map<std::tuple<int, uint32_t, uint32_t>, SplitPass> split_;
+};
+
+}  // namespace
+
+absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs, const Job& job) {
+  return Observer(iteration, costs, job).Run();
+}
+
+int64_t MeasuredMakespanNs(const ObservedIteration& iteration) {
+  int64_t longest = 0;
+  for (const v1::ReportIterationRequest* report : iteration.reports)
+    longest = std::max(longest, report->duration_ns());
+  return longest;
+}
+
+}  // namespace penstock::core

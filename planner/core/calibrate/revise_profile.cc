@@ -1,0 +1,83 @@
+#include "planner/core/calibrate/revise_profile.h"
+
+#include <algorithm>
+#include <string>
+
+namespace penstock::core {
+namespace {
+
+// Neither part of a split backward pass is ever free.
+constexpr double kLeastShare = 0.02;
+
+LayerKind KindOfLayer(const std::string& name, Architecture architecture) {
+  if (name == "head") return kHead;
+  return architecture == Architecture::kT5 && name == "encoder" ? kEncoder : kDecoder;
+}
+
+void Multiply(const ForwardFactors& by, v1::LayerTime* time) {
+  time->set_fixed_ns(time->fixed_ns() * by.fixed);
+  time->set_target_token_ns(time->target_token_ns() * by.tokens);
+  time->set_source_token_ns(time->source_token_ns() * by.tokens);
+  time->set_target_square_ns(time->target_square_ns() * by.squares);
+  time->set_cross_ns(time->cross_ns() * by.squares);
+  time->set_source_square_ns(time->source_square_ns() * by.squares);
+}
+
+void Multiply(double by, v1::Table* table) {
+  for (double& value : *table->mutable_values()) value *= by;
+}
+
+void MultiplyTables(const ForwardFactors& forward, const std::array<double, kRecomputeLevels>& ratio,
+                    v1::LayerCost* layer) {
+  // A kind with tables has one factor for all terms.
+  if (layer->has_forward_ms()) Multiply(forward.tokens, layer->mutable_forward_ms());
+  if (layer->has_backward_none_ms()) Multiply(forward.tokens * ratio[kKeepAll], layer->mutable_backward_none_ms());
+  if (layer->has_backward_selective_ms())
+    Multiply(forward.tokens * ratio[kKeepSelective], layer->mutable_backward_selective_ms());
+  if (layer->has_backward_full_ms()) Multiply(forward.tokens * ratio[kKeepInput], layer->mutable_backward_full_ms());
+}
+
+void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* layer) {
+  ForwardFactors forward = factors.forward[kind];
+  forward.fixed *= factors.all;
+  forward.tokens *= factors.all;
+  forward.squares *= factors.all;
+  const auto& ratio = factors.backward_ratio[kind];
+  if (layer->has_forward()) Multiply(forward, layer->mutable_forward());
+  for (v1::TensorCost& cost : *layer->mutable_tensor()) {
+    if (cost.has_forward()) Multiply(forward, cost.mutable_forward());
+  }
+  // Unset, it stands for one forward pass more than without recompute.
+  if (layer->backward_ratio_full() == 0 && kind != kHead) layer->set_backward_ratio_full(layer->backward_ratio_none() + 1);
+  layer->set_backward_ratio_none(layer->backward_ratio_none() * ratio[kKeepAll]);
+  layer->set_backward_ratio_selective(layer->backward_ratio_selective() * ratio[kKeepSelective]);
+  layer->set_backward_ratio_full(layer->backward_ratio_full() * ratio[kKeepInput]);
+  MultiplyTables(forward, ratio, layer);
+  if (kind == kHead) return;
+  const double weight = std::clamp((1 - layer->backward_input_share()) * factors.weight_share, kLeastShare, 1 - kLeastShare);
+  layer->set_backward_input_share(1 - weight);
+}
+
+void ReviseLinks(double factor, v1::Cluster* cluster) {
+  const auto scaled = [factor](int64_t latency) { return static_cast<int64_t>(static_cast<double>(latency) * factor); };
+  cluster->set_intra_node_bytes_per_second(cluster->intra_node_bytes_per_second() / factor);
+  cluster->set_inter_node_bytes_per_second(cluster->inter_node_bytes_per_second() / factor);
+  cluster->set_intra_node_latency_ns(scaled(cluster->intra_node_latency_ns()));
+  cluster->set_inter_node_latency_ns(scaled(cluster->inter_node_latency_ns()));
+}
+
+}  // namespace
+
+v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture architecture, const CostFactors& factors) {
+  v1::CostProfile revised = profile;
+  revised.set_version(profile.version() + 1);
+  for (v1::LayerCost& layer : *revised.mutable_layers()) ReviseLayer(factors, KindOfLayer(layer.name(), architecture), &layer);
+  const double embedding = factors.embedding * factors.all;
+  if (revised.has_embedding_forward())
+    Multiply({embedding, embedding, embedding}, revised.mutable_embedding_forward());
+  revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer * factors.all);
+  ReviseLinks(factors.link, revised.mutable_cluster());
+  return revised;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,254 @@
+// Costs fitted to what "was measured": plans that ran on ranks with other costs than those they were planned with.
+#include "planner/core/calibrate/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/core/calibrate/durations.h"
+#include "planner/core/calibrate/least_squares.h"
+#include "planner/core/calibrate/revise_profile.h"
+#include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/replay/program_set_of_plan.h"
+#include "planner/core/simulate/simulator.h"
+#include "tests/unit/core/golden_jobs.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::core {
+namespace {
+
+// Times are of the order of a microsecond, which are rounded to nanoseconds.
+constexpr double kRounding = 0.01;
+
+v1::Batch RandomBatch(uint64_t iteration, int samples) {
+  std::mt19937_64 random(iteration + 1);
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (int i = 0; i < samples; ++i)
+    lengths.emplace_back(random() % 40, 1 + static_cast<uint32_t>(std::exp2(static_cast<double>(random() % 100) / 12.0)));
+  v1::Batch batch = MakeBatch(lengths);
+  batch.set_iteration(iteration);
+  return batch;
+}
+
+// Iterations of a job that ran on ranks which take what `truth` says, each pass longer or shorter by `noise`.
+class Ran {
+ public:
+  Ran(const v1::JobSpec& job, const v1::CostProfile& truth, int iterations, double noise = 0)
+      : planner_(*Planner::Create(job)), random_(7) {
+    v1::JobSpec true_job = job;
+    *true_job.mutable_profile() = truth;
+    const CostModel costs(*ProfileFromProto(truth, planner_->job().architecture), planner_->job());
+    for (int i = 0; i < iterations; ++i) Run(costs, i, noise);
+  }
+
+  const Planner& planner() const { return *planner_; }
+  std::vector<ObservedIteration> Observed() const {
+    std::vector<ObservedIteration> observed;
+    for (const auto& one : iterations_) {
+      ObservedIteration& iteration = observed.emplace_back();
+      iteration.batch = &one->batch;
+      iteration.plan = &one->plan;
+      for (const v1::ReportIterationRequest& report : one->reports) iteration.reports.push_back(&report);
+    }
+    return observed;
+  }
+  absl::StatusOr<std::optional<Calibration>> Fit() const {
+    return Calibrate(*planner_, planner_->spec().profile(), Observed());
+  }
+
+  // What the iterations took, foretold by a profile: the largest error.
+  double WorstError(const v1::CostProfile& profile) const {
+    const CostModel costs(*ProfileFromProto(profile, planner_->job().architecture), planner_->job());
+    double worst = 0;
+    for (const auto& one : iterations_) {
+      const double foretold = static_cast<double>(Simulate(costs, one->batch, one->plan).makespan_ns());
+      const double measured = static_cast<double>(one->reports[0].duration_ns());
+      worst = std::max(worst, std::abs(foretold / measured - 1));
+    }
+    return worst;
+  }
+
+ private:
+  struct Iteration {
+    v1::Batch batch;
+    v1::Plan plan;
+    std::vector<v1::ReportIterationRequest> reports;
+  };
+
+  Simulator Simulate(const CostModel& costs, const v1::Batch& batch, const v1::Plan& plan) const {
+    ProgramSet programs = *ProgramSetOfPlan(plan);
+    EXPECT_TRUE(SetDurations(plan, *BatchFromProto(batch, planner_->job()), costs, &programs).ok());
+    Simulator simulator;
+    EXPECT_TRUE(simulator.Run(programs).ok());
+    return simulator;
+  }
+
+  void Run(const CostModel& costs, int number, double noise) {
+    auto one = std::make_unique<Iteration>();
+    one->batch = RandomBatch(number, 24);
+    one->plan = *planner_->MakePlan(one->batch);
+    ProgramSet programs = *ProgramSetOfPlan(one->plan);
+    ASSERT_TRUE(SetDurations(one->plan, *BatchFromProto(one->batch, planner_->job()), costs, &programs).ok());
+    std::normal_distribution<double> factor(1.0, noise);
+    for (Instruction& instruction : programs.instructions) {
+      if (noise > 0 && IsPass(instruction.op))
+        instruction.duration_ns = std::max<int64_t>(1, std::llround(static_cast<double>(instruction.duration_ns) * factor(random_)));
+    }
+    Simulator simulator;
+    ASSERT_TRUE(simulator.Run(programs).ok());
+    for (int rank = 0; rank < programs.ranks(); ++rank) {
+      v1::ReportIterationRequest& report = one->reports.emplace_back();
+      report.set_rank(static_cast<uint32_t>(rank));
+      report.set_duration_ns(simulator.makespan_ns());
+      for (int32_t i = programs.rank_begin[rank]; i < programs.rank_begin[rank + 1]; ++i) {
+        v1::MeasuredInstruction* measured = report.add_instructions();
+        measured->set_id(static_cast<uint32_t>(i - programs.rank_begin[rank]));
+        measured->set_start_ns(simulator.start_ns()[i]);
+        measured->set_duration_ns(simulator.end_ns()[i] - simulator.start_ns()[i]);
+      }
+    }
+    iterations_.push_back(std::move(one));
+  }
+
+  std::unique_ptr<Planner> planner_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Iteration>> iterations_;
+};
+
+TEST(FitFactorsTest, FindsTheFactorsOfPartsAmongOutliers) {
+  std::mt19937_64 random(3);
+  std::vector<FitRow> rows;
+  for (int i = 0; i < 200; ++i) {
+    FitRow& row = rows.emplace_back();
+    row.parts = {1000.0, static_cast<double>(random() % 5000), static_cast<double>(random() % 9000)};
+    row.measured = 3 * row.parts[0] + 0.5 * row.parts[1] + 1.5 * row.parts[2];
+    if (i % 10 == 0) row.measured *= 8;
+  }
+  const std::vector<double> factors = FitFactors(rows, 3);
+  EXPECT_NEAR(factors[0], 3, 0.15);
+  EXPECT_NEAR(factors[1], 0.5, 0.05);
+  EXPECT_NEAR(factors[2], 1.5, 0.05);
+}
+
+TEST(FitFactorsTest, WhatRowsDoNotTellApartKeepsItsProportions) {
+  std::vector<FitRow> rows(20, {.parts = {600, 300, 100}, .measured = 2000});
+  for (const double factor : FitFactors(rows, 3)) EXPECT_NEAR(factor, 2, 1e-6);
+  EXPECT_EQ(FitFactors({}, 2), (std::vector<double>{1, 1}));
+}
+
+TEST(ReplayTest, APlanReplayedWithItsOwnDurationsTakesWhatItSays) {
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << job.name;
+    const auto plan = (*planner)->MakePlan(job.given.batch);
+    ASSERT_TRUE(plan.ok()) << job.name;
+    auto programs = ProgramSetOfPlan(*plan);
+    ASSERT_TRUE(programs.ok()) << job.name << programs.status();
+    Simulator simulator;
+    ASSERT_TRUE(simulator.Run(*programs).ok()) << job.name;
+    EXPECT_EQ(simulator.makespan_ns(), plan->predicted().makespan_ns()) << job.name;
+    // And the costs give the same anew.
+    const std::vector<Instruction> planned = programs->instructions;
+    ASSERT_TRUE(
+        SetDurations(*plan, *BatchFromProto(job.given.batch, (*planner)->job()), (*planner)->costs(), &*programs).ok())
+        << job.name;
+    for (size_t i = 0; i < planned.size(); ++i) {
+      EXPECT_EQ(programs->instructions[i].duration_ns, planned[i].duration_ns)
+          << job.name << ": instruction " << i << ", op " << static_cast<int>(planned[i].op);
+    }
+  }
+}
+
+TEST(CalibrateTest, CostsThatAreRightAreKept) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  const auto fitted = Ran(job, job.profile(), 4).Fit();
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  EXPECT_FALSE(fitted->has_value());
+}
+
+struct WrongProfile {
+  std::string name;
+  CostFactors truth;
+};
+
+std::vector<WrongProfile> WrongProfiles() {
+  std::vector<WrongProfile> wrong;
+  wrong.push_back({.name = "everything is twice as slow", .truth = {}});
+  wrong.back().truth.all = 2;
+  wrong.push_back({.name = "everything is twice as fast", .truth = {}});
+  wrong.back().truth.all = 0.5;
+  wrong.push_back({.name = "weight gradients take half", .truth = {}});
+  wrong.back().truth.weight_share = 0.5;
+  wrong.push_back({.name = "backward passes take half as long again", .truth = {}});
+  for (auto& levels : wrong.back().truth.backward_ratio) levels.fill(1.5);
+  wrong.push_back({.name = "the head takes three times as long", .truth = {}});
+  wrong.back().truth.forward[kHead] = {3, 3, 3};
+  wrong.push_back({.name = "attention takes four times as long", .truth = {}});
+  wrong.back().truth.forward[kDecoder].squares = 4;
+  wrong.push_back({.name = "links are half as fast", .truth = {}});
+  wrong.back().truth.link = 2;
+  wrong.push_back({.name = "the optimizer takes three times as long", .truth = {}});
+  wrong.back().truth.optimizer = 3;
+  return wrong;
+}
+
+TEST(CalibrateTest, AWrongProfileForetellsTheIterationsAfterAFit) {
+  for (const WrongProfile& wrong : WrongProfiles()) {
+    for (const v1::Schedule schedule : {v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD, v1::SCHEDULE_SPLIT_BACKWARD}) {
+      v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+      job.mutable_planning()->set_schedule(schedule);
+      const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, wrong.truth), 6);
+      const auto fitted = ran.Fit();
+      ASSERT_TRUE(fitted.ok()) << wrong.name << fitted.status();
+      // A part that takes nothing here cannot be wrong.
+      if (ran.WorstError(job.profile()) < kRounding && !fitted->has_value()) continue;
+      ASSERT_TRUE(fitted->has_value()) << wrong.name << " " << ran.WorstError(job.profile());
+      EXPECT_LT(ran.WorstError((*fitted)->profile), kRounding) << wrong.name;
+      EXPECT_LT((*fitted)->error_after, (*fitted)->error_before) << wrong.name;
+      EXPECT_EQ((*fitted)->profile.version(), job.profile().version() + 1);
+    }
+  }
+}
+
+TEST(CalibrateTest, AFitForetellsBatchesThatItHasNotSeen) {
+  v1::JobSpec job = T5Job(2, 1, v1::POLICY_DYNAMIC);
+  CostFactors truth;
+  truth.forward[kEncoder] = {2, 1.5, 3};
+  truth.forward[kDecoder] = {1, 0.7, 2};
+  for (auto& levels : truth.backward_ratio) levels.fill(1.2);
+  const v1::CostProfile true_profile = ReviseProfile(job.profile(), Architecture::kT5, truth);
+  const auto fitted = Ran(job, true_profile, 8, /*noise=*/0.03).Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  const Ran unseen(job, true_profile, 20);
+  EXPECT_GT(unseen.WorstError(job.profile()), 0.2);
+  EXPECT_LT(unseen.WorstError((*fitted)->profile), 0.05);
+}
+
+TEST(CalibrateTest, TheSameIterationsGiveTheSameProfile) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_PACKED);
+  CostFactors truth;
+  truth.all = 1.7;
+  const Ran ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 5, 0.05);
+  const auto one = ran.Fit();
+  const auto other = ran.Fit();
+  ASSERT_TRUE(one.ok() && one->has_value() && other.ok() && other->has_value());
+  EXPECT_EQ((*one)->profile.SerializeAsString(), (*other)->profile.SerializeAsString());
+}
+
+TEST(CalibrateTest, APlanOfAnotherJobIsRefused) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_PACKED);
+  const Ran other(GptJob(2, 1, v1::POLICY_PACKED), job.profile(), 2);
+  const auto planner = Planner::Create(job);
+  ASSERT_TRUE(planner.ok());
+  EXPECT_EQ(Calibrate(**planner, job.profile(), other.Observed()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace penstock::core
