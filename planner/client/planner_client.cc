@@ -100,6 +100,11 @@ absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBat
               DeadlineIn(deadline));
 }
 
+absl::StatusOr<v1::ReviseCostsResponse> PlannerClient::ReviseCosts(const v1::ReviseCostsRequest& request,
+                                                                   absl::Duration deadline) {
+  return Call(any_stub_.get(), &Stub::ReviseCosts, request, DeadlineIn(deadline));
+}
+
 absl::StatusOr<v1::ReportIterationResponse> PlannerClient::ReportIteration(
     const v1::ReportIterationRequest& request, absl::Duration deadline) {
   return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::ReportIteration, request, deadline);

@@ -3,13 +3,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "penstock/v1/planner_service.pb.h"
+#include "planner/core/calibrate/calibration.h"
 #include "planner/core/footprint/planning_footprint.h"
 #include "planner/core/parallel/stop.h"
+#include "planner/service/engine/iteration_values.h"
 
 namespace penstock {
 
@@ -60,6 +65,18 @@ class BatchPlannerFactory {
   virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
                                                                const v1::Topology* topology,
                                                                core::StopToken stop) const = 0;
+
+  // Costs that would have foretold the iterations, all of which have batch, plan and the reports of all
+  // ranks; nothing: those in effect are as good. `job` with its own profile, prepared with `topology`.
+  // Computes for milliseconds to seconds; pure. Thread-safe. Possible errors: INVALID_ARGUMENT (an iteration
+  // of another job), CANCELLED.
+  virtual absl::StatusOr<std::optional<core::Calibration>> Calibrate(
+      const v1::JobSpec& job, const v1::Topology& topology, const v1::CostProfile& in_effect,
+      const std::vector<HeldIteration>& iterations, core::StopToken stop) const = 0;
+
+  // The same of single passes. Possible errors: INVALID_ARGUMENT (job, or passes[i]: named), CANCELLED.
+  virtual absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
+                                                            core::StopToken stop) const = 0;
 };
 
 class PlanChecker {

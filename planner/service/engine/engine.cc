@@ -242,6 +242,34 @@ bool PlannerEngine::stopped() const {
   return stopped_;
 }
 
+absl::Status PlannerEngine::ReserveWhatIf(const std::string& owner) {
+  if (pool_.TryReserve(PlanningClass::kWhatIf, owner, 1)) return absl::OkStatus();
+  if (stopped()) return absl::UnavailableError("the planner stops; try again");
+  return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+}
+
+PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& request, std::string owner,
+                                             CostsDone done) {
+  absl::Status status = dependencies_.planners->Check(request.job());
+  if (status.ok()) status = ReserveWhatIf(owner);
+  if (!status.ok()) {
+    done(status);
+    return nullptr;
+  }
+  auto copy = std::make_shared<const v1::ReviseCostsRequest>(request);
+  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit},
+                   [this, copy, done = std::move(done)](const PlanningTicket& ticket) {
+                     if (!ticket.status().ok()) return done(ticket.status());
+                     const auto fitted = dependencies_.planners->CalibratePasses(*copy, ticket.stop());
+                     if (!fitted.ok()) return done(ticket.Explain(fitted.status()));
+                     v1::ReviseCostsResponse response;
+                     *response.mutable_profile() = fitted->profile;
+                     response.set_error_before(fitted->error_before);
+                     response.set_error_after(fitted->error_after);
+                     done(std::move(response));
+                   });
+}
+
 PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string owner,
                                            PlanDone done) {
   const absl::StatusOr<int64_t> bytes = AdmitPlanBatch(request);
@@ -249,9 +277,8 @@ PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, 
     done(bytes.status());
     return nullptr;
   }
-  if (!pool_.TryReserve(PlanningClass::kWhatIf, owner, 1)) {
-    done(stopped() ? absl::UnavailableError("the planner stops; try again")
-                   : absl::ResourceExhaustedError("the planning queue is full: try again in a moment"));
+  if (absl::Status status = ReserveWhatIf(owner); !status.ok()) {
+    done(status);
     return nullptr;
   }
   // The caller's request may go before its turn comes.

@@ -106,8 +106,11 @@ class PlannerEngine {
   // owners take turns. The ticket is null when `done` was called at once.
   using PlanDone = std::function<void(absl::StatusOr<v1::Plan>)>;
   PlanningTicketPtr PlanBatch(const v1::PlanBatchRequest& request, std::string owner, PlanDone done);
-  // Nobody waits for the plan any more: it is not computed, or no further.
-  void CancelPlanBatch(const PlanningTicketPtr& ticket) { pool_.Cancel(ticket); }
+  // Fits costs in the pool and keeps nothing; all else as PlanBatch.
+  using CostsDone = std::function<void(absl::StatusOr<v1::ReviseCostsResponse>)>;
+  PlanningTicketPtr ReviseCosts(const v1::ReviseCostsRequest& request, std::string owner, CostsDone done);
+  // Nobody waits for the answer any more: it is not computed, or no further.
+  void CancelWhatIf(const PlanningTicketPtr& ticket) { pool_.Cancel(ticket); }
 
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
@@ -135,6 +138,8 @@ class PlannerEngine {
   absl::Status AdmitPreparation(const v1::JobSpec& spec) const;
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
+  // A place for what no job waits for. Possible errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
+  absl::Status ReserveWhatIf(const std::string& owner);
   // The job with this specification: the one that is there, or a new one.
   absl::StatusOr<std::shared_ptr<Job>> FindOrAddJob(const v1::JobSpec& spec);
   absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

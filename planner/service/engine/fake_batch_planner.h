@@ -70,8 +70,10 @@ class FakeBatchPlanner final : public BatchPlanner {
     plan.set_job_id(job_.job_id());
     plan.set_iteration(batch.iteration());
     plan.set_plan_version(1);
-    plan.set_content_hash(
-        absl::StrCat("hash ", version_, version_.empty() ? "" : " ", "of iteration ", batch.iteration()));
+    plan.set_profile_version(job_.profile().version());
+    const uint64_t costs = job_.profile().version();
+    plan.set_content_hash(absl::StrCat("hash ", version_, version_.empty() ? "" : " ", "of iteration ",
+                                       batch.iteration(), costs > 0 ? absl::StrCat(" costs ", costs) : ""));
     plan.set_real_tokens(100);
     plan.set_computed_tokens(125);
     plan.set_loss_tokens(99);
@@ -147,8 +149,31 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     return std::make_unique<FakeBatchPlanner>(job, gate_, version_);
   }
 
+  // Whatever was measured, costs are revised, or not.
+  void set_calibrates(bool calibrates) { calibrates_ = calibrates; }
+
+  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec&, const v1::Topology&,
+                                                             const v1::CostProfile& in_effect,
+                                                             const std::vector<HeldIteration>&,
+                                                             core::StopToken) const override {
+    if (!calibrates_) return std::nullopt;
+    core::Calibration calibration;
+    calibration.profile = in_effect;
+    calibration.profile.set_version(in_effect.version() + 1);
+    return calibration;
+  }
+
+  absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
+                                                    core::StopToken) const override {
+    core::Calibration calibration;
+    calibration.profile = request.job().profile();
+    calibration.profile.set_version(request.job().profile().version() + 1);
+    return calibration;
+  }
+
  private:
   const FakeBatchPlanner::Gate gate_;
+  bool calibrates_ = false;
   std::function<void()> preparation_gate_;
   std::string version_;
 };

@@ -186,6 +186,9 @@ absl::StatusOr<v1::GetIterationResponse> Job::GetIteration(uint64_t iteration) {
   *response.mutable_batch() = *held->batch;
   *response.mutable_plan() = *held->plan;
   for (const ReportPtr& report : held->reports) *response.add_reports() = *report;
+  MutexLock lock(&mutex_);
+  if (const store::v1::CostsRevised* costs = state_.CostsOf(iteration); costs != nullptr)
+    *response.mutable_profile() = costs->profile();
   return response;
 }
 
@@ -224,6 +227,7 @@ absl::Status Job::Delete(bool force) {
     services_.journal->Append({.job = key_, .remove = true});
     for (const auto& [iteration, ticket] : planning_) tickets.push_back(ticket);
     tickets.push_back(std::move(preparation_));
+    tickets.push_back(std::move(fitting_));
   }
   LogInfo("job deleted", {{"job", id_}});
   for (const PlanningTicketPtr& ticket : tickets) {

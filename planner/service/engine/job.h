@@ -152,6 +152,19 @@ class Job : public std::enable_shared_from_this<Job> {
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // job_costs.cc
+  // Fits costs to what was measured, once there is enough of it that is new.
+  void Recalibrate();
+  std::vector<HeldIteration> MeasuredLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
+                const PlanningTicket& ticket);
+  v1::JobSpec SpecWith(const v1::CostProfile& profile) const;
+  void KeepCostsLocked(const core::Calibration& calibration, std::shared_ptr<const BatchPlanner> planner,
+                       uint64_t measured_before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The planner of an iteration, with the costs that it is planned with.
+  // Possible errors: UNAVAILABLE (not prepared yet), CANCELLED.
+  absl::StatusOr<std::shared_ptr<const BatchPlanner>> PlannerOf(uint64_t iteration, core::StopToken stop);
+
   // job_workers.cc
   absl::Status CheckStartLocked(uint64_t first_iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailWorkerLocked(store::v1::FailureKind kind, uint32_t rank, absl::string_view what)
@@ -209,6 +222,14 @@ class Job : public std::enable_shared_from_this<Job> {
   // Iterations that are planned with nothing beside them: the planner ran out of memory before.
   std::set<uint64_t> alone_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
+  // With revised costs, by the version of their profile.
+  std::map<uint64_t, std::shared_ptr<const BatchPlanner>> revised_planners_ ABSL_GUARDED_BY(mutex_);
+  PlanningTicketPtr fitting_ ABSL_GUARDED_BY(mutex_);
+  // Costs were fitted to the iterations before it, or were tried to be.
+  uint64_t fitted_before_ ABSL_GUARDED_BY(mutex_) = 0;
+  // That were begun; the last of them may still run.
+  int fits_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool fitting_now_ ABSL_GUARDED_BY(mutex_) = false;
   // Iterations that somebody asked for whose plan is not in memory.
   std::set<uint64_t> wanted_ ABSL_GUARDED_BY(mutex_);
   // Iterations whose plan is not yet durable, so not yet delivered.

@@ -102,7 +102,8 @@ absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration) {
 
 absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const PlanningTicket& ticket) {
   PENSTOCK_RETURN_IF_ERROR(ticket.status());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner,
+                            PlannerOf(iteration, ticket.stop()));
   PlannedBatch planned;
   PENSTOCK_ASSIGN_OR_RETURN(planned.batch, BatchOf(iteration));
   // One that was accepted by a planner with more memory, or of an earlier version.

@@ -96,6 +96,7 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   for (const v1::IterationSummary& summary : summaries)
     services_.observer->OnIterationCompleted(id_, summary);
   if (status.ok()) readers_.WakeAll();
+  Recalibrate();
   PlanMore();
   return status;
 }

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "common/status/status_macros.h"
+#include "planner/core/calibrate/calibrate.h"
+#include "planner/core/calibrate/passes_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 
@@ -84,6 +86,32 @@ absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v
       core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop, topology);
   if (!planner.ok()) return AsInvalid(planner.status());
   return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
+}
+
+absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
+    const v1::JobSpec& job, const v1::Topology& topology, const v1::CostProfile& in_effect,
+    const std::vector<HeldIteration>& iterations, core::StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<core::Planner> planner,
+      core::Planner::Create(job, core::Planner::Explain::kCauseAlone, run_tasks_, stop, &topology));
+  std::vector<core::ObservedIteration> observed;
+  for (const HeldIteration& iteration : iterations) {
+    core::ObservedIteration& one = observed.emplace_back();
+    one.batch = iteration.batch.get();
+    one.plan = iteration.plan.get();
+    for (const ReportPtr& report : iteration.reports) one.reports.push_back(report.get());
+  }
+  return core::Calibrate(*planner, in_effect, observed, stop);
+}
+
+absl::StatusOr<core::Calibration> CorePlannerFactory::CalibratePasses(const v1::ReviseCostsRequest& request,
+                                                                      core::StopToken stop) const {
+  const absl::StatusOr<std::unique_ptr<core::Planner>> planner =
+      core::Planner::Create(request.job(), core::Planner::Explain::kCauseAlone, run_tasks_, stop);
+  if (!planner.ok()) return AsInvalid(planner.status());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<core::MeasuredPass> passes,
+                            core::PassesFromProto(request.passes(), (*planner)->costs(), (*planner)->job()));
+  return core::CalibratePasses(**planner, passes);
 }
 
 absl::Status CorePlanChecker::Check(const v1::Batch& batch, const v1::Plan& plan,

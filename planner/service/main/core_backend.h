@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/service/engine/batch_planner.h"
@@ -21,6 +23,13 @@ class CorePlannerFactory final : public BatchPlannerFactory {
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override;
   absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
                                                        core::StopToken stop) const override;
+  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job,
+                                                             const v1::Topology& topology,
+                                                             const v1::CostProfile& in_effect,
+                                                             const std::vector<HeldIteration>& iterations,
+                                                             core::StopToken stop) const override;
+  absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
+                                                    core::StopToken stop) const override;
 
  private:
   const core::RunTasks run_tasks_;

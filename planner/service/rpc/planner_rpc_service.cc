@@ -8,7 +8,7 @@
 #include "common/grpc/status_conversion.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/retry_iteration.h"
-#include "planner/service/rpc/plan_batch_reactor.h"
+#include "planner/service/rpc/pooled_call_reactor.h"
 #include "planner/service/rpc/register_job_reactor.h"
 #include "planner/service/rpc/request_validation.h"
 
@@ -100,7 +100,27 @@ grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerConte
   if (!engine.ok()) return Answer(context, engine.status());
   if (absl::Status status = CheckPlanBatch(*context, **engine, *request); !status.ok())
     return Answer(context, status);
-  return PlanBatchReactor::Start(*std::move(engine), context->peer(), *request, response);
+  const EnginePtr planner = *std::move(engine);
+  return PooledCallReactor<v1::PlanBatchResponse>::Start(planner, response, [&](auto done) {
+    return planner->PlanBatch(*request, HostOf(context->peer()), [done](absl::StatusOr<v1::Plan> plan) {
+      if (!plan.ok()) return done(plan.status());
+      v1::PlanBatchResponse answer;
+      *answer.mutable_plan() = *std::move(plan);
+      done(std::move(answer));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* PlannerRpcService::ReviseCosts(grpc::CallbackServerContext* context,
+                                                         const v1::ReviseCostsRequest* request,
+                                                         v1::ReviseCostsResponse* response) {
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, status);
+  absl::StatusOr<EnginePtr> engine = engines_->ForWhatIfs();
+  if (!engine.ok()) return Answer(context, engine.status());
+  const EnginePtr planner = *std::move(engine);
+  return PooledCallReactor<v1::ReviseCostsResponse>::Start(planner, response, [&](auto done) {
+    return planner->ReviseCosts(*request, HostOf(context->peer()), std::move(done));
+  });
 }
 
 absl::Status PlannerRpcService::CheckPlanBatch(const grpc::CallbackServerContext& context,

@@ -4,8 +4,8 @@
 //   PlannerRpcService service(&slot, JobAccess(nullptr)); StartServer({.listen = "127.0.0.1:0", .services =
 //   {&service}});
 //
-// Handlers run on gRPC's threads and do not block; PlanBatch computes in the engine's pool. Program streams
-// write when the reader has room (common/grpc/pull_stream.h).
+// Handlers run on gRPC's threads and do not block; PlanBatch and ReviseCosts compute in the engine's pool.
+// Program streams write when the reader has room (common/grpc/pull_stream.h).
 #pragma once
 
 #include <functional>
@@ -31,6 +31,9 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* PlanBatch(grpc::CallbackServerContext* context,
                                       const v1::PlanBatchRequest* request,
                                       v1::PlanBatchResponse* response) override;
+  grpc::ServerUnaryReactor* ReviseCosts(grpc::CallbackServerContext* context,
+                                        const v1::ReviseCostsRequest* request,
+                                        v1::ReviseCostsResponse* response) override;
   grpc::ServerWriteReactor<v1::StreamProgramsResponse>* StreamPrograms(
       grpc::CallbackServerContext* context, const v1::StreamProgramsRequest* request) override;
   grpc::ServerUnaryReactor* ReportIteration(grpc::CallbackServerContext* context,

@@ -18,6 +18,8 @@ namespace penstock {
 namespace {
 
 constexpr size_t kMaxAddressBytes = 255;
+// Of one ReviseCosts: what 50 iterations of 500 micro-batches on 4 stages report.
+constexpr int kMostPasses = 100'000;
 constexpr uint32_t kMaxWindow = 4096;
 constexpr uint32_t kMinHeartbeatTimeoutMs = 100;
 // A day: whoever is silent for longer is lost.
@@ -139,6 +141,19 @@ absl::Status Validate(const v1::PlanBatchRequest& request) {
       return Invalid("neither job_id nor job is set: one of them is needed");
   }
   return ValidateBatch("batch", request.batch());
+}
+
+absl::Status Validate(const v1::ReviseCostsRequest& request) {
+  if (!request.has_job()) return Invalid("job is missing");
+  PENSTOCK_RETURN_IF_ERROR(ValidateJob(request.job()));
+  if (request.passes().empty()) return Invalid("passes is empty: report at least one");
+  if (request.passes_size() > kMostPasses)
+    return Invalid("passes has ", request.passes_size(), " entries: at most ", kMostPasses);
+  for (int i = 0; i < request.passes_size(); ++i) {
+    if (request.passes(i).duration_ns() <= 0) return Invalid("passes[", i, "].duration_ns is not above 0");
+    if (request.passes(i).samples().empty()) return Invalid("passes[", i, "].samples is empty");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Validate(const v1::StreamProgramsRequest& request) {

@@ -12,6 +12,7 @@ namespace penstock {
 absl::Status Validate(const v1::RegisterJobRequest& request);
 absl::Status Validate(const v1::SubmitBatchesRequest& request);
 absl::Status Validate(const v1::PlanBatchRequest& request);
+absl::Status Validate(const v1::ReviseCostsRequest& request);
 absl::Status Validate(const v1::StreamProgramsRequest& request);
 absl::Status Validate(const v1::ReportIterationRequest& request);
 absl::Status Validate(const v1::RegisterWorkerRequest& request);

@@ -54,6 +54,11 @@ absl::Status CheckReported(const store::v1::IterationReported& report, uint32_t 
   return CheckIteration("iteration_reported.iteration", report.iteration());
 }
 
+absl::Status CheckCosts(const store::v1::CostsRevised& costs) {
+  PENSTOCK_RETURN_IF_ERROR(CheckIteration("costs_revised.from_iteration", costs.from_iteration()));
+  return CheckIteration("costs_revised.measured_before", costs.measured_before());
+}
+
 }  // namespace
 
 absl::Status CheckRegistered(const store::v1::JobRegistered& registered) {
@@ -77,6 +82,7 @@ absl::Status CheckSnapshot(const store::v1::JobSnapshot& snapshot) {
     PENSTOCK_RETURN_IF_ERROR(CheckIteration("plans.iteration", plan.iteration()));
   for (const store::v1::IterationReported& report : snapshot.reports())
     PENSTOCK_RETURN_IF_ERROR(CheckReported(report, ranks));
+  for (const store::v1::CostsRevised& costs : snapshot.costs()) PENSTOCK_RETURN_IF_ERROR(CheckCosts(costs));
   return CheckEpoch(snapshot.epoch(), ranks);
 }
 
@@ -97,6 +103,12 @@ absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
       return CheckRank("worker_left", event.worker_left().rank(), state.ranks());
     case store::v1::Event::kIterationReported:
       return CheckReported(event.iteration_reported(), state.ranks());
+    case store::v1::Event::kCostsRevised:
+      PENSTOCK_RETURN_IF_ERROR(CheckCosts(event.costs_revised()));
+      if (event.costs_revised().from_iteration() < state.planned_end())
+        return Wrong("costs_revised.from_iteration", event.costs_revised().from_iteration(),
+                     "it was planned before");
+      return absl::OkStatus();
     default:
       return absl::OkStatus();
   }

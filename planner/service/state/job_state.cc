@@ -1,6 +1,7 @@
 #include "planner/service/state/job_state.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,8 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
   for (const store::v1::IterationReported& report : saved.reports()) {
     reports_[report.iteration()][report.rank()] = report;
   }
+  costs_.assign(saved.costs().begin(), saved.costs().end());
+  planned_end_ = plans_.empty() ? 0 : plans_.rbegin()->first + 1;
 }
 
 store::v1::JobSnapshot JobState::Save() const {
@@ -92,6 +95,7 @@ store::v1::JobSnapshot JobState::Save() const {
   progress_.Save(&saved);
   for (const v1::IterationSummary& summary : summaries_) *saved.add_summaries() = summary;
   *saved.mutable_epoch() = membership_.Save();
+  for (const store::v1::CostsRevised& costs : costs_) *saved.add_costs() = costs;
   return saved;
 }
 
@@ -128,6 +132,9 @@ void JobState::Apply(const store::v1::Event& event) {
     case store::v1::Event::kJobDrained:
       draining_ = true;
       break;
+    case store::v1::Event::kCostsRevised:
+      costs_.push_back(event.costs_revised());
+      break;
     case store::v1::Event::kJobRegistered:  // the constructor's
     case store::v1::Event::WHAT_NOT_SET:
       break;
@@ -144,6 +151,13 @@ const store::v1::IterationPlanned* JobState::PlanOf(uint64_t iteration) const {
   return found == plans_.end() ? nullptr : &found->second;
 }
 
+const store::v1::CostsRevised* JobState::CostsOf(uint64_t iteration) const {
+  const auto after = std::upper_bound(
+      costs_.begin(), costs_.end(), iteration,
+      [](uint64_t at, const store::v1::CostsRevised& costs) { return at < costs.from_iteration(); });
+  return after == costs_.begin() ? nullptr : &*std::prev(after);
+}
+
 void JobState::Apply(const store::v1::BatchesAccepted& event) {
   for (const std::string& hash : event.hashes()) admission_.Accept(hash);
 }
@@ -151,6 +165,7 @@ void JobState::Apply(const store::v1::BatchesAccepted& event) {
 void JobState::Apply(const store::v1::IterationPlanned& event) {
   planned_.Add(event.iteration());
   plans_[event.iteration()] = event;
+  planned_end_ = std::max(planned_end_, event.iteration() + 1);
 }
 
 void JobState::Apply(const store::v1::WorkerRegistered& event) {
@@ -190,6 +205,7 @@ void JobState::ForgetOldIterations() {
   if (completed < first_held_ + history_ + 1) return;
   first_held_ = completed - history_;
   plans_.erase(plans_.begin(), plans_.lower_bound(first_held_));
+  while (costs_.size() > 1 && costs_[1].from_iteration() <= first_held_) costs_.pop_front();
 }
 
 void JobState::FinishIfDone() {

@@ -68,6 +68,12 @@ class JobState {
   const store::v1::IterationPlanned* PlanOf(uint64_t iteration) const;
   // The first iteration whose batch is kept.
   uint64_t first_held() const { return first_held_; }
+  // The costs that an iteration is planned with; null: those of the specification.
+  const store::v1::CostsRevised* CostsOf(uint64_t iteration) const;
+  // Null: never revised.
+  const store::v1::CostsRevised* LastCosts() const { return costs_.empty() ? nullptr : &costs_.back(); }
+  // After the last iteration that was ever planned.
+  uint64_t planned_end() const { return planned_end_; }
   // Ascending; the last kKeptSummaries.
   const std::deque<v1::IterationSummary>& summaries() const { return summaries_; }
 
@@ -104,6 +110,9 @@ class JobState {
   // By iteration, then rank; of iterations that some rank has not reported.
   std::map<uint64_t, std::map<uint32_t, store::v1::IterationReported>> reports_;
   std::deque<v1::IterationSummary> summaries_;
+  // By their first iteration; the first one is that of the oldest iteration that is held.
+  std::deque<store::v1::CostsRevised> costs_;
+  uint64_t planned_end_ = 0;
 };
 
 // The state after all events. Possible errors: DATA_LOSS (not a log of a job, or of a newer version).

@@ -120,7 +120,7 @@ TEST_F(EngineTest, DoesNotPlanWhatTheClientGaveUp) {
   absl::Status answer;
   const auto ticket = engine_->PlanBatch(
       Request("job"), "host", [&](absl::StatusOr<v1::Plan> plan) { answer = std::move(plan).status(); });
-  engine_->CancelPlanBatch(ticket);
+  engine_->CancelWhatIf(ticket);
   EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
   go_on.Notify();
   engine_->Shutdown(absl::Seconds(20));
@@ -141,7 +141,7 @@ TEST_F(EngineTest, ALiveJobIsPlannedBesideAWhatIfThatEndsOnlyWhenItIsGivenUp) {
   ASSERT_TRUE(started.Await());
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
   EXPECT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
-  engine_->CancelPlanBatch(ticket);
+  engine_->CancelWhatIf(ticket);
   ASSERT_TRUE(answered.Await());
   EXPECT_THAT(answer, Fails(absl::StatusCode::kCancelled, "client"));
 }

@@ -64,6 +64,8 @@ class PlannerClient {
                                                           absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   absl::Duration deadline = kPlanDeadline);
+  absl::StatusOr<v1::ReviseCostsResponse> ReviseCosts(const v1::ReviseCostsRequest& request,
+                                                      absl::Duration deadline = kPlanDeadline);
   absl::StatusOr<v1::ReportIterationResponse> ReportIteration(const v1::ReportIterationRequest& request,
                                                               absl::Duration deadline = kCallDeadline);
   absl::StatusOr<v1::RegisterWorkerResponse> RegisterWorker(const v1::RegisterWorkerRequest& request,

@@ -1,0 +1,151 @@
+// Job: costs that follow what its ranks measure.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/logging/logging.h"
+#include "common/status/status_macros.h"
+#include "planner/service/engine/job.h"
+
+namespace penstock {
+namespace {
+
+// Iterations that the first fits are made of, and all later ones. The first ones are soon: a profile that is wrong costs most
+// at the beginning.
+constexpr uint64_t kFirstFits[] = {4, 8};
+constexpr uint64_t kLaterFits = 16;
+// No fit is made of more.
+constexpr uint64_t kMostMeasured = 16;
+
+}  // namespace
+
+v1::JobSpec Job::SpecWith(const v1::CostProfile& profile) const {
+  v1::JobSpec spec = spec_;
+  *spec.mutable_profile() = profile;
+  return spec;
+}
+
+absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iteration, core::StopToken stop) {
+  v1::CostProfile profile;
+  v1::Topology topology;
+  {
+    MutexLock lock(&mutex_);
+    PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
+    const store::v1::CostsRevised* const costs = state_.CostsOf(iteration);
+    if (costs == nullptr) return planner_;
+    const auto found = revised_planners_.find(costs->profile().version());
+    if (found != revised_planners_.end()) return found->second;
+    // After a restart.
+    profile = costs->profile();
+    topology = *state_.topology();
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> made,
+                            services_.planners->Create(SpecWith(profile), &topology, stop));
+  MutexLock lock(&mutex_);
+  return revised_planners_.try_emplace(profile.version(), std::move(made)).first->second;
+}
+
+std::vector<HeldIteration> Job::MeasuredLocked() const {
+  const uint64_t completed = state_.progress().completed();
+  std::vector<HeldIteration> iterations;
+  for (uint64_t iteration = std::max(fitted_before_, completed - std::min(completed, kMostMeasured));
+       iteration < completed; ++iteration) {
+    HeldIteration held = {
+        .batch = values_.batch(iteration), .plan = values_.plan(iteration), .reports = values_.reports(iteration)};
+    const bool measured =
+        std::all_of(held.reports.begin(), held.reports.end(),
+                    [](const ReportPtr& report) { return report->instructions_size() > 0 && report->duration_ns() > 0; });
+    if (held.batch == nullptr || held.plan == nullptr || held.reports.size() != state_.ranks() || !measured) continue;
+    iterations.push_back(std::move(held));
+  }
+  return iterations;
+}
+
+void Job::Recalibrate() {
+  std::vector<HeldIteration> iterations;
+  uint64_t completed = 0;
+  const std::string& owner = spec_.owner().empty() ? id_ : spec_.owner();
+  {
+    MutexLock lock(&mutex_);
+    if (spec_.fixed_costs() || planner_ == nullptr || fitting_now_ || stopped_ || deleted_ ||
+        state_.finished())
+      return;
+    if (const store::v1::CostsRevised* last = state_.LastCosts(); last != nullptr) {
+      // Also those of an earlier planner.
+      fitted_before_ = std::max(fitted_before_, last->measured_before());
+      fits_ = std::max(fits_, 1);
+    }
+    completed = state_.progress().completed();
+    fitted_before_ = std::clamp(fitted_before_, spec_.first_iteration(), std::max(completed, spec_.first_iteration()));
+    const uint64_t wanted = static_cast<size_t>(fits_) < std::size(kFirstFits) ? kFirstFits[fits_] : kLaterFits;
+    if (completed < fitted_before_ + wanted) return;
+    iterations = MeasuredLocked();
+    fitted_before_ = completed;
+    if (iterations.empty()) return;
+    if (!services_.pool->TryReserve(PlanningClass::kPreparation, owner, 1)) return;
+    ++fits_;
+    fitting_now_ = true;
+  }
+  PlanningTicketPtr ticket = services_.pool->Run(
+      {PlanningClass::kPreparation, owner, services_.planning_limit},
+      [self = shared_from_this(), iterations = std::move(iterations), completed](const PlanningTicket& running) {
+        self->FitCosts(iterations, completed, running);
+      });
+  MutexLock lock(&mutex_);
+  if (fitting_now_) fitting_ = std::move(ticket);
+}
+
+void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before, const PlanningTicket& ticket) {
+  v1::CostProfile in_effect;
+  v1::Topology topology;
+  {
+    MutexLock lock(&mutex_);
+    in_effect = state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
+    topology = *state_.topology();
+  }
+  absl::StatusOr<std::optional<core::Calibration>> fitted =
+      services_.planners->Calibrate(spec_, topology, in_effect, iterations, ticket.stop());
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> planner = nullptr;
+  if (!fitted.ok()) {
+    planner = ticket.Explain(fitted.status());
+  } else if (fitted->has_value()) {
+    planner = services_.planners->Create(SpecWith((*fitted)->profile), &topology, ticket.stop());
+  }
+  MutexLock lock(&mutex_);
+  fitting_ = nullptr;
+  fitting_now_ = false;
+  if (stopped_ || deleted_ || (fitted.ok() && !fitted->has_value())) return;
+  if (!planner.ok()) {
+    LogWarning("costs cannot be fitted to what was measured: plans are made with those before",
+               {{"job", id_}, {"reason", planner.status().ToString()}});
+    return;
+  }
+  KeepCostsLocked(**fitted, *std::move(planner), measured_before);
+}
+
+void Job::KeepCostsLocked(const core::Calibration& calibration, std::shared_ptr<const BatchPlanner> planner,
+                          uint64_t measured_before) {
+  // No iteration is planned with two versions.
+  uint64_t from = std::max(state_.planned_end(), state_.progress().completed());
+  if (!planning_.empty()) from = std::max(from, planning_.rbegin()->first + 1);
+  const uint64_t version = calibration.profile.version();
+  store::v1::Event event;
+  *event.mutable_costs_revised()->mutable_profile() = calibration.profile;
+  event.mutable_costs_revised()->set_from_iteration(from);
+  event.mutable_costs_revised()->set_measured_before(measured_before);
+  RecordLocked(std::move(event));
+  // Planners of iterations that are no longer held are of no use.
+  const store::v1::CostsRevised* const oldest = state_.CostsOf(state_.first_held());
+  if (oldest != nullptr) {
+    revised_planners_.erase(revised_planners_.begin(), revised_planners_.lower_bound(oldest->profile().version()));
+  }
+  revised_planners_[version] = std::move(planner);
+  LogInfo("costs revised",
+          {{"job", id_},
+           {"version", version},
+           {"from_iteration", from},
+           {"error_before", absl::StrFormat("%.3f", calibration.error_before)},
+           {"error_after", absl::StrFormat("%.3f", calibration.error_after)}});
+}
+
+}  // namespace penstock

@@ -1,0 +1,135 @@
+// A job whose costs follow what its workers measure.
+#include "tests/unit/service/engine_fixture.h"
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kFirstFit = 4;
+constexpr uint64_t kWindow = 16;
+
+class JobCostsTest : public EngineFixture {
+ protected:
+  JobCostsTest() { planners_->set_calibrates(true); }
+
+  static v1::JobSpec Spec() {
+    v1::JobSpec spec = MakeJob("job");
+    spec.set_look_ahead_window(kWindow);
+    return spec;
+  }
+
+  // As many batches as the window takes, all planned.
+  static void Feed(const std::shared_ptr<Job>& job) {
+    const v1::JobStatus status = job->Status();
+    const uint64_t end = status.completed_iteration() + kWindow;
+    if (status.next_iteration() < end) {
+      ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", status.next_iteration(), end)).ok());
+    }
+    Reader reader(job, StreamRequest(0, status.completed_iteration(), 101, status.epoch()));
+    for (uint64_t iteration = status.completed_iteration(); iteration < end; ++iteration)
+      ASSERT_TRUE(reader.Next().has_value());
+  }
+
+  // A job that was trained so far, with its window planned ahead, once the fit that this caused has ended.
+  std::shared_ptr<Job> TrainedTo(const v1::JobSpec& spec, uint64_t completed) {
+    const std::shared_ptr<Job> job = Register(spec);
+    FormEpoch(*job, 101);
+    Feed(job);
+    Train(job, 0, completed, 101);
+    return job;
+  }
+
+  // A fit runs on a thread of the pool: its event is awaited.
+  static store::v1::CostsRevised AwaitCosts(const Job& job, int count) {
+    while (job.Snapshot().costs_size() < count) std::this_thread::yield();
+    return job.Snapshot().costs(count - 1);
+  }
+
+  std::shared_ptr<Job> Killed() {
+    EXPECT_TRUE(Flush().ok());
+    Restart();
+    EXPECT_TRUE(RegisterJob(Spec()).ok());
+    return *engine_->FindJob("job");
+  }
+
+  static uint64_t VersionOf(const std::shared_ptr<Job>& job, uint64_t iteration) {
+    absl::StatusOr<v1::GetIterationResponse> held;
+    do {
+      held = job->GetIteration(iteration);
+    } while (absl::IsUnavailable(held.status()));
+    EXPECT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(held->profile().version(), held->plan().profile_version());
+    return held->plan().profile_version();
+  }
+};
+
+TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
+  const auto job = TrainedTo(Spec(), kFirstFit);
+  const store::v1::CostsRevised costs = AwaitCosts(*job, 1);
+  EXPECT_EQ(costs.from_iteration(), kWindow);
+  EXPECT_EQ(costs.measured_before(), kFirstFit);
+  EXPECT_EQ(costs.profile().version(), 1);
+  Feed(job);
+  EXPECT_EQ(VersionOf(job, kWindow - 1), 0);
+  EXPECT_EQ(VersionOf(job, kWindow), 1);
+  EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
+}
+
+TEST_F(JobCostsTest, FewerIterationsAreNotFitted) {
+  const auto job = TrainedTo(Spec(), kFirstFit - 1);
+  Feed(job);
+  EXPECT_EQ(job->Snapshot().costs_size(), 0);
+}
+
+TEST_F(JobCostsTest, AJobWithFixedCostsKeepsThem) {
+  v1::JobSpec spec = Spec();
+  spec.set_fixed_costs(true);
+  const auto job = TrainedTo(spec, kFirstFit);
+  Feed(job);
+  Train(job, kFirstFit, kWindow, 101);
+  EXPECT_EQ(job->Snapshot().costs_size(), 0);
+  EXPECT_EQ(VersionOf(job, kWindow), 0);
+}
+
+TEST_F(JobCostsTest, CostsThatAreAsGoodAsThoseInEffectChangeNothing) {
+  planners_->set_calibrates(false);
+  const auto job = TrainedTo(Spec(), kFirstFit);
+  Feed(job);
+  EXPECT_EQ(job->Snapshot().costs_size(), 0);
+}
+
+TEST_F(JobCostsTest, APlannerThatWasKilledMakesThePlansOfEveryVersionAgain) {
+  auto job = TrainedTo(Spec(), kFirstFit);
+  AwaitCosts(*job, 1);
+  Feed(job);
+  std::vector<std::string> hashes;
+  for (uint64_t iteration = 0; iteration < kFirstFit + kWindow; ++iteration) {
+    VersionOf(job, iteration);
+    hashes.push_back(job->GetIteration(iteration)->plan().content_hash());
+  }
+  EXPECT_NE(hashes[kWindow].find("costs 1"), std::string::npos);
+  const store::v1::JobSnapshot before = job->Snapshot();
+  job.reset();
+
+  job = Killed();
+
+  EXPECT_EQ(job->Snapshot().SerializeAsString(), before.SerializeAsString());
+  for (uint64_t iteration = 0; iteration < kFirstFit + kWindow; ++iteration) {
+    VersionOf(job, iteration);
+    EXPECT_EQ(job->GetIteration(iteration)->plan().content_hash(), hashes[iteration]) << iteration;
+  }
+  EXPECT_EQ(job->Status().failure(), "");
+}
+
+TEST_F(JobCostsTest, LaterFitsWaitForMoreIterationsAndGoOnFromTheVersionBefore) {
+  const auto job = TrainedTo(Spec(), kFirstFit);
+  AwaitCosts(*job, 1);
+  Feed(job);
+  Train(job, kFirstFit, kFirstFit + 8, 101);
+  const store::v1::CostsRevised second = AwaitCosts(*job, 2);
+  EXPECT_EQ(second.profile().version(), 2);
+  EXPECT_EQ(second.measured_before(), kFirstFit + 8);
+  EXPECT_EQ(second.from_iteration(), kFirstFit + kWindow);
+}
+
+}  // namespace
+}  // namespace penstock
