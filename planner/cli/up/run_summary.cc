@@ -91,6 +91,10 @@ RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
   summary.planned_iteration_ms = static_cast<double>(sums.predicted_ns) / count / kNanosecondsPerMillisecond;
   summary.measured_iteration_ms = static_cast<double>(sums.measured_ns) / count / kNanosecondsPerMillisecond;
   summary.prediction_error = sums.error / count;
+  Sums late;
+  const size_t half = std::max(skipped, iterations.size() / 2);
+  for (size_t i = half; i < iterations.size(); ++i) Add(iterations[i], late);
+  summary.late_prediction_error = late.error / static_cast<double>(iterations.size() - half);
   summary.waited_for_plan_ms = Milliseconds(sums.waited_ns);
   return summary;
 }
@@ -120,7 +124,9 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
       absl::StrFormat("%.1f %% / %.1f %%", 100 * summary.predicted_bubble, 100 * summary.bubble));
   row("iteration, planned / measured",
       absl::StrFormat("%.1f ms / %.1f ms", summary.planned_iteration_ms, summary.measured_iteration_ms));
-  row("mean prediction error", absl::StrFormat("%.1f %%", 100 * summary.prediction_error));
+  row("mean prediction error",
+      absl::StrFormat("%.1f %%; %.1f %% in the last half", 100 * summary.prediction_error,
+                      100 * summary.late_prediction_error));
   row("memory, planned / measured",
       summary.measured_peak_bytes == 0
           ? ""
@@ -151,6 +157,7 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
       {"planned_iteration_ms", summary.planned_iteration_ms},
       {"measured_iteration_ms", summary.measured_iteration_ms},
       {"prediction_error", summary.prediction_error},
+      {"late_prediction_error", summary.late_prediction_error},
       {"waited_for_plan_ms", summary.waited_for_plan_ms},
       {"planned_peak_bytes", summary.planned_peak_bytes},
       {"measured_peak_bytes", summary.measured_peak_bytes},

@@ -37,6 +37,8 @@ struct RunSummary {
   double measured_iteration_ms = 0;
   // Mean of |measured - planned| / measured.
   double prediction_error = 0;
+  // The same of the last half of the iterations, whose plans know what was measured before.
+  double late_prediction_error = 0;
   // Longest time a rank waited for its program, after the first iteration.
   double waited_for_plan_ms = 0;
   // Of the rank that takes most, in the last iteration; 0: not known.

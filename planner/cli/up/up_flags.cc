@@ -51,6 +51,10 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
   up.planning.AddTo(command);
   command.add_option("--look-ahead", up.look_ahead,
                      "Iterations planned ahead of the slowest rank (default: 16)");
+  command.add_flag(
+      "--fixed-costs", up.fixed_costs,
+      "Plan every iteration with the profile, the same in every run; otherwise costs follow what the "
+      "workers measure");
   command.add_option("--profile", up.profile,
                      "Cost profile (default: measured on this machine once, then cached)");
   command.add_option("--profile-seconds", up.profile_seconds, "Time for measuring a profile")

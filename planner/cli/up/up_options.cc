@@ -297,6 +297,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   *job.mutable_planning() = options.planning.ToOptions(options.policy);
   FillTraining(options, *job.mutable_training());
   job.set_look_ahead_window(options.look_ahead);
+  job.set_fixed_costs(options.fixed_costs);
   return job;
 }
 

@@ -72,6 +72,8 @@ struct UpOptions {
   v1::Policy policy = v1::POLICY_DYNAMIC;
   PlanningFlags planning;
   uint32_t look_ahead = 0;
+  // Costs do not follow what the workers measure.
+  bool fixed_costs = false;
   // A profile file; empty: measured on this machine and cached.
   std::string profile;
   double profile_seconds = 6;

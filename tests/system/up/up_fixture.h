@@ -114,14 +114,14 @@ class UpTest : public testing::Test {
   std::string Dataset() const { return folder_.Path("text"); }
   std::string RunDir() const { return folder_.Path("run"); }
 
-  // 2 stages x 2 replicas of a tiny model.
+  // 2 stages x 2 replicas of a tiny model. With fixed costs, so that two runs have the same plans and bits.
   std::vector<std::string> UpArguments(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {
         "up",      "--pp",      "2",      "--dp",           "2",  "--dataset",
         Dataset(), "--vocab",   kBytes,   "--hidden",       "32", "--heads",
         "2",       "--ffn",     "64",     "--layers",       "2",  "--max-length",
         "256",     "--lr",      "1e-2",   "--warmup",       "2",  "--profile-seconds",
-        "1",       "--run-dir", RunDir(), "--global-batch", "16"};
+        "1",       "--run-dir", RunDir(), "--global-batch", "16", "--fixed-costs"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }

@@ -142,6 +142,27 @@ TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
   EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
 }
 
+// Tiny passes take other times beside each other than they took alone: costs are revised.
+TEST_F(UpTest, CostsFollowWhatIsMeasuredAndOutliveThePlanner) {
+  PenstockRun up(folder_, "up", UpArguments({"--fixed-costs=false", "--iterations", "60", "--json"}));
+  up.WaitForText("iteration 30/");
+  KillOne(RunDir(), "penstock-planner");
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  EXPECT_EQ(nlohmann::json::parse(up.output())["iterations"], 60);
+
+  // The profile is version 1. A planner that had forgotten would begin with 2 again.
+  std::vector<std::string> versions;
+  const std::string log = ReadFile(RunDir() + "/logs/planner.log").value_or("");
+  for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+    if (!absl::StrContains(line, "costs revised")) continue;
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(" version=", 1));
+    ASSERT_EQ(parts.size(), 2u) << line;
+    versions.push_back(std::vector<std::string>(absl::StrSplit(parts[1], ' ')).front());
+  }
+  ASSERT_FALSE(versions.empty()) << log;
+  for (size_t i = 0; i < versions.size(); ++i) EXPECT_EQ(versions[i], absl::StrCat(i + 2)) << log;
+}
+
 TEST_F(UpTest, HungProcessesAreEndedAndStartedAgain) {
   PenstockRun up(folder_, "up", UpArguments({"--iterations", "60", "--checkpoint-every", "5", "--json"}));
   up.WaitForText("iteration 6/");
