@@ -20,6 +20,7 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
+  // And Qwen2, which differs in its biases alone.
   void AddLlama();
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
@@ -91,6 +92,7 @@ void NameList::AddLlama() {
   AddMatrix("embedding.token.weight", "model.embed_tokens.weight", model_.vocab(), hidden_);
   // Unspecified is all, as of every GPT.
   const bool attention = model_.attention_biases() != v1::BIASES_NONE;
+  const bool output = attention && model_.attention_biases() != v1::BIASES_QUERY_KEY_VALUE;
   const bool feed_forward = model_.feed_forward_biases() != v1::BIASES_NONE;
   for (uint32_t i = 0; i < model_.layers(); ++i) {
     const std::string layer = absl::StrCat("layers.", i, ".");
@@ -101,7 +103,7 @@ void NameList::AddLlama() {
                {block + "self_attn.k_proj", key_value_},
                {block + "self_attn.v_proj", key_value_}},
               hidden_, attention);
-    AddLinear(layer + "attention.output", {{block + "self_attn.o_proj", hidden_}}, inner_, attention);
+    AddLinear(layer + "attention.output", {{block + "self_attn.o_proj", hidden_}}, inner_, output);
     AddVector(layer + "ffn_norm.weight", block + "post_attention_layernorm.weight", hidden_);
     AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
     AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
@@ -170,7 +172,7 @@ std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model) {
   const std::string family = FamilyOf(model);
   if (family == kT5) {
     names.AddT5();
-  } else if (family == kLlama) {
+  } else if (family == kLlama || family == kQwen2) {
     names.AddLlama();
   } else {
     names.AddGpt2();

@@ -11,6 +11,7 @@ namespace {
 
 // Defaults are those of the configuration classes of transformers 5.
 constexpr double kRotaryTheta = 10000;
+constexpr uint32_t kWindow = 4096;
 
 struct Scaling {
   v1::RotaryScaling scaling = v1::ROTARY_SCALING_UNSPECIFIED;
@@ -57,6 +58,53 @@ void ReadRotary(ConfigFields& fields, v1::RotaryPosition& rotary) {
 
 v1::Biases AllOrNone(bool all) { return all ? v1::BIASES_ALL : v1::BIASES_NONE; }
 
+// What Llama and those that came after it have in common.
+void SetLlamaParts(v1::ModelSpec& model) {
+  model.set_architecture(v1::ARCHITECTURE_GPT);
+  model.set_position(v1::POSITION_ROTARY);
+  model.set_norm(v1::NORM_RMS);
+  model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
+}
+
+// The fields of a Llama without those of its biases. Sizes have no defaults here: those of transformers'
+// classes differ from family to family and version to version, and transformers always writes them.
+void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model) {
+  SetLlamaParts(model);
+  model.set_vocab(fields.Count("vocab_size"));
+  model.set_hidden(fields.Count("hidden_size"));
+  model.set_ffn(fields.Count("intermediate_size"));
+  model.set_layers(fields.Count("num_hidden_layers"));
+  model.set_heads(fields.Count("num_attention_heads"));
+  model.set_key_value_heads(fields.Count("num_key_value_heads"));
+  model.set_attention_inner(model.heads() * fields.Count("head_dim", model.hidden() / model.heads()));
+  model.set_max_sequence_length(fields.Count("max_position_embeddings"));
+  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-6));
+  model.set_tied_head(fields.Flag("tie_word_embeddings", false));
+  model.set_feed_forward_biases(v1::BIASES_NONE);
+  if (!fields.Has("rope_theta") && !fields.Has("rope_parameters")) fields.Refuse("rope_theta", "is missing");
+  ReadRotary(fields, *model.mutable_rotary());
+  fields.Require("hidden_act", "silu");
+}
+
+// A token sees itself and the window - 1 tokens before it, so that a window of at least the longest sequence
+// hides nothing.
+bool IsHarmless(uint32_t window, const v1::ModelSpec& model) { return window >= model.max_sequence_length(); }
+
+// null is none, and a missing one that of transformers' classes.
+uint32_t ReadWindow(ConfigFields& fields, const v1::ModelSpec& model) {
+  const uint32_t none = model.max_sequence_length();
+  return fields.Count("sliding_window", fields.Names("sliding_window") ? none : kWindow);
+}
+
+void RefuseAWindow(ConfigFields& fields, const v1::ModelSpec& model, uint32_t window) {
+  const uint32_t longest = model.max_sequence_length();
+  if (IsHarmless(window, model)) return;
+  fields.Refuse("sliding_window",
+                absl::StrCat(window, " is shorter than max_position_embeddings, ", longest,
+                             ", and Penstock has no sliding windows; where no sample is longer than ", window,
+                             " tokens the window changes nothing: set max_position_embeddings to ", window));
+}
+
 }  // namespace
 
 void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model) {
@@ -83,10 +131,7 @@ void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model) {
 }
 
 void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
-  model.set_architecture(v1::ARCHITECTURE_GPT);
-  model.set_position(v1::POSITION_ROTARY);
-  model.set_norm(v1::NORM_RMS);
-  model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
+  SetLlamaParts(model);
   model.set_vocab(fields.Count("vocab_size", 32000));
   model.set_hidden(fields.Count("hidden_size", 4096));
   model.set_ffn(fields.Count("intermediate_size", 11008));
@@ -103,6 +148,24 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
   fields.Require("hidden_act", "silu");
   // Of another order of the same sums.
   fields.MeansNothing({"pretraining_tp"});
+}
+
+void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
+  const bool used = fields.Flag("use_sliding_window", false);
+  const uint32_t window = ReadWindow(fields, model);
+  // The first layer that has a window, where `layer_types` does not say which have.
+  const double first = fields.Number("max_window_layers", 28);
+  if (used && !fields.Has("layer_types") && first < model.layers()) RefuseAWindow(fields, model, window);
+  fields.MeansNothing({"layer_types"});
+  if (!used || !IsHarmless(window, model)) fields.RequireAll("layer_types", "full_attention");
+}
+
+void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(v1::BIASES_NONE);
+  RefuseAWindow(fields, model, ReadWindow(fields, model));
 }
 
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {

@@ -8,6 +8,10 @@ namespace penstock::cli {
 
 void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model);
 void ReadLlama(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama whose queries, keys and values alone have biases.
+void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama without biases; one with a window that is shorter than its positions is refused.
+void ReadMistral(ConfigFields& fields, v1::ModelSpec& model);
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model);
 
 }  // namespace penstock::cli

@@ -77,6 +77,20 @@ void ConfigFields::Require(const std::string& field, const nlohmann::json& value
   Refuse(field, absl::StrCat(found->dump(), "; Penstock trains such models with ", value.dump(), " alone"));
 }
 
+void ConfigFields::RequireAll(const std::string& field, const nlohmann::json& value) {
+  const nlohmann::json* const found = Look(field);
+  if (found == nullptr) return;
+  if (!found->is_array()) {
+    Refuse(field, absl::StrCat(found->dump(), "; must be a list"));
+    return;
+  }
+  for (const nlohmann::json& element : *found) {
+    if (element == value) continue;
+    Refuse(field, absl::StrCat("has ", element.dump(), "; Penstock trains such models with ", value.dump(),
+                               " alone"));
+  }
+}
+
 void ConfigFields::MeansNothing(std::initializer_list<const char*> fields) {
   read_.insert(fields.begin(), fields.end());
 }

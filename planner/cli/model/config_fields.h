@@ -35,11 +35,15 @@ class ConfigFields {
 
   // The field, where it is there and not null, has this value: the only one that is known.
   void Require(const std::string& field, const nlohmann::json& value);
+  // So has each element of a list.
+  void RequireAll(const std::string& field, const nlohmann::json& value);
   // These do not change what is computed in training.
   void MeansNothing(std::initializer_list<const char*> fields);
   // For values that do not go together.
   void Refuse(const std::string& field, const std::string& why);
   bool Has(const std::string& field) const;
+  // It is there, maybe as null: for fields whose null is not their default.
+  bool Names(const std::string& field) const { return json_.contains(field); }
 
   // INVALID_ARGUMENT, naming file and field.
   absl::Status Finish();

@@ -73,16 +73,16 @@ Json RopeParameters(const v1::RotaryPosition& rotary) {
   return json;
 }
 
-absl::StatusOr<Json> LlamaConfig(const v1::ModelSpec& model) {
-  if (model.norm() != v1::NORM_RMS) return NotInFamily(kLlama, "norm", "LAYER");
-  if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE)
-    return NotInFamily(kLlama, "attention_biases", "QUERY_KEY_VALUE");
+// Of a Llama or Qwen2: what both have, in the same fields.
+absl::StatusOr<Json> LikeALlama(const v1::ModelSpec& model, const std::string& family,
+                                const std::string& architecture) {
+  if (model.norm() != v1::NORM_RMS) return NotInFamily(family, "norm", "LAYER");
   if (model.feed_forward() != v1::FEED_FORWARD_GATED_SILU)
-    return NotInFamily(kLlama, "feed_forward", "not GATED_SILU");
+    return NotInFamily(family, "feed_forward", "not GATED_SILU");
   const Json rope = RopeParameters(model.rotary());
   Json config = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", kLlama},
+      {"architectures", Json::array({architecture})},
+      {"model_type", family},
       {"vocab_size", model.vocab()},
       {"hidden_size", model.hidden()},
       {"intermediate_size", model.ffn()},
@@ -93,13 +93,26 @@ absl::StatusOr<Json> LlamaConfig(const v1::ModelSpec& model) {
       {"max_position_embeddings", model.max_sequence_length()},
       {"hidden_act", "silu"},
       {"rms_norm_eps", EpsilonOf(model, 1e-6)},
-      {"attention_bias", HasAllBiases(model.attention_biases())},
-      {"mlp_bias", HasAllBiases(model.feed_forward_biases())},
       {"tie_word_embeddings", model.tied_head()},
       // For transformers 5, and for those before it.
       {"rope_parameters", rope},
       {"rope_theta", rope["rope_theta"]}};
   if (rope["rope_type"] != "default") config["rope_scaling"] = rope;
+  return config;
+}
+
+absl::StatusOr<Json> LlamaConfig(const v1::ModelSpec& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kLlama, "LlamaForCausalLM"));
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["mlp_bias"] = HasAllBiases(model.feed_forward_biases());
+  return config;
+}
+
+absl::StatusOr<Json> Qwen2Config(const v1::ModelSpec& model) {
+  if (HasAllBiases(model.feed_forward_biases()))
+    return NotInFamily(kQwen2, "feed_forward_biases", "its linear layers have a bias");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen2, "Qwen2ForCausalLM"));
+  config["use_sliding_window"] = false;
   return config;
 }
 
@@ -147,6 +160,7 @@ absl::StatusOr<Json> T5Config(const v1::ModelSpec& model) {
 absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
   const std::string family = FamilyOf(model);
   if (family == kT5) return T5Config(model);
+  if (family == kQwen2) return Qwen2Config(model);
   return family == kLlama ? LlamaConfig(model) : Gpt2Config(model);
 }
 
@@ -154,7 +168,8 @@ absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
 
 std::string FamilyOf(const v1::ModelSpec& model) {
   if (IsT5(model)) return kT5;
-  return model.position() == v1::POSITION_ROTARY ? kLlama : kGpt2;
+  if (model.position() != v1::POSITION_ROTARY) return kGpt2;
+  return model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE ? kQwen2 : kLlama;
 }
 
 absl::StatusOr<Json> ConfigOfModel(const v1::ModelSpec& model) {

@@ -1,6 +1,8 @@
 #include "planner/cli/model/hugging_face_config.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,22 @@ v1::DataType ReadDataType(ConfigFields& fields) {
   return v1::DATA_TYPE_FLOAT32;
 }
 
+// What families have that Penstock has not, of those that are asked for most. Empty: not known here.
+std::string WhatIsMissing(const std::string& family) {
+  static const auto* const kMissing = new std::map<std::string, std::string>{
+      {"gemma", "norms with 1 + weight, scaled embeddings"},
+      {"gemma2", "norms behind attention and feed-forward parts, capped scores, windows"},
+      {"gemma3", "images"},
+      {"gemma3_text", "norms behind attention and feed-forward parts and of queries and keys, windows"},
+      {"granite", "multipliers"},
+      {"olmo2", "norms behind attention and feed-forward parts and of queries and keys"},
+      {"phi3", "fused linear layers"},
+      {"qwen3", "norms of queries and keys"},
+      {"smollm3", "layers without positions"}};
+  const auto found = kMissing->find(family);
+  return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
+}
+
 }  // namespace
 
 absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nlohmann::json& config) {
@@ -111,10 +129,15 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
     ReadGpt2(fields, model.spec);
   } else if (model.family == kLlama) {
     ReadLlama(fields, model.spec);
+  } else if (model.family == kQwen2) {
+    ReadQwen2(fields, model.spec);
+  } else if (model.family == kMistral) {
+    ReadMistral(fields, model.spec);
   } else if (model.family == kT5) {
     ReadT5(fields, model.spec);
   } else {
-    fields.Refuse("model_type", absl::StrCat("'", model.family, "'; known are gpt2, llama and t5"));
+    fields.Refuse("model_type", absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
+                                             "; known are gpt2, llama, mistral, qwen2 and t5"));
   }
   model.spec.set_dtype(ReadDataType(fields));
   model.dropout = ReadDropout(fields);

@@ -1,4 +1,5 @@
-// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama and T5 (1.0 and 1.1).
+// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral (without a window),
+// Qwen2 and T5 (1.0 and 1.1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,6 +13,8 @@ namespace penstock::cli {
 // `model_type` of the families, as config.json has it.
 inline constexpr const char* kGpt2 = "gpt2";
 inline constexpr const char* kLlama = "llama";
+inline constexpr const char* kMistral = "mistral";
+inline constexpr const char* kQwen2 = "qwen2";
 inline constexpr const char* kT5 = "t5";
 
 struct HuggingFaceModel {
@@ -37,7 +40,8 @@ absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path);
 // Possible errors: INVALID_ARGUMENT (no family there is like this model: names the field).
 absl::StatusOr<nlohmann::ordered_json> ConfigOfModel(const v1::ModelSpec& model);
 
-// The family that `model` is most like: one of the above.
+// The family that `model` is most like: one of the above. Of a Mistral it is Llama, as there is no difference
+// between them.
 std::string FamilyOf(const v1::ModelSpec& model);
 
 }  // namespace penstock::cli

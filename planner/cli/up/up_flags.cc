@@ -89,8 +89,8 @@ void AddDeviceFlag(CLI::App& command, UpOptions& up) {
 
 void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--model", up.model,
-                     "Hugging Face's config.json, or a folder with one: GPT-2, Llama or T5; in place of the "
-                     "flags below");
+                     "Hugging Face's config.json, or a folder with one: GPT-2, Llama, Mistral, Qwen2 or T5; "
+                     "in place of the flags below");
   command.add_option("--init-from", up.init_from,
                      "Folder of penstock model import, or of a run: the model, and the parameters to begin "
                      "with");

@@ -51,6 +51,28 @@ Json T5() {
     "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 32128})");
 }
 
+// As Qwen/Qwen2.5-0.5B has it.
+Json Qwen2() {
+  return Json::parse(R"({
+    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
+    "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
+    "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+    "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.40.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
+}
+
+// As mistralai/Mistral-7B-v0.3 has it.
+Json Mistral() {
+  return Json::parse(R"({
+    "architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+    "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.42.0.dev0",
+    "use_cache": true, "vocab_size": 32768})");
+}
+
 v1::ModelSpec SpecOf(const Json& config) {
   const auto model = ModelOfConfig("config.json", config);
   EXPECT_TRUE(model.ok()) << model.status();
@@ -105,6 +127,62 @@ TEST(HuggingFaceConfigTest, ReadsAGpt2WithWhatItLeavesOut) {
   EXPECT_EQ(model.position(), v1::POSITION_UNSPECIFIED);
   EXPECT_EQ(ModelOfConfig("config.json", Gpt2())->dropout, "attn_pdrop 0.1, embd_pdrop 0.1, resid_pdrop 0.1");
   EXPECT_EQ(ModelOfConfig("config.json", Llama())->dropout, "");
+}
+
+TEST(HuggingFaceConfigTest, ReadsAQwen2) {
+  const v1::ModelSpec model = SpecOf(Qwen2());
+  EXPECT_EQ(model.attention_biases(), v1::BIASES_QUERY_KEY_VALUE);
+  EXPECT_EQ(model.feed_forward_biases(), v1::BIASES_NONE);
+  EXPECT_EQ(model.heads(), 14);
+  EXPECT_EQ(model.key_value_heads(), 2);
+  EXPECT_EQ(model.attention_inner(), 896);
+  EXPECT_EQ(model.max_sequence_length(), 32768);
+  EXPECT_EQ(model.rotary().theta(), 1000000);
+  EXPECT_TRUE(model.tied_head());
+  EXPECT_EQ(FamilyOf(model), kQwen2);
+}
+
+TEST(HuggingFaceConfigTest, AMistralWithoutAWindowIsALlama) {
+  const v1::ModelSpec model = SpecOf(Mistral());
+  EXPECT_EQ(FamilyOf(model), kLlama);
+  Json llama = Mistral();
+  llama["model_type"] = "llama";
+  llama.erase("sliding_window");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(llama)));
+  Json wide = Mistral();
+  wide["sliding_window"] = 32768U;
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(wide)));
+}
+
+TEST(HuggingFaceConfigTest, RefusesAWindowThatHidesTokens) {
+  const auto hides = HasSubstr("sliding_window: 4096 is shorter than max_position_embeddings, 32768");
+  EXPECT_THAT(RefusalOf(Mistral(), "sliding_window", 4096U), hides);
+  EXPECT_THAT(RefusalOf(Mistral(), "sliding_window", 32767U), HasSubstr("sliding_window: 32767 is shorter"));
+  // transformers takes 4096 where nothing is said.
+  Json silent = Mistral();
+  silent.erase("sliding_window");
+  EXPECT_THAT(RefusalOf(silent, "use_cache", true), hides);
+  Json qwen = Qwen2();
+  qwen["sliding_window"] = 4096U;
+  qwen["max_window_layers"] = 21;
+  EXPECT_EQ(RefusalOf(qwen, "use_sliding_window", false), "");
+  EXPECT_THAT(RefusalOf(qwen, "use_sliding_window", true), hides);
+  // From a layer on that there is not.
+  qwen["max_window_layers"] = 24;
+  EXPECT_EQ(RefusalOf(qwen, "use_sliding_window", true), "");
+  qwen["use_sliding_window"] = true;
+  EXPECT_EQ(RefusalOf(qwen, "layer_types", std::vector<std::string>(24, "full_attention")), "");
+  EXPECT_THAT(RefusalOf(qwen, "layer_types", std::vector<std::string>(24, "sliding_attention")),
+              HasSubstr("layer_types: has \"sliding_attention\""));
+}
+
+TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
+  EXPECT_THAT(
+      RefusalOf(Llama(), "model_type", "qwen3"),
+      HasSubstr("model_type: 'qwen3' has norms of queries and keys, which Penstock has not; known are gpt2"));
+  EXPECT_THAT(RefusalOf(Qwen2(), "num_key_value_heads", nullptr),
+              HasSubstr("num_key_value_heads: is missing"));
+  EXPECT_THAT(RefusalOf(Qwen2(), "rope_theta", nullptr), HasSubstr("rope_theta: is missing"));
 }
 
 TEST(HuggingFaceConfigTest, ReadsBothT5s) {
@@ -162,7 +240,7 @@ TEST(HuggingFaceConfigTest, RefusesValuesOfAWrongKind) {
 }
 
 TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
-  for (const Json& config : {Llama(), Gpt2(), T5()}) {
+  for (const Json& config : {Llama(), Mistral(), Qwen2(), Gpt2(), T5()}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();
@@ -180,9 +258,10 @@ TEST(HuggingFaceConfigTest, AModelOfNoFamilyIsRefusedByItsField) {
   const auto refusal = [](v1::ModelSpec model) {
     return std::string(ConfigOfModel(model).status().message());
   };
-  v1::ModelSpec llama = SpecOf(Llama());
-  llama.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
-  EXPECT_THAT(refusal(llama), HasSubstr("model.attention_biases: QUERY_KEY_VALUE, which no llama"));
+  v1::ModelSpec qwen = SpecOf(Qwen2());
+  qwen.set_feed_forward_biases(v1::BIASES_ALL);
+  EXPECT_THAT(refusal(qwen),
+              HasSubstr("model.feed_forward_biases: its linear layers have a bias, which no qwen2"));
   v1::ModelSpec gpt = SpecOf(Gpt2());
   gpt.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   EXPECT_THAT(refusal(gpt), HasSubstr("model.feed_forward: it is gated, which no gpt2"));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/tensor_blocks.h"
 #include "common/files/files.h"
@@ -24,6 +25,7 @@ namespace penstock::cli {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Json SmallGpt2() {
@@ -39,6 +41,22 @@ std::vector<TensorToWrite> TensorsOf(const Json& config) {
       tensors.push_back({piece.name, "F32", ShapeOfPiece(names, piece)});
   }
   return tensors;
+}
+
+TEST(CheckpointNamesTest, AQwen2HasBiasesOfQueriesKeysAndValuesAlone) {
+  const auto model = ModelOfConfig("config.json", Json::parse(R"({
+      "model_type": "qwen2", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "vocab_size": 11,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16, "rope_theta": 1e6})"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> biases;
+  for (const TensorNames& names : CheckpointNames(model->spec)) {
+    for (const TensorPiece& piece : names.pieces) {
+      if (absl::EndsWith(piece.name, ".bias")) biases.push_back(absl::StrCat(piece.name, " ", piece.rows));
+    }
+  }
+  EXPECT_THAT(biases,
+              ElementsAre("model.layers.0.self_attn.q_proj.bias 8", "model.layers.0.self_attn.k_proj.bias 4",
+                          "model.layers.0.self_attn.v_proj.bias 4"));
 }
 
 class ImportModelTest : public ::testing::Test {

@@ -100,6 +100,38 @@ def llama_tied():
     return transformers.LlamaForCausalLM(config)
 
 
+def qwen2():
+    """Biases of queries, keys and values alone; its own head."""
+    config = transformers.Qwen2Config(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    )
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def mistral():
+    """Without a window."""
+    config = transformers.MistralConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=6,
+        max_position_embeddings=64,
+        sliding_window=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    )
+    return transformers.MistralForCausalLM(config)
+
+
 def t5_config(**changes):
     return transformers.T5Config(
         vocab_size=VOCAB,
@@ -129,7 +161,15 @@ def t5_1_1():
     return model
 
 
-MODELS = {"gpt2": gpt2, "llama": llama, "llama_tied": llama_tied, "t5": t5, "t5_1_1": t5_1_1}
+MODELS = {
+    "gpt2": gpt2,
+    "llama": llama,
+    "llama_tied": llama_tied,
+    "mistral": mistral,
+    "qwen2": qwen2,
+    "t5": t5,
+    "t5_1_1": t5_1_1,
+}
 
 
 def make(name, folder):
