@@ -177,11 +177,20 @@ class LayerTimes:
         return PassTimes(forward, backward)
 
 
+def _repeated_key_value_bytes(model, tensors, element):
+    """What a tensor rank has of the keys and values of a token beyond 1/T of them: it has whole heads."""
+    heads = model.key_value_heads or model.heads
+    width = (model.attention_inner or model.hidden) // model.heads
+    return 2 * (-(-heads // tensors) - heads / tensors) * width * element
+
+
 class Costs:
     """A profile as the planner uses it for one model."""
 
-    def __init__(self, profile, is_t5, tensors=1, contexts=1):
+    def __init__(self, profile, model, is_t5, tensors=1, contexts=1):
         self.tensors = tensors
+        self.hidden = model.hidden
+        self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)
         self.profile = profile
         self.is_t5 = is_t5
         self._by_name = {layer.name: layer for layer in profile.layers}
@@ -225,18 +234,18 @@ class Costs:
             return 0.0
         return closed_form(time, source_tokens, source_squares, target_tokens, target_squares, 0)
 
-    def layer_bytes(self, layer_bytes, sums):
-        """Bytes of a LayerBytes for a micro-batch; one that is not set takes none."""
-        if layer_bytes is None:
-            return 0
-        source = layer_bytes.source_token_bytes * sums.source_tokens
-        return round_half_up((source + layer_bytes.target_token_bytes * sums.target_tokens) / self.tensors)
+    def layer_bytes(self, layer_bytes, sums, more=0.0):
+        """Bytes of a LayerBytes for a micro-batch, and `more` of a target token; one that is not set takes none."""
+        source = layer_bytes.source_token_bytes * sums.source_tokens if layer_bytes else 0.0
+        target = layer_bytes.target_token_bytes * sums.target_tokens if layer_bytes else 0.0
+        return round_half_up((source + target) / self.tensors + more * sums.target_tokens)
 
     def stored(self, kind, level, sums):
-        return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums)
+        repeated = self.repeated if kind == "decoder" and level != "full" else 0.0
+        return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated)
 
     def peak(self, kind, sums):
-        return self.layer_bytes(self.layer(kind).peak, sums)
+        return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated if kind == "decoder" else 0.0)
 
     def transfer_ns(self, transferred_bytes, rank, other_rank):
         """What a transfer between two ranks takes, nanoseconds."""

@@ -46,9 +46,14 @@ def pass_durations(costs, stage, sums, recompute):
     }
 
 
+def own_parameter_bytes(costs, stage):
+    """own[s]: bytes of the parameters of a stage on one of its ranks, not rounded."""
+    return parameter_bytes(costs, stage) / costs.tensors + stage.decoder_layers * costs.repeated * costs.hidden
+
+
 def rank_parameter_bytes(costs, stage):
     """Parameter bytes of a stage on one of its ranks."""
-    return round_half_up(parameter_bytes(costs, stage) / costs.tensors)
+    return round_half_up(own_parameter_bytes(costs, stage))
 
 
 def share_bytes(costs, stage, count):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
-from durations import parameter_bytes
+from durations import own_parameter_bytes
 from memory_units import TOKEN_BYTES
 from order import certainly_before
 
@@ -14,7 +14,7 @@ def static_bytes(costs, stages, ranks, shard_optimizer_state):
     if shard_optimizer_state:
         sharded = costs.profile.sharded_state_bytes_per_parameter_byte
         state = state - (sharded - sharded / ranks)
-    return sum(round_half_up(parameter_bytes(costs, stage) / costs.tensors * state) for stage in stages)
+    return sum(round_half_up(own_parameter_bytes(costs, stage) * state) for stage in stages)
 
 
 def boundary_shape(is_packed, hidden, stage, sums, is_t5):

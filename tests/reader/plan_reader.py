@@ -31,7 +31,7 @@ def read_plan(schema, planned_batch, profile_file, check_habits=False):
     if not check_structure(schema, planned_batch, report):
         return report
     reading = Reading(schema, planned_batch)
-    costs = Costs(profile_file.profile, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts)
+    costs = Costs(profile_file.profile, reading.plan.model, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts)
     exchanges = Exchanges(reading, costs)
     _check_origin(reading, profile_file, report)
     rules.check_samples(reading, report)

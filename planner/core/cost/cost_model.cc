@@ -31,10 +31,11 @@ int64_t GatheredOperands(const Stage& stage, const TokenSums& sums) {
   return stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder;
 }
 
-// Of the layers of a rank that has one part in so many of each.
-int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors) {
+// Of the layers of a rank that has one part in so many of each, and of a target token so many bytes more.
+int64_t PartOf(const LayerBytes& bytes, const TokenSums& sums, int tensors, double more = 0) {
   return RoundToInteger((bytes.source_token_bytes * sums.source + bytes.target_token_bytes * sums.target) /
-                        tensors);
+                            tensors +
+                        more * sums.target);
 }
 
 int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -47,6 +48,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       nodes_(topology_, profile_.cluster.gpus_per_node),
       layer_model_(profile_, shape().group.tensor),
       exchange_model_(profile_.cluster, job, nodes_),
+      repeated_(RepeatedHeadsOf(job, group().tensor)),
       hidden_(job.hidden),
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
@@ -65,7 +67,7 @@ CostModel::CostModel(Profile profile, const Job& job)
     const int uses = UsesOf(token_table_, stage);
     if (uses > 1)
       bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
-    bytes /= group().tensor;
+    bytes = bytes / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
     parameter_bytes_.push_back(RoundToInteger(bytes));
     static_bytes_.push_back(RoundToInteger(bytes * state));
   }
@@ -177,10 +179,13 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
     const int count = kind == kEncoder ? layers.encoder_layers : layers.decoder_layers;
     if (count == 0) continue;
     const LayerProfile& layer = profile_.layers[kind];
+    const double repeated = kind == kDecoder ? repeated_.token_bytes : 0;
     for (int level = 0; level < kRecomputeLevels; ++level) {
-      memory.stored_layer[kind][level] = PartOf(layer.stored[level], sums, tensors);
+      memory.stored_layer[kind][level] =
+          PartOf(layer.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated);
     }
-    memory.peak = std::max(memory.peak, PartOf(layer.peak, sums, tensors));
+    // With their gradients.
+    memory.peak = std::max(memory.peak, PartOf(layer.peak, sums, tensors, 2 * repeated));
   }
   if (layers.last) memory.peak = std::max(memory.peak, PartOf(profile_.layers[kHead].peak, sums, tensors));
   memory.gathered = exchange_model_.GatheredBytes(sums);

@@ -18,6 +18,7 @@
 #include "planner/core/cost/layer_model.h"
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
+#include "planner/core/cost/repeated_heads.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
 #include "planner/core/model/types.h"
@@ -164,6 +165,7 @@ class CostModel {
   Nodes nodes_;
   LayerModel layer_model_;
   ExchangeModel exchange_model_;
+  RepeatedHeads repeated_;
   int64_t hidden_;
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
-#include "common/mesh/mesh_ranks.h"
 #include "common/process/child_process.h"
 #include "tests/system/equivalence/plan_case.h"
 #include "tests/system/harness/cluster.h"
@@ -115,22 +114,7 @@ TEST_P(MemoryTest, NoRankTakesMoreThanItsPlanSays) {
   }
 }
 
-// The plan's account gives each tensor rank 1/T of everything. Where key-value heads are fewer than tensor
-// ranks, each rank has a whole one of them, 4 % more than that in so small a model: left out until the
-// account knows it.
-bool RepeatsKeyValueHeads(const PlanCase& plan_case) {
-  const int64_t tensors = TensorRanks(plan_case.job.mesh());
-  return plan_case.model.key_value_heads % tensors != 0;
-}
-
-std::vector<PlanCase> Cases() {
-  std::vector<PlanCase> cases = RandomPlanCases(2 * kPlans, kSeed);
-  std::erase_if(cases, RepeatsKeyValueHeads);
-  cases.resize(kPlans);
-  return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(RandomPlans, MemoryTest, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(RandomPlans, MemoryTest, ::testing::ValuesIn(RandomPlanCases(kPlans, kSeed)),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
