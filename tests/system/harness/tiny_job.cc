@@ -9,11 +9,11 @@ namespace penstock::testing {
 
 v1::JobSpec TinyJob() {
   v1::JobSpec job;
-  // Two runs have the same plans, and so the same bits.
-  job.set_fixed_costs(true);
   const bool parsed = google::protobuf::TextFormat::ParseFromString(
       R"pb(
         job_id: "tiny"
+        # Two runs have the same plans, and so the same bits.
+        fixed_costs: true
         model {
           architecture: ARCHITECTURE_GPT
           layers: 4
