@@ -8,6 +8,7 @@ namespace penstock::cli {
 void AddPlanCommand(CommandSet& commands);
 void AddCompareCommand(CommandSet& commands);
 void AddAdviseCommand(CommandSet& commands);
+void AddDiagnoseCommand(CommandSet& commands);
 void AddVerifyCommand(CommandSet& commands);
 // `dataset import`, `dataset info` and `dataset lengths`.
 void AddDatasetCommands(CommandSet& commands);

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   AddCompareCommand(commands);
   AddAdviseCommand(commands);
   AddVerifyCommand(commands);
+  AddDiagnoseCommand(commands);
   AddDatasetCommands(commands);
   AddModelCommands(commands);
   AddStatusCommands(commands);

@@ -12,25 +12,10 @@
 #include "common/dataset/line_reader.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/csv_fields.h"
 
 namespace penstock::cli {
 namespace {
-
-// Fields of a line; commas inside double quotes belong to the field.
-absl::StatusOr<std::vector<std::string>> SplitFields(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (char c : line) {
-    if (c == '"')
-      quoted = !quoted;
-    else if (c == ',' && !quoted)
-      fields.emplace_back();
-    else if (c != '\r')
-      fields.back() += c;
-  }
-  if (quoted) return absl::InvalidArgumentError("a quote is not closed");
-  return fields;
-}
 
 // Which fields of a row hold its lengths.
 class Columns {

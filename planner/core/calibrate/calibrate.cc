@@ -47,7 +47,8 @@ class Replays {
     for (Replay& replay : replays_) {
       PENSTOCK_RETURN_IF_ERROR(SetDurations(*replay.plan, replay.batch, costs, &replay.programs));
       PENSTOCK_RETURN_IF_ERROR(simulator_.Run(replay.programs, stop));
-      ratios.push_back(replay.measured_ns / static_cast<double>(std::max<int64_t>(simulator_.makespan_ns(), 1)));
+      ratios.push_back(replay.measured_ns /
+                       static_cast<double>(std::max<int64_t>(simulator_.makespan_ns(), 1)));
     }
     return ratios;
   }
@@ -77,23 +78,26 @@ double QuantileOf(std::vector<double> values, double quantile) {
   return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
-absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const ObservedIteration> iterations) {
+absl::StatusOr<CostFactors> FactorsOf(const Planner& planner,
+                                      absl::Span<const ObservedIteration> iterations) {
   Measurements all;
   for (const ObservedIteration& iteration : iterations) {
     PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, planner.costs(), planner.job()));
     all.passes.insert(all.passes.end(), one.passes.begin(), one.passes.end());
-    all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(), one.optimizer_ratios.end());
-    all.transfer_ratios.insert(all.transfer_ratios.end(), one.transfer_ratios.begin(), one.transfer_ratios.end());
+    all.optimizer_ratios.insert(all.optimizer_ratios.end(), one.optimizer_ratios.begin(),
+                                one.optimizer_ratios.end());
+    all.transfer_ratios.insert(all.transfer_ratios.end(), one.transfer_ratios.begin(),
+                               one.transfer_ratios.end());
   }
   CostFactors factors = FitCosts(planner.costs(), all.passes);
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
-  factors.link =
-      std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile), 1 / kMostLinkFactor, kMostLinkFactor);
+  factors.link = std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile),
+                            1 / kMostLinkFactor, kMostLinkFactor);
   return factors;
 }
 
-absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job, Replays* replays,
-                                               StopToken stop) {
+absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
+                                               Replays* replays, StopToken stop) {
   PENSTOCK_ASSIGN_OR_RETURN(Profile costs, ProfileFromProto(profile, job.architecture));
   return replays->Ratios(CostModel(std::move(costs), job), stop);
 }
@@ -101,15 +105,15 @@ absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, c
 }  // namespace
 
 absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, const v1::CostProfile& in_effect,
-                                                     absl::Span<const ObservedIteration> iterations, StopToken stop) {
+                                                     absl::Span<const ObservedIteration> iterations,
+                                                     StopToken stop) {
   if (iterations.empty()) return std::nullopt;
   const Job& job = planner.job();
   PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(planner, iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
   const v1::CostProfile& base = planner.spec().profile();
-  PENSTOCK_ASSIGN_OR_RETURN(
-      std::vector<double> missing,
-      RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
+                            RatiosWith(ReviseProfile(base, job.architecture, factors), job, &replays, stop));
   factors.all = std::clamp(MedianOf(&missing), 1 / kMostMissing, kMostMissing);
   Calibration result;
   result.profile = ReviseProfile(base, job.architecture, factors);
@@ -125,7 +129,8 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
 absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<const MeasuredPass> passes) {
   Calibration result;
   const Job& job = planner.job();
-  result.profile = ReviseProfile(planner.spec().profile(), job.architecture, FitCosts(planner.costs(), passes));
+  result.profile =
+      ReviseProfile(planner.spec().profile(), job.architecture, FitCosts(planner.costs(), passes));
   PENSTOCK_ASSIGN_OR_RETURN(Profile revised, ProfileFromProto(result.profile, job.architecture));
   const CostModel after(std::move(revised), job);
   const auto error = [&](const CostModel& costs) {

@@ -63,7 +63,8 @@ class DurationSetter {
       if (instruction.op == Op::kBackwardWeight) time = costs_.WeightNs(instruction.stage, layers);
       if (instruction.op == Op::kBackward) time = costs_.BackwardNs(instruction.stage, layers, recompute);
       if (instruction.op == Op::kBackwardInput) {
-        time = costs_.BackwardNs(instruction.stage, layers, recompute) - costs_.WeightNs(instruction.stage, layers);
+        time = costs_.BackwardNs(instruction.stage, layers, recompute) -
+               costs_.WeightNs(instruction.stage, layers);
       }
       longest = std::max(longest, time);
     }
@@ -93,7 +94,8 @@ class DurationSetter {
 
 }  // namespace
 
-absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs, ProgramSet* programs) {
+absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
+                          ProgramSet* programs) {
   return DurationSetter(plan, costs, programs).Run(batch);
 }
 

@@ -8,8 +8,9 @@
 
 namespace penstock::core {
 
-// `programs`: of ProgramSetOfPlan(plan). `costs`: of the job that the plan is of, with another profile. Possible errors:
-// INVALID_ARGUMENT (a sample that the batch lacks, or a shape outside of the profile).
-absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs, ProgramSet* programs);
+// `programs`: of ProgramSetOfPlan(plan). `costs`: of the job that the plan is of, with another profile.
+// Possible errors: INVALID_ARGUMENT (a sample that the batch lacks, or a shape outside of the profile).
+absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
+                          ProgramSet* programs);
 
 }  // namespace penstock::core

@@ -58,7 +58,8 @@ class CostFit {
     for (int stage = 0; stage < costs_.stages(); ++stage) {
       const std::vector<double> parts = forward_.Of(stage, sums);
       std::array<double, kLayerKinds> here = {};
-      for (size_t i = 0; i < forward_.parts().size(); ++i) here[forward_.parts()[i].kind] += fitted_[i] * parts[i];
+      for (size_t i = 0; i < forward_.parts().size(); ++i)
+        here[forward_.parts()[i].kind] += fitted_[i] * parts[i];
       const Stage& holds = costs_.stage(stage);
       const int counts[kLayerKinds] = {holds.encoder_layers, holds.decoder_layers, holds.last ? 1 : 0};
       for (int kind = 0; kind < kLayerKinds; ++kind) {

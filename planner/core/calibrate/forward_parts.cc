@@ -28,8 +28,8 @@ bool HasTables(const LayerProfile& layer) {
 }
 
 bool IsZero(const LayerTime& time) {
-  return time.fixed_ns == 0 && time.target_token_ns == 0 && time.source_token_ns == 0 && time.target_square_ns == 0 &&
-         time.cross_ns == 0 && time.source_square_ns == 0;
+  return time.fixed_ns == 0 && time.target_token_ns == 0 && time.source_token_ns == 0 &&
+         time.target_square_ns == 0 && time.cross_ns == 0 && time.source_square_ns == 0;
 }
 
 int CountOf(const Stage& stage, LayerKind kind) {

@@ -1,5 +1,5 @@
-// A forward pass as a sum of what its layers take for being there, for their tokens and for the squares of their
-// lengths: parts whose costs can be wrong by factors of their own.
+// A forward pass as a sum of what its layers take for being there, for their tokens and for the squares of
+// their lengths: parts whose costs can be wrong by factors of their own.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,8 @@ class ForwardParts {
 
   const std::vector<ForwardPart>& parts() const { return parts_; }
 
-  // One value for each part, and one more for what the stage embeds; nanoseconds. Empty: outside of the profile.
+  // One value for each part, and one more for what the stage embeds; nanoseconds. Empty: outside of the
+  // profile.
   std::vector<double> Of(int stage, const TokenSums& sums) const;
 
  private:

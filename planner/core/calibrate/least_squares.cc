@@ -9,13 +9,15 @@ namespace {
 
 constexpr double kLeastFactor = 0.02;
 constexpr double kMostFactor = 50;
-// Factors are expected this far from the usual ratio (a standard deviation, relative to that ratio): see SetRidge.
+// Factors are expected this far from the usual ratio (a standard deviation, relative to that ratio): see
+// SetRidge.
 constexpr double kFactorSpread = 0.5;
 constexpr double kLeastRidge = 1e-6;
 constexpr double kMostRidge = 0.0025;
 // The standard deviation of a normal distribution by the median of absolute values.
 constexpr double kDeviationPerMedian = 1.4826;
-// Residuals beyond so many times their median are outliers (1.345 sigma of a normal distribution: 95 % efficient).
+// Residuals beyond so many times their median are outliers (1.345 sigma of a normal distribution: 95 %
+// efficient).
 constexpr double kOutlierMedians = 2;
 constexpr int kRounds = 10;
 
@@ -46,7 +48,8 @@ std::vector<double> Solve(std::vector<double> matrix, std::vector<double> right)
   return right;
 }
 
-// The rows relative to what they foresee: shares of the parts, the ratio of the measurement, and how much each counts.
+// The rows relative to what they foresee: shares of the parts, the ratio of the measurement, and how much
+// each counts.
 class RelativeRows {
  public:
   RelativeRows(absl::Span<const FitRow> rows, size_t columns) : columns_(columns) {
@@ -73,7 +76,8 @@ class RelativeRows {
       const double weight = weights_[row] * outlier_[row];
       for (size_t i = 0; i < columns_; ++i) {
         right[i] += weight * share(row, i) * ratios_[row];
-        for (size_t j = 0; j < columns_; ++j) matrix[i * columns_ + j] += weight * share(row, i) * share(row, j);
+        for (size_t j = 0; j < columns_; ++j)
+          matrix[i * columns_ + j] += weight * share(row, i) * share(row, j);
       }
     }
     return Solve(std::move(matrix), std::move(right));
@@ -98,8 +102,8 @@ class RelativeRows {
  private:
   double share(size_t row, size_t column) const { return shares_[row * columns_ + column]; }
 
-  // The most likely factors have a penalty of (noise / expected spread)^2 for each row's worth of weight: many rows, or
-  // rows without noise, are believed.
+  // The most likely factors have a penalty of (noise / expected spread)^2 for each row's worth of weight:
+  // many rows, or rows without noise, are believed.
   void SetRidge(double deviation) {
     const double relative = deviation / (kFactorSpread * usual_);
     ridge_ = std::clamp(relative * relative / static_cast<double>(ratios_.size()), kLeastRidge, kMostRidge);

@@ -1,4 +1,5 @@
-// Factors of parts that add up to what was measured, with doubt about every measurement and about every factor.
+// Factors of parts that add up to what was measured, with doubt about every measurement and about every
+// factor.
 #pragma once
 
 #include <vector>
@@ -13,10 +14,11 @@ struct FitRow {
   double measured = 0;
 };
 
-// The factors by which parts have to be multiplied, at least 0.02 and at most 50 times the usual ratio of what was
-// measured to what was foreseen. Rows count by what they foresee, by their relative error, and less where they are far
-// off (Huber 1964, "Robust Estimation of a Location Parameter", by iterated weights). A factor that the rows say little
-// about stays near that usual ratio (ridge). All 1 without rows. Rows have `columns` parts each and foresee more than 0.
+// The factors by which parts have to be multiplied, at least 0.02 and at most 50 times the usual ratio of
+// what was measured to what was foreseen. Rows count by what they foresee, by their relative error, and less
+// where they are far off (Huber 1964, "Robust Estimation of a Location Parameter", by iterated weights). A
+// factor that the rows say little about stays near that usual ratio (ridge). All 1 without rows. Rows have
+// `columns` parts each and foresee more than 0.
 std::vector<double> FitFactors(absl::Span<const FitRow> rows, size_t columns);
 
 // Of values, which are reordered; 0 without any.

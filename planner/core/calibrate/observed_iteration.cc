@@ -26,7 +26,8 @@ class Observer {
       return absl::InvalidArgumentError("plan.programs: not those of the job's ranks");
     PENSTOCK_ASSIGN_OR_RETURN(batch_, BatchFromProto(*iteration_.batch, job_));
     PENSTOCK_RETURN_IF_ERROR(ReadShares());
-    for (const v1::ReportIterationRequest* report : iteration_.reports) PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
+    for (const v1::ReportIterationRequest* report : iteration_.reports)
+      PENSTOCK_RETURN_IF_ERROR(ReadReport(*report));
     for (const auto& [stage, ratio] : optimizer_) measured_.optimizer_ratios.push_back(ratio);
     for (auto& [where, parts] : split_) {
       if (parts.ready) measured_.passes.push_back(parts.whole);
@@ -50,8 +51,9 @@ class Observer {
           if (sample >= batch_.samples.size())
             return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
         }
-        PENSTOCK_ASSIGN_OR_RETURN(MicroBatchShares shares, SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
-                                                                              costs_.group().context));
+        PENSTOCK_ASSIGN_OR_RETURN(
+            MicroBatchShares shares,
+            SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
         of_replica.push_back(std::move(shares.computed));
       }
     }
@@ -60,11 +62,13 @@ class Observer {
 
   absl::Status ReadReport(const v1::ReportIterationRequest& report) {
     if (report.rank() >= static_cast<uint32_t>(iteration_.plan->programs_size()))
-      return absl::InvalidArgumentError(absl::StrCat("report.rank: ", report.rank(), "; the plan has fewer ranks"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("report.rank: ", report.rank(), "; the plan has fewer ranks"));
     const v1::Program& program = iteration_.plan->programs(static_cast<int>(report.rank()));
     for (const v1::MeasuredInstruction& measured : report.instructions()) {
       if (measured.id() >= static_cast<uint32_t>(program.instructions_size()))
-        return absl::InvalidArgumentError(absl::StrCat("report.instructions: ", measured.id(), " is not in the program"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("report.instructions: ", measured.id(), " is not in the program"));
       Read(program, program.instructions(static_cast<int>(measured.id())), measured.duration_ns());
     }
     return absl::OkStatus();
@@ -98,8 +102,9 @@ class Observer {
   }
 
   void ReadTransfer(const v1::Program& program, const v1::Transfer& transfer, int64_t measured_ns) {
-    const int64_t expected_ns = costs_.TransferNs(static_cast<int64_t>(transfer.bytes()),
-                                                  static_cast<int>(program.rank()), static_cast<int>(transfer.peer()));
+    const int64_t expected_ns =
+        costs_.TransferNs(static_cast<int64_t>(transfer.bytes()), static_cast<int>(program.rank()),
+                          static_cast<int>(transfer.peer()));
     if (expected_ns < kFreeNs) return;
     measured_.transfer_ratios.push_back(static_cast<double>(measured_ns) / static_cast<double>(expected_ns));
   }
@@ -108,12 +113,15 @@ class Observer {
     const v1::PassExchange& exchange = instruction.exchange();
     const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns();
     // The others wait for the one that has most to do.
-    if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns()) return;
-    if (program.replica() >= shares_.size() || instruction.micro_batch() >= shares_[program.replica()].size()) return;
+    if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
+      return;
+    if (program.replica() >= shares_.size() || instruction.micro_batch() >= shares_[program.replica()].size())
+      return;
     const auto rank = static_cast<int>(program.rank());
     MeasuredPass pass;
     pass.stage = static_cast<int>(instruction.stage());
-    pass.sums = shares_[program.replica()][instruction.micro_batch()][costs_.topology().PlaceOf(rank).context].sums;
+    pass.sums =
+        shares_[program.replica()][instruction.micro_batch()][costs_.topology().PlaceOf(rank).context].sums;
     pass.recompute = RecomputeOf(program, instruction);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1));
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
@@ -162,7 +170,8 @@ class Observer {
 
 }  // namespace
 
-absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs, const Job& job) {
+absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs,
+                                            const Job& job) {
   return Observer(iteration, costs, job).Run();
 }
 

@@ -20,16 +20,17 @@ struct ObservedIteration {
 
 struct Measurements {
   std::vector<MeasuredPass> passes;
-  // What was measured divided by what the costs expect: of each stage's optimizer step that of the rank which waited
-  // least for the others; of each transfer between ranks.
+  // What was measured divided by what the costs expect: of each stage's optimizer step that of the rank which
+  // waited least for the others; of each transfer between ranks.
   std::vector<double> optimizer_ratios;
   std::vector<double> transfer_ratios;
 };
 
-// Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange by the plan.
-// `costs`: of the job that the plan is of. Possible errors: INVALID_ARGUMENT (the plan is of another job, or a report names
-// an instruction that its program lacks).
-absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs, const Job& job);
+// Of stage groups of several ranks, passes of the rank alone that has most to do, without what they exchange
+// by the plan. `costs`: of the job that the plan is of. Possible errors: INVALID_ARGUMENT (the plan is of
+// another job, or a report names an instruction that its program lacks).
+absl::StatusOr<Measurements> MeasurementsOf(const ObservedIteration& iteration, const CostModel& costs,
+                                            const Job& job);
 
 // The longest of the ranks.
 int64_t MeasuredMakespanNs(const ObservedIteration& iteration);

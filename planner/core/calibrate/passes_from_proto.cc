@@ -41,8 +41,9 @@ bool SamePlace(const v1::MeasuredPass& input, const v1::MeasuredPass& weight) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(const google::protobuf::RepeatedPtrField<v1::MeasuredPass>& passes,
-                                                          const CostModel& costs, const Job& job) {
+absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(
+    const google::protobuf::RepeatedPtrField<v1::MeasuredPass>& passes, const CostModel& costs,
+    const Job& job) {
   std::vector<MeasuredPass> result;
   for (int i = 0; i < passes.size(); ++i) {
     const v1::MeasuredPass& pass = passes.Get(i);
@@ -52,15 +53,18 @@ absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(const google::protobuf
     measured.stage = static_cast<int>(pass.stage());
     PENSTOCK_ASSIGN_OR_RETURN(measured.sums, SumsOfPass(i, pass, job));
     const Stage& stage = costs.stage(measured.stage);
-    const uint64_t recomputed = uint64_t{pass.recompute().selective_layers()} + pass.recompute().full_layers();
+    const uint64_t recomputed =
+        uint64_t{pass.recompute().selective_layers()} + pass.recompute().full_layers();
     if (recomputed > static_cast<uint64_t>(stage.layers()))
       return WrongPass(i, absl::StrCat("recompute: ", recomputed, " layers; the stage has ", stage.layers()));
     measured.recompute = {.selective = static_cast<int32_t>(pass.recompute().selective_layers()),
                           .full = static_cast<int32_t>(pass.recompute().full_layers())};
     measured.duration_ns = static_cast<double>(pass.duration_ns());
     if (pass.op() == v1::OP_BACKWARD_INPUT) {
-      if (i + 1 == passes.size() || passes.Get(i + 1).op() != v1::OP_BACKWARD_WEIGHT || !SamePlace(pass, passes.Get(i + 1)))
-        return WrongPass(i, "op: BACKWARD_INPUT is to be followed by BACKWARD_WEIGHT of the same stage and samples");
+      if (i + 1 == passes.size() || passes.Get(i + 1).op() != v1::OP_BACKWARD_WEIGHT ||
+          !SamePlace(pass, passes.Get(i + 1)))
+        return WrongPass(
+            i, "op: BACKWARD_INPUT is to be followed by BACKWARD_WEIGHT of the same stage and samples");
       measured.kind = PassKind::kBackward;
       measured.duration_ns += static_cast<double>(passes.Get(i + 1).duration_ns());
     } else if (pass.op() == v1::OP_BACKWARD) {

@@ -11,9 +11,11 @@
 
 namespace penstock::core {
 
-// BACKWARD_INPUT counts with the BACKWARD_WEIGHT that follows it at once, of the same stage and samples; alone it is refused.
-// `costs`, `job`: of the job that they are of. Possible errors: INVALID_ARGUMENT ("passes[3].stage: ...").
-absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(const google::protobuf::RepeatedPtrField<v1::MeasuredPass>& passes,
-                                                          const CostModel& costs, const Job& job);
+// BACKWARD_INPUT counts with the BACKWARD_WEIGHT that follows it at once, of the same stage and samples;
+// alone it is refused. `costs`, `job`: of the job that they are of. Possible errors: INVALID_ARGUMENT
+// ("passes[3].stage: ...").
+absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(
+    const google::protobuf::RepeatedPtrField<v1::MeasuredPass>& passes, const CostModel& costs,
+    const Job& job);
 
 }  // namespace penstock::core

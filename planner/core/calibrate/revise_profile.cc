@@ -31,10 +31,12 @@ void MultiplyTables(const ForwardFactors& forward, const std::array<double, kRec
                     v1::LayerCost* layer) {
   // A kind with tables has one factor for all terms.
   if (layer->has_forward_ms()) Multiply(forward.tokens, layer->mutable_forward_ms());
-  if (layer->has_backward_none_ms()) Multiply(forward.tokens * ratio[kKeepAll], layer->mutable_backward_none_ms());
+  if (layer->has_backward_none_ms())
+    Multiply(forward.tokens * ratio[kKeepAll], layer->mutable_backward_none_ms());
   if (layer->has_backward_selective_ms())
     Multiply(forward.tokens * ratio[kKeepSelective], layer->mutable_backward_selective_ms());
-  if (layer->has_backward_full_ms()) Multiply(forward.tokens * ratio[kKeepInput], layer->mutable_backward_full_ms());
+  if (layer->has_backward_full_ms())
+    Multiply(forward.tokens * ratio[kKeepInput], layer->mutable_backward_full_ms());
 }
 
 void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* layer) {
@@ -48,18 +50,22 @@ void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* laye
     if (cost.has_forward()) Multiply(forward, cost.mutable_forward());
   }
   // Unset, it stands for one forward pass more than without recompute.
-  if (layer->backward_ratio_full() == 0 && kind != kHead) layer->set_backward_ratio_full(layer->backward_ratio_none() + 1);
+  if (layer->backward_ratio_full() == 0 && kind != kHead)
+    layer->set_backward_ratio_full(layer->backward_ratio_none() + 1);
   layer->set_backward_ratio_none(layer->backward_ratio_none() * ratio[kKeepAll]);
   layer->set_backward_ratio_selective(layer->backward_ratio_selective() * ratio[kKeepSelective]);
   layer->set_backward_ratio_full(layer->backward_ratio_full() * ratio[kKeepInput]);
   MultiplyTables(forward, ratio, layer);
   if (kind == kHead) return;
-  const double weight = std::clamp((1 - layer->backward_input_share()) * factors.weight_share, kLeastShare, 1 - kLeastShare);
+  const double weight =
+      std::clamp((1 - layer->backward_input_share()) * factors.weight_share, kLeastShare, 1 - kLeastShare);
   layer->set_backward_input_share(1 - weight);
 }
 
 void ReviseLinks(double factor, v1::Cluster* cluster) {
-  const auto scaled = [factor](int64_t latency) { return static_cast<int64_t>(static_cast<double>(latency) * factor); };
+  const auto scaled = [factor](int64_t latency) {
+    return static_cast<int64_t>(static_cast<double>(latency) * factor);
+  };
   cluster->set_intra_node_bytes_per_second(cluster->intra_node_bytes_per_second() / factor);
   cluster->set_inter_node_bytes_per_second(cluster->inter_node_bytes_per_second() / factor);
   cluster->set_intra_node_latency_ns(scaled(cluster->intra_node_latency_ns()));
@@ -68,14 +74,17 @@ void ReviseLinks(double factor, v1::Cluster* cluster) {
 
 }  // namespace
 
-v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture architecture, const CostFactors& factors) {
+v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture architecture,
+                              const CostFactors& factors) {
   v1::CostProfile revised = profile;
   revised.set_version(profile.version() + 1);
-  for (v1::LayerCost& layer : *revised.mutable_layers()) ReviseLayer(factors, KindOfLayer(layer.name(), architecture), &layer);
+  for (v1::LayerCost& layer : *revised.mutable_layers())
+    ReviseLayer(factors, KindOfLayer(layer.name(), architecture), &layer);
   const double embedding = factors.embedding * factors.all;
   if (revised.has_embedding_forward())
     Multiply({embedding, embedding, embedding}, revised.mutable_embedding_forward());
-  revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer * factors.all);
+  revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer *
+                                              factors.all);
   ReviseLinks(factors.link, revised.mutable_cluster());
   return revised;
 }

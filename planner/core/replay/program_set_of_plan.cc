@@ -68,8 +68,9 @@ class PlanReader {
     }
     for (const Transfer& transfer : set_.transfers) {
       if (transfer.send < 0 || transfer.recv < 0)
-        return absl::InvalidArgumentError(absl::StrCat("transfer ", transfer.sequence, " from rank ", transfer.from_rank,
-                                                       " to rank ", transfer.to_rank, " has one end only"));
+        return absl::InvalidArgumentError(absl::StrCat("transfer ", transfer.sequence, " from rank ",
+                                                       transfer.from_rank, " to rank ", transfer.to_rank,
+                                                       " has one end only"));
     }
     return std::move(set_);
   }
@@ -104,8 +105,9 @@ class PlanReader {
     const bool sends = from.op() == v1::OP_SEND;
     const auto peer = static_cast<int32_t>(from.transfer().peer());
     const auto ends = sends ? std::pair(rank, peer) : std::pair(peer, rank);
-    const auto [found, added] = transfers_.try_emplace(
-        std::tuple(ends.first, ends.second, from.transfer().sequence()), static_cast<int32_t>(set_.transfers.size()));
+    const auto [found, added] =
+        transfers_.try_emplace(std::tuple(ends.first, ends.second, from.transfer().sequence()),
+                               static_cast<int32_t>(set_.transfers.size()));
     if (added) {
       Transfer transfer;
       transfer.from_rank = ends.first;
@@ -121,8 +123,8 @@ class PlanReader {
   }
 
   int32_t CollectiveOf(const v1::Collective& from) {
-    const auto [found, added] =
-        collectives_.try_emplace(std::pair(from.group(), from.sequence()), static_cast<int32_t>(set_.collectives.size()));
+    const auto [found, added] = collectives_.try_emplace(std::pair(from.group(), from.sequence()),
+                                                         static_cast<int32_t>(set_.collectives.size()));
     if (added) {
       Collective collective;
       collective.group = static_cast<int32_t>(from.group());

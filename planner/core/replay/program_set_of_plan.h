@@ -7,8 +7,9 @@
 
 namespace penstock::core {
 
-// Instructions in the order of the plan, rank by rank: with its expected durations, without memory. Possible errors:
-// INVALID_ARGUMENT (an instruction that no plan of ours has, named; a transfer without its other end).
+// Instructions in the order of the plan, rank by rank: with its expected durations, without memory. Possible
+// errors: INVALID_ARGUMENT (an instruction that no plan of ours has, named; a transfer without its other
+// end).
 absl::StatusOr<ProgramSet> ProgramSetOfPlan(const v1::Plan& plan);
 
 }  // namespace penstock::core

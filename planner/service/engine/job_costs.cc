@@ -10,8 +10,8 @@
 namespace penstock {
 namespace {
 
-// Iterations that the first fits are made of, and all later ones. The first ones are soon: a profile that is wrong costs most
-// at the beginning.
+// Iterations that the first fits are made of, and all later ones. The first ones are soon: a profile that is
+// wrong costs most at the beginning.
 constexpr uint64_t kFirstFits[] = {4, 8};
 constexpr uint64_t kLaterFits = 16;
 // No fit is made of more.
@@ -50,12 +50,14 @@ std::vector<HeldIteration> Job::MeasuredLocked() const {
   std::vector<HeldIteration> iterations;
   for (uint64_t iteration = std::max(fitted_before_, completed - std::min(completed, kMostMeasured));
        iteration < completed; ++iteration) {
-    HeldIteration held = {
-        .batch = values_.batch(iteration), .plan = values_.plan(iteration), .reports = values_.reports(iteration)};
-    const bool measured =
-        std::all_of(held.reports.begin(), held.reports.end(),
-                    [](const ReportPtr& report) { return report->instructions_size() > 0 && report->duration_ns() > 0; });
-    if (held.batch == nullptr || held.plan == nullptr || held.reports.size() != state_.ranks() || !measured) continue;
+    HeldIteration held = {.batch = values_.batch(iteration),
+                          .plan = values_.plan(iteration),
+                          .reports = values_.reports(iteration)};
+    const bool measured = std::all_of(held.reports.begin(), held.reports.end(), [](const ReportPtr& report) {
+      return report->instructions_size() > 0 && report->duration_ns() > 0;
+    });
+    if (held.batch == nullptr || held.plan == nullptr || held.reports.size() != state_.ranks() || !measured)
+      continue;
     iterations.push_back(std::move(held));
   }
   return iterations;
@@ -76,8 +78,10 @@ void Job::Recalibrate() {
       fits_ = std::max(fits_, 1);
     }
     completed = state_.progress().completed();
-    fitted_before_ = std::clamp(fitted_before_, spec_.first_iteration(), std::max(completed, spec_.first_iteration()));
-    const uint64_t wanted = static_cast<size_t>(fits_) < std::size(kFirstFits) ? kFirstFits[fits_] : kLaterFits;
+    fitted_before_ =
+        std::clamp(fitted_before_, spec_.first_iteration(), std::max(completed, spec_.first_iteration()));
+    const uint64_t wanted =
+        static_cast<size_t>(fits_) < std::size(kFirstFits) ? kFirstFits[fits_] : kLaterFits;
     if (completed < fitted_before_ + wanted) return;
     iterations = MeasuredLocked();
     fitted_before_ = completed;
@@ -88,14 +92,14 @@ void Job::Recalibrate() {
   }
   PlanningTicketPtr ticket = services_.pool->Run(
       {PlanningClass::kPreparation, owner, services_.planning_limit},
-      [self = shared_from_this(), iterations = std::move(iterations), completed](const PlanningTicket& running) {
-        self->FitCosts(iterations, completed, running);
-      });
+      [self = shared_from_this(), iterations = std::move(iterations),
+       completed](const PlanningTicket& running) { self->FitCosts(iterations, completed, running); });
   MutexLock lock(&mutex_);
   if (fitting_now_) fitting_ = std::move(ticket);
 }
 
-void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before, const PlanningTicket& ticket) {
+void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
+                   const PlanningTicket& ticket) {
   v1::CostProfile in_effect;
   v1::Topology topology;
   {
@@ -137,15 +141,15 @@ void Job::KeepCostsLocked(const core::Calibration& calibration, std::shared_ptr<
   // Planners of iterations that are no longer held are of no use.
   const store::v1::CostsRevised* const oldest = state_.CostsOf(state_.first_held());
   if (oldest != nullptr) {
-    revised_planners_.erase(revised_planners_.begin(), revised_planners_.lower_bound(oldest->profile().version()));
+    revised_planners_.erase(revised_planners_.begin(),
+                            revised_planners_.lower_bound(oldest->profile().version()));
   }
   revised_planners_[version] = std::move(planner);
-  LogInfo("costs revised",
-          {{"job", id_},
-           {"version", version},
-           {"from_iteration", from},
-           {"error_before", absl::StrFormat("%.3f", calibration.error_before)},
-           {"error_after", absl::StrFormat("%.3f", calibration.error_after)}});
+  LogInfo("costs revised", {{"job", id_},
+                            {"version", version},
+                            {"from_iteration", from},
+                            {"error_before", absl::StrFormat("%.3f", calibration.error_before)},
+                            {"error_after", absl::StrFormat("%.3f", calibration.error_after)}});
 }
 
 }  // namespace penstock

@@ -59,10 +59,11 @@ class WatchedFactory final : public BatchPlannerFactory {
     return std::make_unique<Watched>(*std::move(planner), started_);
   }
 
-  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job, const v1::Topology& topology,
-                                                            const v1::CostProfile& in_effect,
-                                                            const std::vector<HeldIteration>& iterations,
-                                                            core::StopToken stop) const override {
+  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job,
+                                                             const v1::Topology& topology,
+                                                             const v1::CostProfile& in_effect,
+                                                             const std::vector<HeldIteration>& iterations,
+                                                             core::StopToken stop) const override {
     return core_.Calibrate(job, topology, in_effect, iterations, stop);
   }
   absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,

@@ -83,7 +83,8 @@ class ModelsTest : public testing::TestWithParam<std::string> {
   nlohmann::json expected_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Families, ModelsTest, testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2"),
+INSTANTIATE_TEST_SUITE_P(Families, ModelsTest,
+                         testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(ModelsTest, IsImportedTrainedAndExported) {

@@ -1,4 +1,5 @@
-// Costs fitted to what "was measured": plans that ran on ranks with other costs than those they were planned with.
+// Costs fitted to what "was measured": plans that ran on ranks with other costs than those they were planned
+// with.
 #include "planner/core/calibrate/calibrate.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,8 @@ v1::Batch RandomBatch(uint64_t iteration, int samples) {
   std::mt19937_64 random(iteration + 1);
   std::vector<std::pair<uint32_t, uint32_t>> lengths;
   for (int i = 0; i < samples; ++i)
-    lengths.emplace_back(random() % 40, 1 + static_cast<uint32_t>(std::exp2(static_cast<double>(random() % 100) / 12.0)));
+    lengths.emplace_back(random() % 40,
+                         1 + static_cast<uint32_t>(std::exp2(static_cast<double>(random() % 100) / 12.0)));
   v1::Batch batch = MakeBatch(lengths);
   batch.set_iteration(iteration);
   return batch;
@@ -99,7 +101,8 @@ class Ran {
     std::normal_distribution<double> factor(1.0, noise);
     for (Instruction& instruction : programs.instructions) {
       if (noise > 0 && IsPass(instruction.op))
-        instruction.duration_ns = std::max<int64_t>(1, std::llround(static_cast<double>(instruction.duration_ns) * factor(random_)));
+        instruction.duration_ns = std::max<int64_t>(
+            1, std::llround(static_cast<double>(instruction.duration_ns) * factor(random_)));
     }
     Simulator simulator;
     ASSERT_TRUE(simulator.Run(programs).ok());
@@ -156,8 +159,9 @@ TEST(ReplayTest, APlanReplayedWithItsOwnDurationsTakesWhatItSays) {
     EXPECT_EQ(simulator.makespan_ns(), plan->predicted().makespan_ns()) << job.name;
     // And the costs give the same anew.
     const std::vector<Instruction> planned = programs->instructions;
-    ASSERT_TRUE(
-        SetDurations(*plan, *BatchFromProto(job.given.batch, (*planner)->job()), (*planner)->costs(), &*programs).ok())
+    ASSERT_TRUE(SetDurations(*plan, *BatchFromProto(job.given.batch, (*planner)->job()), (*planner)->costs(),
+                             &*programs)
+                    .ok())
         << job.name;
     for (size_t i = 0; i < planned.size(); ++i) {
       EXPECT_EQ(programs->instructions[i].duration_ns, planned[i].duration_ns)
@@ -247,7 +251,8 @@ TEST(CalibrateTest, APlanOfAnotherJobIsRefused) {
   const Ran other(GptJob(2, 1, v1::POLICY_PACKED), job.profile(), 2);
   const auto planner = Planner::Create(job);
   ASSERT_TRUE(planner.ok());
-  EXPECT_EQ(Calibrate(**planner, job.profile(), other.Observed()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Calibrate(**planner, job.profile(), other.Observed()).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

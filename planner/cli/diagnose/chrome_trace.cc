@@ -1,0 +1,118 @@
+#include "planner/cli/diagnose/chrome_trace.h"
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/dataset/line_reader.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/diagnose/timeline_builder.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr double kNanosecondsPerMicrosecond = 1e3;
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  std::string all, line;
+  for (;;) {
+    PENSTOCK_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+    if (!more) return all;
+    if (all.size() + line.size() > kMostBytes)
+      return absl::InvalidArgumentError(absl::StrCat(path, ": longer than 1 GiB"));
+    absl::StrAppend(&all, line, "\n");
+  }
+}
+
+// The first of the names that is there.
+const Json* Find(const Json& arguments, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const auto found = arguments.find(name);
+    if (found != arguments.end()) return &*found;
+  }
+  return nullptr;
+}
+
+class EventReader {
+ public:
+  explicit EventReader(const Json& event) : event_(event), arguments_(event["args"]) {}
+
+  absl::StatusOr<OperationRecord> Read() {
+    OperationRecord record;
+    ReadInteger({"rank"}, record.rank);
+    ReadInteger({"replica", "dp_rank"}, record.replica);
+    ReadInteger({"stage"}, record.stage);
+    ReadInteger({"step", "iteration"}, record.step);
+    ReadInteger({"micro_batch", "mb_id"}, record.micro_batch);
+    ReadInteger({"model_stage", "gmc"}, record.model_stage);
+    const Json* kind = Find(arguments_, {"kind", "optype"});
+    if (kind == nullptr) kind = Find(event_, {"name"});
+    if (kind != nullptr && kind->is_string()) record.name = kind->get<std::string>();
+    record.start_ns = Nanoseconds(event_, "ts", kNanosecondsPerMicrosecond);
+    record.duration_ns = Nanoseconds(event_, "dur", kNanosecondsPerMicrosecond);
+    if (arguments_.contains("expected_us"))
+      record.expected_ns = Nanoseconds(arguments_, "expected_us", kNanosecondsPerMicrosecond);
+    PENSTOCK_RETURN_IF_ERROR(status_);
+    return record;
+  }
+
+ private:
+  void ReadInteger(std::initializer_list<const char*> names, int64_t& value) {
+    const Json* const found = Find(arguments_, names);
+    if (found == nullptr) return;
+    if (found->is_number_integer())
+      value = found->get<int64_t>();
+    else
+      status_.Update(
+          absl::InvalidArgumentError(absl::StrCat("args.", *names.begin(), " is ", found->dump(), "; must be a whole number")));
+  }
+
+  int64_t Nanoseconds(const Json& of, const char* name, double unit) {
+    const auto found = of.find(name);
+    if (found != of.end() && found->is_number() && std::abs(found->get<double>() * unit) < 4e18)
+      return std::llround(found->get<double>() * unit);
+    status_.Update(absl::InvalidArgumentError(absl::StrCat(name, " is no time")));
+    return 0;
+  }
+
+  const Json& event_;
+  const Json& arguments_;
+  absl::Status status_;
+};
+
+bool IsOperation(const Json& event) {
+  if (!event.is_object() || event.value("ph", Json()) != "X" || !event.contains("args")) return false;
+  const Json& arguments = event["args"];
+  return arguments.is_object() && arguments.contains("stage") && Find(arguments, {"step", "iteration"}) != nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  const Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json* events = &trace;
+  if (trace.is_object() && trace.contains("traceEvents")) events = &trace["traceEvents"];
+  if (!events->is_array())
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is neither CSV nor a Chrome trace (a list of events)"));
+  TimelineBuilder builder;
+  for (size_t i = 0; i < events->size(); ++i) {
+    const Json& event = (*events)[i];
+    if (!IsOperation(event)) continue;
+    absl::StatusOr<OperationRecord> record = EventReader(event).Read();
+    const absl::Status added = record.ok() ? builder.Add(*std::move(record)) : record.status();
+    if (!added.ok()) return AnnotateError(added, absl::StrCat(path, ": traceEvents[", i, "]"));
+  }
+  absl::StatusOr<core::Timeline> timeline = builder.Build();
+  return timeline.ok() ? std::move(timeline) : AnnotateError(timeline.status(), path);
+}
+
+}  // namespace penstock::cli

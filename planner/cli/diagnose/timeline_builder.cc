@@ -1,0 +1,159 @@
+#include "planner/cli/diagnose/timeline_builder.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/status/status_macros.h"
+
+namespace penstock::cli {
+namespace {
+
+using core::OperationKind;
+
+// Traces have at most as many ranks, stages and micro-batches.
+constexpr int64_t kMost = 1'000'000;
+// Ten days.
+constexpr int64_t kLongestNs = 864'000'000'000'000;
+
+absl::Status CheckRange(const char* field, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, "; must be ", least, " to ", most));
+}
+
+absl::Status CheckRecord(const OperationRecord& record) {
+  if (record.name.empty()) return absl::InvalidArgumentError("kind is empty");
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("rank", record.rank, -1, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("replica", record.replica, 0, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("stage", record.stage, 0, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("micro_batch", record.micro_batch, -1, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("model_stage", record.model_stage, -1, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("duration in ns", record.duration_ns, 0, kLongestNs));
+  return CheckRange("expected duration in ns", record.expected_ns, 0, kLongestNs);
+}
+
+// The n-th of their name on their rank.
+void Number(std::vector<core::Operation>& operations) {
+  std::stable_sort(operations.begin(), operations.end(), [](const core::Operation& one, const core::Operation& other) {
+    return std::tie(one.rank, one.start_ns) < std::tie(other.rank, other.start_ns);
+  });
+  std::map<std::pair<int32_t, int32_t>, int32_t> counts;
+  for (core::Operation& operation : operations) {
+    operation.number = counts[{operation.rank, operation.name}]++;
+    // Whoever does not say which micro-batch a pass is of runs them in the same order on all stages.
+    if (IsPassKind(operation.kind) && operation.micro_batch < 0) operation.micro_batch = operation.number;
+  }
+}
+
+}  // namespace
+
+OperationKind KindOfName(const std::string& name) {
+  const std::string plain = absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", "-"}, {" ", "-"}});
+  static const auto* const kKinds = new std::map<std::string, OperationKind>{
+      {"forward", OperationKind::kForward},
+      {"forward-compute", OperationKind::kForward},
+      {"backward", OperationKind::kBackward},
+      {"backward-compute", OperationKind::kBackward},
+      {"backward-input", OperationKind::kBackwardInput},
+      {"backward-weight", OperationKind::kBackwardWeight},
+      {"forward-send", OperationKind::kSendForward},
+      {"send-forward", OperationKind::kSendForward},
+      {"forward-recv", OperationKind::kReceiveForward},
+      {"recv-forward", OperationKind::kReceiveForward},
+      {"backward-send", OperationKind::kSendBackward},
+      {"send-backward", OperationKind::kSendBackward},
+      {"backward-recv", OperationKind::kReceiveBackward},
+      {"recv-backward", OperationKind::kReceiveBackward},
+  };
+  const auto found = kKinds->find(plain);
+  if (found != kKinds->end()) return found->second;
+  for (const char* part : {"reduce", "gather", "scatter", "broadcast", "all-to-all", "alltoall"}) {
+    if (absl::StrContains(plain, part)) return OperationKind::kCollective;
+  }
+  return OperationKind::kLocal;
+}
+
+absl::Status TimelineBuilder::Add(OperationRecord record) {
+  PENSTOCK_RETURN_IF_ERROR(CheckRecord(record));
+  if (record.rank >= 0) {
+    const auto [place, added] = places_.try_emplace(record.rank, record.replica, record.stage);
+    if (place->second != std::tuple(record.replica, record.stage))
+      return absl::InvalidArgumentError(absl::StrCat("rank ", record.rank, " is at replica ", record.replica, ", stage ",
+                                                     record.stage, ", and elsewhere before"));
+  }
+  core::Operation operation;
+  operation.rank = RankOf(record);
+  operation.kind = KindOfName(record.name);
+  operation.name =
+      name_positions_.try_emplace(record.name, static_cast<int32_t>(name_positions_.size())).first->second;
+  operation.micro_batch = static_cast<int32_t>(record.micro_batch);
+  const bool pass = IsPassKind(operation.kind);
+  operation.model_stage = static_cast<int32_t>(pass && record.model_stage < 0 ? record.stage : record.model_stage);
+  operation.start_ns = record.start_ns;
+  operation.duration_ns = record.duration_ns;
+  operation.expected_ns = record.expected_ns;
+  steps_[record.step].push_back(operation);
+  return absl::OkStatus();
+}
+
+int32_t TimelineBuilder::RankOf(const OperationRecord& record) {
+  const auto [found, added] = rank_positions_.try_emplace({record.rank, record.replica, record.stage},
+                                                          static_cast<int32_t>(ranks_.size()));
+  if (added) ranks_.push_back({.number = record.rank, .replica = record.replica, .stage = record.stage});
+  return found->second;
+}
+
+// Ranks that share a stage and a replica (tensor ranks) are replicas of their own: each talks to its like.
+absl::Status TimelineBuilder::PlaceRanks(core::Timeline& timeline) const {
+  std::map<std::pair<int64_t, int64_t>, std::set<std::pair<int64_t, int32_t>>> members;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    members[{ranks_[i].replica, ranks_[i].stage}].insert({ranks_[i].number, static_cast<int32_t>(i)});
+  timeline.places.resize(ranks_.size());
+  std::set<int64_t> stages;
+  std::map<std::pair<int64_t, int32_t>, int32_t> replicas;
+  for (const auto& [place, ranks] : members) {
+    stages.insert(place.second);
+    int32_t member = 0;
+    for (const auto& [number, position] : ranks) {
+      const auto replica = replicas.try_emplace({place.first, member++}, static_cast<int32_t>(replicas.size()));
+      timeline.places[position] = {.stage = static_cast<int32_t>(place.second), .replica = replica.first->second};
+    }
+  }
+  timeline.stages = static_cast<int32_t>(stages.size());
+  timeline.replicas = static_cast<int32_t>(replicas.size());
+  if (*stages.rbegin() + 1 != timeline.stages)
+    return absl::InvalidArgumentError(
+        absl::StrCat("stages go up to ", *stages.rbegin(), ", but only ", timeline.stages, " of them have ranks"));
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    timeline.rank_numbers.push_back(ranks_[i].number >= 0
+                                        ? static_cast<int32_t>(ranks_[i].number)
+                                        : static_cast<int32_t>(ranks_[i].replica * timeline.stages + ranks_[i].stage));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
+  core::Timeline timeline;
+  bool passes = false;
+  for (auto& [number, operations] : steps_) {
+    Number(operations);
+    passes = passes || std::any_of(operations.begin(), operations.end(),
+                                   [](const core::Operation& operation) { return IsPassKind(operation.kind); });
+    timeline.steps.push_back({.number = number, .operations = std::move(operations)});
+  }
+  steps_.clear();
+  if (!passes) {
+    return absl::InvalidArgumentError(
+        "there are no passes: operations called forward-compute and backward-compute (docs/diagnosis.md)");
+  }
+  timeline.names.resize(name_positions_.size());
+  for (const auto& [name, position] : name_positions_) timeline.names[position] = name;
+  PENSTOCK_RETURN_IF_ERROR(PlaceRanks(timeline));
+  return timeline;
+}
+
+}  // namespace penstock::cli

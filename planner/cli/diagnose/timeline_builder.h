@@ -1,0 +1,61 @@
+// A timeline from single operations, in any order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/core/diagnose/timeline.h"
+
+namespace penstock::cli {
+
+// What a trace says of an operation.
+struct OperationRecord {
+  // -1: the rank is told by its replica and stage.
+  int64_t rank = -1;
+  int64_t replica = 0;
+  int64_t stage = 0;
+  int64_t step = 0;
+  // "forward-compute": docs/diagnosis.md lists the names.
+  std::string name;
+  // -1: not said.
+  int64_t micro_batch = -1;
+  int64_t model_stage = -1;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  int64_t expected_ns = 0;
+};
+
+// What an operation of the name is; of a name that is not known an operation of a rank alone.
+core::OperationKind KindOfName(const std::string& name);
+
+class TimelineBuilder {
+ public:
+  // Possible errors: INVALID_ARGUMENT (a number out of range, named; a rank that moves to another place).
+  absl::Status Add(OperationRecord record);
+
+  // Possible errors: INVALID_ARGUMENT (no operations, or none that is a pass; a stage without ranks).
+  absl::StatusOr<core::Timeline> Build();
+
+ private:
+  struct Rank {
+    int64_t number = 0;
+    int64_t replica = 0;
+    int64_t stage = 0;
+  };
+
+  int32_t RankOf(const OperationRecord& record);
+  absl::Status PlaceRanks(core::Timeline& timeline) const;
+
+  std::vector<Rank> ranks_;
+  // By rank, replica and stage, where rank is -1 unless it is said.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> rank_positions_;
+  std::map<int64_t, std::tuple<int64_t, int64_t>> places_;
+  std::map<std::string, int32_t> name_positions_;
+  std::map<int64_t, std::vector<core::Operation>> steps_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,299 @@
+#include "planner/core/diagnose/step_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace penstock::core {
+namespace {
+
+// Operations of a rank that overlap by more than this share of the shorter one belong together.
+constexpr double kTogether = 0.3;
+// Of a step: waits shorter than this share of it are not looked into; starts closer than this are one.
+constexpr double kShortWait = 1e-3;
+constexpr double kSameStart = 2.5e-4;
+// A barrier explains waits when less than this share of them is left.
+constexpr double kUnexplained = 0.5;
+
+bool OverlapsWith(const Operation& one, const Operation& other) {
+  const int64_t overlap = std::min(one.end_ns(), other.end_ns()) - std::max(one.start_ns, other.start_ns);
+  return static_cast<double>(overlap) > kTogether * static_cast<double>(std::min(one.duration_ns, other.duration_ns));
+}
+
+// Operations that one rank runs together.
+struct Batch {
+  std::vector<int32_t> operations;
+  int64_t end_ns = 0;
+};
+
+// What an operation of a rank follows.
+struct Before {
+  // The node of its end, when that was, and what it is called (-1: nothing).
+  int32_t node = 0;
+  int64_t end_ns = 0;
+  int32_t name = -1;
+};
+
+// What brings a pass what it works on; of a pass that needs nothing but what its rank has, its own kind.
+OperationKind ReceivedBy(OperationKind pass) {
+  switch (pass) {
+    case OperationKind::kForward:
+      return OperationKind::kReceiveForward;
+    case OperationKind::kBackward:
+    case OperationKind::kBackwardInput:
+      return OperationKind::kReceiveBackward;
+    default:
+      return pass;
+  }
+}
+
+class StepGraphBuilder {
+ public:
+  StepGraphBuilder(const Timeline& timeline, const Communication& communication, const TimelineStep& step)
+      : timeline_(timeline), communication_(communication), step_(step), operations_(step.operations) {}
+
+  absl::StatusOr<StepGraph> Build() {
+    FindBatches();
+    FindMeetings();
+    AddBatchNodes();
+    FindBarriers();
+    Connect();
+    if (const absl::Status ordered = made_.graph.Order(); !ordered.ok())
+      return absl::InvalidArgumentError(absl::StrCat("step ", step_.number, ": ", ordered.message()));
+    return std::move(made_);
+  }
+
+ private:
+  const Operation& at(int32_t operation) const { return operations_[operation]; }
+  bool IsAsynchronous(int32_t operation) const {
+    return !IsPassKind(at(operation).kind) && communication_.IsAsynchronous(at(operation).name);
+  }
+
+  // By rank; those of asynchronous communication by rank and name.
+  void FindBatches() {
+    std::vector<int32_t> order(operations_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
+    int64_t last = INT64_MIN;
+    first_ns_ = order.empty() ? 0 : at(order.front()).start_ns;
+    for (const int32_t operation : order) {
+      std::vector<Batch>& lane = lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
+      const bool together = !lane.empty() && !IsAsynchronous(operation) &&
+                            std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
+                                        [&](int32_t other) { return OverlapsWith(at(operation), at(other)); });
+      if (!together) lane.emplace_back();
+      lane.back().operations.push_back(operation);
+      lane.back().end_ns = std::max(lane.back().end_ns, at(operation).end_ns());
+      ++passes_[{at(operation).rank, at(operation).kind}];
+      last = std::max(last, at(operation).end_ns());
+    }
+    made_.measured_ns = order.empty() ? 0 : last - first_ns_;
+  }
+
+  // Operations of several ranks that are one; the others alone.
+  void FindMeetings() {
+    meeting_of_.assign(operations_.size(), -1);
+    for (const MatchedTransfer& transfer : MatchTransfers(timeline_, step_)) {
+      AddMeeting({transfer.sender, transfer.receiver});
+      made_.activities.back().receiver = transfer.receiver;
+    }
+    std::map<int64_t, std::vector<int32_t>> collectives;
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const auto operation = static_cast<int32_t>(i);
+      if (meeting_of_[i] >= 0) continue;
+      if (at(operation).kind == OperationKind::kCollective)
+        collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
+      else
+        AddMeeting({operation});
+    }
+    for (auto& [key, members] : collectives) AddMeeting(std::move(members));
+  }
+
+  void AddMeeting(std::vector<int32_t> members) {
+    int64_t last_start = INT64_MIN, first_end = INT64_MAX;
+    for (const int32_t member : members) {
+      meeting_of_[member] = static_cast<int32_t>(meetings_.size());
+      last_start = std::max(last_start, at(member).start_ns);
+      first_end = std::min(first_end, at(member).end_ns());
+    }
+    made_.activities.push_back({.operation = members.front()});
+    made_.durations_ns.push_back(std::max<int64_t>(0, first_end - last_start));
+    meetings_.push_back(std::move(members));
+  }
+
+  // A node for the beginning, for each operation's arrival, each meeting and the end of each batch.
+  void AddBatchNodes() {
+    begin_ = made_.graph.Add({}, -1);
+    arrivals_.resize(operations_.size());
+    before_.resize(operations_.size());
+    for (size_t i = 0; i < operations_.size(); ++i) arrivals_[i] = made_.graph.Add({begin_}, AddHostActivity(i));
+    std::vector<int32_t> met(meetings_.size());
+    for (size_t i = 0; i < meetings_.size(); ++i) {
+      std::vector<int32_t> arrived;
+      for (const int32_t member : meetings_[i]) arrived.push_back(arrivals_[member]);
+      met[i] = made_.graph.Add(arrived, static_cast<int32_t>(i));
+    }
+    for (auto& [lane, batches] : lanes_) {
+      Before before = {.node = begin_, .end_ns = first_ns_};
+      for (const Batch& batch : batches) {
+        std::vector<int32_t> ends;
+        for (const int32_t operation : batch.operations) {
+          before_[operation] = before;
+          ends.push_back(met[meeting_of_[operation]]);
+        }
+        before = {.node = made_.graph.Add(ends, -1), .end_ns = batch.end_ns, .name = at(batch.operations.back()).name};
+        ends_[lane].push_back(before);
+      }
+    }
+  }
+
+  int32_t AddHostActivity(size_t operation) {
+    made_.activities.push_back({.host = true, .operation = static_cast<int32_t>(operation)});
+    made_.durations_ns.push_back(0);
+    return static_cast<int32_t>(made_.activities.size() - 1);
+  }
+  int64_t& HostTime(int32_t operation) { return made_.durations_ns[meetings_.size() + operation]; }
+  int64_t WaitOf(int32_t operation) const {
+    return std::max<int64_t>(0, at(operation).start_ns - before_[operation].end_ns);
+  }
+
+  // Operations that ranks began at once although they had ended the one before at different times.
+  void FindBarriers() {
+    std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> same;
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const Operation& operation = operations_[i];
+      if (!IsPassKind(operation.kind) && !IsTransferKind(operation.kind))
+        same[{operation.name, operation.number}].push_back(static_cast<int32_t>(i));
+    }
+    released_by_.assign(operations_.size(), -1);
+    for (auto& [key, all] : same) {
+      std::sort(all.begin(), all.end(),
+                [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
+      const auto close = static_cast<int64_t>(kSameStart * static_cast<double>(made_.measured_ns));
+      for (size_t begin = 0; begin < all.size();) {
+        size_t end = begin + 1;
+        while (end < all.size() && at(all[end]).start_ns - at(all[end - 1]).start_ns <= close) ++end;
+        FindBarrier(all, {all.begin() + static_cast<ptrdiff_t>(begin), all.begin() + static_cast<ptrdiff_t>(end)});
+        begin = end;
+      }
+    }
+  }
+
+  // `began`: at once. The last to come is among all that run the operation: it may have waited for more.
+  void FindBarrier(const std::vector<int32_t>& all, const std::vector<int32_t>& began) {
+    int64_t waited = 0;
+    for (const int32_t operation : began) waited += WaitOf(operation);
+    if (static_cast<double>(waited) < kShortWait * static_cast<double>(made_.measured_ns)) return;
+    int32_t last = -1;
+    for (const int32_t operation : all) {
+      if (before_[operation].end_ns > at(began.front()).start_ns) continue;
+      if (last < 0 || before_[operation].end_ns > before_[last].end_ns) last = operation;
+    }
+    if (last < 0) return;
+    int64_t left = 0;
+    for (const int32_t operation : began)
+      left += std::max<int64_t>(0, at(operation).start_ns - before_[last].end_ns);
+    if (static_cast<double>(left) > kUnexplained * static_cast<double>(waited)) return;
+    for (const int32_t operation : began) released_by_[operation] = last;
+  }
+
+  void Connect() {
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const auto operation = static_cast<int32_t>(i);
+      Follow(operation, before_[operation]);
+      if (released_by_[operation] >= 0) Follow(operation, before_[released_by_[operation]]);
+      if (IsAsynchronous(operation))
+        FollowSerial(operation);
+      else
+        FollowAsynchronous(operation);
+      made_.activities[meetings_.size() + i].name_before = before_[operation].name;
+      HostTime(operation) = std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
+      latest_ns_ = INT64_MIN;
+    }
+  }
+
+  void Follow(int32_t operation, const Before& before) {
+    made_.graph.WaitFor(arrivals_[operation], before.node);
+    latest_ns_ = std::max(latest_ns_, before.end_ns);
+  }
+
+  // Of a lane: the last that had ended when the operation began, give or take the clock.
+  const Before* LastBefore(const std::pair<int32_t, int32_t>& lane, int64_t start_ns) const {
+    const auto found = ends_.find(lane);
+    if (found == ends_.end()) return nullptr;
+    const std::vector<Before>& ends = found->second;
+    auto after = std::upper_bound(ends.begin(), ends.end(), start_ns + communication_.clock_noise_ns(),
+                                  [](int64_t time, const Before& before) { return time < before.end_ns; });
+    return after == ends.begin() ? nullptr : &*std::prev(after);
+  }
+
+  // Communication beside passes begins when the pass before it has ended.
+  void FollowSerial(int32_t operation) {
+    const Before* const before = LastBefore({at(operation).rank, -1}, at(operation).start_ns);
+    if (before != nullptr) Follow(operation, *before);
+  }
+
+  // A pass waits for what it receives; what is no pass for all that had ended.
+  void FollowAsynchronous(int32_t operation) {
+    const Operation& waiting = at(operation);
+    for (auto lane = ends_.lower_bound({waiting.rank, 0}); lane != ends_.end() && lane->first.first == waiting.rank;
+         ++lane) {
+      const Operation& first = at(lanes_.at(lane->first).front().operations.front());
+      if (!IsPassKind(waiting.kind)) {
+        const Before* const before = LastBefore(lane->first, waiting.start_ns);
+        if (before != nullptr) Follow(operation, *before);
+      } else if (ReceivedBy(waiting.kind) == first.kind) {
+        if (const Before* const received = ReceiptFor(waiting, lane->first); received != nullptr)
+          Follow(operation, *received);
+      }
+    }
+  }
+
+  // By micro-batch where receipts say theirs; otherwise the n-th, if there is one for each pass.
+  const Before* ReceiptFor(const Operation& pass, const std::pair<int32_t, int32_t>& lane) const {
+    const std::vector<Batch>& receipts = lanes_.at(lane);
+    const std::vector<Before>& ends = ends_.at(lane);
+    if (at(receipts.front().operations.front()).micro_batch < 0) {
+      const bool one_each = receipts.size() == passes_.at({pass.rank, pass.kind});
+      return one_each ? &ends[pass.number] : nullptr;
+    }
+    for (size_t i = 0; i < receipts.size(); ++i) {
+      const Operation& receipt = at(receipts[i].operations.front());
+      const bool same_part = receipt.model_stage < 0 || receipt.model_stage == pass.model_stage;
+      if (receipt.micro_batch == pass.micro_batch && same_part) return &ends[i];
+    }
+    return nullptr;
+  }
+
+  const Timeline& timeline_;
+  const Communication& communication_;
+  const TimelineStep& step_;
+  const std::vector<Operation>& operations_;
+  StepGraph made_;
+  int64_t first_ns_ = 0;
+  int64_t latest_ns_ = INT64_MIN;
+  int32_t begin_ = 0;
+  // By rank and -1, or a name that is asynchronous.
+  std::map<std::pair<int32_t, int32_t>, std::vector<Batch>> lanes_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<Before>> ends_;
+  // By rank and kind: how many.
+  std::map<std::pair<int32_t, OperationKind>, size_t> passes_;
+  std::vector<std::vector<int32_t>> meetings_;
+  // By operation.
+  std::vector<int32_t> meeting_of_;
+  std::vector<int32_t> arrivals_;
+  std::vector<Before> before_;
+  std::vector<int32_t> released_by_;
+};
+
+}  // namespace
+
+absl::StatusOr<StepGraph> GraphOfStep(const Timeline& timeline, const Communication& communication,
+                                      const TimelineStep& step) {
+  return StepGraphBuilder(timeline, communication, step).Build();
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,48 @@
+// A step of a timeline as a graph, with what its activities took.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/core/diagnose/communication.h"
+#include "planner/core/diagnose/replay_graph.h"
+#include "planner/core/diagnose/timeline.h"
+
+namespace penstock::core {
+
+// What takes time in a step: an operation, a transfer or collective of several operations together, or the host's time
+// before an operation.
+struct Activity {
+  bool host = false;
+  // In TimelineStep.operations: the first of those that are together; of a host's time the operation that follows.
+  int32_t operation = 0;
+  // Of a transfer: the operation of the receiver; otherwise -1.
+  int32_t receiver = -1;
+  // The name of the operation before a host's time, -1 at the beginning of the step.
+  int32_t name_before = -1;
+};
+
+struct StepGraph {
+  ReplayGraph graph;
+  std::vector<Activity> activities;
+  // By activity: what it took. A transfer or collective takes the time from its last rank's arrival on.
+  std::vector<int64_t> durations_ns;
+  // From the first start to the last end, as it was.
+  int64_t measured_ns = 0;
+};
+
+// The graph that the times of the step tell of:
+// - a rank's operations follow each other in the order of their starts; those that overlap belong together, and all
+//   of them end before the next begins. Communication of a name that mostly overlaps with passes has an order of its
+//   own, and passes wait for what they receive;
+// - a send belongs to the receive of the same micro-batch, or the n-th one, of the next (or previous) stage; the n-th
+//   collective of a name to those of the ranks that end it together (Communication);
+// - where ranks begin an operation at the same time although they ended the one before at different times, they have
+//   waited for the last of them (a barrier that is in no trace);
+// - what time is left between operations is the host's.
+// Possible errors: INVALID_ARGUMENT (operations that wait for each other in a circle: names the step).
+absl::StatusOr<StepGraph> GraphOfStep(const Timeline& timeline, const Communication& communication,
+                                      const TimelineStep& step);
+
+}  // namespace penstock::core
