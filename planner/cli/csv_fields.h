@@ -9,7 +9,8 @@
 
 namespace penstock::cli {
 
-// Commas inside double quotes belong to the field. Possible errors: INVALID_ARGUMENT (a quote that is not closed).
+// Commas inside double quotes belong to the field. Possible errors: INVALID_ARGUMENT (a quote that is not
+// closed).
 absl::StatusOr<std::vector<std::string>> SplitFields(std::string_view line);
 
 }  // namespace penstock::cli

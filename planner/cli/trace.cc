@@ -69,8 +69,43 @@ const char* CategoryOf(const v1::Instruction& instruction) {
   return instruction.has_collective() && !IsJointPass(instruction) ? "collective" : "compute";
 }
 
-Json ArgumentsOf(const v1::Plan& plan, const v1::Instruction& instruction) {
-  Json arguments = {{"id", instruction.id()}, {"stage", instruction.stage()}};
+// What `penstock diagnose` calls an instruction (docs/diagnosis.md); nullptr for one that only waits or
+// frees.
+const char* KindOf(const v1::Instruction& instruction) {
+  const bool gradient = instruction.transfer().kind() == v1::TRANSFER_KIND_GRADIENT;
+  switch (instruction.op()) {
+    case v1::OP_LOAD:
+      return "load";
+    case v1::OP_FORWARD:
+      return "forward-compute";
+    case v1::OP_BACKWARD:
+      return "backward-compute";
+    case v1::OP_BACKWARD_INPUT:
+      return "backward-input";
+    case v1::OP_BACKWARD_WEIGHT:
+      return "backward-weight";
+    case v1::OP_SEND:
+      return gradient ? "backward-send" : "forward-send";
+    case v1::OP_RECV:
+      return gradient ? "backward-recv" : "forward-recv";
+    case v1::OP_REDUCE_GRADIENTS:
+      return "grads-reduce";
+    case v1::OP_OPTIMIZER_STEP:
+      return "optimizer";
+    default:
+      return nullptr;
+  }
+}
+
+Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Instruction& instruction) {
+  // Each position of a pipeline has one of the first stages.
+  const uint32_t position = program.stages().empty() ? 0 : program.stages(0);
+  Json arguments = {{"id", instruction.id()},
+                    {"rank", program.rank()},
+                    {"replica", program.replica()},
+                    {"position", position},
+                    {"stage", instruction.stage()}};
+  if (const char* const kind = KindOf(instruction); kind != nullptr) arguments["optype"] = kind;
   if (!IsWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
   arguments["iteration"] = plan.iteration();
   if (instruction.has_transfer()) {
@@ -163,7 +198,7 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
                           {"tid", ThreadOf(instruction)},
                           {"ts", Microseconds(time.start_ns)},
                           {"dur", Microseconds(time.duration_ns)},
-                          {"args", ArgumentsOf(plan, instruction)}}));
+                          {"args", ArgumentsOf(plan, plan.programs(rank), instruction)}}));
 }
 
 // An arrow begins at the SEND and ends at the WAIT for the data: a RECV may be posted long before. Both

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr double kNanosecondsPerMicrosecond = 1e3;
+constexpr double kNanosecondsPerMillisecond = 1e6;
 
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
@@ -49,17 +50,19 @@ class EventReader {
     OperationRecord record;
     ReadInteger({"rank"}, record.rank);
     ReadInteger({"replica", "dp_rank"}, record.replica);
-    ReadInteger({"stage"}, record.stage);
+    ReadInteger({"position", "stage"}, record.stage);
     ReadInteger({"step", "iteration"}, record.step);
     ReadInteger({"micro_batch", "mb_id"}, record.micro_batch);
-    ReadInteger({"model_stage", "gmc"}, record.model_stage);
-    const Json* kind = Find(arguments_, {"kind", "optype"});
-    if (kind == nullptr) kind = Find(event_, {"name"});
-    if (kind != nullptr && kind->is_string()) record.name = kind->get<std::string>();
+    if (arguments_.contains("position"))
+      ReadInteger({"stage"}, record.model_stage);
+    else
+      ReadInteger({"model_stage", "gmc"}, record.model_stage);
+    const Json* const kind = Find(arguments_, {"optype", "kind"});
+    if (kind->is_string()) record.name = kind->get<std::string>();
     record.start_ns = Nanoseconds(event_, "ts", kNanosecondsPerMicrosecond);
     record.duration_ns = Nanoseconds(event_, "dur", kNanosecondsPerMicrosecond);
-    if (arguments_.contains("expected_us"))
-      record.expected_ns = Nanoseconds(arguments_, "expected_us", kNanosecondsPerMicrosecond);
+    if (arguments_.contains("expected_ms"))
+      record.expected_ns = Nanoseconds(arguments_, "expected_ms", kNanosecondsPerMillisecond);
     PENSTOCK_RETURN_IF_ERROR(status_);
     return record;
   }
@@ -71,8 +74,8 @@ class EventReader {
     if (found->is_number_integer())
       value = found->get<int64_t>();
     else
-      status_.Update(
-          absl::InvalidArgumentError(absl::StrCat("args.", *names.begin(), " is ", found->dump(), "; must be a whole number")));
+      status_.Update(absl::InvalidArgumentError(
+          absl::StrCat("args.", *names.begin(), " is ", found->dump(), "; must be a whole number")));
   }
 
   int64_t Nanoseconds(const Json& of, const char* name, double unit) {
@@ -91,7 +94,8 @@ class EventReader {
 bool IsOperation(const Json& event) {
   if (!event.is_object() || event.value("ph", Json()) != "X" || !event.contains("args")) return false;
   const Json& arguments = event["args"];
-  return arguments.is_object() && arguments.contains("stage") && Find(arguments, {"step", "iteration"}) != nullptr;
+  return arguments.is_object() && arguments.contains("stage") &&
+         Find(arguments, {"step", "iteration"}) != nullptr && Find(arguments, {"optype", "kind"}) != nullptr;
 }
 
 }  // namespace
@@ -102,7 +106,8 @@ absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
   const Json* events = &trace;
   if (trace.is_object() && trace.contains("traceEvents")) events = &trace["traceEvents"];
   if (!events->is_array())
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is neither CSV nor a Chrome trace (a list of events)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is neither CSV nor a Chrome trace (a list of events)"));
   TimelineBuilder builder;
   for (size_t i = 0; i < events->size(); ++i) {
     const Json& event = (*events)[i];

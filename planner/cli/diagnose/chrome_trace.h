@@ -8,9 +8,9 @@
 
 namespace penstock::cli {
 
-// Complete events (ph "X") whose args say at least step (or iteration) and stage: docs/diagnosis.md lists the arguments.
-// Others are left out. Plain or gzip, at most 1 GiB. Possible errors: NOT_FOUND (the file), INVALID_ARGUMENT (names the
-// file and the event).
+// Complete events (ph "X") whose args say at least step (or iteration), stage and kind (or optype):
+// docs/diagnosis.md lists the arguments. Others are left out. Plain or gzip, at most 1 GiB. Possible errors:
+// NOT_FOUND (the file), INVALID_ARGUMENT (names the file and the event).
 absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path);
 
 }  // namespace penstock::cli

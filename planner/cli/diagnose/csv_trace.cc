@@ -46,7 +46,8 @@ class TraceColumns {
   absl::StatusOr<OperationRecord> Parse(const std::string& line) const {
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::string> fields, SplitFields(line));
     if (fields.size() != names_.size())
-      return absl::InvalidArgumentError(absl::StrCat(fields.size(), " fields; the header has ", names_.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(fields.size(), " fields; the header has ", names_.size()));
     OperationRecord record;
     record.name = fields[kind_];
     PENSTOCK_RETURN_IF_ERROR(ReadInteger(fields, rank_, record.rank));
@@ -72,7 +73,8 @@ class TraceColumns {
   absl::StatusOr<size_t> Need(std::initializer_list<const char*> names) const {
     const std::optional<size_t> found = Find(names);
     if (found.has_value()) return *found;
-    return absl::InvalidArgumentError(absl::StrCat("the header has no column ", absl::StrJoin(names, " or ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the header has no column ", absl::StrJoin(names, " or ")));
   }
 
   // In seconds by its plain name, or with a unit behind it.
@@ -83,16 +85,19 @@ class TraceColumns {
       const std::optional<size_t> found = Find({column.c_str()});
       if (found.has_value()) return TimeColumn{.column = *found, .nanoseconds = nanoseconds};
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("the header has no column ", plain, " (seconds), ", name, "_ms, ", name, "_us or ", name, "_ns"));
+    return absl::InvalidArgumentError(absl::StrCat("the header has no column ", plain, " (seconds), ", name,
+                                                   "_ms, ", name, "_us or ", name, "_ns"));
   }
 
-  absl::Status ReadInteger(const std::vector<std::string>& fields, std::optional<size_t> column, int64_t& value) const {
+  absl::Status ReadInteger(const std::vector<std::string>& fields, std::optional<size_t> column,
+                           int64_t& value) const {
     if (!column.has_value() || absl::SimpleAtoi(fields[*column], &value)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(names_[*column], " is '", fields[*column], "'; must be a whole number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(names_[*column], " is '", fields[*column], "'; must be a whole number"));
   }
 
-  absl::Status ReadTime(const std::vector<std::string>& fields, const TimeColumn& column, int64_t& value) const {
+  absl::Status ReadTime(const std::vector<std::string>& fields, const TimeColumn& column,
+                        int64_t& value) const {
     double time = 0;
     // 2^53 nanoseconds are 104 days.
     if (!absl::SimpleAtod(fields[column.column], &time) || !(std::abs(time * column.nanoseconds) < 4e18))

@@ -41,14 +41,16 @@ absl::Status RunDiagnose(const DiagnoseFlags& flags) {
 }  // namespace
 
 void AddDiagnoseCommand(CommandSet& commands) {
-  CLI::App* command = commands.Add({.name = "diagnose",
-                                    .purpose = "Says where the time of training steps went, from a trace of any framework.",
-                                    .examples = "penstock diagnose --trace steps.csv.gz\n"
-                                                "penstock up ... --trace trace.json; penstock diagnose --trace trace.json"});
+  CLI::App* command =
+      commands.Add({.name = "diagnose",
+                    .purpose = "Says where the time of training steps went, from a trace of any framework.",
+                    .examples = "penstock diagnose --trace steps.csv.gz\n"
+                                "penstock up ... --trace trace.json; penstock diagnose --trace trace.json"});
   const auto flags = std::make_shared<DiagnoseFlags>();
   command
-      ->add_option("--trace", flags->trace,
-                   "What ranks did and when: CSV, or a Chrome trace (.json); plain or gzip (docs/diagnosis.md)")
+      ->add_option(
+          "--trace", flags->trace,
+          "What ranks did and when: CSV, or a Chrome trace (.json); plain or gzip (docs/diagnosis.md)")
       ->required();
   command->add_flag("--json", flags->json, "Print JSON");
   commands.OnRun(command, [flags] { return RunDiagnose(*flags); });

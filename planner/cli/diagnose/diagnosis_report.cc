@@ -10,8 +10,8 @@ using core::Cause;
 using core::CauseKind;
 
 std::string PlaceOf(const core::Timeline& timeline, int32_t rank) {
-  return absl::StrFormat("rank %d (replica %d, stage %d)", timeline.rank_numbers[rank], timeline.places[rank].replica,
-                         timeline.places[rank].stage);
+  return absl::StrFormat("rank %d (replica %d, stage %d)", timeline.rank_numbers[rank],
+                         timeline.places[rank].replica, timeline.places[rank].stage);
 }
 
 const char* NameOf(CauseKind kind) {
@@ -43,17 +43,18 @@ std::string Describe(const core::Timeline& timeline, const Cause& cause) {
       return absl::StrFormat("micro-batches have unequal work: it varies by %.0f %%, the same on all stages",
                              100 * (cause.factor - 1));
     case CauseKind::kStageSplit:
-      return absl::StrFormat("stages are unequal: stage %d takes %.2f times the mean", cause.stage, cause.factor);
+      return absl::StrFormat("stages are unequal: stage %d takes %.2f times the mean", cause.stage,
+                             cause.factor);
     case CauseKind::kSlowLink:
-      return absl::StrFormat("transfers from %s to %s take %.1f times as long as others", PlaceOf(timeline, cause.rank),
-                             PlaceOf(timeline, cause.peer), cause.factor);
+      return absl::StrFormat("transfers from %s to %s take %.1f times as long as others",
+                             PlaceOf(timeline, cause.rank), PlaceOf(timeline, cause.peer), cause.factor);
     case CauseKind::kLateStart:
       return absl::StrCat(PlaceOf(timeline, cause.rank), " begins steps later than the others");
     case CauseKind::kHostStalls:
       return absl::StrCat(PlaceOf(timeline, cause.rank), " lets time pass between its operations");
     case CauseKind::kStalledPasses:
-      return absl::StrFormat("%.1f passes a step of %s take far longer than others of the same work", cause.factor,
-                             PlaceOf(timeline, cause.rank));
+      return absl::StrFormat("%.1f passes a step of %s take far longer than others of the same work",
+                             cause.factor, PlaceOf(timeline, cause.rank));
   }
   return "";
 }
@@ -63,9 +64,11 @@ const char* Advice(CauseKind kind) {
     case CauseKind::kSlowRank:
       return "look at its device: temperature, clocks, who else uses it; then train without its host";
     case CauseKind::kUnequalWork:
-      return "let samples be put into micro-batches of equal work: `penstock compare --lengths ...` says what that brings";
+      return "let samples be put into micro-batches of equal work: `penstock compare --lengths ...` says "
+             "what that brings";
     case CauseKind::kStageSplit:
-      return "move layers to the other stages: `penstock plan --stages auto` finds the split for a cost profile";
+      return "move layers to the other stages: `penstock plan --stages auto` finds the split for a cost "
+             "profile";
     case CauseKind::kSlowLink:
       return "look at the network between their hosts, and at which of its interfaces they use";
     case CauseKind::kLateStart:
@@ -78,6 +81,9 @@ const char* Advice(CauseKind kind) {
   return "";
 }
 
+// A profile that is so far off makes plans that are worse than they could be.
+bool IsWrong(double foreseen_factor) { return foreseen_factor > 1.15 || foreseen_factor < 1 / 1.15; }
+
 // Of means, which are no whole nanoseconds.
 double MillisecondsOf(double ns) { return ns / 1e6; }
 
@@ -89,15 +95,22 @@ std::string DiagnosisReport(const core::Timeline& timeline, const core::Diagnosi
       "  step, measured            %.1f ms\n"
       "  ideal step                %.1f ms: passes at their mean, all else at its median\n"
       "  slowdown                  %.3f\n"
-      "  replay error              %.2f %%\n\n",
+      "  replay error              %.2f %%\n",
       timeline.steps.size(), timeline.places.size(), timeline.stages, timeline.replicas,
       MillisecondsOf(diagnosis.measured_ns), MillisecondsOf(diagnosis.ideal_ns), diagnosis.slowdown(),
       100 * diagnosis.replay_error);
-  if (diagnosis.causes.empty()) return absl::StrCat(report, "No cause stands out: nothing to mend would save 1 %.\n");
+  if (diagnosis.foreseen_factor > 0) {
+    absl::StrAppendFormat(
+        &report, "  passes, measured/foreseen %.2f%s\n", diagnosis.foreseen_factor,
+        IsWrong(diagnosis.foreseen_factor) ? ": the cost profile is wrong; measure it anew" : "");
+  }
+  absl::StrAppend(&report, "\n");
+  if (diagnosis.causes.empty())
+    return absl::StrCat(report, "No cause stands out: nothing to mend would save 1 %.\n");
   absl::StrAppend(&report, "What mending each cause alone would save:\n");
   for (const Cause& cause : diagnosis.causes) {
-    absl::StrAppendFormat(&report, "  %5.1f %%  %s\n           %s\n", 100 * cause.gain, Describe(timeline, cause),
-                          Advice(cause.kind));
+    absl::StrAppendFormat(&report, "  %5.1f %%  %s\n           %s\n", 100 * cause.gain,
+                          Describe(timeline, cause), Advice(cause.kind));
   }
   return report;
 }
@@ -111,6 +124,7 @@ nlohmann::ordered_json DiagnosisJson(const core::Timeline& timeline, const core:
                                  {"ideal_ms", MillisecondsOf(diagnosis.ideal_ns)},
                                  {"slowdown", diagnosis.slowdown()},
                                  {"replay_error", diagnosis.replay_error},
+                                 {"foreseen_factor", diagnosis.foreseen_factor},
                                  {"causes", nlohmann::ordered_json::array()}};
   for (const Cause& cause : diagnosis.causes) {
     nlohmann::ordered_json one = {{"cause", NameOf(cause.kind)}, {"gain", cause.gain}};

@@ -38,9 +38,10 @@ absl::Status CheckRecord(const OperationRecord& record) {
 
 // The n-th of their name on their rank.
 void Number(std::vector<core::Operation>& operations) {
-  std::stable_sort(operations.begin(), operations.end(), [](const core::Operation& one, const core::Operation& other) {
-    return std::tie(one.rank, one.start_ns) < std::tie(other.rank, other.start_ns);
-  });
+  std::stable_sort(operations.begin(), operations.end(),
+                   [](const core::Operation& one, const core::Operation& other) {
+                     return std::tie(one.rank, one.start_ns) < std::tie(other.rank, other.start_ns);
+                   });
   std::map<std::pair<int32_t, int32_t>, int32_t> counts;
   for (core::Operation& operation : operations) {
     operation.number = counts[{operation.rank, operation.name}]++;
@@ -82,8 +83,8 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
   if (record.rank >= 0) {
     const auto [place, added] = places_.try_emplace(record.rank, record.replica, record.stage);
     if (place->second != std::tuple(record.replica, record.stage))
-      return absl::InvalidArgumentError(absl::StrCat("rank ", record.rank, " is at replica ", record.replica, ", stage ",
-                                                     record.stage, ", and elsewhere before"));
+      return absl::InvalidArgumentError(absl::StrCat("rank ", record.rank, " is at replica ", record.replica,
+                                                     ", stage ", record.stage, ", and elsewhere before"));
   }
   core::Operation operation;
   operation.rank = RankOf(record);
@@ -92,7 +93,8 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
       name_positions_.try_emplace(record.name, static_cast<int32_t>(name_positions_.size())).first->second;
   operation.micro_batch = static_cast<int32_t>(record.micro_batch);
   const bool pass = IsPassKind(operation.kind);
-  operation.model_stage = static_cast<int32_t>(pass && record.model_stage < 0 ? record.stage : record.model_stage);
+  operation.model_stage =
+      static_cast<int32_t>(pass && record.model_stage < 0 ? record.stage : record.model_stage);
   operation.start_ns = record.start_ns;
   operation.duration_ns = record.duration_ns;
   operation.expected_ns = record.expected_ns;
@@ -119,19 +121,21 @@ absl::Status TimelineBuilder::PlaceRanks(core::Timeline& timeline) const {
     stages.insert(place.second);
     int32_t member = 0;
     for (const auto& [number, position] : ranks) {
-      const auto replica = replicas.try_emplace({place.first, member++}, static_cast<int32_t>(replicas.size()));
-      timeline.places[position] = {.stage = static_cast<int32_t>(place.second), .replica = replica.first->second};
+      const auto replica =
+          replicas.try_emplace({place.first, member++}, static_cast<int32_t>(replicas.size()));
+      timeline.places[position] = {.stage = static_cast<int32_t>(place.second),
+                                   .replica = replica.first->second};
     }
   }
   timeline.stages = static_cast<int32_t>(stages.size());
   timeline.replicas = static_cast<int32_t>(replicas.size());
   if (*stages.rbegin() + 1 != timeline.stages)
-    return absl::InvalidArgumentError(
-        absl::StrCat("stages go up to ", *stages.rbegin(), ", but only ", timeline.stages, " of them have ranks"));
+    return absl::InvalidArgumentError(absl::StrCat("stages go up to ", *stages.rbegin(), ", but only ",
+                                                   timeline.stages, " of them have ranks"));
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    timeline.rank_numbers.push_back(ranks_[i].number >= 0
-                                        ? static_cast<int32_t>(ranks_[i].number)
-                                        : static_cast<int32_t>(ranks_[i].replica * timeline.stages + ranks_[i].stage));
+    timeline.rank_numbers.push_back(
+        ranks_[i].number >= 0 ? static_cast<int32_t>(ranks_[i].number)
+                              : static_cast<int32_t>(ranks_[i].replica * timeline.stages + ranks_[i].stage));
   }
   return absl::OkStatus();
 }
@@ -141,8 +145,9 @@ absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
   bool passes = false;
   for (auto& [number, operations] : steps_) {
     Number(operations);
-    passes = passes || std::any_of(operations.begin(), operations.end(),
-                                   [](const core::Operation& operation) { return IsPassKind(operation.kind); });
+    passes =
+        passes || std::any_of(operations.begin(), operations.end(),
+                              [](const core::Operation& operation) { return IsPassKind(operation.kind); });
     timeline.steps.push_back({.number = number, .operations = std::move(operations)});
   }
   steps_.clear();

@@ -8,13 +8,12 @@
 namespace penstock::core {
 namespace {
 
-// Above this share of its time communication runs beside passes.
-constexpr double kBeside = 0.3;
-// Ends of one collective differ by at most this share of its time, or by what clocks do.
-constexpr double kSameEnd = 0.02;
-constexpr int64_t kClockNoises = 4;
-// Of all groups of a scope, so many have to end together.
-constexpr double kMostGroups = 0.9;
+// Communication runs beside passes when a pass covers half of at least one in so many. Clocks that disagree
+// make less.
+constexpr double kBeside = 0.5;
+constexpr int64_t kOneIn = 50;
+// Ranks wait for each other when that leaves less than this share of the differences between their times.
+constexpr double kExplained = 0.5;
 
 int64_t MedianOf(std::vector<int64_t>& values) {
   if (values.empty()) return 0;
@@ -47,37 +46,23 @@ int64_t Covered(const std::vector<std::pair<int64_t, int64_t>>& intervals, int64
   return covered;
 }
 
-// Whether it is forward, the replica, the stage and the part of the model of the receiver, and which it is: its
-// micro-batch, or the how many-th.
+// Whether it is forward, the replica, the stage and the part of the model of the receiver, and which it is:
+// its micro-batch, or the how many-th.
 using TransferKey = std::tuple<bool, int32_t, int32_t, int32_t, int32_t>;
 
 TransferKey KeyOfTransfer(const Timeline& timeline, const Operation& operation) {
   const TimelinePlace& place = timeline.places[operation.rank];
-  const bool sends = operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kSendBackward;
-  const bool forward = operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kReceiveForward;
+  const bool sends =
+      operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kSendBackward;
+  const bool forward =
+      operation.kind == OperationKind::kSendForward || operation.kind == OperationKind::kReceiveForward;
   const int32_t step = sends ? (forward ? 1 : -1) : 0;
   // The last stage of one part of the model sends to the first one of the next.
   const int32_t stage = (place.stage + timeline.stages + step) % timeline.stages;
   const int32_t part = operation.model_stage < 0 ? -1 : operation.model_stage + step;
-  return {forward, place.replica, stage, part, operation.micro_batch < 0 ? operation.number : operation.micro_batch};
+  return {forward, place.replica, stage, part,
+          operation.micro_batch < 0 ? operation.number : operation.micro_batch};
 }
-
-// When operations that may be one began and ended.
-struct Meeting {
-  int64_t last_start = INT64_MIN;
-  int64_t first_end = INT64_MAX;
-  int64_t last_end = INT64_MIN;
-  int64_t longest = 0;
-  int members = 0;
-
-  void Add(const Operation& operation) {
-    last_start = std::max(last_start, operation.start_ns);
-    first_end = std::min(first_end, operation.end_ns());
-    last_end = std::max(last_end, operation.end_ns());
-    longest = std::max(longest, operation.duration_ns);
-    ++members;
-  }
-};
 
 }  // namespace
 
@@ -91,7 +76,8 @@ std::vector<MatchedTransfer> MatchTransfers(const Timeline& timeline, const Time
   std::vector<MatchedTransfer> matched;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     const Operation& operation = step.operations[i];
-    if (operation.kind != OperationKind::kSendForward && operation.kind != OperationKind::kSendBackward) continue;
+    if (operation.kind != OperationKind::kSendForward && operation.kind != OperationKind::kSendBackward)
+      continue;
     const auto found = receivers.find(KeyOfTransfer(timeline, operation));
     if (found != receivers.end()) matched.push_back({static_cast<int32_t>(i), found->second});
   }
@@ -110,51 +96,69 @@ void Communication::FindAsynchronous(const Timeline& timeline) {
   for (const TimelineStep& step : timeline.steps) {
     std::vector<std::vector<std::pair<int64_t, int64_t>>> passes(timeline.places.size());
     for (const Operation& operation : step.operations) {
-      if (IsPassKind(operation.kind)) passes[operation.rank].emplace_back(operation.start_ns, operation.end_ns());
+      if (IsPassKind(operation.kind))
+        passes[operation.rank].emplace_back(operation.start_ns, operation.end_ns());
     }
     for (auto& of_rank : passes) std::sort(of_rank.begin(), of_rank.end());
     for (const Operation& operation : step.operations) {
       if (IsPassKind(operation.kind) || operation.kind == OperationKind::kLocal) continue;
-      beside[operation.name] += Covered(passes[operation.rank], operation.start_ns, operation.end_ns());
-      all[operation.name] += operation.duration_ns;
+      const int64_t covered = Covered(passes[operation.rank], operation.start_ns, operation.end_ns());
+      beside[operation.name] +=
+          static_cast<double>(covered) > kBeside * static_cast<double>(operation.duration_ns);
+      ++all[operation.name];
     }
   }
-  for (size_t name = 0; name < all.size(); ++name) {
-    asynchronous_[name] =
-        all[name] > 0 && static_cast<double>(beside[name]) > kBeside * static_cast<double>(all[name]);
-  }
+  for (size_t name = 0; name < all.size(); ++name)
+    asynchronous_[name] = beside[name] > 0 && beside[name] * kOneIn >= all[name];
 }
 
 void Communication::MeasureClocks(const Timeline& timeline) {
   std::vector<int64_t> apart;
   for (const TimelineStep& step : timeline.steps) {
     for (const MatchedTransfer& transfer : MatchTransfers(timeline, step)) {
-      apart.push_back(std::abs(step.operations[transfer.sender].end_ns() - step.operations[transfer.receiver].end_ns()));
+      apart.push_back(
+          std::abs(step.operations[transfer.sender].end_ns() - step.operations[transfer.receiver].end_ns()));
     }
   }
   clock_noise_ns_ = MedianOf(apart);
 }
 
+// Ranks of a stage take as long as each other once the last one that they wait for has come. The scope for
+// which that is true leaves the least differences.
 Scope Communication::ScopeOf(const Timeline& timeline, int32_t name) const {
-  for (const Scope scope : {Scope::kAll, Scope::kStage, Scope::kReplica}) {
-    int groups = 0, together = 0;
+  const auto differences = [&](Scope scope) {
+    // By stage: from the last start in the scope to the own end.
+    std::map<int32_t, std::vector<int64_t>> times;
     for (const TimelineStep& step : timeline.steps) {
-      std::map<std::pair<int64_t, int32_t>, Meeting> meetings;
+      std::map<std::pair<int64_t, int32_t>, std::vector<const Operation*>> groups;
       for (const Operation& operation : step.operations) {
-        if (operation.name != name || operation.kind != OperationKind::kCollective) continue;
-        meetings[{GroupIn(scope, timeline.places[operation.rank], operation.rank), operation.number}].Add(operation);
+        if (operation.name != name || IsPassKind(operation.kind) || IsTransferKind(operation.kind)) continue;
+        groups[{GroupIn(scope, timeline.places[operation.rank], operation.rank), operation.number}].push_back(
+            &operation);
       }
-      for (const auto& [key, meeting] : meetings) {
-        if (meeting.members < 2) continue;
-        ++groups;
-        const auto apart = std::max(kClockNoises * clock_noise_ns_,
-                                    static_cast<int64_t>(kSameEnd * static_cast<double>(meeting.longest)));
-        together += meeting.last_end - meeting.first_end <= apart && meeting.last_start < meeting.first_end;
+      for (const auto& [key, members] : groups) {
+        int64_t last_start = INT64_MIN;
+        for (const Operation* member : members) last_start = std::max(last_start, member->start_ns);
+        for (const Operation* member : members)
+          times[timeline.places[member->rank].stage].push_back(member->end_ns() - last_start);
       }
     }
-    if (groups > 0 && together >= kMostGroups * groups) return scope;
+    double sum = 0;
+    for (auto& [stage, values] : times) {
+      const int64_t median = MedianOf(values);
+      for (const int64_t value : values) sum += static_cast<double>(std::abs(value - median));
+    }
+    return sum;
+  };
+  Scope best = Scope::kRank;
+  double least = kExplained * differences(Scope::kRank);
+  for (const Scope scope : {Scope::kAll, Scope::kStage, Scope::kReplica}) {
+    const double left = differences(scope);
+    if (left >= least) continue;
+    least = left;
+    best = scope;
   }
-  return Scope::kRank;
+  return best;
 }
 
 int64_t Communication::KeyOf(const Timeline& timeline, const Operation& operation) const {

@@ -1,4 +1,5 @@
-// Which operations of different ranks are one, and which run beside passes: told by the times of a whole timeline.
+// Which operations of different ranks are one, and which run beside passes: told by the times of a whole
+// timeline.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace penstock::core {
 
-// The ranks that a collective joins.
+// The ranks that an operation joins: also what is called an optimizer step may wait for others.
 enum class Scope : uint8_t { kRank, kReplica, kStage, kAll };
 
 class Communication {
@@ -18,9 +19,9 @@ class Communication {
 
   // Of the n-th operation of a name: those with one key are one.
   int64_t KeyOf(const Timeline& timeline, const Operation& operation) const;
-  // Whether operations of the name mostly overlap with passes of their rank.
+  // Whether operations of the name run beside passes of their rank.
   bool IsAsynchronous(int32_t name) const { return asynchronous_[name]; }
-  // How far apart clocks of two ranks are at an end that is one, typically; nanoseconds.
+  // How far apart two ranks see the end of a transfer, typically; nanoseconds.
   int64_t clock_noise_ns() const { return clock_noise_ns_; }
 
  private:
@@ -33,7 +34,8 @@ class Communication {
   int64_t clock_noise_ns_ = 0;
 };
 
-// Sends and receives of neighbours for the same micro-batch, or the n-th ones: by position in the step's operations.
+// Sends and receives of neighbours for the same micro-batch, or the n-th ones: by position in the step's
+// operations.
 struct MatchedTransfer {
   int32_t sender = 0;
   int32_t receiver = 0;

@@ -19,12 +19,15 @@ namespace {
 constexpr double kLeastGain = 0.01;
 // So many candidates of a kind are replayed: those that lost most.
 constexpr size_t kMostCandidates = 4;
-// A link is slow from so many times the median of its kind on.
-constexpr double kSlowLink = 1.5;
+// A link is slow from so many times on what others take. Where nobody says what was foreseen, transfers are
+// as long as their micro-batch and links between hosts slower than those inside of one.
+constexpr double kSlowLink = 2;
+constexpr double kSlowLinkOfGuesses = 5;
 // A pass has stalled that takes so many times what others of its work take, and is so many deviations away.
 constexpr double kStalled = 1.5;
 constexpr double kStalledDeviations = 6;
-// Half of a normal distribution lies within 0.6745 deviations: spread work is told from noise by twice the noise.
+// Half of a normal distribution lies within 0.6745 deviations: spread work is told from noise by twice the
+// noise.
 constexpr double kWorkBeyondNoise = 2;
 
 double MedianOf(std::vector<double>& values) {
@@ -48,6 +51,7 @@ class Diagnoser {
       graphs_.push_back(std::move(graph));
     }
     if (graphs_.empty()) return absl::InvalidArgumentError("a timeline without steps");
+    if (passes_.known_work()) diagnosis_.foreseen_factor = passes_.foreseen_factor();
     Replay();
     FindUsual();
     FindIdeal();
@@ -73,7 +77,8 @@ class Diagnoser {
   // Sender and receiver, and what the transfer is called.
   std::tuple<int32_t, int32_t, int32_t> LinkOf(size_t step, size_t activity) const {
     const Operation& sent = OperationOf(step, activity);
-    return {sent.name, sent.rank, timeline_.steps[step].operations[graphs_[step].activities[activity].receiver].rank};
+    return {sent.name, sent.rank,
+            timeline_.steps[step].operations[graphs_[step].activities[activity].receiver].rank};
   }
 
   template <typename Do>
@@ -90,7 +95,8 @@ class Diagnoser {
       const auto again = static_cast<double>(graph.graph.Finish(graph.durations_ns));
       measured += took;
       replayed += again;
-      diagnosis_.replay_error += std::abs(again / std::max(took, 1.0) - 1) / static_cast<double>(graphs_.size());
+      diagnosis_.replay_error +=
+          std::abs(again / std::max(took, 1.0) - 1) / static_cast<double>(graphs_.size());
     }
     diagnosis_.measured_ns = measured / static_cast<double>(graphs_.size());
     replayed_ns_ = replayed / static_cast<double>(graphs_.size());
@@ -127,17 +133,18 @@ class Diagnoser {
       if (activity.host) {
         hosts[{activity.name_before, name}].push_back(duration);
       } else if (activity.receiver >= 0) {
-        names[name].push_back(duration);
-        links[LinkOf(step, i)].push_back(duration);
+        names[name].push_back(duration / ForeseenNs(step, i));
+        links[LinkOf(step, i)].push_back(duration / ForeseenNs(step, i));
       }
     });
     for (auto& [key, values] : hosts) usual_host_ns_[key] = MedianOf(values);
-    for (auto& [key, values] : names) usual_transfer_ns_[key] = MedianOf(values);
-    for (auto& [key, values] : links) usual_link_ns_[key] = MedianOf(values);
+    for (auto& [key, values] : names) usual_transfer_[key] = MedianOf(values);
+    for (auto& [key, values] : links) usual_link_[key] = MedianOf(values);
   }
 
   double UsualHostNs(size_t step, size_t activity) const {
-    return usual_host_ns_.at({graphs_[step].activities[activity].name_before, OperationOf(step, activity).name});
+    return usual_host_ns_.at(
+        {graphs_[step].activities[activity].name_before, OperationOf(step, activity).name});
   }
 
   // In each step passes at the mean of their name, everything else at the median.
@@ -160,7 +167,8 @@ class Diagnoser {
       for (size_t i = 0; i < graphs_[step].activities.size(); ++i)
         ideal[step].push_back(IsPass(step, i) ? usual[key(i)].first : usual[key(i)].second);
     }
-    diagnosis_.ideal_ns = MeanWith([&](size_t step, size_t activity, double) { return ideal[step][activity]; });
+    diagnosis_.ideal_ns =
+        MeanWith([&](size_t step, size_t activity, double) { return ideal[step][activity]; });
   }
 
   void AddSlowRanks() {
@@ -169,9 +177,13 @@ class Diagnoser {
       cause.factor = slow.factor;
       cause.uncertainty = slow.uncertainty;
       cause.stage = timeline_.places[slow.rank].stage;
-      Add(cause, [&](size_t step, size_t i, double duration) {
-        return IsPass(step, i) && OperationOf(step, i).rank == slow.rank ? duration / slow.factor : duration;
-      }, /*least_gain=*/-1);
+      Add(
+          cause,
+          [&](size_t step, size_t i, double duration) {
+            return IsPass(step, i) && OperationOf(step, i).rank == slow.rank ? duration / slow.factor
+                                                                             : duration;
+          },
+          /*least_gain=*/-1);
     }
   }
 
@@ -180,7 +192,8 @@ class Diagnoser {
     Cause cause = {.kind = CauseKind::kUnequalWork};
     cause.factor = std::exp(passes_.work_spread());
     Add(cause, [&](size_t step, size_t i, double duration) {
-      return IsPass(step, i) ? duration / (passes_.WorkOf(step, OperationOf(step, i)) * MeanWork()) : duration;
+      return IsPass(step, i) ? duration / (passes_.WorkOf(step, OperationOf(step, i)) * MeanWork())
+                             : duration;
     });
   }
 
@@ -227,12 +240,11 @@ class Diagnoser {
     std::map<std::pair<int32_t, int32_t>, std::pair<double, double>> slow;
     ForActivities([&](size_t step, size_t i) {
       if (graphs_[step].activities[i].receiver < 0) return;
+      const double factor = FactorOfLink(step, i);
+      if (factor < (OperationOf(step, i).expected_ns > 0 ? kSlowLink : kSlowLinkOfGuesses)) return;
       const auto link = LinkOf(step, i);
-      const double usual = std::max(1.0, usual_transfer_ns_.at(std::get<0>(link)));
-      const double factor = usual_link_ns_.at(link) / usual;
-      if (factor < kSlowLink) return;
       auto& [lost, most] = slow[{std::get<1>(link), std::get<2>(link)}];
-      lost += static_cast<double>(graphs_[step].durations_ns[i]) - usual;
+      lost += static_cast<double>(graphs_[step].durations_ns[i]) * (1 - 1 / factor);
       most = std::max(most, factor);
     });
     for (const auto& [ranks, lost] : MostOf(slow)) {
@@ -242,10 +254,20 @@ class Diagnoser {
         if (graphs_[step].activities[i].receiver < 0) return duration;
         const auto link = LinkOf(step, i);
         const bool is_it = std::get<1>(link) == ranks.first && std::get<2>(link) == ranks.second;
-        return is_it ? duration * usual_transfer_ns_.at(std::get<0>(link)) / std::max(1.0, usual_link_ns_.at(link))
-                     : duration;
+        return is_it ? duration / FactorOfLink(step, i) : duration;
       });
     }
+  }
+
+  // What a transfer's time is relative to.
+  double ForeseenNs(size_t step, size_t activity) const {
+    const int64_t expected_ns = OperationOf(step, activity).expected_ns;
+    return expected_ns > 0 ? static_cast<double>(expected_ns) : 1;
+  }
+  double FactorOfLink(size_t step, size_t activity) const {
+    const auto link = LinkOf(step, activity);
+    const double usual = usual_transfer_.at(std::get<0>(link));
+    return usual > 0 ? usual_link_.at(link) / usual : 1;
   }
 
   // The keys with the most lost, largest first.
@@ -253,7 +275,8 @@ class Diagnoser {
   static std::vector<std::pair<Key, double>> MostOf(const std::map<Key, std::pair<double, double>>& lost) {
     std::vector<std::pair<Key, double>> most;
     for (const auto& [key, value] : lost) most.emplace_back(key, value.first);
-    std::stable_sort(most.begin(), most.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::stable_sort(most.begin(), most.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
     if (most.size() > kMostCandidates) most.resize(kMostCandidates);
     return most;
   }
@@ -272,7 +295,8 @@ class Diagnoser {
     for (const auto& [rank, time] : MostOf(lost)) {
       Cause cause = {.kind = at_the_beginning ? CauseKind::kLateStart : CauseKind::kHostStalls, .rank = rank};
       Add(cause, [&](size_t step, size_t i, double duration) {
-        return is_it(step, i) && OperationOf(step, i).rank == rank ? std::min(duration, UsualHostNs(step, i)) : duration;
+        return is_it(step, i) && OperationOf(step, i).rank == rank ? std::min(duration, UsualHostNs(step, i))
+                                                                   : duration;
       });
     }
   }
@@ -300,8 +324,9 @@ class Diagnoser {
       Cause cause = {.kind = CauseKind::kStalledPasses, .rank = rank};
       cause.factor = lost[rank].second / static_cast<double>(graphs_.size());
       Add(cause, [&](size_t step, size_t i, double duration) {
-        return HasStalled(step, i) && OperationOf(step, i).rank == rank ? ExpectedNs(step, OperationOf(step, i))
-                                                                        : duration;
+        return HasStalled(step, i) && OperationOf(step, i).rank == rank
+                   ? ExpectedNs(step, OperationOf(step, i))
+                   : duration;
       });
     }
   }
@@ -312,8 +337,9 @@ class Diagnoser {
   double replayed_ns_ = 0;
   double mean_work_ = 0;
   std::map<std::pair<int32_t, int32_t>, double> usual_host_ns_;
-  std::map<int32_t, double> usual_transfer_ns_;
-  std::map<std::tuple<int32_t, int32_t, int32_t>, double> usual_link_ns_;
+  // Relative to what was foreseen: by name, and by link.
+  std::map<int32_t, double> usual_transfer_;
+  std::map<std::tuple<int32_t, int32_t, int32_t>, double> usual_link_;
   Diagnosis diagnosis_;
 };
 

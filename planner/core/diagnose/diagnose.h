@@ -1,8 +1,8 @@
 // Where the time of a timeline's steps went, and what mending each cause would bring.
 //
-// "What if" analysis by replay (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis",
-// OSDI 2025): each step is played again with the times of one cause put right and all others as they were. Their ideal
-// step has every pass at the mean of its kind and every transfer at the median.
+// "What if" analysis by replay (Lin et al., "Understanding Stragglers in Large Model Training Using What-if
+// Analysis", OSDI 2025): each step is played again with the times of one cause put right and all others as
+// they were. Their ideal step has every pass at the mean of its kind and every transfer at the median.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,8 @@ struct Diagnosis {
   double ideal_ns = 0;
   // The mean over the steps of |replayed / measured - 1|.
   double replay_error = 0;
+  // What passes took relative to what was foreseen, the median; 0 where nothing was.
+  double foreseen_factor = 0;
   // Largest gain first. Nothing that gains less than 1 %, but every slow rank.
   std::vector<Cause> causes;
 

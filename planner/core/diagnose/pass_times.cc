@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace penstock::core {
@@ -11,13 +12,17 @@ namespace {
 constexpr int kPassKinds = 4;
 // The standard deviation of a normal distribution by the median of absolute values.
 constexpr double kDeviationPerMedian = 1.4826;
-// A rank is called slow from here on: less is how any two ranks differ.
+// A rank is called slow from here on: less is how any two ranks differ; more where work is guessed, because
+// attention, heads and recomputation give stages different shares of it.
 constexpr double kLeastFactor = 1.05;
+constexpr double kLeastFactorOfGuesses = 1.15;
 // How many of its standard errors a factor is away from 1.
 constexpr double kLeastErrors = 5;
 // Noise that no number of passes makes smaller: what a model of times leaves out.
 constexpr double kLeastNoise = 1e-3;
 constexpr double kConfidence95 = 1.96;
+constexpr int32_t kStagesToPolish = 3;
+constexpr int kPolishRounds = 8;
 // More slow ranks than one in so many are the usual ones.
 constexpr int kRanksPerSlowOne = 3;
 
@@ -35,11 +40,24 @@ double Deviation(std::vector<double> values) {
   return kDeviationPerMedian * LowerMedian(values);
 }
 
+// The mean of two; of more the median, which one slow rank does not move.
+double MedianOfRanks(const std::map<int32_t, double>& of_ranks) {
+  std::vector<double> values;
+  double sum = 0;
+  for (const auto& [rank, value] : of_ranks) {
+    values.push_back(value);
+    sum += value;
+  }
+  if (values.empty()) return 0;
+  return values.size() < 3 ? sum / static_cast<double>(values.size()) : LowerMedian(values);
+}
+
 double Square(double value) { return value * value; }
 
 }  // namespace
 
 PassTimes::PassTimes(const Timeline& timeline) : timeline_(timeline), factors_(timeline.places.size(), 1.0) {
+  CountWorks();
   ReadRows();
   FitUsual();
   FitSpreads();
@@ -49,13 +67,22 @@ PassTimes::PassTimes(const Timeline& timeline) : timeline_(timeline), factors_(t
     FitSpreads();
   }
   FitWork();
+  FitUsualOfKinds();
+  if (!known_work_) return;
+  std::vector<double> ratios;
+  for (const Row& row : rows_) ratios.push_back(row.log_ns);
+  foreseen_factor_ = std::exp(LowerMedian(ratios));
 }
 
-int32_t PassTimes::SlotOf(OperationKind kind, int32_t model_stage) const {
-  return static_cast<int32_t>(kind) * model_stages_ + (known_work_ ? 0 : model_stage);
+int32_t PassTimes::KindSlotOf(OperationKind kind, int32_t model_stage) const {
+  return static_cast<int32_t>(kind) * model_stages_ + model_stage;
 }
 
-void PassTimes::ReadRows() {
+int32_t PassTimes::WorkIndex(size_t step, const Operation& pass) const {
+  return work_begin_[step] + timeline_.places[pass.rank].replica * micro_batches_[step] + pass.micro_batch;
+}
+
+void PassTimes::CountWorks() {
   known_work_ = true;
   for (const TimelineStep& step : timeline_.steps) {
     int32_t micro_batches = 0;
@@ -69,68 +96,103 @@ void PassTimes::ReadRows() {
     micro_batches_.push_back(micro_batches);
     works_ += micro_batches * timeline_.replicas;
   }
+}
+
+void PassTimes::ReadRows() {
+  std::map<std::tuple<int32_t, int32_t, int32_t>, Row> rows;
   for (size_t step = 0; step < timeline_.steps.size(); ++step) {
     for (const Operation& operation : timeline_.steps[step].operations) {
-      if (!IsPassKind(operation.kind) || operation.duration_ns <= 0) continue;
-      rows_.push_back({.rank = operation.rank,
-                       .slot = SlotOf(operation.kind, operation.model_stage),
-                       .work = WorkIndex(step, operation),
-                       .log_ns = std::log(static_cast<double>(operation.duration_ns)) -
-                                 (known_work_ ? std::log(static_cast<double>(operation.expected_ns)) : 0.0)});
+      if (!IsPassKind(operation.kind)) continue;
+      const int32_t work = WorkIndex(step, operation);
+      const int32_t slot = SlotOf(operation.kind == OperationKind::kForward, operation.model_stage);
+      Row& row = rows[{work, operation.rank, slot}];
+      row.work = work;
+      row.rank = operation.rank;
+      row.slot = slot;
+      row.ns += static_cast<double>(operation.duration_ns);
+      row.expected_ns += static_cast<double>(operation.expected_ns);
     }
+  }
+  for (auto& [key, row] : rows) {
+    if (row.ns <= 0) continue;
+    row.log_ns = std::log(row.ns) - (known_work_ ? std::log(row.expected_ns) : 0.0);
+    rows_.push_back(row);
   }
 }
 
-int32_t PassTimes::WorkIndex(size_t step, const Operation& pass) const {
-  return work_begin_[step] + timeline_.places[pass.rank].replica * micro_batches_[step] + pass.micro_batch;
+// With known work all stages are alike: forward and backward passes of all ranks are compared. Otherwise,
+// from three stages on, medians of stages and of micro-batches are taken off in turns (median polish, Tukey
+// 1977), so that replicas that have longer samples do not count as slow ones.
+void PassTimes::FitUsual() {
+  usual_.assign(2 * model_stages_, 0.0);
+  std::vector<double> work(works_, 0.0);
+  const bool polish = !known_work_ && timeline_.stages >= kStagesToPolish;
+  for (int round = 0; round < (polish ? kPolishRounds : 1); ++round) {
+    FitUsualWithout(work);
+    if (!polish) break;
+    const std::vector<OfRanks> residuals = ResidualsByWork();
+    for (int32_t i = 0; i < works_; ++i) work[i] = MedianOfRanks(residuals[i]);
+  }
 }
 
-void PassTimes::FitUsual() {
-  std::vector<std::map<int32_t, std::vector<double>>> of_ranks(kPassKinds * model_stages_);
-  for (const Row& row : rows_) of_ranks[row.slot][row.rank].push_back(row.log_ns - std::log(factors_[row.rank]));
-  usual_.assign(of_ranks.size(), 0.0);
-  for (size_t slot = 0; slot < of_ranks.size(); ++slot) {
+void PassTimes::FitUsualWithout(absl::Span<const double> work) {
+  const auto group = [&](int32_t slot) { return known_work_ ? slot % 2 : slot; };
+  std::map<int32_t, std::map<int32_t, std::vector<double>>> of_ranks;
+  for (const Row& row : rows_)
+    of_ranks[group(row.slot)][row.rank].push_back(row.log_ns - work[row.work] - std::log(factors_[row.rank]));
+  for (size_t slot = 0; slot < usual_.size(); ++slot) {
     std::vector<double> medians;
-    for (auto& [rank, values] : of_ranks[slot]) medians.push_back(LowerMedian(values));
+    for (auto& [rank, values] : of_ranks[group(static_cast<int32_t>(slot))])
+      medians.push_back(LowerMedian(values));
     usual_[slot] = LowerMedian(medians);
   }
 }
 
-std::vector<std::map<int32_t, double>> PassTimes::ResidualsByWork() const {
+std::vector<PassTimes::OfRanks> PassTimes::ResidualsByWork() const {
   std::vector<std::map<int32_t, std::pair<double, int>>> sums(works_);
   for (const Row& row : rows_) {
     auto& [sum, count] = sums[row.work][row.rank];
     sum += row.log_ns - usual_[row.slot] - std::log(factors_[row.rank]);
     ++count;
   }
-  std::vector<std::map<int32_t, double>> means(works_);
+  std::vector<OfRanks> means(works_);
   for (int32_t work = 0; work < works_; ++work) {
     for (const auto& [rank, sum] : sums[work]) means[work][rank] = sum.first / sum.second;
   }
   return means;
 }
 
+// Around the median of each rank: a slow rank is neither noise nor work.
 void PassTimes::FitSpreads() {
-  std::vector<double> apart, means;
-  for (const auto& of_ranks : ResidualsByWork()) {
-    double sum = 0;
-    const double* before = nullptr;
-    for (const auto& [rank, residual] : of_ranks) {
-      if (before != nullptr) apart.push_back((residual - *before) / std::sqrt(2.0));
-      before = &residual;
-      sum += residual;
+  const std::vector<OfRanks> residuals = ResidualsByWork();
+  std::vector<std::vector<double>> of_rank(factors_.size());
+  for (const OfRanks& of_work : residuals) {
+    for (const auto& [rank, residual] : of_work) of_rank[rank].push_back(residual);
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& values : of_rank) medians.push_back(LowerMedian(values));
+  std::vector<double> apart, means, all;
+  for (const OfRanks& of_work : residuals) {
+    double sum = 0, before = 0;
+    for (const auto& [rank, residual] : of_work) {
+      const double around = residual - medians[rank];
+      all.push_back(around);
+      if (sum != 0) apart.push_back((around - before) / std::sqrt(2.0));
+      before = around;
+      sum += around;
     }
-    if (!of_ranks.empty()) means.push_back(sum / static_cast<double>(of_ranks.size()));
+    if (!of_work.empty()) means.push_back(sum / static_cast<double>(of_work.size()));
   }
   const double spread = Deviation(std::move(means));
   // Without a second stage nothing tells noise from work.
-  noise_ = std::max(kLeastNoise, apart.empty() ? spread : Deviation(std::move(apart)));
+  if (known_work_ || apart.empty()) apart = std::move(all);
+  noise_ = std::max(kLeastNoise, Deviation(std::move(apart)));
   const double stages = std::max(1, timeline_.stages);
   work_spread_ = known_work_ ? 0 : std::sqrt(std::max(0.0, Square(spread) - Square(noise_) / stages));
 }
 
-// Forward selection among one-rank hypotheses by their likelihood: residuals of the ranks of a replica have the
-// covariance noise^2 I + work_spread^2 11', whose inverse is known in closed form.
+// Forward selection among one-rank hypotheses by their likelihood: residuals of the ranks of a replica have
+// the covariance noise^2 I + work_spread^2 11', whose inverse is known in closed form.
 bool PassTimes::FindSlowRank() {
   std::vector<std::vector<double>> of_rank(factors_.size());
   for (const auto& residuals : ResidualsByWork()) {
@@ -155,9 +217,12 @@ bool PassTimes::FindSlowRank() {
     const double slow = (medians[rank] - shared * sums[replica]) / own;
     const double error = noise_ / std::sqrt(own * static_cast<double>(of_rank[rank].size()));
     const double likelihood = Square(slow / error);
-    if (slow < std::log(kLeastFactor) || slow < kLeastErrors * error || likelihood <= most) continue;
+    if (slow < std::log(known_work_ ? kLeastFactor : kLeastFactorOfGuesses) || slow < kLeastErrors * error ||
+        likelihood <= most)
+      continue;
     most = likelihood;
-    found = {.rank = static_cast<int32_t>(rank), .factor = std::exp(slow), .uncertainty = kConfidence95 * error};
+    found = {
+        .rank = static_cast<int32_t>(rank), .factor = std::exp(slow), .uncertainty = kConfidence95 * error};
     found_log = slow;
   }
   if (found_log == 0) return false;
@@ -169,29 +234,33 @@ bool PassTimes::FindSlowRank() {
 void PassTimes::FitWork() {
   work_.assign(works_, 1.0);
   if (known_work_) return;
-  const auto residuals = ResidualsByWork();
-  for (int32_t work = 0; work < works_; ++work) {
-    std::vector<double> of_stages;
-    double sum = 0;
-    for (const auto& [rank, residual] : residuals[work]) {
-      of_stages.push_back(residual);
-      sum += residual;
-    }
-    // The mean of two; of more the median, which one slow pass does not move.
-    if (!of_stages.empty()) {
-      work_[work] = std::exp(of_stages.size() < 3 ? sum / static_cast<double>(of_stages.size()) : LowerMedian(of_stages));
+  const std::vector<OfRanks> residuals = ResidualsByWork();
+  for (int32_t i = 0; i < works_; ++i) work_[i] = std::exp(MedianOfRanks(residuals[i]));
+}
+
+void PassTimes::FitUsualOfKinds() {
+  std::vector<std::vector<double>> of_kinds(kPassKinds * model_stages_);
+  for (size_t step = 0; step < timeline_.steps.size(); ++step) {
+    for (const Operation& pass : timeline_.steps[step].operations) {
+      if (!IsPassKind(pass.kind) || pass.duration_ns <= 0) continue;
+      const double foreseen =
+          factors_[pass.rank] * (known_work_ ? static_cast<double>(pass.expected_ns) : WorkOf(step, pass));
+      of_kinds[KindSlotOf(pass.kind, pass.model_stage)].push_back(
+          std::log(static_cast<double>(pass.duration_ns) / foreseen));
     }
   }
+  for (std::vector<double>& values : of_kinds) usual_of_kinds_.push_back(LowerMedian(values));
 }
 
 double PassTimes::UsualNs(const Operation& pass) const {
-  const double usual = std::exp(usual_[SlotOf(pass.kind, pass.model_stage)]);
+  const double usual = std::exp(usual_of_kinds_[KindSlotOf(pass.kind, pass.model_stage)]);
   return known_work_ ? usual * static_cast<double>(pass.expected_ns) : usual;
 }
 
 double PassTimes::MeanOfStagesNs(OperationKind kind) const {
   double sum = 0;
-  for (int32_t stage = 0; stage < model_stages_; ++stage) sum += std::exp(usual_[SlotOf(kind, stage)]);
+  for (int32_t stage = 0; stage < model_stages_; ++stage)
+    sum += std::exp(usual_of_kinds_[KindSlotOf(kind, stage)]);
   return sum / model_stages_;
 }
 

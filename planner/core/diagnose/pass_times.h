@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/diagnose/timeline.h"
 
 namespace penstock::core {
@@ -17,10 +18,10 @@ struct SlowRank {
   double uncertainty = 0;
 };
 
-// The time of a pass is that of its kind and model stage, times the work of its micro-batch, times the factor of its
-// rank, times noise: fitted to logarithms by medians. A micro-batch has the same work on all stages of its replica, so
-// that long samples are told from slow ranks. Where every pass says what was foreseen for its work, times are compared
-// with that, and stages with each other.
+// The time of a pass is that of its kind and model stage, times the work of its micro-batch, times the factor
+// of its rank, times noise: fitted to logarithms by medians. A micro-batch has the same work on all stages of
+// its replica, so that long samples are told from slow ranks. Where every pass says what was foreseen for its
+// work, times are compared with that, and stages with each other.
 class PassTimes {
  public:
   explicit PassTimes(const Timeline& timeline);
@@ -35,29 +36,42 @@ class PassTimes {
   // The work of its micro-batch, 1 the usual one.
   double WorkOf(size_t step, const Operation& pass) const;
   bool known_work() const { return known_work_; }
+  // With known work: the median over passes of what they took relative to what was foreseen.
+  double foreseen_factor() const { return foreseen_factor_; }
   // The standard deviations of the logarithms of work and of noise.
   double work_spread() const { return work_spread_; }
   double noise() const { return noise_; }
 
  private:
-  // A pass, by what it is compared with.
+  // The forward passes of a micro-batch on a rank and model stage, or its backward passes: however they are
+  // split.
   struct Row {
     int32_t rank = 0;
     int32_t slot = 0;
     int32_t work = 0;
+    double ns = 0;
+    double expected_ns = 0;
     double log_ns = 0;
   };
+  // Logarithms by rank.
+  using OfRanks = std::map<int32_t, double>;
 
+  void CountWorks();
   void ReadRows();
-  int32_t SlotOf(OperationKind kind, int32_t model_stage) const;
+  int32_t SlotOf(bool forward, int32_t model_stage) const { return 2 * model_stage + (forward ? 0 : 1); }
+  int32_t KindSlotOf(OperationKind kind, int32_t model_stage) const;
   int32_t WorkIndex(size_t step, const Operation& pass) const;
-  // By micro-batch: by how much the logarithm of each rank's passes is above what its stage and factor say.
-  std::vector<std::map<int32_t, double>> ResidualsByWork() const;
+  // By micro-batch: by how much each rank's passes are above what their stage and the rank's factor say.
+  std::vector<OfRanks> ResidualsByWork() const;
   void FitUsual();
+  // `work`: by micro-batch, a logarithm.
+  void FitUsualWithout(absl::Span<const double> work);
   void FitSpreads();
   // The one rank that explains most, if it explains enough; true when there was one.
   bool FindSlowRank();
   void FitWork();
+  // Once slow ranks and work are known.
+  void FitUsualOfKinds();
 
   const Timeline& timeline_;
   bool known_work_ = false;
@@ -67,13 +81,16 @@ class PassTimes {
   // By step: works of its micro-batches begin here, replica by replica.
   std::vector<int32_t> work_begin_;
   std::vector<int32_t> micro_batches_;
-  // By kind and model stage: the logarithm of nanoseconds.
+  // By slot: the logarithm of nanoseconds, or of the ratio to what was foreseen; and the same by kind and
+  // model stage.
   std::vector<double> usual_;
+  std::vector<double> usual_of_kinds_;
   std::vector<double> factors_;
   std::vector<double> work_;
   std::vector<SlowRank> slow_;
   double work_spread_ = 0;
   double noise_ = 0;
+  double foreseen_factor_ = 1;
 };
 
 }  // namespace penstock::core

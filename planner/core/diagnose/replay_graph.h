@@ -1,11 +1,13 @@
-// A step as a graph of activities that wait for each other: how long it takes when some of them take another time.
+// A step as a graph of activities that wait for each other: how long it takes when some of them take another
+// time.
 //
 //   ReplayGraph graph;
 //   const int32_t pass = graph.Add({begin}, pass_activity);
 //   graph.Order();
 //   graph.Finish(durations);  // the longest path
 //
-// The replay of dPRO (Hu et al., MLSys 2022, section 4.3), where a device or link that is taken is an edge, too.
+// The replay of dPRO (Hu et al., MLSys 2022, section 4.3), where a device or link that is taken is an edge,
+// too.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,8 @@ namespace penstock::core {
 
 class ReplayGraph {
  public:
-  // Ends when all of `after` have ended and then `activity` has taken its time; -1: no time. The node's number.
+  // Ends when all of `after` have ended and then `activity` has taken its time; -1: no time. The node's
+  // number.
   int32_t Add(absl::Span<const int32_t> after, int32_t activity);
   int32_t Add(std::initializer_list<int32_t> after, int32_t activity) {
     return Add(absl::MakeConstSpan(after.begin(), after.size()), activity);
@@ -43,7 +46,8 @@ class ReplayGraph {
 
   std::vector<int64_t> Ends(absl::Span<const int64_t> durations) const;
   absl::Span<const int32_t> Before(int32_t node) const {
-    return absl::MakeConstSpan(before_).subspan(before_begin_[node], before_begin_[node + 1] - before_begin_[node]);
+    return absl::MakeConstSpan(before_).subspan(before_begin_[node],
+                                                before_begin_[node + 1] - before_begin_[node]);
   }
 
   // By node.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,10 +17,30 @@ constexpr double kShortWait = 1e-3;
 constexpr double kSameStart = 2.5e-4;
 // A barrier explains waits when less than this share of them is left.
 constexpr double kUnexplained = 0.5;
+// What ended so close before, relative to what was waited, is what was waited for.
+constexpr double kJustEnded = 0.02;
 
 bool OverlapsWith(const Operation& one, const Operation& other) {
   const int64_t overlap = std::min(one.end_ns(), other.end_ns()) - std::max(one.start_ns, other.start_ns);
-  return static_cast<double>(overlap) > kTogether * static_cast<double>(std::min(one.duration_ns, other.duration_ns));
+  return static_cast<double>(overlap) >
+         kTogether * static_cast<double>(std::min(one.duration_ns, other.duration_ns));
+}
+
+// What a pass brings forth for the next stage, or for the one before; its own kind when nothing.
+OperationKind SentBy(OperationKind pass) {
+  switch (pass) {
+    case OperationKind::kForward:
+      return OperationKind::kSendForward;
+    case OperationKind::kBackward:
+    case OperationKind::kBackwardInput:
+      return OperationKind::kSendBackward;
+    default:
+      return pass;
+  }
+}
+
+bool IsReceive(OperationKind kind) {
+  return kind == OperationKind::kReceiveForward || kind == OperationKind::kReceiveBackward;
 }
 
 // Operations that one rank runs together.
@@ -80,10 +101,12 @@ class StepGraphBuilder {
     int64_t last = INT64_MIN;
     first_ns_ = order.empty() ? 0 : at(order.front()).start_ns;
     for (const int32_t operation : order) {
-      std::vector<Batch>& lane = lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
-      const bool together = !lane.empty() && !IsAsynchronous(operation) &&
-                            std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
-                                        [&](int32_t other) { return OverlapsWith(at(operation), at(other)); });
+      std::vector<Batch>& lane =
+          lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
+      const bool together =
+          !lane.empty() && !IsAsynchronous(operation) &&
+          std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
+                      [&](int32_t other) { return OverlapsWith(at(operation), at(other)); });
       if (!together) lane.emplace_back();
       lane.back().operations.push_back(operation);
       lane.back().end_ns = std::max(lane.back().end_ns, at(operation).end_ns());
@@ -104,10 +127,10 @@ class StepGraphBuilder {
     for (size_t i = 0; i < operations_.size(); ++i) {
       const auto operation = static_cast<int32_t>(i);
       if (meeting_of_[i] >= 0) continue;
-      if (at(operation).kind == OperationKind::kCollective)
-        collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
-      else
+      if (IsPassKind(at(operation).kind) || IsTransferKind(at(operation).kind))
         AddMeeting({operation});
+      else
+        collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
     }
     for (auto& [key, members] : collectives) AddMeeting(std::move(members));
   }
@@ -121,6 +144,7 @@ class StepGraphBuilder {
     }
     made_.activities.push_back({.operation = members.front()});
     made_.durations_ns.push_back(std::max<int64_t>(0, first_end - last_start));
+    first_ends_.push_back(std::max(first_end, last_start));
     meetings_.push_back(std::move(members));
   }
 
@@ -129,7 +153,8 @@ class StepGraphBuilder {
     begin_ = made_.graph.Add({}, -1);
     arrivals_.resize(operations_.size());
     before_.resize(operations_.size());
-    for (size_t i = 0; i < operations_.size(); ++i) arrivals_[i] = made_.graph.Add({begin_}, AddHostActivity(i));
+    for (size_t i = 0; i < operations_.size(); ++i)
+      arrivals_[i] = made_.graph.Add({begin_}, AddHostActivity(i));
     std::vector<int32_t> met(meetings_.size());
     for (size_t i = 0; i < meetings_.size(); ++i) {
       std::vector<int32_t> arrived;
@@ -142,12 +167,29 @@ class StepGraphBuilder {
         std::vector<int32_t> ends;
         for (const int32_t operation : batch.operations) {
           before_[operation] = before;
-          ends.push_back(met[meeting_of_[operation]]);
+          ends.push_back(EndOf(operation, met[meeting_of_[operation]]));
         }
-        before = {.node = made_.graph.Add(ends, -1), .end_ns = batch.end_ns, .name = at(batch.operations.back()).name};
+        before = {.node = made_.graph.Add(ends, -1),
+                  .end_ns = batch.end_ns,
+                  .name = at(batch.operations.back()).name};
         ends_[lane].push_back(before);
+        for (const int32_t operation : batch.operations) AddProducer(at(operation), before);
       }
     }
+  }
+
+  // A rank may have more to do after what several do together.
+  int32_t EndOf(int32_t operation, int32_t met) {
+    const int64_t own_ns = at(operation).end_ns() - first_ends_[meeting_of_[operation]];
+    if (own_ns <= 0 || IsTransferKind(at(operation).kind)) return met;
+    made_.activities.push_back({.host = true, .operation = operation, .name_before = at(operation).name});
+    made_.durations_ns.push_back(own_ns);
+    return made_.graph.Add({met}, static_cast<int32_t>(made_.activities.size() - 1));
+  }
+
+  void AddProducer(const Operation& pass, const Before& end) {
+    const OperationKind sent = SentBy(pass.kind);
+    if (sent != pass.kind) producers_[{pass.rank, sent, pass.micro_batch, pass.model_stage}] = end;
   }
 
   int32_t AddHostActivity(size_t operation) {
@@ -176,7 +218,8 @@ class StepGraphBuilder {
       for (size_t begin = 0; begin < all.size();) {
         size_t end = begin + 1;
         while (end < all.size() && at(all[end]).start_ns - at(all[end - 1]).start_ns <= close) ++end;
-        FindBarrier(all, {all.begin() + static_cast<ptrdiff_t>(begin), all.begin() + static_cast<ptrdiff_t>(end)});
+        FindBarrier(all,
+                    {all.begin() + static_cast<ptrdiff_t>(begin), all.begin() + static_cast<ptrdiff_t>(end)});
         begin = end;
       }
     }
@@ -205,12 +248,14 @@ class StepGraphBuilder {
       const auto operation = static_cast<int32_t>(i);
       Follow(operation, before_[operation]);
       if (released_by_[operation] >= 0) Follow(operation, before_[released_by_[operation]]);
-      if (IsAsynchronous(operation))
-        FollowSerial(operation);
-      else
+      if (!IsAsynchronous(operation))
         FollowAsynchronous(operation);
+      else if (!IsReceive(at(operation).kind))
+        FollowSerial(operation);
       made_.activities[meetings_.size() + i].name_before = before_[operation].name;
-      HostTime(operation) = std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
+      if (IsAsynchronous(operation)) FollowWhatHasJustEnded(operation);
+      const bool only_awaits = IsAsynchronous(operation) && IsReceive(at(operation).kind);
+      HostTime(operation) = only_awaits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
       latest_ns_ = INT64_MIN;
     }
   }
@@ -230,17 +275,36 @@ class StepGraphBuilder {
     return after == ends.begin() ? nullptr : &*std::prev(after);
   }
 
-  // Communication beside passes begins when the pass before it has ended.
+  // What is sent or reduced beside passes is of the pass of its micro-batch, or the one before it.
   void FollowSerial(int32_t operation) {
-    const Before* const before = LastBefore({at(operation).rank, -1}, at(operation).start_ns);
+    const Operation& sent = at(operation);
+    const auto producer = producers_.find({sent.rank, sent.kind, sent.micro_batch, sent.model_stage});
+    if (producer != producers_.end()) return Follow(operation, producer->second);
+    const Before* const before = LastBefore({sent.rank, -1}, sent.start_ns);
     if (before != nullptr) Follow(operation, *before);
+  }
+
+  // Communication that takes turns with another name on its link begins when that ends.
+  void FollowWhatHasJustEnded(int32_t operation) {
+    const Operation& waiting = at(operation);
+    const int64_t waited = waiting.start_ns - latest_ns_;
+    const Before* last = nullptr;
+    for (auto lane = ends_.lower_bound({waiting.rank, 0});
+         lane != ends_.end() && lane->first.first == waiting.rank; ++lane) {
+      const Before* const before = LastBefore(lane->first, waiting.start_ns);
+      if (before != nullptr && (last == nullptr || before->end_ns > last->end_ns)) last = before;
+    }
+    if (last == nullptr || last->end_ns <= latest_ns_) return;
+    const auto close = std::max(communication_.clock_noise_ns(),
+                                static_cast<int64_t>(kJustEnded * static_cast<double>(waited)));
+    if (waiting.start_ns - last->end_ns <= close) Follow(operation, *last);
   }
 
   // A pass waits for what it receives; what is no pass for all that had ended.
   void FollowAsynchronous(int32_t operation) {
     const Operation& waiting = at(operation);
-    for (auto lane = ends_.lower_bound({waiting.rank, 0}); lane != ends_.end() && lane->first.first == waiting.rank;
-         ++lane) {
+    for (auto lane = ends_.lower_bound({waiting.rank, 0});
+         lane != ends_.end() && lane->first.first == waiting.rank; ++lane) {
       const Operation& first = at(lanes_.at(lane->first).front().operations.front());
       if (!IsPassKind(waiting.kind)) {
         const Before* const before = LastBefore(lane->first, waiting.start_ns);
@@ -279,9 +343,12 @@ class StepGraphBuilder {
   // By rank and -1, or a name that is asynchronous.
   std::map<std::pair<int32_t, int32_t>, std::vector<Batch>> lanes_;
   std::map<std::pair<int32_t, int32_t>, std::vector<Before>> ends_;
+  // By rank, kind of what is sent, micro-batch and model stage: the end of the pass.
+  std::map<std::tuple<int32_t, OperationKind, int32_t, int32_t>, Before> producers_;
   // By rank and kind: how many.
   std::map<std::pair<int32_t, OperationKind>, size_t> passes_;
   std::vector<std::vector<int32_t>> meetings_;
+  std::vector<int64_t> first_ends_;
   // By operation.
   std::vector<int32_t> meeting_of_;
   std::vector<int32_t> arrivals_;

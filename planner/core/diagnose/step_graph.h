@@ -11,15 +11,16 @@
 
 namespace penstock::core {
 
-// What takes time in a step: an operation, a transfer or collective of several operations together, or the host's time
-// before an operation.
+// What takes time in a step: an operation, a transfer or collective of several operations together, or the
+// host's time before an operation, or what it does alone after a collective.
 struct Activity {
   bool host = false;
-  // In TimelineStep.operations: the first of those that are together; of a host's time the operation that follows.
+  // In TimelineStep.operations: the first of those that are together; of a host's time its own.
   int32_t operation = 0;
   // Of a transfer: the operation of the receiver; otherwise -1.
   int32_t receiver = -1;
-  // The name of the operation before a host's time, -1 at the beginning of the step.
+  // The name of the operation before a host's time, -1 at the beginning of the step, its own after a
+  // collective.
   int32_t name_before = -1;
 };
 
@@ -33,12 +34,16 @@ struct StepGraph {
 };
 
 // The graph that the times of the step tell of:
-// - a rank's operations follow each other in the order of their starts; those that overlap belong together, and all
-//   of them end before the next begins. Communication of a name that mostly overlaps with passes has an order of its
-//   own, and passes wait for what they receive;
-// - a send belongs to the receive of the same micro-batch, or the n-th one, of the next (or previous) stage; the n-th
-//   collective of a name to those of the ranks that end it together (Communication);
-// - where ranks begin an operation at the same time although they ended the one before at different times, they have
+// - a rank's operations follow each other in the order of their starts; those that overlap belong together,
+// and all
+//   of them end before the next begins. Communication of a name that runs beside passes has an order of its
+//   own: passes wait for what they receive, sends for the pass before them, receives for nothing but what is
+//   sent;
+// - a send belongs to the receive of the same micro-batch, or the n-th one, of the next (or previous) stage;
+// the n-th
+//   operation of another name to those of the ranks that wait for each other in it (Communication);
+// - where ranks begin an operation at the same time although they ended the one before at different times,
+// they have
 //   waited for the last of them (a barrier that is in no trace);
 // - what time is left between operations is the host's.
 // Possible errors: INVALID_ARGUMENT (operations that wait for each other in a circle: names the step).

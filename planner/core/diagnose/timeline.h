@@ -19,7 +19,7 @@ enum class OperationKind : uint8_t {
   kReceiveBackward,
   // Of several ranks together: reductions, gathers.
   kCollective,
-  // Of a rank alone: an optimizer step, a collection of garbage.
+  // Everything else: an optimizer step, a collection of garbage.
   kLocal,
 };
 
@@ -37,13 +37,13 @@ struct Operation {
   int32_t number = 0;
   // Of a pass; of a transfer where it is known; otherwise -1.
   int32_t micro_batch = -1;
-  // Of a pass: the part of the model that it runs, which is the rank's stage unless ranks have several; of a transfer
-  // the part that it leaves or comes to, -1 where that is not known.
+  // Of a pass: the part of the model that it runs, which is the rank's stage unless ranks have several; of a
+  // transfer the part that it leaves or comes to, -1 where that is not known.
   int32_t model_stage = -1;
   // By the clock of the rank; clocks may differ.
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
-  // Of a pass: what was foreseen for its work; 0 where nobody knows.
+  // Of a pass or a transfer: what was foreseen; 0 where nobody knows.
   int64_t expected_ns = 0;
 
   int64_t end_ns() const { return start_ns + duration_ns; }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/files/files.h"
@@ -96,8 +97,10 @@ TEST_P(ModelsTest, IsImportedTrainedAndExported) {
   EXPECT_LT(summary["last_loss"], summary["first_loss"]);
 
   EXPECT_THAT(Succeed({"model", "export", Path("run"), Path("hf")}), HasSubstr("of iteration 2"));
+  // A Mistral without a window is a Llama in every number, and leaves as one.
+  const std::string before = Succeed({"model", "info", GoldenFolder(GetParam())});
   EXPECT_EQ(LastingLines(Succeed({"model", "info", Path("hf")})),
-            LastingLines(Succeed({"model", "info", GoldenFolder(GetParam())})));
+            LastingLines(absl::StrReplaceAll(before, {{"Hugging Face, mistral", "Hugging Face, llama"}})));
   EXPECT_THAT(Succeed({"model", "info", Path("run")}), HasSubstr("Penstock, iteration 2"));
   EXPECT_NE(ReadFile(Path("hf/model.safetensors")).value_or(""), "");
 }
