@@ -69,6 +69,13 @@ const char* CategoryOf(const v1::Instruction& instruction) {
   return instruction.has_collective() && !IsJointPass(instruction) ? "collective" : "compute";
 }
 
+// A WAIT for data that comes in.
+bool IsArrival(const v1::Program& program, const v1::Instruction& instruction) {
+  return instruction.op() == v1::OP_WAIT &&
+         instruction.transfer_id() < static_cast<uint32_t>(program.instructions_size()) &&
+         program.instructions(static_cast<int>(instruction.transfer_id())).op() == v1::OP_RECV;
+}
+
 // What `penstock diagnose` calls an instruction (docs/diagnosis.md); nullptr for one that only waits or
 // frees.
 const char* KindOf(const v1::Instruction& instruction) {
@@ -106,6 +113,8 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
                     {"position", position},
                     {"stage", instruction.stage()}};
   if (const char* const kind = KindOf(instruction); kind != nullptr) arguments["optype"] = kind;
+  // Data that a RECV asked for is there when the WAIT for it ends.
+  if (IsArrival(program, instruction)) arguments["transfer_id"] = instruction.transfer_id();
   if (!IsWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
   arguments["iteration"] = plan.iteration();
   if (instruction.has_transfer()) {
@@ -131,13 +140,6 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
 
 Json Metadata(const char* what, uint32_t rank, int thread, const char* key, const Json& value) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
-}
-
-// A WAIT for data that comes in.
-bool IsArrival(const v1::Program& program, const v1::Instruction& instruction) {
-  return instruction.op() == v1::OP_WAIT &&
-         instruction.transfer_id() < static_cast<uint32_t>(program.instructions_size()) &&
-         program.instructions(static_cast<int>(instruction.transfer_id())).op() == v1::OP_RECV;
 }
 
 }  // namespace

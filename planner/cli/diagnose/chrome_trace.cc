@@ -1,8 +1,10 @@
 #include "planner/cli/diagnose/chrome_trace.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -91,27 +93,66 @@ class EventReader {
   absl::Status status_;
 };
 
-bool IsOperation(const Json& event) {
-  if (!event.is_object() || event.value("ph", Json()) != "X" || !event.contains("args")) return false;
-  const Json& arguments = event["args"];
-  return arguments.is_object() && arguments.contains("stage") &&
-         Find(arguments, {"step", "iteration"}) != nullptr && Find(arguments, {"optype", "kind"}) != nullptr;
+bool IsSlice(const Json& event) {
+  return event.is_object() && event.value("ph", Json()) == "X" && event.contains("args") &&
+         event["args"].is_object();
 }
+
+bool IsOperation(const Json& event) {
+  if (!IsSlice(event)) return false;
+  const Json& arguments = event["args"];
+  return arguments.contains("stage") && Find(arguments, {"step", "iteration"}) != nullptr &&
+         Find(arguments, {"optype", "kind"}) != nullptr;
+}
+
+// A receive of a Penstock worker is posted at once; what it asked for is there when the wait for it ends. By
+// rank, iteration and id, as text.
+class Arrivals {
+ public:
+  explicit Arrivals(const Json& events) {
+    for (const Json& event : events) {
+      if (!IsSlice(event) || !event["args"].contains("transfer_id")) continue;
+      if (HasTimes(event)) end_us_[KeyOf(event["args"], "transfer_id")] = EndUs(event);
+    }
+  }
+
+  // Lengthens the event of a receive.
+  void Complete(Json& event) const {
+    if (end_us_.empty() || !HasTimes(event)) return;
+    const auto found = end_us_.find(KeyOf(event["args"], "id"));
+    if (found != end_us_.end())
+      event["dur"] = std::max(EndUs(event), found->second) - event["ts"].get<double>();
+  }
+
+ private:
+  static bool HasTimes(const Json& event) {
+    return event.value("ts", Json()).is_number() && event.value("dur", Json()).is_number();
+  }
+  static double EndUs(const Json& event) { return event["ts"].get<double>() + event["dur"].get<double>(); }
+  static std::string KeyOf(const Json& arguments, const char* id) {
+    return absl::StrCat(arguments.value("rank", Json()).dump(), " ",
+                        arguments.value("iteration", Json()).dump(), " ", arguments.value(id, Json()).dump());
+  }
+
+  std::map<std::string, double> end_us_;
+};
 
 }  // namespace
 
 absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
-  const Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const Json* events = &trace;
+  Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json* events = &trace;
   if (trace.is_object() && trace.contains("traceEvents")) events = &trace["traceEvents"];
   if (!events->is_array())
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is neither CSV nor a Chrome trace (a list of events)"));
   TimelineBuilder builder;
+  const Arrivals arrivals(*events);
   for (size_t i = 0; i < events->size(); ++i) {
-    const Json& event = (*events)[i];
+    Json& event = (*events)[i];
     if (!IsOperation(event)) continue;
+    arrivals.Complete(event);
     absl::StatusOr<OperationRecord> record = EventReader(event).Read();
     const absl::Status added = record.ok() ? builder.Add(*std::move(record)) : record.status();
     if (!added.ok()) return AnnotateError(added, absl::StrCat(path, ": traceEvents[", i, "]"));

@@ -91,21 +91,31 @@ Communication::Communication(const Timeline& timeline) : asynchronous_(timeline.
     scopes_.push_back(ScopeOf(timeline, static_cast<int32_t>(name)));
 }
 
+std::vector<bool> RunsBesidePasses(const Timeline& timeline, const TimelineStep& step) {
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> passes(timeline.places.size());
+  for (const Operation& operation : step.operations) {
+    if (IsPassKind(operation.kind))
+      passes[operation.rank].emplace_back(operation.start_ns, operation.end_ns());
+  }
+  for (auto& of_rank : passes) std::sort(of_rank.begin(), of_rank.end());
+  std::vector<bool> beside;
+  for (const Operation& operation : step.operations) {
+    const bool may_be = IsTransferKind(operation.kind) || operation.kind == OperationKind::kCollective;
+    const int64_t covered =
+        may_be ? Covered(passes[operation.rank], operation.start_ns, operation.end_ns()) : 0;
+    beside.push_back(covered > 0 &&
+                     static_cast<double>(covered) > kBeside * static_cast<double>(operation.duration_ns));
+  }
+  return beside;
+}
+
 void Communication::FindAsynchronous(const Timeline& timeline) {
   std::vector<int64_t> beside(timeline.names.size(), 0), all(timeline.names.size(), 0);
   for (const TimelineStep& step : timeline.steps) {
-    std::vector<std::vector<std::pair<int64_t, int64_t>>> passes(timeline.places.size());
-    for (const Operation& operation : step.operations) {
-      if (IsPassKind(operation.kind))
-        passes[operation.rank].emplace_back(operation.start_ns, operation.end_ns());
-    }
-    for (auto& of_rank : passes) std::sort(of_rank.begin(), of_rank.end());
-    for (const Operation& operation : step.operations) {
-      if (IsPassKind(operation.kind) || operation.kind == OperationKind::kLocal) continue;
-      const int64_t covered = Covered(passes[operation.rank], operation.start_ns, operation.end_ns());
-      beside[operation.name] +=
-          static_cast<double>(covered) > kBeside * static_cast<double>(operation.duration_ns);
-      ++all[operation.name];
+    const std::vector<bool> runs_beside = RunsBesidePasses(timeline, step);
+    for (size_t i = 0; i < step.operations.size(); ++i) {
+      beside[step.operations[i].name] += runs_beside[i];
+      ++all[step.operations[i].name];
     }
   }
   for (size_t name = 0; name < all.size(); ++name)

@@ -34,6 +34,9 @@ class Communication {
   int64_t clock_noise_ns_ = 0;
 };
 
+// By operation of the step: whether it is communication that a pass of its rank covers in large part.
+std::vector<bool> RunsBesidePasses(const Timeline& timeline, const TimelineStep& step);
+
 // Sends and receives of neighbours for the same micro-batch, or the n-th ones: by position in the step's
 // operations.
 struct MatchedTransfer {

@@ -20,7 +20,9 @@ constexpr double kUnexplained = 0.5;
 // What ended so close before, relative to what was waited, is what was waited for.
 constexpr double kJustEnded = 0.02;
 
-bool OverlapsWith(const Operation& one, const Operation& other) {
+// A pass and communication that overlap do not: one of them has an order of its own, or times are not exact.
+bool AreTogether(const Operation& one, const Operation& other) {
+  if (IsPassKind(one.kind) != IsPassKind(other.kind)) return false;
   const int64_t overlap = std::min(one.end_ns(), other.end_ns()) - std::max(one.start_ns, other.start_ns);
   return static_cast<double>(overlap) >
          kTogether * static_cast<double>(std::min(one.duration_ns, other.duration_ns));
@@ -73,7 +75,11 @@ OperationKind ReceivedBy(OperationKind pass) {
 class StepGraphBuilder {
  public:
   StepGraphBuilder(const Timeline& timeline, const Communication& communication, const TimelineStep& step)
-      : timeline_(timeline), communication_(communication), step_(step), operations_(step.operations) {}
+      : timeline_(timeline),
+        communication_(communication),
+        step_(step),
+        operations_(step.operations),
+        beside_passes_(RunsBesidePasses(timeline, step)) {}
 
   absl::StatusOr<StepGraph> Build() {
     FindBatches();
@@ -89,7 +95,8 @@ class StepGraphBuilder {
  private:
   const Operation& at(int32_t operation) const { return operations_[operation]; }
   bool IsAsynchronous(int32_t operation) const {
-    return !IsPassKind(at(operation).kind) && communication_.IsAsynchronous(at(operation).name);
+    return beside_passes_[operation] ||
+           (!IsPassKind(at(operation).kind) && communication_.IsAsynchronous(at(operation).name));
   }
 
   // By rank; those of asynchronous communication by rank and name.
@@ -103,10 +110,9 @@ class StepGraphBuilder {
     for (const int32_t operation : order) {
       std::vector<Batch>& lane =
           lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
-      const bool together =
-          !lane.empty() && !IsAsynchronous(operation) &&
-          std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
-                      [&](int32_t other) { return OverlapsWith(at(operation), at(other)); });
+      const bool together = !lane.empty() && !IsAsynchronous(operation) &&
+                            std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
+                                        [&](int32_t other) { return AreTogether(at(operation), at(other)); });
       if (!together) lane.emplace_back();
       lane.back().operations.push_back(operation);
       lane.back().end_ns = std::max(lane.back().end_ns, at(operation).end_ns());
@@ -119,10 +125,7 @@ class StepGraphBuilder {
   // Operations of several ranks that are one; the others alone.
   void FindMeetings() {
     meeting_of_.assign(operations_.size(), -1);
-    for (const MatchedTransfer& transfer : MatchTransfers(timeline_, step_)) {
-      AddMeeting({transfer.sender, transfer.receiver});
-      made_.activities.back().receiver = transfer.receiver;
-    }
+    for (const MatchedTransfer& transfer : MatchTransfers(timeline_, step_)) AddTransfer(transfer);
     std::map<int64_t, std::vector<int32_t>> collectives;
     for (size_t i = 0; i < operations_.size(); ++i) {
       const auto operation = static_cast<int32_t>(i);
@@ -133,6 +136,19 @@ class StepGraphBuilder {
         collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
     }
     for (auto& [key, members] : collectives) AddMeeting(std::move(members));
+  }
+
+  // A sender that had ended before the receiver came has not waited for it.
+  void AddTransfer(const MatchedTransfer& transfer) {
+    if (at(transfer.sender).end_ns() > at(transfer.receiver).start_ns) {
+      AddMeeting({transfer.sender, transfer.receiver});
+      made_.activities.back().receiver = transfer.receiver;
+      return;
+    }
+    AddMeeting({transfer.sender});
+    made_.activities.back().receiver = transfer.receiver;
+    AddMeeting({transfer.receiver});
+    sent_before_.push_back(transfer);
   }
 
   void AddMeeting(std::vector<int32_t> members) {
@@ -161,6 +177,8 @@ class StepGraphBuilder {
       for (const int32_t member : meetings_[i]) arrived.push_back(arrivals_[member]);
       met[i] = made_.graph.Add(arrived, static_cast<int32_t>(i));
     }
+    for (const MatchedTransfer& transfer : sent_before_)
+      made_.graph.WaitFor(met[meeting_of_[transfer.receiver]], met[meeting_of_[transfer.sender]]);
     for (auto& [lane, batches] : lanes_) {
       Before before = {.node = begin_, .end_ns = first_ns_};
       for (const Batch& batch : batches) {
@@ -265,12 +283,12 @@ class StepGraphBuilder {
     latest_ns_ = std::max(latest_ns_, before.end_ns);
   }
 
-  // Of a lane: the last that had ended when the operation began, give or take the clock.
+  // Of a lane: the last that had ended when the operation began.
   const Before* LastBefore(const std::pair<int32_t, int32_t>& lane, int64_t start_ns) const {
     const auto found = ends_.find(lane);
     if (found == ends_.end()) return nullptr;
     const std::vector<Before>& ends = found->second;
-    auto after = std::upper_bound(ends.begin(), ends.end(), start_ns + communication_.clock_noise_ns(),
+    auto after = std::upper_bound(ends.begin(), ends.end(), start_ns,
                                   [](int64_t time, const Before& before) { return time < before.end_ns; });
     return after == ends.begin() ? nullptr : &*std::prev(after);
   }
@@ -336,6 +354,7 @@ class StepGraphBuilder {
   const Communication& communication_;
   const TimelineStep& step_;
   const std::vector<Operation>& operations_;
+  const std::vector<bool> beside_passes_;
   StepGraph made_;
   int64_t first_ns_ = 0;
   int64_t latest_ns_ = INT64_MIN;
@@ -349,6 +368,7 @@ class StepGraphBuilder {
   std::map<std::pair<int32_t, OperationKind>, size_t> passes_;
   std::vector<std::vector<int32_t>> meetings_;
   std::vector<int64_t> first_ends_;
+  std::vector<MatchedTransfer> sent_before_;
   // By operation.
   std::vector<int32_t> meeting_of_;
   std::vector<int32_t> arrivals_;

@@ -1,4 +1,5 @@
-// Faults that are planted in simulated steps of planned batches of very different lengths: each is found and named.
+// Faults that are planted in simulated steps of planned batches of very different lengths: each is found and
+// named.
 #include "planner/core/diagnose/diagnose.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +23,18 @@ namespace {
 constexpr int kSteps = 3;
 constexpr double kNoise = 0.02;
 
-enum Name : int32_t { kForwardName, kBackwardName, kSendName, kReceiveName, kSendBackName, kReceiveBackName,
-                      kReduceName, kStepName, kBackwardInputName, kBackwardWeightName };
+enum Name : int32_t {
+  kForwardName,
+  kBackwardName,
+  kSendName,
+  kReceiveName,
+  kSendBackName,
+  kReceiveBackName,
+  kReduceName,
+  kStepName,
+  kBackwardInputName,
+  kBackwardWeightName
+};
 
 // What an instruction of a rank takes instead of what was planned.
 using Fault = std::function<double(int rank, const Instruction& instruction, double duration_ns)>;
@@ -42,8 +53,9 @@ class SimulatedRun {
     EXPECT_TRUE(planner.ok()) << planner.status();
     timeline_.stages = stages;
     timeline_.replicas = replicas;
-    timeline_.names = {"forward-compute", "backward-compute", "forward-send", "forward-recv", "backward-send",
-                       "backward-recv", "grads-reduce", "optimizer", "backward-input", "backward-weight"};
+    timeline_.names = {"forward-compute", "backward-compute", "forward-send", "forward-recv",
+                       "backward-send",   "backward-recv",    "grads-reduce", "optimizer",
+                       "backward-input",  "backward-weight"};
     for (int step = 0; step < kSteps; ++step) Run(**planner, step, fault);
   }
 
@@ -99,7 +111,8 @@ class SimulatedRun {
     }
   }
 
-  void Record(int rank, const Instruction& instruction, int64_t planned_ns, int64_t start_ns, int64_t end_ns) {
+  void Record(int rank, const Instruction& instruction, int64_t planned_ns, int64_t start_ns,
+              int64_t end_ns) {
     Operation operation = {.rank = rank, .start_ns = start_ns, .duration_ns = end_ns - start_ns};
     const bool gradient = instruction.part == kGradientPart;
     switch (instruction.op) {
@@ -142,7 +155,8 @@ class SimulatedRun {
       operation.model_stage = instruction.stage;
     }
     operation.number = counts_[{static_cast<int32_t>(timeline_.steps.size()), rank, operation.name}]++;
-    if (known_work_ && (IsPassKind(operation.kind) || IsTransferKind(operation.kind))) operation.expected_ns = planned_ns;
+    if (known_work_ && (IsPassKind(operation.kind) || IsTransferKind(operation.kind)))
+      operation.expected_ns = planned_ns;
     timeline_.steps.back().operations.push_back(operation);
   }
 
@@ -195,13 +209,15 @@ TEST(DiagnoseTest, AReplayTakesAsLongAsTheStep) {
 
 TEST(DiagnoseTest, HealthyRunsNameNoRankAndNoLink) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const Diagnosis diagnosis = DiagnosisOf(SimulatedRun(2 + seed % 3, 1 + seed % 4, seed, Unchanged, seed % 2 == 0));
+    const Diagnosis diagnosis =
+        DiagnosisOf(SimulatedRun(2 + seed % 3, 1 + seed % 4, seed, Unchanged, seed % 2 == 0));
     for (const Cause& cause : diagnosis.causes) {
       // Plans recompute more on the first stages, which a trace cannot tell from more layers.
       if (seed % 2 == 1 && cause.kind == CauseKind::kStageSplit) continue;
       EXPECT_EQ(cause.kind, CauseKind::kUnequalWork)
-          << static_cast<int>(cause.kind) << " of rank " << cause.rank << ", stage " << cause.stage << ", factor "
-          << cause.factor << " +- " << cause.uncertainty << ", gains " << cause.gain << ", seed " << seed;
+          << static_cast<int>(cause.kind) << " of rank " << cause.rank << ", stage " << cause.stage
+          << ", factor " << cause.factor << " +- " << cause.uncertainty << ", gains " << cause.gain
+          << ", seed " << seed;
     }
   }
 }
@@ -258,7 +274,8 @@ TEST(DiagnoseTest, GainsAreWhatMendingBrings) {
 TEST(DiagnoseTest, ASlowLinkIsNamed) {
   const SimulatedRun run(4, 2, 6, [](int rank, const Instruction& instruction, double duration) {
     // From rank 1 to rank 2, both ends and directions.
-    const bool link = (rank == 1 && instruction.stream == Stream::kNext) || (rank == 2 && instruction.stream == Stream::kPrevious);
+    const bool link = (rank == 1 && instruction.stream == Stream::kNext) ||
+                      (rank == 2 && instruction.stream == Stream::kPrevious);
     return link ? duration * 50 : duration;
   });
   const Diagnosis diagnosis = DiagnosisOf(run);
@@ -281,9 +298,12 @@ TEST(DiagnoseTest, AStageWithMoreWorkIsNamed) {
 
 TEST(DiagnoseTest, PassesThatStallAreNamed) {
   std::mt19937_64 random(3);
-  const SimulatedRun run(3, 2, 8, [&](int rank, const Instruction& instruction, double duration) {
-    return rank == 4 && IsPass(instruction.op) && random() % 8 == 0 ? duration * 6 : duration;
-  }, /*known_work=*/true);
+  const SimulatedRun run(
+      3, 2, 8,
+      [&](int rank, const Instruction& instruction, double duration) {
+        return rank == 4 && IsPass(instruction.op) && random() % 8 == 0 ? duration * 6 : duration;
+      },
+      /*known_work=*/true);
   const Diagnosis diagnosis = DiagnosisOf(run);
   ASSERT_FALSE(diagnosis.causes.empty());
   EXPECT_EQ(diagnosis.causes[0].kind, CauseKind::kStalledPasses);
@@ -292,9 +312,10 @@ TEST(DiagnoseTest, PassesThatStallAreNamed) {
 
 TEST(DiagnoseTest, AHostThatStallsIsNamed) {
   std::mt19937_64 random(4);
-  const SimulatedRun run(3, 2, 9, Unchanged, /*known_work=*/true, [&](int rank, const Instruction& instruction) {
-    return rank == 2 && IsPass(instruction.op) && random() % 4 == 0 ? 10'000 : 0;
-  });
+  const SimulatedRun run(3, 2, 9, Unchanged, /*known_work=*/true,
+                         [&](int rank, const Instruction& instruction) {
+                           return rank == 2 && IsPass(instruction.op) && random() % 4 == 0 ? 10'000 : 0;
+                         });
   const Diagnosis diagnosis = DiagnosisOf(run);
   ASSERT_FALSE(diagnosis.causes.empty());
   EXPECT_EQ(diagnosis.causes[0].kind, CauseKind::kHostStalls);
@@ -302,9 +323,10 @@ TEST(DiagnoseTest, AHostThatStallsIsNamed) {
 }
 
 TEST(DiagnoseTest, ARankThatBeginsLateIsNamed) {
-  const SimulatedRun run(2, 3, 10, Unchanged, /*known_work=*/true, [](int rank, const Instruction& instruction) {
-    return rank == 4 && instruction.op == Op::kLoad && instruction.micro_batch == 0 ? 20'000 : 0;
-  });
+  const SimulatedRun run(
+      2, 3, 10, Unchanged, /*known_work=*/true, [](int rank, const Instruction& instruction) {
+        return rank == 4 && instruction.op == Op::kLoad && instruction.micro_batch == 0 ? 20'000 : 0;
+      });
   const Diagnosis diagnosis = DiagnosisOf(run);
   ASSERT_FALSE(diagnosis.causes.empty());
   EXPECT_EQ(diagnosis.causes[0].kind, CauseKind::kLateStart);
@@ -315,4 +337,3 @@ TEST(DiagnoseTest, ATimelineWithoutStepsIsRefused) { EXPECT_FALSE(Diagnose(Timel
 
 }  // namespace
 }  // namespace penstock::core
-

@@ -82,7 +82,8 @@ TEST_F(TracesTest, WhatIsWrongInCsvIsNamedWithItsLine) {
     return std::string(ReadCsv(absl::StrReplaceAll(kCsv, {{from, to}})).status().message());
   };
   EXPECT_THAT(error("optype", "what"), HasSubstr("line 1: the header has no column optype or kind"));
-  EXPECT_THAT(error("start_ts", "begin"), HasSubstr("no column start_ts (seconds), start_ms, start_us or start_ns"));
+  EXPECT_THAT(error("start_ts", "begin"),
+              HasSubstr("no column start_ts (seconds), start_ms, start_us or start_ns"));
   EXPECT_THAT(error("1.0,0.5,-1", "1.0,half,-1"), HasSubstr("line 3: duration is 'half'; must be a time"));
   EXPECT_THAT(error("1.0,0.5,-1", "1.0,-0.5,-1"), HasSubstr("line 3: duration in ns is -500000000"));
   EXPECT_THAT(error("7.0,0.25,-1", "7.0,0.25"), HasSubstr("line 10: 7 fields; the header has 8"));
@@ -108,18 +109,20 @@ TEST_F(TracesTest, ChromeEventsWithoutKindAreLeftOut) {
 
 TEST_F(TracesTest, WhatIsWrongInAChromeTraceIsNamedWithItsEvent) {
   EXPECT_THAT(ReadChrome("nothing").status().message(), HasSubstr("is neither CSV nor a Chrome trace"));
-  EXPECT_THAT(ReadChrome(R"([{"ph": "X", "ts": 0, "args": {"stage": 0, "step": 1, "kind": "forward-compute"}}])")
-                  .status()
-                  .message(),
-              HasSubstr("traceEvents[0]: dur is no time"));
-  EXPECT_THAT(ReadChrome(R"([{"ph": "X", "ts": 0, "dur": 1, "args": {"stage": "first", "step": 1, "kind": "x"}}])")
-                  .status()
-                  .message(),
-              HasSubstr("; must be a whole number"));
+  EXPECT_THAT(
+      ReadChrome(R"([{"ph": "X", "ts": 0, "args": {"stage": 0, "step": 1, "kind": "forward-compute"}}])")
+          .status()
+          .message(),
+      HasSubstr("traceEvents[0]: dur is no time"));
+  EXPECT_THAT(
+      ReadChrome(R"([{"ph": "X", "ts": 0, "dur": 1, "args": {"stage": "first", "step": 1, "kind": "x"}}])")
+          .status()
+          .message(),
+      HasSubstr("; must be a whole number"));
 }
 
-// As ranks see a plan that runs as foreseen: an instruction begins when its stream is free and its deps have ended, a
-// transfer also when the other rank is not there yet.
+// As ranks see a plan that runs as foreseen: an instruction begins when its stream is free and its deps have
+// ended, a transfer also when the other rank is not there yet.
 std::vector<std::vector<InstructionTime>> TimesOfRanks(const v1::Plan& plan) {
   std::vector<std::vector<InstructionTime>> times(plan.programs_size());
   for (int rank = 0; rank < plan.programs_size(); ++rank) {
@@ -159,5 +162,33 @@ TEST_F(TracesTest, OurOwnTraceIsReplayed) {
   for (const core::Cause& cause : diagnosis->causes) EXPECT_NE(cause.kind, core::CauseKind::kSlowRank);
 }
 
+}  // namespace
+}  // namespace penstock::cli
+#include <iostream>
+
+#include "planner/core/diagnose/step_graph.h"
+namespace penstock::cli {
+namespace {
+TEST(Debug, Path) {
+  auto timeline = ReadChromeTrace("/tmp/qs/trace3.json");
+  core::Communication c(*timeline);
+  for (size_t i = 0; i < timeline->names.size(); ++i)
+    std::cerr << timeline->names[i] << " async " << c.IsAsynchronous(i) << "\n";
+  std::cerr << "noise " << c.clock_noise_ns() << "\n";
+  auto g = core::GraphOfStep(*timeline, c, timeline->steps[10]);
+  std::cerr << "replayed " << g->graph.Finish(g->durations_ns) << " measured " << g->measured_ns << "\n";
+  int64_t at = 0;
+  int64_t t0 = INT64_MAX;
+  for (auto& o : timeline->steps[10].operations) t0 = std::min(t0, o.start_ns);
+  for (int32_t a : g->graph.CriticalPath(g->durations_ns)) {
+    const auto& o = timeline->steps[10].operations[g->activities[a].operation];
+    at += g->durations_ns[a];
+    if (g->durations_ns[a])
+      std::cerr << (g->activities[a].host ? "host " : "") << "rank " << o.rank << " "
+                << timeline->names[o.name] << " mb " << o.micro_batch << " takes "
+                << g->durations_ns[a] / 1000 << " until " << at / 1000 << " really "
+                << (o.start_ns - t0) / 1000 << ".." << (o.end_ns() - t0) / 1000 << "\n";
+  }
+}
 }  // namespace
 }  // namespace penstock::cli
