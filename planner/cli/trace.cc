@@ -100,7 +100,7 @@ const char* KindOf(const v1::Instruction& instruction) {
     case v1::OP_OPTIMIZER_STEP:
       return "optimizer";
     default:
-      return nullptr;
+      return "wait";
   }
 }
 
@@ -112,7 +112,7 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
                     {"replica", program.replica()},
                     {"position", position},
                     {"stage", instruction.stage()}};
-  if (const char* const kind = KindOf(instruction); kind != nullptr) arguments["optype"] = kind;
+  arguments["optype"] = KindOf(instruction);
   // Data that a RECV asked for is there when the WAIT for it ends.
   if (IsArrival(program, instruction)) arguments["transfer_id"] = instruction.transfer_id();
   if (!IsWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();

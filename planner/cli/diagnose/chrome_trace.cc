@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/dataset/line_reader.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -65,11 +67,26 @@ class EventReader {
     record.duration_ns = Nanoseconds(event_, "dur", kNanosecondsPerMicrosecond);
     if (arguments_.contains("expected_ms"))
       record.expected_ns = Nanoseconds(arguments_, "expected_ms", kNanosecondsPerMillisecond);
+    // Only ours say in which order they are.
+    if (arguments_.contains("position")) ReadOrder(record);
     PENSTOCK_RETURN_IF_ERROR(status_);
     return record;
   }
 
  private:
+  void ReadOrder(OperationRecord& record) {
+    ReadInteger({"id"}, record.id);
+    if (event_.value("tid", Json()).is_number_integer()) record.stream = event_["tid"].get<int64_t>();
+    if (!arguments_.value("deps", Json()).is_string()) return;
+    for (const absl::string_view dep : absl::StrSplit(arguments_["deps"].get<std::string>(), ", ")) {
+      int64_t id = 0;
+      if (absl::SimpleAtoi(dep, &id))
+        record.after.push_back(id);
+      else
+        status_.Update(absl::InvalidArgumentError(absl::StrCat("args.deps: '", dep, "' is no number")));
+    }
+  }
+
   void ReadInteger(std::initializer_list<const char*> names, int64_t& value) {
     const Json* const found = Find(arguments_, names);
     if (found == nullptr) return;

@@ -102,7 +102,7 @@ std::string DiagnosisReport(const core::Timeline& timeline, const core::Diagnosi
   if (diagnosis.foreseen_factor > 0) {
     absl::StrAppendFormat(
         &report, "  passes, measured/foreseen %.2f%s\n", diagnosis.foreseen_factor,
-        IsWrong(diagnosis.foreseen_factor) ? ": the cost profile is wrong; measure it anew" : "");
+        IsWrong(diagnosis.foreseen_factor) ? ": the costs that plans were made with are off" : "");
   }
   absl::StrAppend(&report, "\n");
   if (diagnosis.causes.empty())

@@ -1,6 +1,7 @@
 #include "planner/cli/diagnose/timeline_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -36,20 +37,6 @@ absl::Status CheckRecord(const OperationRecord& record) {
   return CheckRange("expected duration in ns", record.expected_ns, 0, kLongestNs);
 }
 
-// The n-th of their name on their rank.
-void Number(std::vector<core::Operation>& operations) {
-  std::stable_sort(operations.begin(), operations.end(),
-                   [](const core::Operation& one, const core::Operation& other) {
-                     return std::tie(one.rank, one.start_ns) < std::tie(other.rank, other.start_ns);
-                   });
-  std::map<std::pair<int32_t, int32_t>, int32_t> counts;
-  for (core::Operation& operation : operations) {
-    operation.number = counts[{operation.rank, operation.name}]++;
-    // Whoever does not say which micro-batch a pass is of runs them in the same order on all stages.
-    if (IsPassKind(operation.kind) && operation.micro_batch < 0) operation.micro_batch = operation.number;
-  }
-}
-
 }  // namespace
 
 OperationKind KindOfName(const std::string& name) {
@@ -69,6 +56,7 @@ OperationKind KindOfName(const std::string& name) {
       {"send-backward", OperationKind::kSendBackward},
       {"backward-recv", OperationKind::kReceiveBackward},
       {"recv-backward", OperationKind::kReceiveBackward},
+      {"wait", OperationKind::kWait},
   };
   const auto found = kKinds->find(plain);
   if (found != kKinds->end()) return found->second;
@@ -89,6 +77,8 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
   core::Operation operation;
   operation.rank = RankOf(record);
   operation.kind = KindOfName(record.name);
+  // Without an order nobody knows what is waited for: the other end of a transfer, and what it takes, tell.
+  if (operation.kind == OperationKind::kWait && record.id < 0) return absl::OkStatus();
   operation.name =
       name_positions_.try_emplace(record.name, static_cast<int32_t>(name_positions_.size())).first->second;
   operation.micro_batch = static_cast<int32_t>(record.micro_batch);
@@ -98,7 +88,8 @@ absl::Status TimelineBuilder::Add(OperationRecord record) {
   operation.start_ns = record.start_ns;
   operation.duration_ns = record.duration_ns;
   operation.expected_ns = record.expected_ns;
-  steps_[record.step].push_back(operation);
+  steps_[record.step].push_back(
+      {.operation = operation, .id = record.id, .stream = record.stream, .after = std::move(record.after)});
   return absl::OkStatus();
 }
 
@@ -140,15 +131,63 @@ absl::Status TimelineBuilder::PlaceRanks(core::Timeline& timeline) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<core::TimelineStep> TimelineBuilder::StepOf(int64_t number, std::vector<Entry> entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& one, const Entry& other) {
+    return std::tie(one.operation.rank, one.operation.start_ns) <
+           std::tie(other.operation.rank, other.operation.start_ns);
+  });
+  core::TimelineStep step;
+  step.number = number;
+  std::map<std::pair<int32_t, int32_t>, int32_t> counts;
+  bool known_order = true;
+  for (const Entry& entry : entries) {
+    core::Operation operation = entry.operation;
+    operation.number = counts[{operation.rank, operation.name}]++;
+    // Whoever does not say which micro-batch a pass is of runs them in the same order on all stages.
+    if (IsPassKind(operation.kind) && operation.micro_batch < 0) operation.micro_batch = operation.number;
+    step.operations.push_back(operation);
+    known_order = known_order && entry.id >= 0;
+  }
+  if (known_order) PENSTOCK_RETURN_IF_ERROR(KeepOrder(entries, step));
+  return step;
+}
+
+absl::Status TimelineBuilder::KeepOrder(const std::vector<Entry>& entries, core::TimelineStep& step) {
+  std::map<std::pair<int32_t, int64_t>, int32_t> positions;
+  // By rank, stream and id.
+  std::map<std::tuple<int32_t, int64_t, int64_t>, int32_t> streams;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const int32_t rank = entries[i].operation.rank;
+    positions[{rank, entries[i].id}] = static_cast<int32_t>(i);
+    streams[{rank, entries[i].stream, entries[i].id}] = static_cast<int32_t>(i);
+  }
+  step.after.resize(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    for (const int64_t id : entries[i].after) {
+      const auto found = positions.find({entries[i].operation.rank, id});
+      if (found == positions.end())
+        return absl::InvalidArgumentError(absl::StrCat("step ", step.number, ": an operation waits for ", id,
+                                                       ", which its rank does not have"));
+      step.after[i].push_back(found->second);
+    }
+  }
+  for (auto before = streams.begin(), next = std::next(before); next != streams.end(); ++before, ++next) {
+    const bool same_stream = std::get<0>(before->first) == std::get<0>(next->first) &&
+                             std::get<1>(before->first) == std::get<1>(next->first);
+    if (same_stream) step.after[next->second].push_back(before->second);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
   core::Timeline timeline;
   bool passes = false;
-  for (auto& [number, operations] : steps_) {
-    Number(operations);
+  for (auto& [number, entries] : steps_) {
+    PENSTOCK_ASSIGN_OR_RETURN(core::TimelineStep step, StepOf(number, std::move(entries)));
     passes =
-        passes || std::any_of(operations.begin(), operations.end(),
+        passes || std::any_of(step.operations.begin(), step.operations.end(),
                               [](const core::Operation& operation) { return IsPassKind(operation.kind); });
-    timeline.steps.push_back({.number = number, .operations = std::move(operations)});
+    timeline.steps.push_back(std::move(step));
   }
   steps_.clear();
   if (!passes) {

@@ -27,6 +27,11 @@ struct OperationRecord {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
   int64_t expected_ns = 0;
+  // Where the order is known: the number of the operation on its rank in its step, in the order in which the
+  // rank begins those of a stream, and the numbers of those that end before. -1: not known.
+  int64_t id = -1;
+  int64_t stream = 0;
+  std::vector<int64_t> after;
 };
 
 // What an operation of the name is; of a name that is not known an operation of a rank alone.
@@ -41,6 +46,12 @@ class TimelineBuilder {
   absl::StatusOr<core::Timeline> Build();
 
  private:
+  struct Entry {
+    core::Operation operation;
+    int64_t id = -1;
+    int64_t stream = 0;
+    std::vector<int64_t> after;
+  };
   struct Rank {
     int64_t number = 0;
     int64_t replica = 0;
@@ -48,6 +59,8 @@ class TimelineBuilder {
   };
 
   int32_t RankOf(const OperationRecord& record);
+  static absl::StatusOr<core::TimelineStep> StepOf(int64_t number, std::vector<Entry> entries);
+  static absl::Status KeepOrder(const std::vector<Entry>& entries, core::TimelineStep& step);
   absl::Status PlaceRanks(core::Timeline& timeline) const;
 
   std::vector<Rank> ranks_;
@@ -55,7 +68,7 @@ class TimelineBuilder {
   std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> rank_positions_;
   std::map<int64_t, std::tuple<int64_t, int64_t>> places_;
   std::map<std::string, int32_t> name_positions_;
-  std::map<int64_t, std::vector<core::Operation>> steps_;
+  std::map<int64_t, std::vector<Entry>> steps_;
 };
 
 }  // namespace penstock::cli

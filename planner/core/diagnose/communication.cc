@@ -46,6 +46,11 @@ int64_t Covered(const std::vector<std::pair<int64_t, int64_t>>& intervals, int64
   return covered;
 }
 
+// Whether ranks may run an operation of the kind together.
+bool IsJoint(OperationKind kind) {
+  return kind == OperationKind::kCollective || kind == OperationKind::kLocal;
+}
+
 // Whether it is forward, the replica, the stage and the part of the model of the receiver, and which it is:
 // its micro-batch, or the how many-th.
 using TransferKey = std::tuple<bool, int32_t, int32_t, int32_t, int32_t>;
@@ -142,7 +147,7 @@ Scope Communication::ScopeOf(const Timeline& timeline, int32_t name) const {
     for (const TimelineStep& step : timeline.steps) {
       std::map<std::pair<int64_t, int32_t>, std::vector<const Operation*>> groups;
       for (const Operation& operation : step.operations) {
-        if (operation.name != name || IsPassKind(operation.kind) || IsTransferKind(operation.kind)) continue;
+        if (operation.name != name || !IsJoint(operation.kind)) continue;
         groups[{GroupIn(scope, timeline.places[operation.rank], operation.rank), operation.number}].push_back(
             &operation);
       }

@@ -147,7 +147,14 @@ class Diagnoser {
         {graphs_[step].activities[activity].name_before, OperationOf(step, activity).name});
   }
 
-  // In each step passes at the mean of their name, everything else at the median.
+  // `usual`: the mean and the median of what is called the same in the step.
+  double IdealNs(size_t step, size_t activity, const std::pair<double, double>& usual) const {
+    if (!IsPass(step, activity)) return usual.second;
+    return passes_.known_work() ? passes_.MeanNs(OperationOf(step, activity)) : usual.first;
+  }
+
+  // In each step passes at what is usual for their work, or at the mean where nobody knows it, all else at
+  // the median.
   void FindIdeal() {
     std::vector<std::vector<double>> ideal(graphs_.size());
     for (size_t step = 0; step < graphs_.size(); ++step) {
@@ -165,7 +172,7 @@ class Diagnoser {
         usual[name] = {sum / static_cast<double>(values.size()), MedianOf(values)};
       }
       for (size_t i = 0; i < graphs_[step].activities.size(); ++i)
-        ideal[step].push_back(IsPass(step, i) ? usual[key(i)].first : usual[key(i)].second);
+        ideal[step].push_back(IdealNs(step, i, usual[key(i)]));
     }
     diagnosis_.ideal_ns =
         MeanWith([&](size_t step, size_t activity, double) { return ideal[step][activity]; });

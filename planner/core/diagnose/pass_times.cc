@@ -240,16 +240,26 @@ void PassTimes::FitWork() {
 
 void PassTimes::FitUsualOfKinds() {
   std::vector<std::vector<double>> of_kinds(kPassKinds * model_stages_);
+  std::vector<double> measured(of_kinds.size(), 0.0), foreseen(of_kinds.size(), 0.0);
   for (size_t step = 0; step < timeline_.steps.size(); ++step) {
     for (const Operation& pass : timeline_.steps[step].operations) {
       if (!IsPassKind(pass.kind) || pass.duration_ns <= 0) continue;
-      const double foreseen =
-          factors_[pass.rank] * (known_work_ ? static_cast<double>(pass.expected_ns) : WorkOf(step, pass));
-      of_kinds[KindSlotOf(pass.kind, pass.model_stage)].push_back(
-          std::log(static_cast<double>(pass.duration_ns) / foreseen));
+      const int32_t slot = KindSlotOf(pass.kind, pass.model_stage);
+      const double work = known_work_ ? static_cast<double>(pass.expected_ns) : WorkOf(step, pass);
+      const double took = static_cast<double>(pass.duration_ns) / factors_[pass.rank];
+      of_kinds[slot].push_back(std::log(took / work));
+      measured[slot] += took;
+      foreseen[slot] += work;
     }
   }
-  for (std::vector<double>& values : of_kinds) usual_of_kinds_.push_back(LowerMedian(values));
+  for (size_t slot = 0; slot < of_kinds.size(); ++slot) {
+    usual_of_kinds_.push_back(LowerMedian(of_kinds[slot]));
+    mean_of_kinds_.push_back(foreseen[slot] > 0 ? measured[slot] / foreseen[slot] : 1);
+  }
+}
+
+double PassTimes::MeanNs(const Operation& pass) const {
+  return static_cast<double>(pass.expected_ns) * mean_of_kinds_[KindSlotOf(pass.kind, pass.model_stage)];
 }
 
 double PassTimes::UsualNs(const Operation& pass) const {

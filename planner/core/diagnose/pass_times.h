@@ -31,6 +31,9 @@ class PassTimes {
   double FactorOf(int32_t rank) const { return factors_[rank]; }
   // What a pass of its kind takes on its model stage with usual work, nanoseconds.
   double UsualNs(const Operation& pass) const;
+  // With known work: what was foreseen, times the mean of what passes of its kind and model stage took
+  // relative to that.
+  double MeanNs(const Operation& pass) const;
   // The mean over the model stages of what passes of its kind take.
   double MeanOfStagesNs(OperationKind kind) const;
   // The work of its micro-batch, 1 the usual one.
@@ -85,6 +88,7 @@ class PassTimes {
   // model stage.
   std::vector<double> usual_;
   std::vector<double> usual_of_kinds_;
+  std::vector<double> mean_of_kinds_;
   std::vector<double> factors_;
   std::vector<double> work_;
   std::vector<SlowRank> slow_;

@@ -82,11 +82,17 @@ class StepGraphBuilder {
         beside_passes_(RunsBesidePasses(timeline, step)) {}
 
   absl::StatusOr<StepGraph> Build() {
-    FindBatches();
+    FindEnds();
     FindMeetings();
-    AddBatchNodes();
-    FindBarriers();
-    Connect();
+    AddMeetingNodes();
+    if (step_.after.empty()) {
+      FindBatches();
+      AddBatchNodes();
+      FindBarriers();
+      Connect();
+    } else {
+      ConnectAsKnown();
+    }
     if (const absl::Status ordered = made_.graph.Order(); !ordered.ok())
       return absl::InvalidArgumentError(absl::StrCat("step ", step_.number, ": ", ordered.message()));
     return std::move(made_);
@@ -99,14 +105,23 @@ class StepGraphBuilder {
            (!IsPassKind(at(operation).kind) && communication_.IsAsynchronous(at(operation).name));
   }
 
+  void FindEnds() {
+    if (operations_.empty()) return;
+    int64_t last = INT64_MIN;
+    first_ns_ = INT64_MAX;
+    for (const Operation& operation : operations_) {
+      first_ns_ = std::min(first_ns_, operation.start_ns);
+      last = std::max(last, operation.end_ns());
+    }
+    made_.measured_ns = last - first_ns_;
+  }
+
   // By rank; those of asynchronous communication by rank and name.
   void FindBatches() {
     std::vector<int32_t> order(operations_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
-    int64_t last = INT64_MIN;
-    first_ns_ = order.empty() ? 0 : at(order.front()).start_ns;
     for (const int32_t operation : order) {
       std::vector<Batch>& lane =
           lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
@@ -117,9 +132,7 @@ class StepGraphBuilder {
       lane.back().operations.push_back(operation);
       lane.back().end_ns = std::max(lane.back().end_ns, at(operation).end_ns());
       ++passes_[{at(operation).rank, at(operation).kind}];
-      last = std::max(last, at(operation).end_ns());
     }
-    made_.measured_ns = order.empty() ? 0 : last - first_ns_;
   }
 
   // Operations of several ranks that are one; the others alone.
@@ -130,7 +143,8 @@ class StepGraphBuilder {
     for (size_t i = 0; i < operations_.size(); ++i) {
       const auto operation = static_cast<int32_t>(i);
       if (meeting_of_[i] >= 0) continue;
-      if (IsPassKind(at(operation).kind) || IsTransferKind(at(operation).kind))
+      const OperationKind kind = at(operation).kind;
+      if (IsPassKind(kind) || IsTransferKind(kind) || kind == OperationKind::kWait)
         AddMeeting({operation});
       else
         collectives[communication_.KeyOf(timeline_, at(operation))].push_back(operation);
@@ -159,33 +173,37 @@ class StepGraphBuilder {
       first_end = std::min(first_end, at(member).end_ns());
     }
     made_.activities.push_back({.operation = members.front()});
-    made_.durations_ns.push_back(std::max<int64_t>(0, first_end - last_start));
+    const bool only_waits = at(members.front()).kind == OperationKind::kWait;
+    made_.durations_ns.push_back(only_waits ? 0 : std::max<int64_t>(0, first_end - last_start));
     first_ends_.push_back(std::max(first_end, last_start));
     meetings_.push_back(std::move(members));
   }
 
-  // A node for the beginning, for each operation's arrival, each meeting and the end of each batch.
-  void AddBatchNodes() {
+  // A node for the beginning, for each operation's arrival and each meeting.
+  void AddMeetingNodes() {
     begin_ = made_.graph.Add({}, -1);
     arrivals_.resize(operations_.size());
     before_.resize(operations_.size());
     for (size_t i = 0; i < operations_.size(); ++i)
       arrivals_[i] = made_.graph.Add({begin_}, AddHostActivity(i));
-    std::vector<int32_t> met(meetings_.size());
     for (size_t i = 0; i < meetings_.size(); ++i) {
       std::vector<int32_t> arrived;
       for (const int32_t member : meetings_[i]) arrived.push_back(arrivals_[member]);
-      met[i] = made_.graph.Add(arrived, static_cast<int32_t>(i));
+      met_.push_back(made_.graph.Add(arrived, static_cast<int32_t>(i)));
     }
     for (const MatchedTransfer& transfer : sent_before_)
-      made_.graph.WaitFor(met[meeting_of_[transfer.receiver]], met[meeting_of_[transfer.sender]]);
+      made_.graph.WaitFor(met_[meeting_of_[transfer.receiver]], met_[meeting_of_[transfer.sender]]);
+  }
+
+  // And for the end of each batch.
+  void AddBatchNodes() {
     for (auto& [lane, batches] : lanes_) {
       Before before = {.node = begin_, .end_ns = first_ns_};
       for (const Batch& batch : batches) {
         std::vector<int32_t> ends;
         for (const int32_t operation : batch.operations) {
           before_[operation] = before;
-          ends.push_back(EndOf(operation, met[meeting_of_[operation]]));
+          ends.push_back(EndOf(operation));
         }
         before = {.node = made_.graph.Add(ends, -1),
                   .end_ns = batch.end_ns,
@@ -197,7 +215,8 @@ class StepGraphBuilder {
   }
 
   // A rank may have more to do after what several do together.
-  int32_t EndOf(int32_t operation, int32_t met) {
+  int32_t EndOf(int32_t operation) {
+    const int32_t met = met_[meeting_of_[operation]];
     const int64_t own_ns = at(operation).end_ns() - first_ends_[meeting_of_[operation]];
     if (own_ns <= 0 || IsTransferKind(at(operation).kind)) return met;
     made_.activities.push_back({.host = true, .operation = operation, .name_before = at(operation).name});
@@ -225,7 +244,7 @@ class StepGraphBuilder {
     std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> same;
     for (size_t i = 0; i < operations_.size(); ++i) {
       const Operation& operation = operations_[i];
-      if (!IsPassKind(operation.kind) && !IsTransferKind(operation.kind))
+      if (operation.kind == OperationKind::kCollective || operation.kind == OperationKind::kLocal)
         same[{operation.name, operation.number}].push_back(static_cast<int32_t>(i));
     }
     released_by_.assign(operations_.size(), -1);
@@ -275,6 +294,31 @@ class StepGraphBuilder {
       const bool only_awaits = IsAsynchronous(operation) && IsReceive(at(operation).kind);
       HostTime(operation) = only_awaits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
       latest_ns_ = INT64_MIN;
+    }
+  }
+
+  // What is left of the time before an operation that only waits is no time of the host's.
+  void ConnectAsKnown() {
+    std::vector<int32_t> ends;
+    for (size_t i = 0; i < operations_.size(); ++i) ends.push_back(EndOf(static_cast<int32_t>(i)));
+    const auto end_of = [&](int32_t operation) {
+      return Before{.node = ends[operation], .end_ns = at(operation).end_ns(), .name = at(operation).name};
+    };
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      before_[i] = {.node = begin_, .end_ns = first_ns_};
+      for (const int32_t before : step_.after[i]) {
+        if (at(before).end_ns() >= before_[i].end_ns) before_[i] = end_of(before);
+      }
+    }
+    FindBarriers();
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      const auto operation = static_cast<int32_t>(i);
+      latest_ns_ = first_ns_;
+      for (const int32_t before : step_.after[i]) Follow(operation, end_of(before));
+      if (released_by_[operation] >= 0) Follow(operation, before_[released_by_[operation]]);
+      const bool only_waits = at(operation).kind == OperationKind::kWait || IsReceive(at(operation).kind);
+      made_.activities[meetings_.size() + i].name_before = before_[operation].name;
+      HostTime(operation) = only_waits ? 0 : std::max<int64_t>(0, at(operation).start_ns - latest_ns_);
     }
   }
 
@@ -369,6 +413,8 @@ class StepGraphBuilder {
   std::vector<std::vector<int32_t>> meetings_;
   std::vector<int64_t> first_ends_;
   std::vector<MatchedTransfer> sent_before_;
+  // By meeting: its node.
+  std::vector<int32_t> met_;
   // By operation.
   std::vector<int32_t> meeting_of_;
   std::vector<int32_t> arrivals_;

@@ -33,7 +33,7 @@ struct StepGraph {
   int64_t measured_ns = 0;
 };
 
-// The graph that the times of the step tell of:
+// Where the order of a rank's operations is known it is taken. Otherwise the times of the step tell it:
 // - a rank's operations follow each other in the order of their starts; those that overlap belong together,
 // and all
 //   of them end before the next begins. Communication of a name that runs beside passes has an order of its

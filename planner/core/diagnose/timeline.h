@@ -21,6 +21,8 @@ enum class OperationKind : uint8_t {
   kCollective,
   // Everything else: an optimizer step, a collection of garbage.
   kLocal,
+  // Only where the order is known: takes no time of its own, whatever it took.
+  kWait,
 };
 
 inline bool IsPassKind(OperationKind kind) { return kind <= OperationKind::kBackwardWeight; }
@@ -52,6 +54,9 @@ struct Operation {
 struct TimelineStep {
   int64_t number = 0;
   std::vector<Operation> operations;
+  // Where the order is known: by operation, which others of its rank have to end before it begins. Otherwise
+  // empty, and times tell.
+  std::vector<std::vector<int32_t>> after;
 };
 
 // A rank's stage in its pipeline, and the pipeline.

@@ -164,31 +164,3 @@ TEST_F(TracesTest, OurOwnTraceIsReplayed) {
 
 }  // namespace
 }  // namespace penstock::cli
-#include <iostream>
-
-#include "planner/core/diagnose/step_graph.h"
-namespace penstock::cli {
-namespace {
-TEST(Debug, Path) {
-  auto timeline = ReadChromeTrace("/tmp/qs/trace3.json");
-  core::Communication c(*timeline);
-  for (size_t i = 0; i < timeline->names.size(); ++i)
-    std::cerr << timeline->names[i] << " async " << c.IsAsynchronous(i) << "\n";
-  std::cerr << "noise " << c.clock_noise_ns() << "\n";
-  auto g = core::GraphOfStep(*timeline, c, timeline->steps[10]);
-  std::cerr << "replayed " << g->graph.Finish(g->durations_ns) << " measured " << g->measured_ns << "\n";
-  int64_t at = 0;
-  int64_t t0 = INT64_MAX;
-  for (auto& o : timeline->steps[10].operations) t0 = std::min(t0, o.start_ns);
-  for (int32_t a : g->graph.CriticalPath(g->durations_ns)) {
-    const auto& o = timeline->steps[10].operations[g->activities[a].operation];
-    at += g->durations_ns[a];
-    if (g->durations_ns[a])
-      std::cerr << (g->activities[a].host ? "host " : "") << "rank " << o.rank << " "
-                << timeline->names[o.name] << " mb " << o.micro_batch << " takes "
-                << g->durations_ns[a] / 1000 << " until " << at / 1000 << " really "
-                << (o.start_ns - t0) / 1000 << ".." << (o.end_ns() - t0) / 1000 << "\n";
-  }
-}
-}  // namespace
-}  // namespace penstock::cli
