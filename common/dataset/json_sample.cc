@@ -23,7 +23,10 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     const int forms = int{has_[kTokens]} + int{has_[kText]} + int{has_[kInput] || has_[kTarget]};
     if (forms != 1 || (!whole && !(has_[kInput] && has_[kTarget])))
       return absl::InvalidArgumentError(
-          "expected one of \"tokens\", \"text\", or both \"input\" and \"target\"");
+          "expected one of \"tokens\" (or \"input_ids\"), \"text\", or both \"input\" and \"target\"");
+    if (has_[kLabels] && has_[kLossMask])
+      return absl::InvalidArgumentError("\"labels\" and \"loss_mask\" say the same: one of them is enough");
+    if (has_[kLabels] || has_[kLossMask]) return TakeLearnt();
     TokenSample sample;
     sample.target = std::move(values_[has_[kTokens] ? kTokens : has_[kText] ? kText : kTarget]);
     sample.input = std::move(values_[kInput]);
@@ -32,12 +35,8 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
 
   bool key(std::string& name) override {
     if (depth_ != 1) return true;
-    field_ = name == "tokens"   ? kTokens
-             : name == "input"  ? kInput
-             : name == "target" ? kTarget
-             : name == "text"   ? kText
-                                : kOther;
-    if (field_ == kOther) return true;
+    field_ = FieldOf(name);
+    if (field_ == kOther) return MeansNothing(name);
     if (has_[field_]) return Fail(absl::StrCat("field \"", name, "\" appears twice"));
     has_[field_] = true;
     return true;
@@ -57,6 +56,10 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
   bool number_integer(number_integer_t value) override {
     if (!InTokens()) return Other("a number");
+    if (field_ == kLabels && value == kNotLearnt) {
+      values_[kLabels].push_back(kNotLearnt);
+      return true;
+    }
     return Fail(absl::StrCat("token ", value, " is negative"));
   }
   bool string(string_t& value) override {
@@ -66,7 +69,11 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t, const string_t&) override { return Other("a fraction"); }
   bool null() override { return Other("null"); }
-  bool boolean(bool) override { return Other("a boolean"); }
+  bool boolean(bool value) override {
+    if (!InTokens() || field_ != kLossMask) return Other("a boolean");
+    values_[kLossMask].push_back(value ? 1 : 0);
+    return true;
+  }
   bool binary(binary_t&) override { return Other("binary data"); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
@@ -74,7 +81,60 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  enum FieldName { kTokens, kInput, kTarget, kText, kOther };
+  enum FieldName { kTokens, kInput, kTarget, kLabels, kLossMask, kText, kOther };
+  // The label of a token that is not learnt, of PyTorch's cross-entropy and all that is built on it.
+  static constexpr int32_t kNotLearnt = -100;
+
+  static FieldName FieldOf(const std::string& name) {
+    if (name == "tokens" || name == "input_ids") return kTokens;
+    if (name == "input") return kInput;
+    if (name == "target") return kTarget;
+    if (name == "labels") return kLabels;
+    if (name == "loss_mask") return kLossMask;
+    return name == "text" ? kText : kOther;
+  }
+
+  // Fields that would change what is learnt are not passed over.
+  bool MeansNothing(const std::string& name) {
+    static constexpr const char* kMeanSomething[] = {
+        "weight", "weights", "loss_weight", "loss_weights", "token_weights", "mask", "loss_masks"};
+    for (const char* field : kMeanSomething) {
+      if (name == field)
+        return Fail(absl::StrCat(
+            "field \"", name,
+            "\": tokens have no weights here; leave it out, or use \"labels\" or \"loss_mask\""));
+    }
+    return true;
+  }
+
+  // What is learnt has to be the end of the tokens: what comes before it is input.
+  absl::StatusOr<TokenSample> TakeLearnt() {
+    const FieldName field = has_[kLabels] ? kLabels : kLossMask;
+    const std::vector<int32_t>& marks = values_[field];
+    const std::vector<int32_t>& tokens = values_[kTokens];
+    const std::string name = absl::StrCat("\"", NameOf(field), "\"");
+    if (!has_[kTokens])
+      return absl::InvalidArgumentError(absl::StrCat(name, " needs \"tokens\" or \"input_ids\""));
+    if (marks.size() != tokens.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " has ", marks.size(), " entries and there are ", tokens.size(),
+                       " tokens; an encoder-decoder learns from \"input\" and \"target\""));
+    }
+    const int32_t not_learnt = field == kLabels ? kNotLearnt : 0;
+    size_t begin = 0;
+    while (begin < marks.size() && marks[begin] == not_learnt) ++begin;
+    if (begin == marks.size()) return absl::InvalidArgumentError(absl::StrCat(name, ": no token is learnt"));
+    for (size_t i = begin; i < marks.size(); ++i) {
+      if (marks[i] == (field == kLabels ? tokens[i] : 1)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": entry ", i, " is ", marks[i], "; after the first token that is learnt all have to be (",
+          field == kLabels ? "their own label" : "1", "): split the sample there"));
+    }
+    TokenSample sample;
+    sample.input.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
+    sample.target.assign(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end());
+    return sample;
+  }
 
   bool Fail(std::string message) {
     error_ = std::move(message);
@@ -82,7 +142,7 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
 
   // Inside the list of one of the fields of token ids.
-  bool InTokens() const { return depth_ == 2 && field_ <= kTarget; }
+  bool InTokens() const { return depth_ == 2 && field_ <= kLossMask; }
 
   // A value that is no token: fine inside fields that are ignored.
   bool Other(const char* what) {
@@ -94,7 +154,7 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
 
   bool Enter(bool is_object) {
     if (depth_ == 0 && !is_object) return Other("a list");
-    const bool is_list_of_tokens = depth_ == 1 && !is_object && field_ <= kTarget;
+    const bool is_list_of_tokens = depth_ == 1 && !is_object && field_ <= kLossMask;
     if (depth_ > 0 && !is_list_of_tokens && !Other(is_object ? "an object" : "a list")) return false;
     ++depth_;
     return true;
@@ -105,14 +165,14 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
 
   static const char* NameOf(FieldName field) {
-    static constexpr const char* kNames[] = {"tokens", "input", "target", "text", ""};
+    static constexpr const char* kNames[] = {"tokens", "input", "target", "labels", "loss_mask", "text", ""};
     return kNames[field];
   }
 
   int depth_ = 0;
   FieldName field_ = kOther;
-  bool has_[4] = {};
-  std::vector<int32_t> values_[4];
+  bool has_[kOther] = {};
+  std::vector<int32_t> values_[kOther];
   std::string error_;
 };
 

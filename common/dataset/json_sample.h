@@ -2,9 +2,11 @@
 //
 //   {"tokens": [5, 7, 9]}                     learnt whole
 //   {"input": [5, 7], "target": [9]}          the target is learnt
+//   {"tokens": [5, 7, 9], "labels": [-100, -100, 9]}   the same; so is "loss_mask": [0, 0, 1]
 //   {"text": "To be"}                         its UTF-8 bytes as tokens 0 to 255, learnt whole
 //
-// Other fields are ignored.
+// "input_ids" is another name of "tokens". What is learnt is the end of a sample: labels or masks that learn
+// something else are refused, and so are weights. Other fields are ignored.
 #pragma once
 
 #include <cstdint>

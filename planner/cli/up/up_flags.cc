@@ -19,8 +19,11 @@ const Names<v1::DataType>& DataTypes() {
 }
 
 void AddDataFlags(CLI::App& command, UpOptions& up) {
-  command.add_option("--dataset", up.dataset,
-                     "Token dataset: the path without .idx and .bin (see penstock dataset import)");
+  command
+      .add_option("--dataset", up.dataset,
+                  "Token dataset: the path without .idx and .bin (see penstock dataset import)")
+      // The last one alone would be trained on.
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   command.add_option("--lengths", up.lengths,
                      "Simulated devices: CSV with columns input_tokens,target_tokens or tokens, instead of a "
                      "dataset");

@@ -68,6 +68,34 @@ TEST_F(ImportTest, TakesAllFormsOfJsonLines) {
   EXPECT_EQ(dataset->Length(3).input, 0u);
 }
 
+TEST_F(ImportTest, LabelsAndMasksSayWhereLearningBegins) {
+  const auto summary = Import({folder_.Write("a.jsonl", R"({"input_ids": [5, 7, 9], "labels": [-100, 7, 9]}
+{"tokens": [1, 2, 3], "loss_mask": [0, 0, 1]}
+{"tokens": [1, 2], "loss_mask": [true, true]}
+{"tokens": [4, 6], "labels": [4, 6], "attention_mask": [1, 1]})")});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  const auto dataset = Open();
+  EXPECT_THAT(*dataset->Tokens(0), ElementsAre(5, 7, 9));
+  EXPECT_EQ(dataset->Length(0).input, 1u);
+  EXPECT_EQ(dataset->Length(1).input, 2u);
+  EXPECT_EQ(dataset->Length(2).input, 0u);
+  EXPECT_EQ(dataset->Length(3).input, 0u);
+}
+
+TEST_F(ImportTest, RefusesWhatWouldBeLearntOtherwiseThanItIsAskedFor) {
+  ExpectRefused(R"({"tokens": [1, 2, 3], "loss_mask": [1, 0, 1]})", "\"loss_mask\": entry 1 is 0");
+  ExpectRefused(R"({"tokens": [1, 2, 3], "labels": [-100, 2, -100]})", "\"labels\": entry 2 is -100");
+  ExpectRefused(R"({"tokens": [1, 2, 3], "labels": [-100, 2, 4]})", "\"labels\": entry 2 is 4");
+  ExpectRefused(R"({"tokens": [1, 2], "labels": [-100, -100]})", "\"labels\": no token is learnt");
+  ExpectRefused(R"({"tokens": [1, 2], "loss_mask": [1]})",
+                "\"loss_mask\" has 1 entries and there are 2 tokens");
+  ExpectRefused(R"({"input": [1], "target": [2], "labels": [2]})", "\"labels\" needs \"tokens\"");
+  ExpectRefused(R"({"tokens": [1], "labels": [1], "loss_mask": [1]})", "say the same");
+  ExpectRefused(R"({"tokens": [1], "weight": 0.5})", "field \"weight\": tokens have no weights here");
+  ExpectRefused(R"({"tokens": [1], "loss_weights": [0.5]})", "field \"loss_weights\"");
+  ExpectRefused(R"({"tokens": [1], "input_ids": [1]})", "appears twice");
+}
+
 TEST_F(ImportTest, TakesCompressedJsonLines) {
   const auto summary = Import({Compress(folder_.Path("a.jsonl.gz"), kLines)});
   ASSERT_TRUE(summary.ok()) << summary.status();
