@@ -52,6 +52,8 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
 // they are taken to hang.
 constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+// A planner that could not do something for so long is worth a line.
+constexpr absl::Duration kTroubleWorthSaying = absl::Seconds(10);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
 constexpr absl::Duration kGpuStart = absl::Seconds(60);
@@ -112,6 +114,7 @@ class UpRun {
   // Whether a worker that still runs has been heard of; true where the planner cannot say.
   bool WorkersAreAlive();
   // Once: that somebody drains the job.
+  void SayWhatThePlannerCannot(const TrainingRun& run);
   void SayThatItDrains(const TrainingRun& run);
   // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
   void SayWhatCheckpointIsMissing(const TrainingRun& run);
@@ -145,6 +148,7 @@ class UpRun {
   // The iteration behind the last one of the job.
   uint64_t end_ = options_.iterations;
   bool said_that_it_drains_ = false;
+  bool said_what_the_planner_cannot_ = false;
   // The last checkpoint that was looked for.
   uint64_t looked_for_ = 0;
   TraceRecorder trace_;
@@ -156,6 +160,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
   std::vector<std::string> arguments = AsFlags(WithAbsolutePaths(options_.planner.security));
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
+  arguments.push_back(absl::StrCat("--planner-timeout=", options_.planner_timeout_s));
   if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
@@ -242,19 +247,30 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 
 absl::Status UpRun::Train() {
   const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
-  TrainingRun run(*watching_client_, job_, *batches, TrainingRun::kPatience,
+  TrainingRun run(*watching_client_, job_, *batches, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   while (!run.finished()) {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
     SayThatItDrains(run);
+    SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return StopWorkers(run);
   }
   return WaitForWorkers(run);
+}
+
+// Once, when it lasts: a planner that is started again has answered by then.
+void UpRun::SayWhatThePlannerCannot(const TrainingRun& run) {
+  if (run.trouble().empty()) said_what_the_planner_cannot_ = false;
+  if (run.troubled_for() < kTroubleWorthSaying || said_what_the_planner_cannot_) return;
+  said_what_the_planner_cannot_ = true;
+  console_.SayNews(absl::StrCat("waiting for the planner (",
+                                absl::FormatDuration(absl::Seconds(options_.planner_timeout_s)),
+                                " at most, --planner-timeout): ", run.trouble()));
 }
 
 void UpRun::SayThatItDrains(const TrainingRun& run) {

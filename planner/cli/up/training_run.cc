@@ -35,7 +35,8 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
       next_batch_(job.first_iteration()),
       next_summary_(job.first_iteration()),
       completed_(job.first_iteration()),
-      last_answer_(absl::Now()) {}
+      last_answer_(absl::Now()),
+      last_heard_(last_answer_) {}
 
 bool TrainingRun::MayFeed() const {
   const uint64_t end = job_.training().iterations();
@@ -124,17 +125,20 @@ absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSumm
 }
 
 absl::Duration TrainingRun::silence() const {
-  return answered_ ? absl::ZeroDuration() : absl::Now() - last_answer_;
+  return heard_ ? absl::ZeroDuration() : absl::Now() - last_heard_;
 }
 
 absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSummary&)>& on_iteration) {
   absl::Status status = Watch(on_iteration);
+  heard_ = !IsTransient(status);
+  if (heard_) last_heard_ = absl::Now();
   if (status.ok() && !finished() && !drains_ && status_.state() != v1::JOB_STATE_FAILED) status = Feed();
-  answered_ = !IsTransient(status);
-  if (answered_) {
+  if (!IsTransient(status)) {
+    trouble_.clear();
     last_answer_ = absl::Now();
     return status;
   }
+  trouble_ = std::string(status.message());
   if (absl::Now() - last_answer_ < patience_) return absl::OkStatus();
   return absl::Status(status.code(), absl::StrCat("the planner has not answered for ",
                                                   absl::FormatDuration(patience_), ": ", status.message()));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,9 +49,16 @@ class TrainingRun {
   bool drains() const { return drains_; }
   // The iteration whose batch is submitted next.
   uint64_t next_batch() const { return next_batch_; }
-  // The planner's last answer, and for how long it has not answered since.
+  // The planner's last answer, and for how long it has not answered since. One that takes no batches is not
+  // silent.
   const v1::JobStatus& status() const { return status_; }
   absl::Duration silence() const;
+  // What the planner could not do just now (take a batch, while its store cannot be written), and since when;
+  // empty when nothing is wrong.
+  const std::string& trouble() const { return trouble_; }
+  absl::Duration troubled_for() const {
+    return trouble_.empty() ? absl::ZeroDuration() : absl::Now() - last_answer_;
+  }
 
  private:
   absl::Status Watch(const std::function<void(const v1::IterationSummary&)>& on_iteration);
@@ -77,8 +85,11 @@ class TrainingRun {
   uint64_t next_summary_;
   // The first iteration that not every rank has reported.
   uint64_t completed_;
+  // When it last did all that it was asked for, and when it last said how the job is.
   absl::Time last_answer_;
-  bool answered_ = true;
+  absl::Time last_heard_;
+  bool heard_ = true;
+  std::string trouble_;
   bool drains_ = false;
   // A batch that is made and not taken yet.
   std::optional<v1::Batch> made_;

@@ -46,6 +46,13 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
                   "How often processes that died are started again; healthy ones go on from the newest "
                   "checkpoint. 0: the run ends with the first")
       ->capture_default_str();
+  command
+      .add_option("--planner-timeout", up.planner_timeout_s,
+                  "Seconds that the planner, or its store (a full disk, a database that is away), may fail "
+                  "before the "
+                  "run ends")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   up.planner.AddTo(
       command,
       "host:port of a running planner, or of all that share a store: a:7070,b:7070 (default: start "

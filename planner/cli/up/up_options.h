@@ -32,6 +32,8 @@ struct UpOptions {
   bool fresh = false;
   // Processes that died are started again so often in all; 0: the first death ends the run.
   uint32_t max_restarts = 10;
+  // Seconds that the planner, or the store behind it, may fail before the run ends.
+  uint32_t planner_timeout_s = 600;
   // A running planner; without an address: a planner of our own.
   PlannerFlags planner;
   // "host:port" for the metrics of our own planner; empty: none.

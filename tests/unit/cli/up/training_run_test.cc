@@ -54,6 +54,11 @@ class FakePlanner final : public v1::PlannerService::Service {
     MutexLock lock(&mutex_);
     drain_at_next_batch_ = true;
   }
+  // Takes no batches, as when its store cannot be written.
+  void FailSubmissions(bool fail) {
+    MutexLock lock(&mutex_);
+    cannot_store_ = fail;
+  }
   // Of a feeder before this one.
   void HasBatches(uint64_t batches) {
     MutexLock lock(&mutex_);
@@ -93,6 +98,7 @@ class FakePlanner final : public v1::PlannerService::Service {
       state_ = v1::JOB_STATE_DRAINING;
       return {grpc::StatusCode::FAILED_PRECONDITION, "job 'job' drains"};
     }
+    if (cannot_store_) return {grpc::StatusCode::UNAVAILABLE, "the store cannot be written: disk full"};
     if (submitted_.back() < taken_) return grpc::Status::OK;
     if (full_ || taken_ >= completed_ + window_) {
       ++refused_;
@@ -113,6 +119,7 @@ class FakePlanner final : public v1::PlannerService::Service {
   v1::JobState state_ ABSL_GUARDED_BY(mutex_) = v1::JOB_STATE_RUNNING;
   bool drain_at_next_batch_ ABSL_GUARDED_BY(mutex_) = false;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cannot_store_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::StatusCode failure_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
   int failures_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -205,6 +212,23 @@ TEST_F(TrainingRunTest, APlannerThatDoesNotAnswerForLongEndsIt) {
   const absl::Status status = Step(run);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the planner has not answered for"));
+}
+
+// Who ends a planner that hangs must not end one that waits for its disk.
+TEST_F(TrainingRunTest, APlannerThatCannotTakeBatchesIsTroubledAndNotSilent) {
+  FakePlanner planner(4);
+  PlannerClient client(planner.address());
+  client.RepeatNoCall();
+  TrainingRun run(client, Job(4), source_);
+  planner.FailSubmissions(true);
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.silence(), absl::ZeroDuration());
+  EXPECT_THAT(run.trouble(), HasSubstr("disk full"));
+  EXPECT_GT(run.troubled_for(), absl::ZeroDuration());
+  planner.FailSubmissions(false);
+  EXPECT_TRUE(Step(run).ok());
+  EXPECT_EQ(run.trouble(), "");
+  EXPECT_EQ(planner.taken(), 4);
 }
 
 TEST_F(TrainingRunTest, AJobThatDrainsIsWatchedToItsEndAndTakesNoMore) {
