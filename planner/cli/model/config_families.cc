@@ -28,7 +28,7 @@ Scaling ScalingOf(const std::string& type) {
 // `rope_parameters` of transformers 5, `rope_scaling` before it.
 void ReadScaling(const std::string& field, const nlohmann::json& object, double theta, ConfigFields& fields,
                  v1::RotaryPosition& rotary) {
-  ConfigFields parts(field, object);
+  ConfigFields parts("", object);
   // An old name of the same.
   const std::string old_type = parts.Text("type", "default");
   const std::string type = parts.Text("rope_type", old_type);

@@ -20,7 +20,7 @@ const nlohmann::json* ConfigFields::Look(const std::string& field) {
 
 void ConfigFields::Refuse(const std::string& field, const std::string& why) {
   if (!status_.ok()) return;
-  status_ = absl::InvalidArgumentError(absl::StrCat(name_, ": ", field, ": ", why));
+  status_ = absl::InvalidArgumentError(absl::StrCat(name_, name_.empty() ? "" : ": ", field, ": ", why));
 }
 
 template <typename Value>

@@ -1,5 +1,6 @@
 #include "planner/cli/model/import_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -30,13 +31,35 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// Buffers of models that were saved by older versions, and second names of tensors that are tied.
-bool IsNoParameter(const std::string& name, const v1::ModelSpec& model) {
+constexpr absl::string_view kTokenTable = "embedding.token.weight";
+constexpr uint64_t kComparedBytes = 1 << 20;
+
+// Second names of the token table, where it is tied.
+bool IsTokenTable(const std::string& name, const v1::ModelSpec& model) {
+  if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") return true;
+  return name == "lm_head.weight" && model.tied_head();
+}
+
+// Possible errors: those of FoundTensor::Read.
+absl::StatusOr<bool> AreEqual(const FoundTensor& one, const FoundTensor& other) {
+  if (one.tensor->type != other.tensor->type || one.tensor->shape != other.tensor->shape) return false;
+  std::string bytes, others;
+  for (uint64_t offset = 0; offset < one.tensor->bytes(); offset += kComparedBytes) {
+    bytes.resize(std::min(kComparedBytes, one.tensor->bytes() - offset));
+    others.resize(bytes.size());
+    PENSTOCK_RETURN_IF_ERROR(one.Read(offset, absl::MakeSpan(bytes.data(), bytes.size())));
+    PENSTOCK_RETURN_IF_ERROR(other.Read(offset, absl::MakeSpan(others.data(), others.size())));
+    if (bytes != others) return false;
+  }
+  return true;
+}
+
+// Buffers of models that were saved by older versions.
+bool IsBuffer(const std::string& name) {
   for (const char* suffix : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"}) {
     if (absl::EndsWith(name, suffix)) return true;
   }
-  if (name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight") return true;
-  return name == "lm_head.weight" && model.tied_head();
+  return false;
 }
 
 class Import {
@@ -52,6 +75,7 @@ class Import {
  private:
   absl::StatusOr<FoundTensor> Find(const TensorNames& names, const TensorPiece& piece);
   absl::Status PlanTensor(const TensorNames& names);
+  absl::Status CheckTokenTable(const std::string& name, const FoundTensor& second) const;
 
   const v1::ModelSpec& model_;
   const TensorSet& source_;
@@ -103,9 +127,26 @@ absl::Status Import::PlanTensor(const TensorNames& names) {
 absl::Status Import::Plan() {
   for (const TensorNames& names : names_) PENSTOCK_RETURN_IF_ERROR(PlanTensor(names));
   for (const auto& [name, found] : source_.tensors()) {
-    if (used_.contains(name) || IsNoParameter(name, model_)) continue;
+    if (used_.contains(name) || IsBuffer(name)) continue;
+    if (IsTokenTable(name, model_)) {
+      PENSTOCK_RETURN_IF_ERROR(CheckTokenTable(name, found));
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat("'", found.file->path(), "': tensor '", name,
                                                    "' is none of the model that config.json describes"));
+  }
+  return absl::OkStatus();
+}
+
+// A second name of the token table with other numbers would be dropped, and another model trained.
+absl::Status Import::CheckTokenTable(const std::string& name, const FoundTensor& second) const {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].name != kTokenTable) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(const bool equal, AreEqual(pieces_[i].front(), second));
+    if (equal) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", second.file->path(), "': tensor '", name, "' is not '", names_[i].pieces.front().name,
+        "', to which config.json ties it; set tie_word_embeddings to false, or remove the tensor"));
   }
   return absl::OkStatus();
 }

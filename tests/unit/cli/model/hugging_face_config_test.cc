@@ -217,7 +217,7 @@ TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
   EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2.0}}),
               HasSubstr("rope_scaling: rope_type: 'yarn'"));
   EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "linear"}}),
-              HasSubstr("rope_scaling: rope_scaling: factor: is missing"));
+              HasSubstr("config.json: rope_scaling: factor: is missing"));
   EXPECT_THAT(
       RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "linear"}, {"factor", 2.0}, {"beta_fast", 3}}),
       HasSubstr("beta_fast"));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -61,12 +62,15 @@ TEST(CheckpointNamesTest, AQwen2HasBiasesOfQueriesKeysAndValuesAlone) {
 
 class ImportModelTest : public ::testing::Test {
  protected:
-  void WriteCheckpoint(const Json& config, const std::vector<TensorToWrite>& tensors) const {
+  // `last_is_first`: the last tensor has the numbers of the first one.
+  void WriteCheckpoint(const Json& config, const std::vector<TensorToWrite>& tensors,
+                       bool last_is_first = false) const {
     folder_.Write("hf/config.json", config.dump());
     uint64_t bytes = 0;
     for (const TensorToWrite& tensor : tensors) bytes += tensor.bytes();
     std::vector<float> numbers(bytes / sizeof(float));
     std::iota(numbers.begin(), numbers.end(), 0.0F);
+    if (last_is_first) std::copy_n(numbers.begin(), 44, numbers.end() - 44);
     auto writer = SafetensorsWriter::Create(folder_.Path("hf/model.safetensors"), tensors);
     ASSERT_TRUE(writer.ok()) << writer.status();
     const absl::string_view data(reinterpret_cast<const char*>(numbers.data()),
@@ -150,6 +154,24 @@ TEST_F(ImportModelTest, NamesTheTensorThatIsMissingOrTooMuchOrOfAnotherShape) {
   WriteCheckpoint(SmallGpt2(), tensors);
   EXPECT_THAT(Refusal(), HasSubstr("has no tensor 'transformer.ln_f.bias'"));
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("model"))) << "nothing is written of what is refused";
+}
+
+TEST_F(ImportModelTest, ATiedHeadIsTheTokenTableOrRefused) {
+  const Json config = SmallGpt2();
+  std::vector<TensorToWrite> tensors = TensorsOf(config);
+  tensors.push_back({"lm_head.weight", "F32", {11, 4}});
+  // Ascending numbers: no two tensors are equal.
+  WriteCheckpoint(config, tensors);
+  EXPECT_THAT(
+      Refusal(),
+      HasSubstr("tensor 'lm_head.weight' is not 'transformer.wte.weight', to which config.json ties it"));
+  tensors.back() = {"lm_head.weight", "F32", {11, 5}};
+  WriteCheckpoint(config, tensors);
+  EXPECT_THAT(Refusal(), HasSubstr("tensor 'lm_head.weight' is not 'transformer.wte.weight'"));
+
+  tensors.back() = {"lm_head.weight", "F32", {11, 4}};
+  WriteCheckpoint(config, tensors, /*last_is_first=*/true);
+  EXPECT_EQ(Refusal(), "");
 }
 
 TEST_F(ImportModelTest, NamesABrokenFile) {
