@@ -52,7 +52,8 @@ class Feed {
 absl::StatusOr<v1::JobSpec> Feed::JobOfFile(const RunData& data) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadJobFile(options_.job_file));
   flags_.seed = job.training().seed();
-  PENSTOCK_RETURN_IF_ERROR(data.CheckCut(flags_, job.model().architecture()));
+  PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(flags_, job.model().architecture()));
+  console_.Say(DescribeCut(cut));
   return job;
 }
 

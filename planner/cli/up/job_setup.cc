@@ -120,7 +120,8 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
   // Better now than after a profile was measured.
   PENSTOCK_RETURN_IF_ERROR(core::CheckGroupOfModel(job.mesh(), model));
-  PENSTOCK_RETURN_IF_ERROR(data.CheckCut(options, model.architecture()));
+  PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(options, model.architecture()));
+  tools.say(DescribeCut(cut));
   // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
   SetTypicalSamples({data.MakeBatches(options, model.architecture())->Make(0)}, &job);
   if (IsSimulated(options)) {

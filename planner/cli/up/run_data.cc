@@ -1,12 +1,15 @@
 #include "planner/cli/up/run_data.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/dataset/largest_token.h"
 #include "common/hash/crc32.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/thousands.h"
 
 namespace penstock::cli {
 namespace {
@@ -32,18 +35,39 @@ absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset) {
 
 }  // namespace
 
-absl::Status RunData::CheckCut(const UpOptions& options, v1::Architecture architecture) const {
+absl::StatusOr<CutSummary> RunData::SummarizeCut(const UpOptions& options,
+                                                 v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
-  const auto stays = [&](const SampleLength& length) {
-    return CutToLimits(length, cut.architecture, cut.limits).has_value();
+  CutSummary summary;
+  const auto add = [&](const SampleLength& length) {
+    ++summary.samples;
+    const uint64_t tokens = uint64_t{length.input} + length.target;
+    summary.tokens += tokens;
+    const std::optional<SampleLength> left = CutToLimits(length, cut.architecture, cut.limits);
+    const uint64_t kept = left.has_value() ? uint64_t{left->input} + left->target : 0;
+    summary.dropped_samples += !left.has_value();
+    summary.cut_samples += left.has_value() && kept < tokens;
+    summary.lost_tokens += tokens - kept;
   };
-  bool any = dataset_ == nullptr && std::any_of(rows_.begin(), rows_.end(), stays);
-  for (size_t i = 0; dataset_ != nullptr && i < dataset_->size() && !any; ++i)
-    any = stays(dataset_->Length(i));
-  if (any) return absl::OkStatus();
+  for (const SampleLength& row : rows_) add(row);
+  for (size_t i = 0; dataset_ != nullptr && i < dataset_->size(); ++i) add(dataset_->Length(i));
+  if (summary.dropped_samples < summary.samples) return summary;
   return absl::InvalidArgumentError(
       "--cut drop: every sample is longer than --max-length (--max-input, --max-target); raise it or cut "
       "them");
+}
+
+std::string DescribeCut(const CutSummary& summary) {
+  std::string text = absl::StrCat("data: ", WithThousands(static_cast<double>(summary.samples)), " samples, ",
+                                  WithThousands(static_cast<double>(summary.tokens)), " tokens");
+  if (summary.lost_tokens == 0) return text;
+  const double share = 100 * static_cast<double>(summary.lost_tokens) / static_cast<double>(summary.tokens);
+  absl::StrAppend(&text, "; longer than --max-length (--max-input, --max-target): ",
+                  WithThousands(static_cast<double>(summary.cut_samples)), " are cut, ",
+                  WithThousands(static_cast<double>(summary.dropped_samples)), " dropped, and ",
+                  WithThousands(static_cast<double>(summary.lost_tokens)), " tokens lost (",
+                  absl::StrFormat("%.1f", share), " %)");
+  return text;
 }
 
 absl::StatusOr<DataRecord> RunData::Describe(const UpOptions& options, v1::Architecture architecture) const {

@@ -16,6 +16,19 @@
 
 namespace penstock::cli {
 
+// Of all samples, before and after they are cut.
+struct CutSummary {
+  uint64_t samples = 0;
+  uint64_t tokens = 0;
+  uint64_t cut_samples = 0;
+  uint64_t dropped_samples = 0;
+  // Of both.
+  uint64_t lost_tokens = 0;
+};
+
+// A line for people.
+std::string DescribeCut(const CutSummary& summary);
+
 class RunData {
  public:
   // Possible errors: NOT_FOUND, INVALID_ARGUMENT, OUT_OF_RANGE, naming the flag or the file.
@@ -29,9 +42,8 @@ class RunData {
   // Possible errors: INVALID_ARGUMENT, naming `flag`, which gave the model.
   absl::Status CheckVocab(absl::string_view flag, uint32_t vocab) const;
 
-  // Whether a sample is left when those that are too long have been left out.
-  // Possible errors: INVALID_ARGUMENT, naming --cut.
-  absl::Status CheckCut(const UpOptions& options, v1::Architecture architecture) const;
+  // What the limits of length leave of the data. Possible errors: INVALID_ARGUMENT, naming --cut (nothing).
+  absl::StatusOr<CutSummary> SummarizeCut(const UpOptions& options, v1::Architecture architecture) const;
 
   // What distinguishes this data from other: all lengths, and the tokens of samples spread over the dataset.
   // Possible errors: those of reading the dataset.

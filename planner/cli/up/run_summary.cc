@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
@@ -21,13 +22,6 @@ double TokensPerSecond(uint64_t tokens, int64_t nanoseconds) {
   return nanoseconds <= 0
              ? 0
              : static_cast<double>(tokens) * kNanosecondsPerSecond / static_cast<double>(nanoseconds);
-}
-
-// 12345678 -> "12,345,678".
-std::string WithThousands(double value) {
-  std::string digits = absl::StrFormat("%.0f", value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, 1, ',');
-  return digits;
 }
 
 struct Sums {

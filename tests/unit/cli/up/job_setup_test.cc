@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/cli/up/run_data.h"
+#include "tests/support/temporary_folder.h"
+
 namespace penstock::cli {
 namespace {
 
@@ -36,6 +39,28 @@ TEST(JobSetupTest, OtherDevicesAreNotGpus) {
     AddMemoryLimitOfGpus(options, &job);
     EXPECT_EQ(job.planning().memory_limit_bytes(), 0) << device;
   }
+}
+
+TEST(RunDataTest, SaysWhatIsLostToTheLimitsOfLength) {
+  const TemporaryFolder folder;
+  UpOptions options;
+  options.lengths = folder.Write("lengths.csv", "input_tokens,target_tokens\n0,5\n2,8\n1000,500\n");
+  options.rows = "0:3";
+  options.limits = {.max_length = 8};
+  const auto data = RunData::Open(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const auto cut = data->SummarizeCut(options, v1::ARCHITECTURE_GPT);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(DescribeCut(*cut),
+            "data: 3 samples, 1,515 tokens; longer than --max-length (--max-input, --max-target): 2 are cut, "
+            "0 dropped, "
+            "and 1,494 tokens lost (98.6 %)");
+  options.limits = {.max_length = 8, .cut = Cut::kDrop};
+  EXPECT_EQ(data->SummarizeCut(options, v1::ARCHITECTURE_GPT)->dropped_samples, 2u);
+  options.limits = {.max_length = 2000};
+  EXPECT_EQ(DescribeCut(*data->SummarizeCut(options, v1::ARCHITECTURE_GPT)), "data: 3 samples, 1,515 tokens");
+  options.limits = {.max_length = 4, .cut = Cut::kDrop};
+  EXPECT_FALSE(data->SummarizeCut(options, v1::ARCHITECTURE_GPT).ok());
 }
 
 }  // namespace
