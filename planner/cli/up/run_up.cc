@@ -22,6 +22,7 @@
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/metrics_file.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
@@ -147,6 +148,9 @@ class UpRun {
   uint64_t furthest_ = 0;
   // The iteration behind the last one of the job.
   uint64_t end_ = options_.iterations;
+  // Once processes are started.
+  std::optional<MetricsFile> metrics_;
+  bool said_that_metrics_fail_ = false;
   bool said_that_it_drains_ = false;
   bool said_what_the_planner_cannot_ = false;
   // The last checkpoint that was looked for.
@@ -205,6 +209,8 @@ absl::Status UpRun::StartProcesses() {
                                          .metrics_listen = options_.metrics_listen,
                                          .page_listen = options_.page_listen}));
   }
+  PENSTOCK_ASSIGN_OR_RETURN(metrics_, MetricsFile::Open(absl::StrCat(setup_.folder.path, "/metrics.jsonl"),
+                                                        job_.first_iteration()));
   const PlannerFlags planner({address, options_.planner.security});
   PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
   PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
@@ -230,6 +236,11 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
                                [](const v1::IterationSummary& other) { return other.iteration(); });
   iterations_.erase(same, iterations_.end());
   iterations_.push_back(iteration);
+  // Training goes on without a line.
+  if (const absl::Status written = metrics_->Add(iteration); !written.ok() && !said_that_metrics_fail_) {
+    said_that_metrics_fail_ = true;
+    console_.SayNews(std::string(written.message()));
+  }
   if (iteration.iteration() < furthest_) return;
   furthest_ = iteration.iteration() + 1;
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));

@@ -1,0 +1,67 @@
+#include "planner/cli/up/metrics_file.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/files/files.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/units.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool IsBefore(absl::string_view line, uint64_t first_iteration) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("iteration") || !json["iteration"].is_number_unsigned()) return false;
+  return json["iteration"].get<uint64_t>() < first_iteration;
+}
+
+absl::Status KeepBefore(const std::string& path, uint64_t first_iteration) {
+  const absl::StatusOr<std::string> old = ReadFile(path);
+  if (absl::IsNotFound(old.status())) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(old.status());
+  std::string kept;
+  for (const absl::string_view line : absl::StrSplit(*old, '\n')) {
+    if (IsBefore(line, first_iteration)) absl::StrAppend(&kept, line, "\n");
+  }
+  return WriteFileAtomically(path, kept);
+}
+
+// nlohmann writes the shortest number that is read as the same.
+std::string LineOf(const v1::IterationSummary& iteration) {
+  const double seconds = static_cast<double>(iteration.measured_ns()) / (1e3 * kNanosecondsPerMillisecond);
+  const Json line = {{"iteration", iteration.iteration()},
+                     {"loss", iteration.loss()},
+                     {"gradient_norm", iteration.gradient_norm()},
+                     {"learning_rate", iteration.learning_rate()},
+                     {"tokens", iteration.real_tokens()},
+                     {"tokens_per_second", seconds > 0 ? static_cast<double>(iteration.real_tokens()) / seconds : 0},
+                     {"micro_batches", iteration.micro_batches()},
+                     {"measured_ms", Milliseconds(iteration.measured_ns())},
+                     {"planned_ms", Milliseconds(iteration.predicted_ns())},
+                     {"bubble", iteration.bubble()},
+                     {"planned_bubble", iteration.predicted_bubble()}};
+  return line.dump();
+}
+
+}  // namespace
+
+absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path, uint64_t first_iteration) {
+  PENSTOCK_RETURN_IF_ERROR(KeepBefore(path, first_iteration));
+  std::ofstream file(path, std::ios::app);
+  if (!file) return absl::PermissionDeniedError(absl::StrCat("cannot write '", path, "'"));
+  return MetricsFile(path, std::move(file));
+}
+
+absl::Status MetricsFile::Add(const v1::IterationSummary& iteration) {
+  file_ << LineOf(iteration) << std::endl;
+  if (file_) return absl::OkStatus();
+  file_.clear();
+  return absl::UnavailableError(absl::StrCat("cannot write '", path_, "'"));
+}
+
+}  // namespace penstock::cli

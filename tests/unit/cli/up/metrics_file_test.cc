@@ -1,0 +1,77 @@
+#include "planner/cli/up/metrics_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "common/files/files.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::ElementsAre;
+
+class MetricsFileTest : public ::testing::Test {
+ protected:
+  void Write(uint64_t first_iteration, const std::vector<uint64_t>& iterations, double loss) {
+    auto file = MetricsFile::Open(path_, first_iteration);
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (const uint64_t number : iterations) {
+      v1::IterationSummary iteration;
+      iteration.set_iteration(number);
+      iteration.set_loss(loss);
+      ASSERT_TRUE(file->Add(iteration).ok());
+    }
+  }
+  std::vector<Json> Lines() const {
+    std::vector<Json> lines;
+    for (const absl::string_view line : absl::StrSplit(*ReadFile(path_), '\n', absl::SkipEmpty()))
+      lines.push_back(Json::parse(line));
+    return lines;
+  }
+  std::vector<uint64_t> Iterations() const {
+    std::vector<uint64_t> iterations;
+    for (const Json& line : Lines()) iterations.push_back(line["iteration"]);
+    return iterations;
+  }
+
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.Path("metrics.jsonl");
+};
+
+TEST_F(MetricsFileTest, LossesKeepEveryBit) {
+  const double loss = 0.1 + std::numeric_limits<double>::epsilon() / 8;
+  Write(0, {0}, loss);
+  EXPECT_EQ(Lines().front()["loss"].get<double>(), loss);
+}
+
+TEST_F(MetricsFileTest, ARunThatGoesOnKeepsWhatItDoesNotDoAgain) {
+  Write(0, {0, 1, 2, 3, 4}, 2.5);
+  Write(3, {3, 4, 5}, 1.5);
+  EXPECT_THAT(Iterations(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(Lines()[3]["loss"], 1.5);
+  // Begun anew.
+  Write(0, {0}, 3.5);
+  EXPECT_THAT(Iterations(), ElementsAre(0));
+}
+
+TEST_F(MetricsFileTest, WhatIsNoLineOfOursIsLeftOut) {
+  ASSERT_TRUE(WriteFileAtomically(path_, "{\"iteration\":0}\n{\"iteration\":1,\"lo").ok());
+  Write(5, {5}, 1);
+  EXPECT_THAT(Iterations(), ElementsAre(0, 5));
+}
+
+TEST_F(MetricsFileTest, APathThatCannotBeWrittenIsNamed) {
+  EXPECT_THAT(std::string(MetricsFile::Open(folder_.Path("none/metrics.jsonl"), 0).status().message()),
+              ::testing::HasSubstr("none/metrics.jsonl"));
+}
+
+}  // namespace
+}  // namespace penstock::cli
