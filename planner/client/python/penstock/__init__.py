@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.client import Client as Client
     from penstock.errors import PenstockError as PenstockError
     from penstock.local_planner import local as local
+    from penstock.measured import MeasuredPass as MeasuredPass
+    from penstock.measured import Revision as Revision
     from penstock.plan import MicroBatch as MicroBatch
     from penstock.plan import Plan as Plan
     from penstock.plan import Span as Span
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 _MODULES = {
     "AsyncClient": "async_client",
     "Client": "client",
+    "MeasuredPass": "measured",
     "MicroBatch": "plan",
     "PenstockError": "errors",
     "Plan": "plan",
     "PlannedBatchSampler": "sampler",
     "RankShare": "shares",
+    "Revision": "measured",
     "Security": "channel",
     "Span": "plan",
     "local": "local_planner",
@@ -44,11 +48,13 @@ _MODULES = {
 __all__ = [
     "AsyncClient",
     "Client",
+    "MeasuredPass",
     "MicroBatch",
     "PenstockError",
     "Plan",
     "PlannedBatchSampler",
     "RankShare",
+    "Revision",
     "Security",
     "Span",
     "local",

@@ -7,24 +7,30 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import grpc
 from penstock.channel import Security, options_of, target_of
 from penstock.errors import Unavailable, error_of
+from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
 from penstock.plan import Plan, plan_of
 from penstock.request import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     PLAN_METHOD,
+    REVISE_METHOD,
     Length,
     Model,
     Options,
     Profile,
+    job_of,
     profile_of,
     request_of,
 )
 from penstock.v1 import planner_service_pb2
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
 
 
 class Client:
@@ -47,6 +53,11 @@ class Client:
             PLAN_METHOD,
             request_serializer=planner_service_pb2.PlanBatchRequest.SerializeToString,
             response_deserializer=planner_service_pb2.PlanBatchResponse.FromString,
+        )
+        self._revise_costs = self._channel.unary_unary(
+            REVISE_METHOD,
+            request_serializer=planner_service_pb2.ReviseCostsRequest.SerializeToString,
+            response_deserializer=planner_service_pb2.ReviseCostsResponse.FromString,
         )
 
     def __enter__(self) -> Self:
@@ -84,11 +95,27 @@ class Client:
         Raises ValueError (naming the argument) and OSError before anything is sent, then a PenstockError:
         InvalidArgument, ResourceExhausted, DeadlineExceeded, Unavailable.
         """
-        request = request_of(
-            lengths, profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options, iteration=iteration
-        )
-        response = self._call(request, self._timeout if timeout is None else timeout)
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        request = request_of(lengths, job, iteration=iteration)
+        response = self._call(self._plan_batch, request, timeout)
         return plan_of(response.plan, request.batch.samples)
+
+    def revise_costs(
+        self,
+        passes: Iterable[MeasuredPass],
+        *,
+        profile: Profile,
+        model: Model | None = None,
+        pp: int = 1,
+        dp: int = 1,
+        tp: int = 1,
+        cp: int = 1,
+        options: Options | None = None,
+        timeout: float | None = None,
+    ) -> Revision:
+        """The profile fitted to what passes took; plan with it from then on. Raises what `plan` raises."""
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        return revision_of(self._call(self._revise_costs, revise_request_of(passes, job), timeout))
 
     def plans(
         self,
@@ -137,15 +164,14 @@ class Client:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, request: planner_service_pb2.PlanBatchRequest, timeout: float) -> planner_service_pb2.PlanBatchResponse:
-        end = time.monotonic() + timeout
+    def _call(
+        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float | None
+    ) -> _Response:
+        end = time.monotonic() + (self._timeout if timeout is None else timeout)
         pause = FIRST_PAUSE
         while True:
             try:
-                response: planner_service_pb2.PlanBatchResponse = self._plan_batch(
-                    request, timeout=max(0.0, end - time.monotonic())
-                )
-                return response
+                return method(request, timeout=max(0.0, end - time.monotonic()))
             except grpc.RpcError as error:
                 failure = error_of(error)
             if not isinstance(failure, Unavailable) or time.monotonic() + pause >= end:

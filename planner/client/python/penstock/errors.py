@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import cast
 
 import grpc
 
 # "job.mesh: 4 x 3 are ...", "batch.samples[3] is ...", and, of requests without parts, "rank: ..."
-_FIELD = re.compile(r"\b((?:job|batch)(?:\.[a-z_][a-z0-9_]*|\[\d+\])+)|^([a-z_][a-z0-9_]*): ")
+_FIELD = re.compile(r"\b((?:job|batch|passes)(?:\.[a-z_][a-z0-9_]*|\[\d+\])+)|^([a-z_][a-z0-9_]*): ")
 
 
 class PenstockError(Exception):
@@ -98,7 +100,7 @@ def error_of(error: grpc.RpcError) -> PenstockError:
     """The exception for a call's end."""
     code: grpc.StatusCode = error.code()
     retry = None
-    for key, value in error.trailing_metadata() or ():
+    for key, value in cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ()):
         if key == "penstock-retry-iteration" and str(value).isdigit():
             retry = int(value)
     return _CLASSES.get(code, PenstockError)(code, error.details() or "", retry)

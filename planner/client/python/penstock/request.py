@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 from penstock.v1 import cost_profile_pb2, job_pb2, plan_pb2, planner_service_pb2
 
 # Tokens of a sample: those that are learnt, or (input, target).
@@ -16,6 +17,7 @@ Profile = job_pb2.ProfileFile | cost_profile_pb2.CostProfile | str | Path
 Options = job_pb2.PlanningOptions | Mapping[str, Any]
 
 PLAN_METHOD = "/penstock.v1.PlannerService/PlanBatch"
+REVISE_METHOD = "/penstock.v1.PlannerService/ReviseCosts"
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
@@ -51,15 +53,17 @@ def model_of(model: Model | None, file: job_pb2.ProfileFile) -> job_pb2.ModelSpe
     return _parsed("model", model, job_pb2.ModelSpec())
 
 
-def _parsed(field: str, values: Mapping[str, Any], message: Any) -> Any:
+_Parsed = TypeVar("_Parsed", bound=Message)
+
+
+def _parsed(field: str, values: Mapping[str, Any], message: _Parsed) -> _Parsed:
     try:
         return json_format.ParseDict(dict(values), message)
     except json_format.ParseError as error:
         raise ValueError(f"{field}: {error}") from error
 
 
-def request_of(
-    lengths: Sequence[Length],
+def job_of(
     *,
     profile: Profile,
     model: Model | None,
@@ -68,24 +72,31 @@ def request_of(
     tp: int,
     cp: int,
     options: Options | None,
-    iteration: int,
-) -> planner_service_pb2.PlanBatchRequest:
+) -> job_pb2.JobSpec:
     """Raises ValueError and OSError as its parts do."""
     for field, degree in (("pp", pp), ("dp", dp), ("tp", tp), ("cp", cp)):
         if not 1 <= degree < 2**32:
             raise ValueError(f"{field}: {degree} is not a number of ranks")
     file = profile_of(profile)
-    if not isinstance(options, job_pb2.PlanningOptions):
-        options = _parsed("options", options or {}, job_pb2.PlanningOptions())
-    if not options.policy:
-        options = job_pb2.PlanningOptions.FromString(options.SerializeToString())
-        options.policy = job_pb2.POLICY_DYNAMIC
-    job = job_pb2.JobSpec(
+    planning = job_pb2.PlanningOptions()
+    if isinstance(options, job_pb2.PlanningOptions):
+        planning.CopyFrom(options)
+    else:
+        planning = _parsed("options", options or {}, planning)
+    if not planning.policy:
+        planning.policy = job_pb2.POLICY_DYNAMIC
+    return job_pb2.JobSpec(
         job_id="plans",
         model=model_of(model, file),
         mesh=job_pb2.Mesh(pipeline=pp, data=dp, tensor=tp, context=cp),
-        planning=options,
+        planning=planning,
         profile=file.profile,
     )
+
+
+def request_of(
+    lengths: Sequence[Length], job: job_pb2.JobSpec, *, iteration: int
+) -> planner_service_pb2.PlanBatchRequest:
+    """Raises ValueError for lengths that are none, naming the place."""
     samples = [sample_of(place, length) for place, length in enumerate(lengths)]
     return planner_service_pb2.PlanBatchRequest(job=job, batch=plan_pb2.Batch(iteration=iteration, samples=samples))

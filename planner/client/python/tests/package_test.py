@@ -13,7 +13,8 @@ import grpc
 from google.protobuf import json_format
 
 ROOT = Path(__file__).resolve().parents[4]
-sys.path.insert(0, str(ROOT / "planner/client/python"))
+# Behind an installed one, or that of tests/make_package.
+sys.path.append(str(ROOT / "planner/client/python"))
 sys.path.insert(0, str(ROOT / "examples/shares"))
 
 import penstock
