@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 
 bool IsBefore(absl::string_view line, uint64_t first_iteration) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("iteration") || !json["iteration"].is_number_unsigned()) return false;
+  if (!json.is_object() || !json.contains("iteration") || !json["iteration"].is_number_unsigned())
+    return false;
   return json["iteration"].get<uint64_t>() < first_iteration;
 }
 
@@ -34,17 +35,18 @@ absl::Status KeepBefore(const std::string& path, uint64_t first_iteration) {
 // nlohmann writes the shortest number that is read as the same.
 std::string LineOf(const v1::IterationSummary& iteration) {
   const double seconds = static_cast<double>(iteration.measured_ns()) / (1e3 * kNanosecondsPerMillisecond);
-  const Json line = {{"iteration", iteration.iteration()},
-                     {"loss", iteration.loss()},
-                     {"gradient_norm", iteration.gradient_norm()},
-                     {"learning_rate", iteration.learning_rate()},
-                     {"tokens", iteration.real_tokens()},
-                     {"tokens_per_second", seconds > 0 ? static_cast<double>(iteration.real_tokens()) / seconds : 0},
-                     {"micro_batches", iteration.micro_batches()},
-                     {"measured_ms", Milliseconds(iteration.measured_ns())},
-                     {"planned_ms", Milliseconds(iteration.predicted_ns())},
-                     {"bubble", iteration.bubble()},
-                     {"planned_bubble", iteration.predicted_bubble()}};
+  const Json line = {
+      {"iteration", iteration.iteration()},
+      {"loss", iteration.loss()},
+      {"gradient_norm", iteration.gradient_norm()},
+      {"learning_rate", iteration.learning_rate()},
+      {"tokens", iteration.real_tokens()},
+      {"tokens_per_second", seconds > 0 ? static_cast<double>(iteration.real_tokens()) / seconds : 0},
+      {"micro_batches", iteration.micro_batches()},
+      {"measured_ms", Milliseconds(iteration.measured_ns())},
+      {"planned_ms", Milliseconds(iteration.predicted_ns())},
+      {"bubble", iteration.bubble()},
+      {"planned_bubble", iteration.predicted_bubble()}};
   return line.dump();
 }
 

@@ -15,8 +15,8 @@ namespace penstock::cli {
 
 class MetricsFile {
  public:
-  // Keeps the lines of iterations before the first one of this run; those after it are done again. Possible errors:
-  // those of reading and writing files, which name the path.
+  // Keeps the lines of iterations before the first one of this run; those after it are done again. Possible
+  // errors: those of reading and writing files, which name the path.
   static absl::StatusOr<MetricsFile> Open(const std::string& path, uint64_t first_iteration);
 
   // An iteration that is done again after a failure has another line: the later one is true. Possible errors:

@@ -142,9 +142,23 @@ TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
   EXPECT_TRUE(ProcessesOf(RunDir(), "").empty());
 }
 
-// Tiny passes take other times beside each other than they took alone: costs are revised.
+// All times of the profile, so many times as long.
+void ScaleTimes(double factor, nlohmann::json& json) {
+  for (auto& [key, value] : json.items()) {
+    if (value.is_structured())
+      ScaleTimes(factor, value);
+    else if (absl::EndsWith(key, "Ns") && value.is_number())
+      value = factor * value.get<double>();
+  }
+}
+
 TEST_F(UpTest, CostsFollowWhatIsMeasuredAndOutliveThePlanner) {
-  PenstockRun up(folder_, "up", UpArguments({"--fixed-costs=false", "--iterations", "60", "--json"}));
+  const std::string measured = std::filesystem::directory_iterator(Profiles())->path().string();
+  auto profile = nlohmann::json::parse(*ReadFile(measured));
+  ScaleTimes(4, profile["profile"]["layers"]);
+  const std::string wrong = folder_.Write("wrong.json", profile.dump());
+  PenstockRun up(folder_, "up",
+                 UpArguments({"--fixed-costs=false", "--iterations", "60", "--profile", wrong, "--json"}));
   up.WaitForText("iteration 30/");
   KillOne(RunDir(), "penstock-planner");
   ASSERT_EQ(up.Wait(), 0) << up.errors();

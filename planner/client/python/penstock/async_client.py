@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -116,4 +117,7 @@ class AsyncClient:
             if not isinstance(failure, Unavailable) or time.monotonic() + pause >= end:
                 raise failure
             await asyncio.sleep(pause)
+            # Connections are made while somebody waits for them.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._channel.channel_ready(), max(0.0, min(end - time.monotonic(), LONGEST_PAUSE)))
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -177,4 +177,13 @@ class Client:
             if not isinstance(failure, Unavailable) or time.monotonic() + pause >= end:
                 raise failure
             time.sleep(pause)
+            self._await_connection(end - time.monotonic())
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _await_connection(self, most: float) -> None:
+        """Connections are made while somebody waits for them, and not between calls that fail at once."""
+        ready = grpc.channel_ready_future(self._channel)
+        try:
+            ready.result(timeout=max(0.0, min(most, LONGEST_PAUSE)))
+        except grpc.FutureTimeoutError:
+            ready.cancel()
