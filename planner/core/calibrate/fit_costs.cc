@@ -100,9 +100,16 @@ class CostFit {
     }
     if (rows.empty()) return;
     const std::vector<double> fitted = FitFactors(rows, 2 * kRecomputeLevels + 2);
+    const auto is_measured = [&](int column) {
+      return std::any_of(rows.begin(), rows.end(), [&](const FitRow& row) { return row.parts[column] > 0; });
+    };
     for (int kind = 0; kind < 2; ++kind) {
-      for (int level = 0; level < kRecomputeLevels; ++level)
-        factors_.backward_ratio[kind][level] = fitted[kind * kRecomputeLevels + level];
+      for (int level = 0; level < kRecomputeLevels; ++level) {
+        // A level that no pass had changes as that without recomputation did.
+        const int column =
+            kind * kRecomputeLevels + (is_measured(kind * kRecomputeLevels + level) ? level : 0);
+        factors_.backward_ratio[kind][level] = fitted[column];
+      }
     }
     factors_.backward_ratio[kHead].fill(fitted[2 * kRecomputeLevels]);
   }

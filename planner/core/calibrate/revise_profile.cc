@@ -53,8 +53,15 @@ void ReviseLayer(const CostFactors& factors, LayerKind kind, v1::LayerCost* laye
   if (layer->backward_ratio_full() == 0 && kind != kHead)
     layer->set_backward_ratio_full(layer->backward_ratio_none() + 1);
   layer->set_backward_ratio_none(layer->backward_ratio_none() * ratio[kKeepAll]);
-  layer->set_backward_ratio_selective(layer->backward_ratio_selective() * ratio[kKeepSelective]);
-  layer->set_backward_ratio_full(layer->backward_ratio_full() * ratio[kKeepInput]);
+  // Measurements are noisy, and recomputing more never takes less. 0 is unset.
+  const auto revised = [&](double before, double factor, double least) {
+    return before == 0 ? 0 : std::max(before * factor, least);
+  };
+  layer->set_backward_ratio_selective(
+      revised(layer->backward_ratio_selective(), ratio[kKeepSelective], layer->backward_ratio_none()));
+  layer->set_backward_ratio_full(
+      revised(layer->backward_ratio_full(), ratio[kKeepInput],
+              std::max(layer->backward_ratio_none(), layer->backward_ratio_selective())));
   MultiplyTables(forward, ratio, layer);
   if (kind == kHead) return;
   const double weight =

@@ -254,7 +254,8 @@ class Diagnoser {
       lost += static_cast<double>(graphs_[step].durations_ns[i]) * (1 - 1 / factor);
       most = std::max(most, factor);
     });
-    for (const auto& [ranks, lost] : MostOf(slow)) {
+    for (const auto& candidate : MostOf(slow)) {
+      const std::pair<int32_t, int32_t> ranks = candidate.first;
       Cause cause = {.kind = CauseKind::kSlowLink, .rank = ranks.first, .peer = ranks.second};
       cause.factor = slow[ranks].second;
       Add(cause, [&](size_t step, size_t i, double duration) {
@@ -299,7 +300,8 @@ class Diagnoser {
       lost[OperationOf(step, i).rank].first +=
           std::max(0.0, static_cast<double>(graphs_[step].durations_ns[i]) - UsualHostNs(step, i));
     });
-    for (const auto& [rank, time] : MostOf(lost)) {
+    for (const auto& candidate : MostOf(lost)) {
+      const int32_t rank = candidate.first;
       Cause cause = {.kind = at_the_beginning ? CauseKind::kLateStart : CauseKind::kHostStalls, .rank = rank};
       Add(cause, [&](size_t step, size_t i, double duration) {
         return is_it(step, i) && OperationOf(step, i).rank == rank ? std::min(duration, UsualHostNs(step, i))
@@ -327,7 +329,8 @@ class Diagnoser {
       lost[pass.rank].first += static_cast<double>(graphs_[step].durations_ns[i]) - ExpectedNs(step, pass);
       lost[pass.rank].second += 1;
     });
-    for (const auto& [rank, time] : MostOf(lost)) {
+    for (const auto& candidate : MostOf(lost)) {
+      const int32_t rank = candidate.first;
       Cause cause = {.kind = CauseKind::kStalledPasses, .rank = rank};
       cause.factor = lost[rank].second / static_cast<double>(graphs_.size());
       Add(cause, [&](size_t step, size_t i, double duration) {

@@ -222,6 +222,32 @@ TEST_F(ContractTest, PlanBatch) {
   EXPECT_THAT(client_->PlanBatch(request), Fails(StatusCode::kInvalidArgument, "batch.samples[2]"));
 }
 
+TEST_F(ContractTest, ReviseCosts) {
+  v1::ReviseCostsRequest request;
+  EXPECT_THAT(client_->ReviseCosts(request), Fails(StatusCode::kInvalidArgument, "job is missing"));
+  *request.mutable_job() = core::GptJob(2, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->mutable_profile()->set_version(3);
+  EXPECT_THAT(client_->ReviseCosts(request), Fails(StatusCode::kInvalidArgument, "passes is empty"));
+  v1::MeasuredPass* const pass = request.add_passes();
+  EXPECT_THAT(client_->ReviseCosts(request),
+              Fails(StatusCode::kInvalidArgument, "passes[0].duration_ns is not above 0"));
+  pass->set_duration_ns(7);
+  EXPECT_THAT(client_->ReviseCosts(request),
+              Fails(StatusCode::kInvalidArgument, "passes[0].samples is empty"));
+  pass->add_samples()->set_target_tokens(9);
+  EXPECT_THAT(client_->ReviseCosts(request), Fails(StatusCode::kInvalidArgument, "passes[0].layout"));
+  pass->set_layout(v1::LAYOUT_PACKED);
+  EXPECT_THAT(client_->ReviseCosts(request), Fails(StatusCode::kInvalidArgument, "passes[0].op"));
+  pass->set_op(v1::OP_FORWARD);
+  pass->set_stage(2);
+  EXPECT_THAT(client_->ReviseCosts(request), Fails(StatusCode::kInvalidArgument, "passes[0].stage"));
+  pass->set_stage(1);
+  const auto answer = client_->ReviseCosts(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->profile().version(), 4u);
+  EXPECT_THAT(client_->ListJobs({})->jobs(), ::testing::SizeIs(1)) << "nothing is kept";
+}
+
 TEST_F(ContractTest, StreamPrograms) {
   FakeWorker first(address(), "job", 1), second(address(), "job", 2);
   ASSERT_TRUE(first.Register().ok());

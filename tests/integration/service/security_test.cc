@@ -120,8 +120,8 @@ TEST_F(SecurityTest, ARoleMayCallItsMethodsAndNoOthers) {
   const std::vector<std::string> reading = {"GetJob", "ListJobs", "GetIteration"};
   const std::vector<std::string> running = {"RegisterWorker", "Heartbeat", "StreamPrograms",
                                             "ReportIteration"};
-  const std::vector<std::string> feeding = {"RegisterJob", "SubmitBatches", "PlanBatch", "DrainJob",
-                                            "DeleteJob"};
+  const std::vector<std::string> feeding = {"RegisterJob", "SubmitBatches", "PlanBatch",
+                                            "ReviseCosts", "DrainJob",      "DeleteJob"};
   struct Row {
     std::string caller;
     bool reads;

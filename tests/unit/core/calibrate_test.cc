@@ -235,6 +235,23 @@ TEST(CalibrateTest, AFitForetellsBatchesThatItHasNotSeen) {
   EXPECT_LT(unseen.WorstError((*fitted)->profile), 0.05);
 }
 
+// Noise may say otherwise, and no profile may.
+TEST(ReviseProfileTest, RecomputingMoreNeverTakesLess) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  CostFactors noisy;
+  for (auto& levels : noisy.backward_ratio) levels = {1.5, 0.7, 0.4};
+  for (const double selective : {0.0, 2.1}) {
+    for (v1::LayerCost& layer : *job.mutable_profile()->mutable_layers()) {
+      if (layer.name() != "head") layer.set_backward_ratio_selective(selective);
+    }
+    v1::JobSpec revised = job;
+    *revised.mutable_profile() = ReviseProfile(job.profile(), Architecture::kGpt, noisy);
+    const auto planner = Planner::Create(revised);
+    EXPECT_TRUE(planner.ok()) << planner.status();
+    EXPECT_EQ(revised.profile().layers(0).backward_ratio_selective() == 0, selective == 0);
+  }
+}
+
 TEST(CalibrateTest, TheSameIterationsGiveTheSameProfile) {
   const v1::JobSpec job = GptJob(2, 2, v1::POLICY_PACKED);
   CostFactors truth;
