@@ -19,7 +19,7 @@
 namespace penstock::cli {
 namespace {
 
-using Json = nlohmann::json;
+using TraceJson = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr double kNanosecondsPerMicrosecond = 1e3;
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
 }
 
 // The first of the names that is there.
-const Json* Find(const Json& arguments, std::initializer_list<const char*> names) {
+const TraceJson* Find(const TraceJson& arguments, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const auto found = arguments.find(name);
     if (found != arguments.end()) return &*found;
@@ -48,7 +48,7 @@ const Json* Find(const Json& arguments, std::initializer_list<const char*> names
 
 class EventReader {
  public:
-  explicit EventReader(const Json& event) : event_(event), arguments_(event["args"]) {}
+  explicit EventReader(const TraceJson& event) : event_(event), arguments_(event["args"]) {}
 
   absl::StatusOr<OperationRecord> Read() {
     OperationRecord record;
@@ -61,7 +61,7 @@ class EventReader {
       ReadInteger({"stage"}, record.model_stage);
     else
       ReadInteger({"model_stage", "gmc"}, record.model_stage);
-    const Json* const kind = Find(arguments_, {"optype", "kind"});
+    const TraceJson* const kind = Find(arguments_, {"optype", "kind"});
     if (kind->is_string()) record.name = kind->get<std::string>();
     record.start_ns = Nanoseconds(event_, "ts", kNanosecondsPerMicrosecond);
     record.duration_ns = Nanoseconds(event_, "dur", kNanosecondsPerMicrosecond);
@@ -76,8 +76,8 @@ class EventReader {
  private:
   void ReadOrder(OperationRecord& record) {
     ReadInteger({"id"}, record.id);
-    if (event_.value("tid", Json()).is_number_integer()) record.stream = event_["tid"].get<int64_t>();
-    if (!arguments_.value("deps", Json()).is_string()) return;
+    if (event_.value("tid", TraceJson()).is_number_integer()) record.stream = event_["tid"].get<int64_t>();
+    if (!arguments_.value("deps", TraceJson()).is_string()) return;
     for (const absl::string_view dep : absl::StrSplit(arguments_["deps"].get<std::string>(), ", ")) {
       int64_t id = 0;
       if (absl::SimpleAtoi(dep, &id))
@@ -88,7 +88,7 @@ class EventReader {
   }
 
   void ReadInteger(std::initializer_list<const char*> names, int64_t& value) {
-    const Json* const found = Find(arguments_, names);
+    const TraceJson* const found = Find(arguments_, names);
     if (found == nullptr) return;
     if (found->is_number_integer())
       value = found->get<int64_t>();
@@ -97,7 +97,7 @@ class EventReader {
           absl::StrCat("args.", *names.begin(), " is ", found->dump(), "; must be a whole number")));
   }
 
-  int64_t Nanoseconds(const Json& of, const char* name, double unit) {
+  int64_t Nanoseconds(const TraceJson& of, const char* name, double unit) {
     const auto found = of.find(name);
     if (found != of.end() && found->is_number() && std::abs(found->get<double>() * unit) < 4e18)
       return std::llround(found->get<double>() * unit);
@@ -105,19 +105,19 @@ class EventReader {
     return 0;
   }
 
-  const Json& event_;
-  const Json& arguments_;
+  const TraceJson& event_;
+  const TraceJson& arguments_;
   absl::Status status_;
 };
 
-bool IsSlice(const Json& event) {
-  return event.is_object() && event.value("ph", Json()) == "X" && event.contains("args") &&
+bool IsSlice(const TraceJson& event) {
+  return event.is_object() && event.value("ph", TraceJson()) == "X" && event.contains("args") &&
          event["args"].is_object();
 }
 
-bool IsOperation(const Json& event) {
+bool IsOperation(const TraceJson& event) {
   if (!IsSlice(event)) return false;
-  const Json& arguments = event["args"];
+  const TraceJson& arguments = event["args"];
   return arguments.contains("stage") && Find(arguments, {"step", "iteration"}) != nullptr &&
          Find(arguments, {"optype", "kind"}) != nullptr;
 }
@@ -126,15 +126,15 @@ bool IsOperation(const Json& event) {
 // rank, iteration and id, as text.
 class Arrivals {
  public:
-  explicit Arrivals(const Json& events) {
-    for (const Json& event : events) {
+  explicit Arrivals(const TraceJson& events) {
+    for (const TraceJson& event : events) {
       if (!IsSlice(event) || !event["args"].contains("transfer_id")) continue;
       if (HasTimes(event)) end_us_[KeyOf(event["args"], "transfer_id")] = EndUs(event);
     }
   }
 
   // Lengthens the event of a receive.
-  void Complete(Json& event) const {
+  void Complete(TraceJson& event) const {
     if (end_us_.empty() || !HasTimes(event)) return;
     const auto found = end_us_.find(KeyOf(event["args"], "id"));
     if (found != end_us_.end())
@@ -142,13 +142,16 @@ class Arrivals {
   }
 
  private:
-  static bool HasTimes(const Json& event) {
-    return event.value("ts", Json()).is_number() && event.value("dur", Json()).is_number();
+  static bool HasTimes(const TraceJson& event) {
+    return event.value("ts", TraceJson()).is_number() && event.value("dur", TraceJson()).is_number();
   }
-  static double EndUs(const Json& event) { return event["ts"].get<double>() + event["dur"].get<double>(); }
-  static std::string KeyOf(const Json& arguments, const char* id) {
-    return absl::StrCat(arguments.value("rank", Json()).dump(), " ",
-                        arguments.value("iteration", Json()).dump(), " ", arguments.value(id, Json()).dump());
+  static double EndUs(const TraceJson& event) {
+    return event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  static std::string KeyOf(const TraceJson& arguments, const char* id) {
+    return absl::StrCat(arguments.value("rank", TraceJson()).dump(), " ",
+                        arguments.value("iteration", TraceJson()).dump(), " ",
+                        arguments.value(id, TraceJson()).dump());
   }
 
   std::map<std::string, double> end_us_;
@@ -158,8 +161,8 @@ class Arrivals {
 
 absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
-  Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  Json* events = &trace;
+  TraceJson trace = TraceJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  TraceJson* events = &trace;
   if (trace.is_object() && trace.contains("traceEvents")) events = &trace["traceEvents"];
   if (!events->is_array())
     return absl::InvalidArgumentError(
@@ -167,7 +170,7 @@ absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
   TimelineBuilder builder;
   const Arrivals arrivals(*events);
   for (size_t i = 0; i < events->size(); ++i) {
-    Json& event = (*events)[i];
+    TraceJson& event = (*events)[i];
     if (!IsOperation(event)) continue;
     arrivals.Complete(event);
     absl::StatusOr<OperationRecord> record = EventReader(event).Read();

@@ -139,9 +139,10 @@ absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<c
       LayerCosts layers;
       if (!costs.Layers(pass.sums, &layers)) continue;
       int64_t foretold = 0;
-      if (pass.kind == PassKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
-      if (pass.kind == PassKind::kBackward) foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
-      if (pass.kind == PassKind::kBackwardWeight) foretold = costs.WeightNs(pass.stage, layers);
+      if (pass.kind == MeasuredKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
+      if (pass.kind == MeasuredKind::kBackward)
+        foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
+      if (pass.kind == MeasuredKind::kBackwardWeight) foretold = costs.WeightNs(pass.stage, layers);
       ratios.push_back(pass.duration_ns / static_cast<double>(std::max<int64_t>(foretold, 1)));
     }
     if (ratios.empty()) return -1.0;

@@ -33,7 +33,7 @@ class CostFit {
   void FitForward() {
     std::vector<FitRow> rows;
     for (const MeasuredPass& pass : passes_) {
-      if (pass.kind != PassKind::kForward) continue;
+      if (pass.kind != MeasuredKind::kForward) continue;
       FitRow row = {.parts = forward_.Of(pass.stage, pass.sums), .measured = pass.duration_ns};
       if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
     }
@@ -94,7 +94,7 @@ class CostFit {
   void FitBackward() {
     std::vector<FitRow> rows;
     for (const MeasuredPass& pass : passes_) {
-      if (pass.kind != PassKind::kBackward) continue;
+      if (pass.kind != MeasuredKind::kBackward) continue;
       FitRow row = {.parts = BackwardParts(pass), .measured = pass.duration_ns};
       if (SumOf(row.parts) > 0) rows.push_back(std::move(row));
     }
@@ -120,7 +120,7 @@ class CostFit {
     double measured = 0;
     for (const MeasuredPass& pass : passes_) {
       std::array<double, kLayerKinds> layers;
-      if (pass.kind != PassKind::kBackwardWeight || !FittedLayers(pass.sums, &layers)) continue;
+      if (pass.kind != MeasuredKind::kBackwardWeight || !FittedLayers(pass.sums, &layers)) continue;
       LayerCosts base;
       costs_.layer_model().Layers(pass.sums, &base);
       const Stage& stage = costs_.stage(pass.stage);

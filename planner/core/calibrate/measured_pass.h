@@ -8,7 +8,7 @@
 
 namespace penstock::core {
 
-enum class PassKind : uint8_t {
+enum class MeasuredKind : uint8_t {
   kForward,
   // As a whole: the sum of both parts where it was run in two.
   kBackward,
@@ -17,7 +17,7 @@ enum class PassKind : uint8_t {
 };
 
 struct MeasuredPass {
-  PassKind kind = PassKind::kForward;
+  MeasuredKind kind = MeasuredKind::kForward;
   int stage = 0;
   // Of its rank's share of the micro-batch.
   TokenSums sums;

@@ -125,7 +125,7 @@ class Observer {
     pass.recompute = RecomputeOf(program, instruction);
     pass.duration_ns = static_cast<double>(std::max<int64_t>(measured_ns - exchanged, 1));
     if (instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD) {
-      pass.kind = instruction.op() == v1::OP_FORWARD ? PassKind::kForward : PassKind::kBackward;
+      pass.kind = instruction.op() == v1::OP_FORWARD ? MeasuredKind::kForward : MeasuredKind::kBackward;
       measured_.passes.push_back(pass);
       return;
     }
@@ -137,10 +137,10 @@ class Observer {
     SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
     const double before = split.whole.duration_ns;
     if (weight) {
-      pass.kind = PassKind::kBackwardWeight;
+      pass.kind = MeasuredKind::kBackwardWeight;
       measured_.passes.push_back(pass);
     }
-    pass.kind = PassKind::kBackward;
+    pass.kind = MeasuredKind::kBackward;
     pass.duration_ns += before;
     split.whole = pass;
     split.ready = ++split.parts == 2;

@@ -65,12 +65,12 @@ absl::StatusOr<std::vector<MeasuredPass>> PassesFromProto(
           !SamePlace(pass, passes.Get(i + 1)))
         return WrongPass(
             i, "op: BACKWARD_INPUT is to be followed by BACKWARD_WEIGHT of the same stage and samples");
-      measured.kind = PassKind::kBackward;
+      measured.kind = MeasuredKind::kBackward;
       measured.duration_ns += static_cast<double>(passes.Get(i + 1).duration_ns());
     } else if (pass.op() == v1::OP_BACKWARD) {
-      measured.kind = PassKind::kBackward;
+      measured.kind = MeasuredKind::kBackward;
     } else if (pass.op() == v1::OP_BACKWARD_WEIGHT) {
-      measured.kind = PassKind::kBackwardWeight;
+      measured.kind = MeasuredKind::kBackwardWeight;
     } else if (pass.op() != v1::OP_FORWARD) {
       return WrongPass(i, "op: FORWARD, BACKWARD, BACKWARD_INPUT or BACKWARD_WEIGHT");
     }

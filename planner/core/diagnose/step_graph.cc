@@ -46,7 +46,7 @@ bool IsReceive(OperationKind kind) {
 }
 
 // Operations that one rank runs together.
-struct Batch {
+struct Together {
   std::vector<int32_t> operations;
   int64_t end_ns = 0;
 };
@@ -123,7 +123,7 @@ class StepGraphBuilder {
     std::stable_sort(order.begin(), order.end(),
                      [&](int32_t one, int32_t other) { return at(one).start_ns < at(other).start_ns; });
     for (const int32_t operation : order) {
-      std::vector<Batch>& lane =
+      std::vector<Together>& lane =
           lanes_[{at(operation).rank, IsAsynchronous(operation) ? at(operation).name : -1}];
       const bool together = !lane.empty() && !IsAsynchronous(operation) &&
                             std::any_of(lane.back().operations.begin(), lane.back().operations.end(),
@@ -199,7 +199,7 @@ class StepGraphBuilder {
   void AddBatchNodes() {
     for (auto& [lane, batches] : lanes_) {
       Before before = {.node = begin_, .end_ns = first_ns_};
-      for (const Batch& batch : batches) {
+      for (const Together& batch : batches) {
         std::vector<int32_t> ends;
         for (const int32_t operation : batch.operations) {
           before_[operation] = before;
@@ -380,7 +380,7 @@ class StepGraphBuilder {
 
   // By micro-batch where receipts say theirs; otherwise the n-th, if there is one for each pass.
   const Before* ReceiptFor(const Operation& pass, const std::pair<int32_t, int32_t>& lane) const {
-    const std::vector<Batch>& receipts = lanes_.at(lane);
+    const std::vector<Together>& receipts = lanes_.at(lane);
     const std::vector<Before>& ends = ends_.at(lane);
     if (at(receipts.front().operations.front()).micro_batch < 0) {
       const bool one_each = receipts.size() == passes_.at({pass.rank, pass.kind});
@@ -404,7 +404,7 @@ class StepGraphBuilder {
   int64_t latest_ns_ = INT64_MIN;
   int32_t begin_ = 0;
   // By rank and -1, or a name that is asynchronous.
-  std::map<std::pair<int32_t, int32_t>, std::vector<Batch>> lanes_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<Together>> lanes_;
   std::map<std::pair<int32_t, int32_t>, std::vector<Before>> ends_;
   // By rank, kind of what is sent, micro-batch and model stage: the end of the pass.
   std::map<std::tuple<int32_t, OperationKind, int32_t, int32_t>, Before> producers_;
