@@ -1,6 +1,7 @@
 #include "planner/core/diagnose/communication.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <tuple>
 #include <utility>
@@ -17,7 +18,7 @@ constexpr double kExplained = 0.5;
 
 int64_t MedianOf(std::vector<int64_t>& values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }

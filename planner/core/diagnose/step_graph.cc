@@ -1,6 +1,7 @@
 #include "planner/core/diagnose/step_graph.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -255,8 +256,8 @@ class StepGraphBuilder {
       for (size_t begin = 0; begin < all.size();) {
         size_t end = begin + 1;
         while (end < all.size() && at(all[end]).start_ns - at(all[end - 1]).start_ns <= close) ++end;
-        FindBarrier(all,
-                    {all.begin() + static_cast<ptrdiff_t>(begin), all.begin() + static_cast<ptrdiff_t>(end)});
+        FindBarrier(all, {all.begin() + static_cast<std::ptrdiff_t>(begin),
+                          all.begin() + static_cast<ptrdiff_t>(end)});
         begin = end;
       }
     }
