@@ -1,8 +1,11 @@
 """The package with a real planner: PENSTOCK_PLANNER names the program."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -62,6 +65,19 @@ class Plans(WithAPlanner):
         self.assertEqual(len(plans), 16)
         same = self.client.plan(LENGTHS[:4], **MESH)
         self.assertEqual(plans[0].predicted_seconds, same.predicted_seconds)
+
+
+class Docs(WithAPlanner):
+    def test_the_listings_run_as_they_stand(self) -> None:
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        listings = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        self.assertTrue(listings)
+        for listing in listings:
+            listing = listing.replace("127.0.0.1:7070", self.planner.address)
+            said = io.StringIO()
+            with contextlib.chdir(ROOT), contextlib.redirect_stdout(said):
+                exec(compile(listing, "docs/python.md", "exec"), {})
+            self.assertTrue(said.getvalue())
 
 
 class Costs(WithAPlanner):
