@@ -18,6 +18,9 @@ using core::OperationKind;
 
 // Traces have at most as many ranks, stages and micro-batches.
 constexpr int64_t kMost = 1'000'000;
+constexpr int64_t kMostModelStages = 65'536;
+// Micro-batches of all steps and replicas, for each of which something is kept.
+constexpr int64_t kMostWorks = 50'000'000;
 // Ten days.
 constexpr int64_t kLongestNs = 864'000'000'000'000;
 
@@ -32,7 +35,7 @@ absl::Status CheckRecord(const OperationRecord& record) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("replica", record.replica, 0, kMost));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("stage", record.stage, 0, kMost));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("micro_batch", record.micro_batch, -1, kMost));
-  PENSTOCK_RETURN_IF_ERROR(CheckRange("model_stage", record.model_stage, -1, kMost));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("model_stage", record.model_stage, -1, kMostModelStages));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("duration in ns", record.duration_ns, 0, kLongestNs));
   return CheckRange("expected duration in ns", record.expected_ns, 0, kLongestNs);
 }
@@ -139,12 +142,19 @@ absl::StatusOr<core::TimelineStep> TimelineBuilder::StepOf(int64_t number, std::
   core::TimelineStep step;
   step.number = number;
   std::map<std::pair<int32_t, int32_t>, int32_t> counts;
+  // From 0 without gaps, whatever they are called.
+  std::map<int32_t, int32_t> micro_batches;
   bool known_order = true;
   for (const Entry& entry : entries) {
     core::Operation operation = entry.operation;
     operation.number = counts[{operation.rank, operation.name}]++;
     // Whoever does not say which micro-batch a pass is of runs them in the same order on all stages.
     if (IsPassKind(operation.kind) && operation.micro_batch < 0) operation.micro_batch = operation.number;
+    if (operation.micro_batch >= 0) {
+      operation.micro_batch =
+          micro_batches.try_emplace(operation.micro_batch, static_cast<int32_t>(micro_batches.size()))
+              .first->second;
+    }
     step.operations.push_back(operation);
     known_order = known_order && entry.id >= 0;
   }
@@ -197,6 +207,16 @@ absl::StatusOr<core::Timeline> TimelineBuilder::Build() {
   timeline.names.resize(name_positions_.size());
   for (const auto& [name, position] : name_positions_) timeline.names[position] = name;
   PENSTOCK_RETURN_IF_ERROR(PlaceRanks(timeline));
+  int64_t works = 0;
+  for (const core::TimelineStep& step : timeline.steps) {
+    int32_t most = 0;
+    for (const core::Operation& operation : step.operations) most = std::max(most, operation.micro_batch + 1);
+    works += int64_t{most} * timeline.replicas;
+  }
+  if (works > kMostWorks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        works, " micro-batches over all steps and replicas; at most ", kMostWorks, ": give fewer steps"));
+  }
   return timeline;
 }
 

@@ -95,6 +95,16 @@ TEST_F(TracesTest, WhatIsWrongInCsvIsNamedWithItsLine) {
   EXPECT_EQ(ReadCsvTrace(folder_.Path("none.csv")).status().code(), absl::StatusCode::kNotFound);
 }
 
+// Numbers of micro-batches are names: a large one takes no memory.
+TEST_F(TracesTest, MicroBatchesMayHaveAnyNumbers) {
+  const auto timeline = ReadCsv(absl::StrReplaceAll(kCsv, {{",0\n", ",1000000\n"}}));
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  for (const core::Operation& operation : timeline->steps[0].operations) EXPECT_LE(operation.micro_batch, 0);
+  EXPECT_TRUE(core::Diagnose(*timeline).ok());
+  EXPECT_THAT(ReadCsv(absl::StrReplaceAll(kCsv, {{",0\n", ",1000001\n"}})).status().message(),
+              HasSubstr("micro_batch is 1000001; must be -1 to 1000000"));
+}
+
 TEST_F(TracesTest, ChromeEventsWithoutKindAreLeftOut) {
   const auto timeline = ReadChrome(R"({"traceEvents": [
       {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "rank 0"}},
