@@ -60,6 +60,7 @@ class PullStream final : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnWriteDone(bool ok) override {
+    response_ = Response();  // its memory is free while there is nothing to send
     if (ok) {
       Run();
     } else {

@@ -23,8 +23,8 @@ constexpr int kForbidden = 403;
 constexpr int kMethodNotAllowed = 405;
 constexpr size_t kLongestParameter = 1024;
 // Who is slower than this is cut off, so that those who hold all threads do not hold the server for long.
-constexpr const char* kThreads = "16";
-constexpr const char* kRequestTimeoutMs = "2000";
+constexpr const char* kThreads = "64";
+constexpr const char* kRequestTimeoutMs = "500";
 constexpr const char* kRequestBytes = "16384";
 
 const char* OrEmpty(const char* text) { return text == nullptr ? "" : text; }

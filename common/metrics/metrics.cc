@@ -71,8 +71,8 @@ struct MetricsRegistry::Impl {
 struct MetricsServer::Impl {
   // Who says nothing, or says it slowly, holds a thread until the time is over: scrapes need others.
   explicit Impl(const std::string& listen)
-      : exposer(std::vector<std::string>{"listening_ports", listen, "num_threads", "16", "request_timeout_ms",
-                                         "2000", "max_request_size", "16384"}) {}
+      : exposer(std::vector<std::string>{"listening_ports", listen, "num_threads", "64", "request_timeout_ms",
+                                         "500", "max_request_size", "16384"}) {}
   prometheus::Exposer exposer;
 };
 

@@ -93,6 +93,7 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
   return {{"job", job.job_id()},
           {"state", StateName(job.state())},
           {"failure", job.failure()},
+          {"store_failure", job.store_failure()},
           {"epoch", job.epoch()},
           {"submitted", job.next_iteration()},
           {"planned", job.planned_iteration()},
@@ -185,6 +186,9 @@ absl::Status RunStatus(const StatusFlags& flags) {
                         jobs.size() == 1 ? " job\n" : " jobs\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(jobs)));
+  // Of the planner: the same for all its jobs.
+  if (const std::string& failure = jobs.front().store_failure(); !failure.empty())
+    PrintOut(absl::StrCat("\nstore: ", failure, "\n"));
   for (const v1::JobStatus& job : jobs) {
     if (!job.failure().empty()) PrintOut(absl::StrCat("\n", job.job_id(), ": ", job.failure(), "\n"));
   }

@@ -132,6 +132,8 @@ absl::Status TrainingRun::Step(const std::function<void(const v1::IterationSumma
   absl::Status status = Watch(on_iteration);
   heard_ = !IsTransient(status);
   if (heard_) last_heard_ = absl::Now();
+  if (status.ok() && !finished() && !status_.store_failure().empty())
+    status = absl::UnavailableError(status_.store_failure());
   if (status.ok() && !finished() && !drains_ && status_.state() != v1::JOB_STATE_FAILED) status = Feed();
   if (!IsTransient(status)) {
     trouble_.clear();

@@ -83,6 +83,19 @@ absl::Status CheckPlanning(const v1::PlanningOptions& planning) {
   return CheckAtMost("job.planning.micro_batch_size", planning.micro_batch_size(), kMostSamples);
 }
 
+absl::Status CheckSize(absl::string_view field, absl::string_view text, size_t most) {
+  if (text.size() <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": has ", text.size(), " bytes; use at most ", most));
+}
+
+absl::Status CheckSerializedSize(const v1::JobSpec& job) {
+  const auto bytes = static_cast<int64_t>(job.ByteSizeLong());
+  if (bytes <= kMostJobBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("job: has ", bytes,
+                   " bytes, names and measured points of its profile included; use at most ", kMostJobBytes));
+}
+
 absl::Status CheckTraining(const v1::TrainingSpec& training) {
   const v1::LearningRate& rate = training.learning_rate();
   PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.learning_rate.peak", rate.peak()));
@@ -109,6 +122,9 @@ absl::Status CheckAtMost(absl::string_view field, uint64_t value, uint64_t most)
 }
 
 absl::Status CheckJobLimits(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(CheckSize("job.profile.comment", job.profile().comment(), kMostCommentBytes));
+  PENSTOCK_RETURN_IF_ERROR(CheckSize("job.profile.name", job.profile().name(), kMostCommentBytes));
+  PENSTOCK_RETURN_IF_ERROR(CheckSerializedSize(job));
   PENSTOCK_RETURN_IF_ERROR(CheckModelLimits(job.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckMeshLimits(job.mesh()));
   PENSTOCK_RETURN_IF_ERROR(CheckPlanning(job.planning()));

@@ -27,6 +27,7 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
     : options_(options),
       dependencies_(dependencies),
       memory_(options.job_memory_bytes, options.memory_bytes),
+      streams_(options.stream_memory_bytes),
       journal_(options.journal, dependencies.store),
       pool_(std::max(kFewestThreads, options.planning_threads) + kExtraThreads, options.queue_capacity,
             dependencies.clock, options.planning_memory_bytes) {}
@@ -47,6 +48,7 @@ JobServices PlannerEngine::Services() {
           .observer = dependencies_.observer,
           .planning_limit = options_.planning_limit,
           .memory = &memory_,
+          .streams = &streams_,
           .room = RoomOfJobs(),
           .preparation_threads = std::max(1, options_.planning_threads),
           .make_secret = dependencies_.make_secret};
@@ -87,22 +89,31 @@ absl::Status PlannerEngine::Recover() {
   return absl::OkStatus();
 }
 
-// The oldest job that is over is forgotten when a new one needs its place.
-absl::Status PlannerEngine::MakeRoomLocked() {
-  if (jobs_.size() < options_.max_jobs) return absl::OkStatus();
-  std::shared_ptr<Job> oldest;
-  for (const auto& [id, job] : jobs_) {
-    if (job->IsOver(options_.keep_failed_jobs) && (oldest == nullptr || job->Age() > oldest->Age()))
-      oldest = job;
+std::vector<JobPlace> PlannerEngine::PlacesOf(const std::vector<std::shared_ptr<Job>>& jobs) const {
+  std::vector<JobPlace> places;
+  places.reserve(jobs.size());
+  for (const std::shared_ptr<Job>& job : jobs) {
+    places.push_back({.owner = job->spec().owner(),
+                      .age = job->Age(),
+                      .over = job->IsOver(options_.keep_failed_jobs),
+                      .started = job->IsStarted()});
   }
-  if (oldest == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the planner has ", jobs_.size(),
-                     " jobs that are not over, its limit: drain or delete one, or raise --max-jobs"));
+  return places;
+}
+
+std::vector<JobPlace> PlannerEngine::Places() const { return PlacesOf(Jobs()); }
+
+absl::Status PlannerEngine::MakeRoomLocked(const std::string& owner) {
+  while (true) {
+    std::vector<std::shared_ptr<Job>> jobs;
+    for (const auto& [id, job] : jobs_) jobs.push_back(job);
+    const std::vector<JobPlace> places = PlacesOf(jobs);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::optional<size_t> leaves,
+                              MakeRoomFor(owner, places, options_.quotas));
+    if (!leaves.has_value()) return absl::OkStatus();
+    PENSTOCK_RETURN_IF_ERROR(jobs[*leaves]->Delete(/*force=*/true));
+    RemoveLocked(jobs[*leaves]->id());
   }
-  PENSTOCK_RETURN_IF_ERROR(oldest->Delete(/*force=*/true));
-  RemoveLocked(oldest->id());
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSpec& spec) {
@@ -114,7 +125,7 @@ absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSp
                                                  "' exists with another specification: choose another id"));
   }
   PENSTOCK_RETURN_IF_ERROR(journal_.health());
-  PENSTOCK_RETURN_IF_ERROR(MakeRoomLocked());
+  PENSTOCK_RETURN_IF_ERROR(MakeRoomLocked(spec.owner()));
   std::shared_ptr<Job> job = Job::Register(++largest_key_, spec, Services());
   AddLocked(job);
   LogInfo("job registered", {{"job", spec.job_id()},
@@ -176,7 +187,9 @@ absl::Status PlannerEngine::DeleteJob(const std::string& job_id, bool force) {
 
 void PlannerEngine::DeleteOldJobs() {
   for (const std::shared_ptr<Job>& job : Jobs()) {
-    if (job->Age() > options_.keep_finished_jobs && job->IsOver(options_.keep_finished_jobs)) Forget(*job);
+    const bool over = job->Age() > options_.keep_finished_jobs && job->IsOver(options_.keep_finished_jobs);
+    const bool idle = job->Age() > options_.keep_unstarted_jobs && !job->IsStarted();
+    if (over || idle) Forget(*job);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "common/sync/sync.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/job.h"
+#include "planner/service/engine/job_places.h"
 
 namespace penstock {
 
@@ -36,7 +37,9 @@ struct EngineOptions {
   // How long a batch may be planned, or a job prepared, before it is given up with DEADLINE_EXCEEDED.
   absl::Duration planning_limit = absl::Minutes(5);
   // A job that is over makes room for a new one, the oldest first.
-  size_t max_jobs = 64;
+  JobQuotas quotas = {};
+  // Jobs that nobody started for so long are deleted.
+  absl::Duration keep_unstarted_jobs = absl::Hours(1);
   // Jobs that have been over for so long are deleted.
   absl::Duration keep_finished_jobs = absl::Hours(24 * 7);
   // A job whose epoch failed and whose workers have not come back for so long is over, too.
@@ -44,6 +47,8 @@ struct EngineOptions {
   // Of batches, plans and reports in memory, of one job and of all together.
   size_t job_memory_bytes = size_t{1} << 30;
   size_t memory_bytes = size_t{4} << 30;
+  // Of programs that streams hold and nobody has read.
+  size_t stream_memory_bytes = size_t{512} << 20;
   // Of all that is planned at a time; a batch that takes more alone is refused.
   int64_t planning_memory_bytes = INT64_MAX;
   // The largest message that a client can be sent.
@@ -93,12 +98,15 @@ class PlannerEngine {
   absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id) const;
   // By job id.
   std::vector<std::shared_ptr<Job>> Jobs() const;
+  // What quotas count, in the order of Jobs().
+  std::vector<JobPlace> Places() const;
   // Possible errors: NOT_FOUND, those of Job::Delete.
   absl::Status DeleteJob(const std::string& job_id, bool force);
 
   // See Journal.
   void WhenDurable(Journal::Durable durable) { journal_.WhenDurable(std::move(durable)); }
   absl::Status StoreHealth() const { return journal_.health(); }
+  Journal::Backlog StoreBacklog() const { return journal_.backlog(); }
   bool IsFenced() const { return journal_.fenced(); }
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
@@ -112,6 +120,8 @@ class PlannerEngine {
   // Nobody waits for the answer any more: it is not computed, or no further.
   void CancelWhatIf(const PlanningTicketPtr& ticket) { pool_.Cancel(ticket); }
 
+  // Of programs that streams hold and nobody has read.
+  size_t stream_bytes() const { return streams_.held(); }
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
 
@@ -142,7 +152,9 @@ class PlannerEngine {
   absl::Status ReserveWhatIf(const std::string& owner);
   // The job with this specification: the one that is there, or a new one.
   absl::StatusOr<std::shared_ptr<Job>> FindOrAddJob(const v1::JobSpec& spec);
-  absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<JobPlace> PlacesOf(const std::vector<std::shared_ptr<Job>>& jobs) const;
+  // `owner`: of the new job.
+  absl::Status MakeRoomLocked(const std::string& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets the job, unless another has its id by now.
   void Forget(const Job& job);
   void DeleteOldJobs();
@@ -153,6 +165,7 @@ class PlannerEngine {
   const EngineOptions options_;
   const EngineDependencies dependencies_;
   MemoryBudget memory_;
+  StreamBudget streams_;
   Journal journal_;
   PlanningPool pool_;
 

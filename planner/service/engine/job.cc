@@ -18,14 +18,21 @@ absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& spec) {
                                                              : spec.heartbeat_timeout_ms());
 }
 
+// Its owner, or, where nobody knows who calls, itself.
+std::string PayerOf(const v1::JobSpec& spec) {
+  return spec.owner().empty() ? absl::StrCat("job ", spec.job_id()) : absl::StrCat("owner ", spec.owner());
+}
+
 }  // namespace
 
 Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& services)
     : key_(key),
       spec_(state.spec()),
       id_(spec_.job_id()),
+      payer_(PayerOf(spec_)),
       serialized_spec_(spec_.SerializeAsString()),
       services_(services),
+      messages_(services.streams, payer_),
       state_(std::move(state)),
       events_(events),
       snapshot_events_(events),
@@ -47,7 +54,10 @@ std::shared_ptr<Job> Job::Register(uint64_t key, const v1::JobSpec& spec, const 
 
 std::shared_ptr<Job> Job::Recover(uint64_t key, JobState state, uint64_t events,
                                   const JobServices& services) {
-  return std::shared_ptr<Job>(new Job(key, std::move(state), events, services));
+  std::shared_ptr<Job> job(new Job(key, std::move(state), events, services));
+  MutexLock lock(&job->mutex_);
+  job->SuspectUnplannedLocked();
+  return job;
 }
 
 // Compared as bytes: a profile may hold NaN, which is never equal to itself.
@@ -81,6 +91,13 @@ absl::Duration Job::Age() const {
   return services_.clock->TimeOfDay() - absl::FromUnixNanos(state_.last_unix_ns());
 }
 
+bool Job::IsStarted() const {
+  if (!readers_.empty()) return true;
+  MutexLock lock(&mutex_);
+  return preparing_ || !await_preparation_.empty() || state_.membership().epoch() > 0 ||
+         state_.admission().next_iteration() > spec_.first_iteration();
+}
+
 bool Job::IsOver(absl::Duration patience) const {
   if (!readers_.empty()) return false;
   const absl::Duration age = Age();
@@ -101,6 +118,8 @@ v1::JobStatus Job::StatusLocked() const {
   if (!state_.finished()) {
     status.set_failure(preparation_failure_.ok() ? state_.failure() : preparation_failure_.ToString());
   }
+  if (const absl::Status store = services_.journal->health(); !store.ok() && !stopped_)
+    status.set_store_failure(std::string(store.message()));
   status.set_epoch(state_.membership().epoch());
   status.set_next_iteration(state_.admission().next_iteration());
   status.set_planned_iteration(state_.planned());

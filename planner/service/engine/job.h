@@ -28,6 +28,7 @@
 #include "planner/service/engine/heartbeats.h"
 #include "planner/service/engine/iteration_values.h"
 #include "planner/service/engine/job_services.h"
+#include "planner/service/engine/program_messages.h"
 #include "planner/service/engine/program_subscription.h"
 #include "planner/service/engine/wake_list.h"
 #include "planner/service/state/job_state.h"
@@ -80,6 +81,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool IsOver(absl::Duration patience) const;
   // Since its last event.
   absl::Duration Age() const;
+  // It has a batch, a worker or a reader, or had one.
+  bool IsStarted() const;
   v1::JobStatus Status() const;
   v1::GetJobResponse Get(uint64_t from_iteration) const;
   absl::StatusOr<v1::GetIterationResponse> GetIteration(uint64_t iteration);
@@ -152,6 +155,13 @@ class Job : public std::enable_shared_from_this<Job> {
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // job_suspects.cc
+  void SuspectUnplannedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status BeginTry(uint64_t iteration, const PlanningTicket& ticket);
+  void EndTryLocked(uint64_t iteration, bool planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RecordTriesLocked(uint64_t iteration, uint32_t tries, Committed committed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // job_costs.cc
   // Fits costs to what was measured, once there is enough of it that is new.
   void Recalibrate();
@@ -196,9 +206,12 @@ class Job : public std::enable_shared_from_this<Job> {
   const uint64_t key_;
   const v1::JobSpec spec_;
   const std::string id_;
+  // Whose share of what jobs have in common it uses.
+  const std::string payer_;
   const std::string serialized_spec_;
   const JobServices services_;
   WakeList readers_;
+  ProgramMessages messages_;
 
   mutable Mutex mutex_;
   JobState state_ ABSL_GUARDED_BY(mutex_);
@@ -221,6 +234,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::map<uint64_t, PlanningTicketPtr> planning_ ABSL_GUARDED_BY(mutex_);
   // Iterations that are planned with nothing beside them: the planner ran out of memory before.
   std::set<uint64_t> alone_ ABSL_GUARDED_BY(mutex_);
+  // Iterations that an earlier planner left without a plan, and how many planners died in planning them.
+  std::map<uint64_t, uint32_t> suspects_ ABSL_GUARDED_BY(mutex_);
   PlanningTicketPtr preparation_ ABSL_GUARDED_BY(mutex_);
   // With revised costs, by the version of their profile.
   std::map<uint64_t, std::shared_ptr<const BatchPlanner>> revised_planners_ ABSL_GUARDED_BY(mutex_);

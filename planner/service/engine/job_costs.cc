@@ -66,7 +66,6 @@ std::vector<HeldIteration> Job::MeasuredLocked() const {
 void Job::Recalibrate() {
   std::vector<HeldIteration> iterations;
   uint64_t completed = 0;
-  const std::string& owner = spec_.owner().empty() ? id_ : spec_.owner();
   {
     MutexLock lock(&mutex_);
     if (spec_.fixed_costs() || planner_ == nullptr || fitting_now_ || stopped_ || deleted_ ||
@@ -86,12 +85,12 @@ void Job::Recalibrate() {
     iterations = MeasuredLocked();
     fitted_before_ = completed;
     if (iterations.empty()) return;
-    if (!services_.pool->TryReserve(PlanningClass::kPreparation, owner, 1)) return;
+    if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;
     ++fits_;
     fitting_now_ = true;
   }
   PlanningTicketPtr ticket = services_.pool->Run(
-      {PlanningClass::kPreparation, owner, services_.planning_limit},
+      {.kind = PlanningClass::kPreparation, .owner = payer_, .limit = services_.planning_limit, .job = id_},
       [self = shared_from_this(), iterations = std::move(iterations),
        completed](const PlanningTicket& running) { self->FitCosts(iterations, completed, running); });
   MutexLock lock(&mutex_);

@@ -48,13 +48,13 @@ void Job::PlanMore() {
       if (planning_.size() >= kMostInPool) return;
       const std::optional<uint64_t> next = NextToPlanLocked();
       if (!next.has_value()) return;
-      if (!services_.pool->TryReserve(PlanningClass::kJobBatch, id_, 1)) return;  // Tick() tries again
+      if (!services_.pool->TryReserve(PlanningClass::kJobBatch, payer_, 1)) return;  // Tick() tries again
       iteration = *next;
       planning_[iteration] = nullptr;
       bytes = PlanningBytesLocked(iteration);
     }
     PlanningTicketPtr ticket =
-        services_.pool->Run({PlanningClass::kJobBatch, id_, services_.planning_limit, bytes},
+        services_.pool->Run({PlanningClass::kJobBatch, payer_, services_.planning_limit, bytes, id_},
                             [self = shared_from_this(), iteration](const PlanningTicket& ticket) {
                               self->PlanIteration(iteration, ticket);
                             });
@@ -78,7 +78,7 @@ void Job::Keep(uint64_t iteration, PlanningTicketPtr ticket) {
 
 int64_t Job::PlanningBytesLocked(uint64_t iteration) const {
   const int64_t most = services_.room.planning_bytes;
-  if (alone_.contains(iteration)) return most;
+  if (alone_.contains(iteration) || suspects_.contains(iteration)) return most;
   const BatchPtr batch = values_.batch(iteration);
   // After a restart: of a size that is not known before it is read.
   if (batch == nullptr) return most / 4;
@@ -119,10 +119,12 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
 }
 
 void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
-  absl::StatusOr<PlannedBatch> planned = MakePlan(iteration, ticket);
+  const absl::Status begun = BeginTry(iteration, ticket);
+  absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket) : begun;
   {
     MutexLock lock(&mutex_);
     planning_.erase(iteration);
+    EndTryLocked(iteration, planned.ok());
     if (stopped_ || deleted_) return;
     if (planned.ok()) {
       wanted_.erase(iteration);

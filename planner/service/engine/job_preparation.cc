@@ -56,15 +56,14 @@ int64_t Job::PreparationBytes() const {
 }
 
 void Job::Prepare() {
-  const std::string& owner = spec_.owner().empty() ? id_ : spec_.owner();
   {
     MutexLock lock(&mutex_);
     if (planner_ != nullptr || preparing_ || !preparation_failure_.ok() || stopped_ || deleted_) return;
-    if (!services_.pool->TryReserve(PlanningClass::kPreparation, owner, 1)) return;  // Tick() tries again
+    if (!services_.pool->TryReserve(PlanningClass::kPreparation, payer_, 1)) return;  // Tick() tries again
     preparing_ = true;
   }
   PlanningTicketPtr ticket = services_.pool->Run(
-      {PlanningClass::kPreparation, owner, services_.planning_limit, PreparationBytes()},
+      {PlanningClass::kPreparation, payer_, services_.planning_limit, PreparationBytes(), id_},
       [self = shared_from_this()](const PlanningTicket& ticket) { self->MakePlanner(ticket); });
   {
     MutexLock lock(&mutex_);

@@ -11,6 +11,7 @@
 #include "planner/service/engine/memory_budget.h"
 #include "planner/service/engine/observer.h"
 #include "planner/service/engine/planning_pool.h"
+#include "planner/service/engine/stream_budget.h"
 #include "planner/service/journal/journal.h"
 #include "planner/service/store/event_store.h"
 
@@ -32,6 +33,7 @@ struct JobServices {
   absl::Duration planning_limit = absl::InfiniteDuration();
   // A plan that is needed next is made even beyond it.
   const MemoryBudget* memory = nullptr;
+  const StreamBudget* streams = nullptr;
   // What one batch may take.
   core::PlanningRoom room = {};
   // Layouts of stages that are planned at a time while a job is prepared.

@@ -101,9 +101,9 @@ PlanningTicketPtr PlanningPool::Run(PlanningWork work, Task task) {
     ReleaseLocked(ticket->work().kind, owner, 1);
     if (!stopped_) {
       Line& line = lines_[IndexOf(ticket->work().kind)];
-      std::deque<Entry>& tasks = line.owners[owner].tasks;
+      TurnQueue<Entry>& tasks = line.owners[owner].tasks;
       if (tasks.empty()) line.turns.push_back(owner);
-      tasks.push_back({ticket, std::move(task)});
+      tasks.Push(ticket->work().job, {ticket, std::move(task)});
       ++line.waiting;
       changed_.SignalAll();
       return ticket;
@@ -118,12 +118,11 @@ bool PlanningPool::RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) {
   Line& line = lines_[IndexOf(ticket->work().kind)];
   const auto owner = line.owners.find(ticket->work().owner);
   if (owner == line.owners.end()) return false;
-  std::deque<Entry>& tasks = owner->second.tasks;
-  const auto found =
-      std::find_if(tasks.begin(), tasks.end(), [&](const Entry& one) { return one.ticket == ticket; });
-  if (found == tasks.end()) return false;
-  *entry = std::move(*found);
-  tasks.erase(found);
+  TurnQueue<Entry>& tasks = owner->second.tasks;
+  std::optional<Entry> found =
+      tasks.Remove(ticket->work().job, [&](const Entry& one) { return one.ticket == ticket; });
+  if (!found.has_value()) return false;
+  *entry = *std::move(found);
   --line.waiting;
   if (!tasks.empty()) return true;
   line.turns.erase(std::find(line.turns.begin(), line.turns.end(), ticket->work().owner));
@@ -223,9 +222,8 @@ PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
   // Its owner's next turn comes after those of the others.
   const auto owner = line.owners.find(line.turns.front());
   line.turns.pop_front();
-  std::deque<Entry>& tasks = owner->second.tasks;
-  Entry entry = std::move(tasks.front());
-  tasks.pop_front();
+  TurnQueue<Entry>& tasks = owner->second.tasks;
+  Entry entry = tasks.Pop();
   --line.waiting;
   if (!tasks.empty()) {
     line.turns.push_back(owner->first);

@@ -12,10 +12,11 @@
 //
 // Whose turn it is: batches of live jobs before preparations of jobs before what-ifs. Nobody starves: a
 // preparation that has been passed over 3 times, or a what-if 7 times, is next. Within a class owners take
-// turns, and the tasks of one owner run in the order in which they came. One thread, where there are several,
-// is for batches of live jobs alone, so that these never wait for all of a longer task; of the others, where
-// there are several, preparations leave one to what-ifs and these one to preparations. Places are shared
-// too: one owner takes three quarters of them at most, what-ifs together take half.
+// turns, so do the jobs of one owner, and the tasks of one job run in the order in which they came. One
+// thread, where there are several, is for batches of live jobs alone, so that these never wait for all of a
+// longer task; of the others, where there are several, preparations leave one to what-ifs and these one to
+// preparations. Places are shared too: one owner takes three quarters of them at most, what-ifs together take
+// half.
 //
 // Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
 // that run; alone it may begin in any case. Nothing passes one that has waited for room for 16 turns.
@@ -40,6 +41,7 @@
 #include "common/sync/sync.h"
 #include "planner/core/parallel/stop.h"
 #include "planner/service/engine/clock.h"
+#include "planner/service/engine/turn_queue.h"
 
 namespace penstock {
 
@@ -56,12 +58,14 @@ inline constexpr size_t kPlanningClasses = 3;
 
 struct PlanningWork {
   PlanningClass kind = PlanningClass::kJobBatch;
-  // Who takes turns with others of its class: a job, or whoever asks.
+  // Who takes turns with others of its class: whoever owns the job, or asks.
   std::string owner;
   // How long it may compute, its wait not included.
   absl::Duration limit = absl::InfiniteDuration();
   // Memory that it will take, as far as can be told.
   int64_t bytes = 0;
+  // Which of the owner's jobs it is for: they take turns with each other.
+  std::string job = {};
 };
 
 // A task that was given to the pool. Thread-safe.
@@ -140,7 +144,7 @@ class PlanningPool {
     Task task;
   };
   struct Owner {
-    std::deque<Entry> tasks;
+    TurnQueue<Entry> tasks;
     size_t reserved = 0;
   };
   // The tasks of a class that wait.

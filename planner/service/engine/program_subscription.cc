@@ -6,9 +6,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/job.h"
-#include "planner/service/engine/program_message.h"
+#include "planner/service/engine/program_messages.h"
 
 namespace penstock {
+namespace {
+
+// One without incarnation belongs to no epoch and outlives it. CheckReaderLocked knows whether it is true.
+ProgramMessages::Reader ReaderOf(const v1::StreamProgramsRequest& request) {
+  return {.rank = request.rank(), .is_worker = request.incarnation() != 0};
+}
+
+}  // namespace
 
 std::unique_ptr<ProgramSubscription> Job::Subscribe(const v1::StreamProgramsRequest& request,
                                                     WakeList::Wake wake) {
@@ -19,18 +27,19 @@ ProgramSubscription::ProgramSubscription(std::shared_ptr<Job> job, const v1::Str
                                          WakeList::Wake wake)
     : job_(std::move(job)),
       request_(request),
+      place_(job_->messages_.OpenStream(ReaderOf(request))),
       next_iteration_(request.from_iteration()),
       wake_id_(job_->readers_.Add(std::move(wake))) {}
 
 ProgramSubscription::~ProgramSubscription() { job_->readers_.Remove(wake_id_); }
 
 ProgramSubscription::Item ProgramSubscription::Next() {
+  if (!place_.ok()) return place_.status();
   Item item = job_->NextProgram(request_, next_iteration_);
-  if (std::holds_alternative<v1::StreamProgramsResponse>(item)) ++next_iteration_;
+  if (std::holds_alternative<ProgramBytes>(item)) ++next_iteration_;
   return item;
 }
 
-// A reader without incarnation belongs to no epoch and outlives it.
 absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) const {
   if (deleted_) return DeletedError();
   if (request.rank() >= state_.ranks()) {
@@ -61,6 +70,13 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
       return absl::OutOfRangeError(absl::StrCat("from_iteration: iteration ", iteration,
                                                 " is no longer held, the first is ", state_.first_held()));
     }
+    const uint64_t end =
+        std::max(state_.admission().next_iteration(), state_.progress().completed() + state_.window());
+    if (iteration > end) {
+      return absl::OutOfRangeError(
+          absl::StrCat("from_iteration: iteration ", iteration,
+                       " is beyond what this job may be given now: ask from at most ", end));
+    }
     // Nothing more will come: a job that was drained may be finished and still find that a batch has no plan.
     if (!state_.IsPlanned(iteration) && !state_.planning_failure().empty()) {
       return absl::FailedPreconditionError(state_.planning_failure());
@@ -79,7 +95,9 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
     PlanMore();
     return ProgramSubscription::Pending{};
   }
-  return MakeProgramMessage(*batch, *plan, request.rank());
+  absl::StatusOr<ProgramBytes> message = messages_.Message(*batch, *plan, ReaderOf(request));
+  if (!message.ok()) return message.status();
+  return *std::move(message);
 }
 
 }  // namespace penstock

@@ -6,20 +6,23 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/service/engine/stream_budget.h"
 #include "planner/service/engine/wake_list.h"
 
 namespace penstock {
 
 class Job;
 
-// Holds no messages: a slow reader costs nothing, and one that falls behind what is held gets OUT_OF_RANGE.
+// Holds no messages: a slow reader costs its place and what the transport holds, which StreamBudget counts,
+// and one that falls behind what is held gets OUT_OF_RANGE.
 class ProgramSubscription {
  public:
   // The next program is not planned yet.
   struct Pending {};
-  // The next program, Pending, or how the stream ends (OK: the job is finished).
-  using Item = std::variant<Pending, v1::StreamProgramsResponse, absl::Status>;
+  // The next program (a StreamProgramsResponse), Pending, or how the stream ends (OK: the job is finished).
+  using Item = std::variant<Pending, ProgramBytes, absl::Status>;
 
   ProgramSubscription(std::shared_ptr<Job> job, const v1::StreamProgramsRequest& request,
                       WakeList::Wake wake);
@@ -33,6 +36,7 @@ class ProgramSubscription {
  private:
   const std::shared_ptr<Job> job_;
   const v1::StreamProgramsRequest request_;
+  const absl::StatusOr<std::shared_ptr<void>> place_;
   uint64_t next_iteration_;
   const uint64_t wake_id_;
 };

@@ -39,8 +39,9 @@ Journal::~Journal() { Stop(absl::ZeroDuration()); }
 
 void Journal::Append(JobChange change, Committed committed) {
   const size_t bytes = BytesOf(change);
+  const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
-  entries_.push_back({std::move(change), std::move(committed), bytes});
+  entries_.push_back({std::move(change), std::move(committed), bytes, now});
   waiting_bytes_ += bytes;
   ++appended_;
   changed_.SignalAll();
@@ -68,6 +69,12 @@ absl::Status Journal::health() const {
   if (waiting_bytes_ <= options_.max_waiting_bytes) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("the planner's store is ", waiting_bytes_, " bytes behind; try again in a moment"));
+}
+
+Journal::Backlog Journal::backlog() const {
+  MutexLock lock(&mutex_);
+  if (entries_.empty()) return {};
+  return {entries_.size(), waiting_bytes_, absl::Now() - entries_.front().appended};
 }
 
 bool Journal::fenced() const {

@@ -59,6 +59,16 @@ class Journal {
   // decide nothing that would have to be written.
   absl::Status health() const;
 
+  // How far the store is behind.
+  struct Backlog {
+    // Changes that are not durable, and their bytes.
+    size_t changes = 0;
+    size_t bytes = 0;
+    // How long the oldest of them has waited.
+    absl::Duration age;
+  };
+  Backlog backlog() const;
+
   // Somebody else writes the store, another planner that leads now: nothing is written any more.
   bool fenced() const;
 
@@ -70,6 +80,7 @@ class Journal {
     JobChange change;
     Committed committed;
     size_t bytes = 0;
+    absl::Time appended;
   };
   struct Waiter {
     // Of the last change before it.

@@ -28,6 +28,8 @@ struct Texts {
   double lease_seconds = absl::ToDoubleSeconds(PlannerServerOptions().lease_time);
   // 0: by what there is.
   size_t memory_bytes = 0;
+  double keep_unstarted_seconds = absl::ToDoubleSeconds(EngineOptions().keep_unstarted_jobs);
+  double keep_finished_seconds = absl::ToDoubleSeconds(EngineOptions().keep_finished_jobs);
   double planning_limit_seconds = absl::ToDoubleSeconds(EngineOptions().planning_limit);
 };
 
@@ -109,9 +111,28 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
                   "how long one batch may be planned, or one job prepared, before it is given up")
       ->check(Between(0.1, 86400))
       ->capture_default_str();
-  app->add_option("--max-jobs", options->max_jobs,
+  app->add_option("--max-jobs", options->quotas.jobs,
                   "jobs held at a time; those that are over make room, oldest first")
       ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app->add_option(
+         "--jobs-of-owner", options->quotas.jobs_of_owner,
+         "jobs that one owner may have at a time, where callers are known (default: three quarters of "
+         "--max-jobs)")
+      ->check(CLI::Range(1, 1 << 16));
+  app->add_option(
+         "--unstarted-jobs-of-owner", options->quotas.unstarted_of_owner,
+         "jobs of one owner that are registered and that nobody started, by a batch, a worker or a reader")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app->add_option(
+         "--keep-unstarted-seconds", texts->keep_unstarted_seconds,
+         "how long a job is kept that nobody starts; after a minute it makes room where a place is needed")
+      ->check(Between(60, 1e9))
+      ->capture_default_str();
+  app->add_option("--keep-finished-seconds", texts->keep_finished_seconds,
+                  "how long a job that is over is kept, to be looked at")
+      ->check(Between(0, 1e9))
       ->capture_default_str();
   AddSize(
       app, "--job-memory", &options->job_memory_bytes,
@@ -120,7 +141,7 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
       "1GB");
   AddSize(app, "--memory", &texts->memory_bytes,
           "what the planner may take: half for batches, plans and reports of all jobs, half for what is "
-          "being planned. "
+          "being planned, and an eighth more for programs that streams hold and nobody has read. "
           "A batch that takes more is refused (default: 4GB, or three quarters of what the machine or the "
           "control group "
           "has where that is less)",
@@ -173,6 +194,7 @@ void DivideMemory(size_t asked, EngineOptions* options) {
   size_t memory = asked;
   if (memory == 0) memory = available == 0 ? kUsual : std::min(kUsual, available / 4 * 3);
   options->memory_bytes = memory / 2;
+  options->stream_memory_bytes = memory / 8;
   options->planning_memory_bytes = static_cast<int64_t>(std::max(kLeastPlanning, memory / 2));
   // Beside what is counted: the program itself, connections, and what a plan takes above its estimate until
   // it is stopped.
@@ -203,6 +225,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   }
   DivideMemory(texts.memory_bytes, &parsed.flags.server.engine);
   parsed.flags.server.engine.planning_limit = absl::Seconds(texts.planning_limit_seconds);
+  parsed.flags.server.engine.keep_unstarted_jobs = absl::Seconds(texts.keep_unstarted_seconds);
+  parsed.flags.server.engine.keep_finished_jobs = absl::Seconds(texts.keep_finished_seconds);
   parsed.flags.server.lease_time = absl::Seconds(texts.lease_seconds);
   parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);
   parsed.flags.log_level = kLevels.at(texts.log_level);

@@ -37,6 +37,20 @@ std::vector<MetricSample> JobsByState(const PlannerEngine& engine) {
   return samples;
 }
 
+std::vector<MetricSample> JobsByOwner(const PlannerEngine& engine) {
+  std::map<std::pair<std::string, bool>, int> counts;
+  for (const JobPlace& place : engine.Places()) {
+    if (!place.over) ++counts[{place.owner, place.started}];
+  }
+  std::vector<MetricSample> samples;
+  samples.reserve(counts.size());
+  for (const auto& [key, count] : counts) {
+    samples.push_back(
+        {{{"owner", key.first}, {"started", key.second ? "yes" : "no"}}, static_cast<double>(count)});
+  }
+  return samples;
+}
+
 }  // namespace
 
 PlannerMetrics::PlannerMetrics(MetricsRegistry* registry)
@@ -107,6 +121,24 @@ void PlannerMetrics::Watch(const EngineSlot* engines) {
       [](const PlannerEngine& engine) {
         return std::vector<MetricSample>{{{}, static_cast<double>(engine.queue_depth())}};
       });
+  add("penstock_store_writable", "1: what happens to jobs is written; 0: the store fails.",
+      [](const PlannerEngine& engine) {
+        return std::vector<MetricSample>{{{}, engine.StoreHealth().ok() ? 1.0 : 0.0}};
+      });
+  add("penstock_store_waiting_bytes", "Changes that are not durable yet, in bytes.",
+      [](const PlannerEngine& engine) {
+        return std::vector<MetricSample>{{{}, static_cast<double>(engine.StoreBacklog().bytes)}};
+      });
+  add("penstock_store_waiting_seconds", "How long the oldest change that is not durable yet has waited.",
+      [](const PlannerEngine& engine) {
+        return std::vector<MetricSample>{{{}, absl::ToDoubleSeconds(engine.StoreBacklog().age)}};
+      });
+  add("penstock_stream_bytes", "Programs that streams hold and nobody has read, in bytes.",
+      [](const PlannerEngine& engine) {
+        return std::vector<MetricSample>{{{}, static_cast<double>(engine.stream_bytes())}};
+      });
+  add("penstock_owner_jobs", "Jobs of an owner that are not over, by whether anybody started them.",
+      JobsByOwner);
   add("penstock_jobs", "Jobs that the planner holds, by state.", JobsByState);
   jobs_.Watch(registry_, engines);
 }

@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-using ProgramStream = PullStream<v1::StreamProgramsResponse>;
+using ProgramStream = PullStream<grpc::ByteBuffer>;
 
 // Moves a result into gRPC's response; its error otherwise.
 template <typename Response>
@@ -25,8 +25,17 @@ absl::Status Take(absl::StatusOr<Response> result, Response* response) {
   return absl::OkStatus();
 }
 
+// Keeps the bytes for as long as the transport needs them, without a copy.
+grpc::ByteBuffer ToByteBuffer(ProgramBytes bytes) {
+  auto* const held = new ProgramBytes(std::move(bytes));
+  const grpc::Slice slice(
+      const_cast<char*>((*held)->data()), (*held)->size(),
+      [](void* user) { delete static_cast<ProgramBytes*>(user); }, held);
+  return {&slice, 1};
+}
+
 ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
-  if (auto* message = std::get_if<v1::StreamProgramsResponse>(&item)) return std::move(*message);
+  if (auto* bytes = std::get_if<ProgramBytes>(&item)) return ToByteBuffer(std::move(*bytes));
   if (auto* end = std::get_if<absl::Status>(&item)) return *end;
   return ProgramStream::Pending{};
 }
@@ -132,8 +141,12 @@ absl::Status PlannerRpcService::CheckPlanBatch(const grpc::CallbackServerContext
 }
 
 absl::StatusOr<std::function<ProgramSubscription::Item()>> PlannerRpcService::Subscribe(
-    const grpc::CallbackServerContext& context, const v1::StreamProgramsRequest& request,
-    WakeList::Wake wake) const {
+    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes, WakeList::Wake wake) const {
+  v1::StreamProgramsRequest request;
+  grpc::ByteBuffer copy(bytes);  // of references: reading takes the buffer apart
+  // gRPC's own answer, which NameMalformedRequests explains.
+  if (!grpc::SerializationTraits<v1::StreamProgramsRequest>::Deserialize(&copy, &request).ok())
+    return absl::UnimplementedError("");
   PENSTOCK_ASSIGN_OR_RETURN(Found found, Find(context, request));
   // Shared only because std::function wants to be copyable.
   std::shared_ptr<ProgramSubscription> subscription = found.job->Subscribe(request, std::move(wake));
@@ -142,10 +155,10 @@ absl::StatusOr<std::function<ProgramSubscription::Item()>> PlannerRpcService::Su
   };
 }
 
-grpc::ServerWriteReactor<v1::StreamProgramsResponse>* PlannerRpcService::StreamPrograms(
-    grpc::CallbackServerContext* context, const v1::StreamProgramsRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PlannerRpcService::StreamPrograms(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
   auto stream = ProgramStream::Create();
-  auto programs = Subscribe(*context, *request, [weak = std::weak_ptr<ProgramStream>(stream)] {
+  auto programs = Subscribe(*context, *bytes, [weak = std::weak_ptr<ProgramStream>(stream)] {
     if (const auto stream = weak.lock()) stream->Wake();
   });
   ProgramStream::Source source;

@@ -17,7 +17,11 @@
 
 namespace penstock {
 
-class PlannerRpcService final : public v1::PlannerService::CallbackService {
+// Streams send bytes that are made once for all that hold them, so StreamPrograms is served raw.
+using PlannerCalls =
+    v1::PlannerService::WithRawCallbackMethod_StreamPrograms<v1::PlannerService::CallbackService>;
+
+class PlannerRpcService final : public PlannerCalls {
  public:
   // `engines`: who serves; not owned.
   PlannerRpcService(const EngineSlot* engines, JobAccess access);
@@ -34,8 +38,8 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* ReviseCosts(grpc::CallbackServerContext* context,
                                         const v1::ReviseCostsRequest* request,
                                         v1::ReviseCostsResponse* response) override;
-  grpc::ServerWriteReactor<v1::StreamProgramsResponse>* StreamPrograms(
-      grpc::CallbackServerContext* context, const v1::StreamProgramsRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamPrograms(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* ReportIteration(grpc::CallbackServerContext* context,
                                             const v1::ReportIterationRequest* request,
                                             v1::ReportIterationResponse* response) override;
@@ -78,10 +82,9 @@ class PlannerRpcService final : public v1::PlannerService::CallbackService {
   // Whether the caller may ask for plans of the job that the request names, if it does.
   absl::Status CheckPlanBatch(const grpc::CallbackServerContext& context, const PlannerEngine& engine,
                               const v1::PlanBatchRequest& request) const;
-  // Where the programs of a stream come from. Keeps the engine until it is destroyed.
+  // Where the programs of a stream come from; `bytes`: its request. Keeps the engine until it is destroyed.
   absl::StatusOr<std::function<ProgramSubscription::Item()>> Subscribe(
-      const grpc::CallbackServerContext& context, const v1::StreamProgramsRequest& request,
-      WakeList::Wake wake) const;
+      const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes, WakeList::Wake wake) const;
 
   const EngineSlot* const engines_;
   const JobAccess access_;

@@ -82,6 +82,8 @@ absl::Status CheckSnapshot(const store::v1::JobSnapshot& snapshot) {
     PENSTOCK_RETURN_IF_ERROR(CheckIteration("plans.iteration", plan.iteration()));
   for (const store::v1::IterationReported& report : snapshot.reports())
     PENSTOCK_RETURN_IF_ERROR(CheckReported(report, ranks));
+  for (const store::v1::PlanningTried& tried : snapshot.tried())
+    PENSTOCK_RETURN_IF_ERROR(CheckIteration("tried.iteration", tried.iteration()));
   for (const store::v1::CostsRevised& costs : snapshot.costs()) PENSTOCK_RETURN_IF_ERROR(CheckCosts(costs));
   return CheckEpoch(snapshot.epoch(), ranks);
 }
@@ -93,6 +95,8 @@ absl::Status CheckEvent(const JobState& state, const store::v1::Event& event) {
                             state.admission().next_iteration() + event.batches_accepted().hashes_size());
     case store::v1::Event::kIterationPlanned:
       return CheckIteration("iteration_planned.iteration", event.iteration_planned().iteration());
+    case store::v1::Event::kPlanningTried:
+      return CheckIteration("planning_tried.iteration", event.planning_tried().iteration());
     case store::v1::Event::kWorkerRegistered:
       PENSTOCK_RETURN_IF_ERROR(
           CheckRank("worker_registered", event.worker_registered().rank(), state.ranks()));

@@ -73,6 +73,7 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
   }
   costs_.assign(saved.costs().begin(), saved.costs().end());
   planned_end_ = plans_.empty() ? 0 : plans_.rbegin()->first + 1;
+  for (const store::v1::PlanningTried& tried : saved.tried()) tries_[tried.iteration()] = tried.tries();
 }
 
 store::v1::JobSnapshot JobState::Save() const {
@@ -96,6 +97,11 @@ store::v1::JobSnapshot JobState::Save() const {
   for (const v1::IterationSummary& summary : summaries_) *saved.add_summaries() = summary;
   *saved.mutable_epoch() = membership_.Save();
   for (const store::v1::CostsRevised& costs : costs_) *saved.add_costs() = costs;
+  for (const auto& [iteration, tries] : tries_) {
+    store::v1::PlanningTried* tried = saved.add_tried();
+    tried->set_iteration(iteration);
+    tried->set_tries(tries);
+  }
   return saved;
 }
 
@@ -110,6 +116,9 @@ void JobState::Apply(const store::v1::Event& event) {
       break;
     case store::v1::Event::kIterationPlanned:
       Apply(event.iteration_planned());
+      break;
+    case store::v1::Event::kPlanningTried:
+      Apply(event.planning_tried());
       break;
     case store::v1::Event::kPlanningFailed:
       planning_failure_ = event.planning_failed().reason();
@@ -151,6 +160,11 @@ const store::v1::IterationPlanned* JobState::PlanOf(uint64_t iteration) const {
   return found == plans_.end() ? nullptr : &found->second;
 }
 
+uint32_t JobState::TriesOf(uint64_t iteration) const {
+  const auto found = tries_.find(iteration);
+  return found == tries_.end() ? 0 : found->second;
+}
+
 const store::v1::CostsRevised* JobState::CostsOf(uint64_t iteration) const {
   const auto after = std::upper_bound(
       costs_.begin(), costs_.end(), iteration,
@@ -165,7 +179,16 @@ void JobState::Apply(const store::v1::BatchesAccepted& event) {
 void JobState::Apply(const store::v1::IterationPlanned& event) {
   planned_.Add(event.iteration());
   plans_[event.iteration()] = event;
+  tries_.erase(event.iteration());
   planned_end_ = std::max(planned_end_, event.iteration() + 1);
+}
+
+void JobState::Apply(const store::v1::PlanningTried& event) {
+  if (event.tries() > 0) {
+    tries_[event.iteration()] = event.tries();
+  } else {
+    tries_.erase(event.iteration());
+  }
 }
 
 void JobState::Apply(const store::v1::WorkerRegistered& event) {
@@ -205,6 +228,7 @@ void JobState::ForgetOldIterations() {
   if (completed < first_held_ + history_ + 1) return;
   first_held_ = completed - history_;
   plans_.erase(plans_.begin(), plans_.lower_bound(first_held_));
+  tries_.erase(tries_.begin(), tries_.lower_bound(first_held_));
   while (costs_.size() > 1 && costs_[1].from_iteration() <= first_held_) costs_.pop_front();
 }
 

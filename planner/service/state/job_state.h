@@ -68,6 +68,8 @@ class JobState {
   const store::v1::IterationPlanned* PlanOf(uint64_t iteration) const;
   // The first iteration whose batch is kept.
   uint64_t first_held() const { return first_held_; }
+  // Planners that died while they planned the iteration with nothing beside it, as far as that is known.
+  uint32_t TriesOf(uint64_t iteration) const;
   // The costs that an iteration is planned with; null: those of the specification.
   const store::v1::CostsRevised* CostsOf(uint64_t iteration) const;
   // Null: never revised.
@@ -80,6 +82,7 @@ class JobState {
  private:
   void Apply(const store::v1::BatchesAccepted& event);
   void Apply(const store::v1::IterationPlanned& event);
+  void Apply(const store::v1::PlanningTried& event);
   void Apply(const store::v1::WorkerRegistered& event);
   void Apply(const store::v1::IterationReported& event);
   void Restart(uint64_t first_iteration);
@@ -113,6 +116,8 @@ class JobState {
   // By their first iteration; the first one is that of the oldest iteration that is held.
   std::deque<store::v1::CostsRevised> costs_;
   uint64_t planned_end_ = 0;
+  // Not 0; of iterations without a plan.
+  std::map<uint64_t, uint32_t> tries_;
 };
 
 // The state after all events. Possible errors: DATA_LOSS (not a log of a job, or of a newer version).

@@ -35,7 +35,7 @@ class ContractTest : public PlannerFixture {
   void SetUp() override {
     planners_ = &core_planners_;
     checker_ = &core_checker_;
-    Serve({.engine = {.max_jobs = 2}});
+    Serve({.engine = {.quotas = {.jobs = 2}}});
     Register(Spec());
   }
 

@@ -31,15 +31,17 @@ class Reader {
   // The next program, waited for; nullopt at the end.
   std::optional<v1::StreamProgramsResponse> Next() {
     auto item = Await();
-    if (auto* program = std::get_if<v1::StreamProgramsResponse>(&item)) return std::move(*program);
-    return std::nullopt;
+    const auto* bytes = std::get_if<ProgramBytes>(&item);
+    v1::StreamProgramsResponse program;
+    if (bytes == nullptr || !program.ParseFromString(**bytes)) return std::nullopt;
+    return program;
   }
   // How the stream ends, waited for. Programs before the end are skipped.
   absl::Status End() {
     while (true) {
       auto item = Await();
       if (auto* status = std::get_if<absl::Status>(&item)) return *status;
-      if (!std::holds_alternative<v1::StreamProgramsResponse>(item)) {
+      if (!std::holds_alternative<ProgramBytes>(item)) {
         return absl::DeadlineExceededError("no end");
       }
     }

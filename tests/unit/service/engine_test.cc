@@ -57,7 +57,7 @@ TEST_F(EngineTest, AnUnknownJobIsNotFound) {
 }
 
 TEST_F(EngineTest, AFinishedJobMakesRoomAndARunningOneDoesNot) {
-  Start({.max_jobs = 2});
+  Start({.quotas = {.jobs = 2}});
   const auto first = Register(MakeJob("first"));
   Register(MakeJob("second"));
   EXPECT_THAT(RegisterJob(MakeJob("third")),
@@ -68,7 +68,7 @@ TEST_F(EngineTest, AFinishedJobMakesRoomAndARunningOneDoesNot) {
 }
 
 TEST_F(EngineTest, AJobThatCannotBePlannedMakesRoom) {
-  Start({.max_jobs = 1});
+  Start({.quotas = {.jobs = 1}});
   const auto job = Register(MakeJob("job"));
   ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kNoPlan)).ok());
   ASSERT_FALSE(Reader(job, StreamRequest(0)).End().ok());

@@ -109,7 +109,8 @@ TEST_F(JobPreparationTest, JobsThatAreOverExpireButNotUnderAReader) {
   ASSERT_TRUE(finished->Drain().ok());
   auto reader = std::make_unique<Reader>(finished, StreamRequest(0));
   ASSERT_TRUE(reader->Next().has_value()) << "planned before hours go by";
-  Register(MakeJob("live"));
+  const auto live = Register(MakeJob("live"));
+  ASSERT_TRUE(live->SubmitBatches(MakeSubmission("live", 0, 1)).ok());
   clock_.Advance(absl::Hours(3));
   engine_->Tick();
   EXPECT_TRUE(engine_->FindJob("job").ok());
@@ -119,8 +120,21 @@ TEST_F(JobPreparationTest, JobsThatAreOverExpireButNotUnderAReader) {
   EXPECT_TRUE(engine_->FindJob("live").ok());
 }
 
+TEST_F(JobPreparationTest, JobsThatNobodyStartsExpireButNotUnderAReader) {
+  Start({.keep_unstarted_jobs = absl::Hours(1)});
+  const auto job = Register(MakeJob("job"));
+  auto reader = std::make_unique<Reader>(job, StreamRequest(0));
+  EXPECT_TRUE(reader->IsPending());
+  clock_.Advance(absl::Hours(2));
+  engine_->Tick();
+  EXPECT_TRUE(engine_->FindJob("job").ok());
+  reader.reset();
+  engine_->Tick();
+  EXPECT_THAT(engine_->FindJob("job"), Fails(absl::StatusCode::kNotFound, "job"));
+}
+
 TEST_F(JobPreparationTest, TheOldestJobThatIsOverMakesRoom) {
-  Start({.max_jobs = 3});
+  Start({.quotas = {.jobs = 3}});
   for (const char* id : {"b", "a", "c"}) {
     const auto job = Register(MakeJob(id));
     if (*id != 'c') {
@@ -134,7 +148,7 @@ TEST_F(JobPreparationTest, TheOldestJobThatIsOverMakesRoom) {
 }
 
 TEST_F(JobPreparationTest, AJobWhoseEpochFailedMakesRoomAfterAWhile) {
-  Start({.max_jobs = 1, .keep_failed_jobs = absl::Hours(1)});
+  Start({.quotas = {.jobs = 1}, .keep_failed_jobs = absl::Hours(1)});
   const auto job = Register(MakeJob("job"));
   FormEpoch(*job, 101);
   clock_.Advance(absl::Seconds(2));

@@ -110,6 +110,23 @@ TEST(JournalTest, NobodyIsAnsweredBeforeWhatFollowsFromAChangeIsDone) {
   EXPECT_FALSE(answered_first);
 }
 
+TEST(JournalTest, SaysHowFarTheStoreIsBehind) {
+  HeldStore store;
+  store.hold = true;
+  Journal journal({}, &store);
+  EXPECT_EQ(journal.backlog().changes, 0);
+  journal.Append(Change(1));
+  ASSERT_TRUE(store.entered.Await());
+  journal.Append(Change(2));
+  EXPECT_EQ(journal.backlog().changes, 2);
+  EXPECT_GT(journal.backlog().bytes, 0);
+  EXPECT_GT(journal.backlog().age, absl::ZeroDuration());
+  store.hold = false;
+  store.go_on.Notify();
+  EXPECT_TRUE(Await(journal).ok());
+  EXPECT_EQ(journal.backlog().bytes, 0);
+}
+
 TEST(JournalTest, NobodyWhoAppendsWaitsForTheStore) {
   HeldStore store;
   store.hold = true;

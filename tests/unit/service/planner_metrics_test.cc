@@ -51,6 +51,33 @@ TEST_F(PlannerMetricsTest, WorkersThatResumeAheadOfThePlansHaveNothingPlannedAhe
   engine_->Shutdown(absl::Seconds(20));
 }
 
+TEST_F(PlannerMetricsTest, OwnersJobsAreCountedByWhetherAnybodyStartedThem) {
+  Watch();
+  for (const char* id : {"a", "b", "c"}) {
+    v1::JobSpec spec = MakeJob(id);
+    spec.set_owner("team");
+    Register(spec);
+  }
+  ASSERT_TRUE((*engine_->FindJob("a"))->SubmitBatches(MakeSubmission("a", 0, 1)).ok());
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_owner_jobs{owner=\"team\",started=\"yes\"} 1\n"));
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_owner_jobs{owner=\"team\",started=\"no\"} 2\n"));
+}
+
+TEST_F(PlannerMetricsTest, AStoreThatFailsIsSeenInMetricsAndInTheStatusOfJobs) {
+  Watch();
+  const auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(Flush().ok());
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_store_writable 1\n"));
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_store_waiting_bytes 0\n"));
+  EXPECT_EQ(job->Status().store_failure(), "");
+  store_->Stop();
+  EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok()) << "it is not known yet";
+  EXPECT_FALSE(Flush().ok());
+  EXPECT_THAT(registry_.Text(), HasSubstr("penstock_store_writable 0\n"));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_store_waiting_bytes 0\n")));
+  EXPECT_THAT(job->Status().store_failure(), HasSubstr("the store was stopped"));
+}
+
 TEST_F(PlannerMetricsTest, AJobsEpochGrowsWhenItsWorkersBeginAgain) {
   Watch();
   const auto job = Register(MakeJob("job"));

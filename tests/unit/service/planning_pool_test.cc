@@ -47,6 +47,14 @@ class PlanningPoolTest : public testing::Test {
     });
   }
 
+  void AddForJob(PlanningPool& pool, const std::string& owner, const std::string& job,
+                 const std::string& name) {
+    Run(pool, {.owner = owner, .job = job}, [this, name](const PlanningTicket&) {
+      MutexLock lock(&mutex_);
+      order_.push_back(name);
+    });
+  }
+
   // The names in the order in which the tasks ran, once all have.
   std::vector<std::string> Order(PlanningPool& pool) {
     go_on_.Notify();
@@ -75,6 +83,26 @@ TEST_F(PlanningPoolTest, OwnersTakeTurns) {
   for (const char* name : {"b1", "b2"}) Add(pool, kJobBatch, "b", name);
   Add(pool, kJobBatch, "c", "c1");
   EXPECT_THAT(Order(pool), testing::ElementsAre("a1", "b1", "c1", "a2", "b2", "a3", "a4"));
+}
+
+TEST_F(PlanningPoolTest, AnOwnerWithManyJobsHasOneOwnersTurnsAndItsJobsTakeTurnsWithEachOther) {
+  PlanningPool pool(1, 20, &clock_);
+  Hold(pool);
+  for (const char* name : {"a1", "a2"}) AddForJob(pool, "x", "a", name);
+  for (const char* name : {"b1", "b2"}) AddForJob(pool, "x", "b", name);
+  for (const char* name : {"c1", "c2", "c3"}) AddForJob(pool, "y", "c", name);
+  EXPECT_THAT(Order(pool), testing::ElementsAre("a1", "c1", "b1", "c2", "a2", "c3", "b2"));
+}
+
+TEST_F(PlanningPoolTest, ATaskOfOneOfAnOwnersJobsIsTakenOutOfItsLine) {
+  PlanningPool pool(1, 20, &clock_);
+  Hold(pool);
+  AddForJob(pool, "x", "a", "a1");
+  const PlanningTicketPtr given_up = Run(pool, {.owner = "x", .job = "b"}, [](const PlanningTicket&) {});
+  AddForJob(pool, "x", "b", "b2");
+  pool.Cancel(given_up);
+  EXPECT_EQ(pool.depth(), 2);
+  EXPECT_THAT(Order(pool), testing::ElementsAre("a1", "b2"));
 }
 
 TEST_F(PlanningPoolTest, BatchesOfJobsGoBeforePreparationsAndTheseBeforeWhatIfs) {

@@ -1,0 +1,70 @@
+// Job: batches that may have killed the planner before this one.
+//
+// A batch that was accepted and has no plan when a planner starts may be what its predecessor died of. So it
+// is planned with nothing beside it, and that this was begun is durable first: if the planner dies again, the
+// batch is known. One that killed two planners so is not tried a third time: its job fails, and all others go
+// on.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "planner/service/engine/job.h"
+
+namespace penstock {
+namespace {
+
+constexpr uint32_t kMostTries = 2;
+constexpr absl::Duration kLookAtTicket = absl::Milliseconds(20);
+
+}  // namespace
+
+void Job::SuspectUnplannedLocked() {
+  for (uint64_t iteration = state_.first_held(); iteration < durable_batches_; ++iteration) {
+    if (!state_.IsPlanned(iteration)) suspects_[iteration] = state_.TriesOf(iteration);
+  }
+}
+
+void Job::RecordTriesLocked(uint64_t iteration, uint32_t tries, Committed committed) {
+  store::v1::Event event;
+  event.mutable_planning_tried()->set_iteration(iteration);
+  event.mutable_planning_tried()->set_tries(tries);
+  RecordLocked(std::move(event), {}, std::move(committed));
+}
+
+// OK once the planning of the iteration may begin. Possible errors: INTERNAL (never again), those of the
+// ticket.
+absl::Status Job::BeginTry(uint64_t iteration, const PlanningTicket& ticket) {
+  if (!ticket.status().ok()) return ticket.status();
+  auto durable = std::make_shared<absl::Notification>();
+  {
+    MutexLock lock(&mutex_);
+    const auto suspect = suspects_.find(iteration);
+    if (suspect == suspects_.end()) return absl::OkStatus();
+    if (suspect->second >= kMostTries) {
+      return absl::InternalError(absl::StrCat(
+          suspect->second,
+          " planners died while they planned this batch alone, so it is not tried again: delete the "
+          "job, and feed it smaller batches"));
+    }
+    if (stopped_ || deleted_) return absl::CancelledError("the job ends");
+    RecordTriesLocked(iteration, suspect->second + 1, [durable](Job&) { durable->Notify(); });
+  }
+  while (!durable->WaitForNotificationWithTimeout(kLookAtTicket)) {
+    if (!ticket.status().ok()) return ticket.status();
+  }
+  return absl::OkStatus();
+}
+
+// This planner lives, so whatever became of the plan, the batch has not killed it. With a plan it is no
+// suspect any more, and the event of the plan says so.
+void Job::EndTryLocked(uint64_t iteration, bool planned) {
+  const auto suspect = suspects_.find(iteration);
+  if (suspect == suspects_.end() || deleted_) return;
+  if (planned) {
+    suspects_.erase(suspect);
+  } else if (state_.TriesOf(iteration) > suspect->second) {
+    RecordTriesLocked(iteration, suspect->second, nullptr);
+  }
+}
+
+}  // namespace penstock

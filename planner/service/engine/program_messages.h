@@ -1,0 +1,69 @@
+// The messages of a job's programs that streams hold, made when they are asked for.
+//
+// A message is made once for all streams that hold it at the same time, is counted by the planner's
+// StreamBudget until the last of them has sent it, and is made again when it is wanted later. The worker of a
+// rank has one stream and one message whatever others hold: the training goes on beside any number of streams
+// that nobody reads. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "common/sync/sync.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/service/engine/stream_budget.h"
+
+namespace penstock {
+
+class ProgramMessages {
+ public:
+  // What an open stream costs beside its message, measured: gRPC's state of the call.
+  static constexpr size_t kStreamBytes = size_t{48} << 10;
+
+  // Whoever reads a rank's programs.
+  struct Reader {
+    uint32_t rank = 0;
+    // It is the rank's worker of the current epoch.
+    bool is_worker = false;
+  };
+
+  // `budget` must outlive the job. `owner`: who pays.
+  ProgramMessages(const StreamBudget* budget, std::string owner)
+      : budget_(budget), owner_(std::move(owner)) {}
+
+  // A place for one more stream, kept while it is open.
+  // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget.
+  absl::StatusOr<std::shared_ptr<void>> OpenStream(const Reader& reader);
+  // What a stream sends for the iteration of the plan. Possible errors: as OpenStream.
+  absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const v1::Plan& plan, const Reader& reader);
+
+ private:
+  struct Made {
+    std::string content_hash;
+    std::weak_ptr<const std::string> bytes;
+  };
+  // What a worker has whatever others hold.
+  struct Worker {
+    std::weak_ptr<void> stream;
+    std::weak_ptr<const std::string> message;
+  };
+
+  ProgramBytes Find(const v1::Plan& plan, uint32_t rank) const;
+  void KeepLocked(const v1::Plan& plan, uint32_t rank, const ProgramBytes& bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const StreamBudget* const budget_;
+  const std::string owner_;
+  mutable Mutex mutex_;
+  // By iteration and rank. Those that nobody holds any more are taken out now and then.
+  std::map<std::pair<uint64_t, uint32_t>, Made> made_ ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 64;
+  std::map<uint32_t, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// What streams cost, and what one may ask for.
+#include <memory>
+#include <vector>
+
+#include "tests/unit/service/engine_fixture.h"
+
+namespace penstock {
+namespace {
+
+class JobStreamsTest : public EngineFixture {
+ protected:
+  static constexpr size_t kStream = ProgramMessages::kStreamBytes;
+
+  std::shared_ptr<Job> Fed() {
+    auto job = Register(MakeJob("job"));
+    EXPECT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 4)).ok());
+    return job;
+  }
+};
+
+TEST_F(JobStreamsTest, StreamsOfOneRankShareTheirMessage) {
+  const auto job = Fed();
+  std::vector<std::unique_ptr<Reader>> readers;
+  std::vector<ProgramBytes> held;
+  ASSERT_TRUE(Reader(job, StreamRequest(0)).Next().has_value()) << "planned";
+  for (int i = 0; i < 100; ++i) {
+    readers.push_back(std::make_unique<Reader>(job, StreamRequest(0)));
+    held.push_back(std::get<ProgramBytes>(readers.back()->Poll()));
+    EXPECT_EQ(held.back(), held.front());
+  }
+  EXPECT_EQ(engine_->stream_bytes(), 100 * kStream + held.front()->size());
+  held.clear();
+  readers.clear();
+  EXPECT_EQ(engine_->stream_bytes(), 0);
+}
+
+TEST_F(JobStreamsTest, AStreamThatHasNoRoomSaysWhyAndAWorkersIsServed) {
+  Start({.stream_memory_bytes = 2 * kStream});
+  const auto job = Fed();
+  FormEpoch(*job, 101);
+  Reader first(job, StreamRequest(0)), second(job, StreamRequest(1)), third(job, StreamRequest(0));
+  EXPECT_THAT(third.End(), Fails(absl::StatusCode::kResourceExhausted, "Read the streams, or close"));
+  Reader worker(job, StreamRequest(0, 0, 101, 1));
+  EXPECT_TRUE(worker.Next().has_value());
+  // One of a rank, whoever has stolen its incarnation.
+  Reader again(job, StreamRequest(0, 0, 101, 1));
+  EXPECT_THAT(again.End(), Fails(absl::StatusCode::kResourceExhausted, "eighth"));
+}
+
+TEST_F(JobStreamsTest, AWorkerThatCameBackHasARoomOfItsOwnAgain) {
+  Start({.stream_memory_bytes = kStream});
+  const auto job = Fed();
+  FormEpoch(*job, 101);
+  Reader other(job, StreamRequest(1));
+  for (int i = 0; i < 3; ++i) {
+    Reader worker(job, StreamRequest(0, 0, 101, 1));
+    EXPECT_TRUE(worker.Next().has_value());
+  }
+}
+
+TEST_F(JobStreamsTest, AnIterationThatCannotComeIsRefusedAndTheNextOnesAreWaitedFor) {
+  const auto job = Fed();
+  EXPECT_THAT(
+      Reader(job, StreamRequest(0, UINT64_MAX)).End(),
+      Fails(absl::StatusCode::kOutOfRange, "from_iteration: iteration 18446744073709551615 is beyond"));
+  // The window is 16.
+  EXPECT_TRUE(Reader(job, StreamRequest(0, 16)).IsPending());
+  EXPECT_THAT(Reader(job, StreamRequest(0, 17)).End(), Fails(absl::StatusCode::kOutOfRange, "at most 16"));
+}
+
+}  // namespace
+}  // namespace penstock
