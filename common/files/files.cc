@@ -111,6 +111,12 @@ absl::Status SyncFolder(const std::string& path) {
   return FileError(path, "flushing folder", errno);
 }
 
+absl::Status SyncFile(const std::string& path) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return FileError(path, "opening", errno);
+  return fsync(file.get()) == 0 ? absl::OkStatus() : FileError(path, "flushing", errno);
+}
+
 absl::StatusOr<std::string> FileToReplace(const std::string& path) {
   if (path.empty() || absl::EndsWith(path, "/"))
     return absl::InvalidArgumentError(absl::StrCat("'", path, "' names no file"));

@@ -31,6 +31,9 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
 // path.
 absl::Status SyncFolder(const std::string& path);
 
+// Flushes what was written to a file to disk. Possible errors: as ReadFile.
+absl::Status SyncFile(const std::string& path);
+
 // Whether WriteFileAtomically can be expected to work, for those who want to know before long work. Makes
 // missing folders and nothing else. Possible errors: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 absl::Status CheckWritable(const std::string& path);

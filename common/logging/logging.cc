@@ -77,6 +77,28 @@ void ConfigureLogging(LogLevel minimum, LogFormat format) {
   line_format = format;
 }
 
+LogLevel SetMinimumLogLevel(LogLevel minimum) { return minimum_level.exchange(minimum); }
+
+std::optional<LogLevel> LogLevelFromName(absl::string_view name) {
+  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError})
+    if (LogLevelName(level) == name) return level;
+  return std::nullopt;
+}
+
+absl::string_view LogLevelName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "";
+}
+
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, absl::string_view message,
                           const std::vector<LogField>& fields) {
   const std::string stamp = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -24,6 +25,12 @@ enum class LogFormat { kText, kJson };
 
 // Lines below `minimum` are dropped. Before the first call: kInfo, kText.
 void ConfigureLogging(LogLevel minimum, LogFormat format);
+// From now on. Returns the level before.
+LogLevel SetMinimumLogLevel(LogLevel minimum);
+
+// "debug", "info", "warning", "error"; nothing for other words.
+std::optional<LogLevel> LogLevelFromName(absl::string_view name);
+absl::string_view LogLevelName(LogLevel level);
 
 // A name and a value. Numbers and booleans stay bare in JSON, everything else is a string.
 class LogField {

@@ -20,6 +20,7 @@ void AddFeedCommand(CommandSet& commands);
 void AddStatusCommands(CommandSet& commands);
 
 void AddHealthCommand(CommandSet& commands);
+void AddLogLevelCommand(CommandSet& commands);
 
 // `drain` and `delete`.
 void AddJobCommands(CommandSet& commands);

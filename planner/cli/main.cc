@@ -1,5 +1,6 @@
 // `penstock`: the client.
 #include "planner/cli/commands.h"
+#include "planner/cli/store/store_commands.h"
 
 int main(int argc, char** argv) {
   using namespace penstock::cli;  // NOLINT(google-build-using-namespace)
@@ -16,5 +17,8 @@ int main(int argc, char** argv) {
   AddStatusCommands(commands);
   AddHealthCommand(commands);
   AddJobCommands(commands);
+  AddBackupCommand(commands);
+  AddRestoreCommand(commands);
+  AddLogLevelCommand(commands);
   return commands.Run(argc, argv);
 }

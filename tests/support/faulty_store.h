@@ -80,6 +80,7 @@ class FaultyStore final : public EventStore {
     PENSTOCK_RETURN_IF_ERROR(Broken());
     return store_->GetBatch(job, iteration);
   }
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() override { return store_->BeginCopy(); }
   absl::Status Check() override {
     PENSTOCK_RETURN_IF_ERROR(Broken());
     return store_->Check();

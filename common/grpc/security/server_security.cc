@@ -29,12 +29,13 @@ class Gate final : public grpc::AuthMetadataProcessor {
     const absl::string_view method = path == metadata.end()
                                          ? absl::string_view()
                                          : absl::string_view(path->second.data(), path->second.size());
-    const grpc::Status admitted =
-        ToGrpcStatus(access_->Admit(access_->Identify(metadata, *connection), method));
+    const Caller caller = access_->Identify(metadata, *connection);
+    const grpc::Status admitted = ToGrpcStatus(access_->Admit(caller, method));
     if (!admitted.ok() && refused_) {
       const auto* served = FindServedMethod(method);
       refused_({.method = served == nullptr ? kOtherMethod : absl::string_view(served->name()),
-                .code = admitted.error_code()});
+                .code = admitted.error_code(),
+                .caller = caller});
     }
     return admitted;
   }

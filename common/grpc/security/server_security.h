@@ -48,6 +48,7 @@ struct RefusedCall {
   // "GetJob", or kOtherMethod.
   absl::string_view method;
   grpc::StatusCode code = grpc::StatusCode::OK;
+  Caller caller = {};
 };
 
 // Called by any thread; must not block.

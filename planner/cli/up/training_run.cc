@@ -118,6 +118,11 @@ absl::Status TrainingRun::Watch(const std::function<void(const v1::IterationSumm
     next_summary_ = iteration.iteration() + 1;
   }
   Take(response.status());
+  // The planner's store was restored from a backup, and knows less than was submitted since.
+  if (place_found_ && status_.next_iteration() < next_batch_) {
+    next_batch_ = status_.next_iteration();
+    made_.reset();
+  }
   if (status_.state() == v1::JOB_STATE_FAILED && epochs_ == Epochs::kOne) {
     return absl::FailedPreconditionError(status_.failure());
   }

@@ -107,6 +107,8 @@ class PlannerEngine {
   void WhenDurable(Journal::Durable durable) { journal_.WhenDurable(std::move(durable)); }
   absl::Status StoreHealth() const { return journal_.health(); }
   Journal::Backlog StoreBacklog() const { return journal_.backlog(); }
+  // See EventStore. The engine must outlive the copy.
+  absl::StatusOr<std::unique_ptr<StoreCopy>> CopyStore() const { return dependencies_.store->BeginCopy(); }
   bool IsFenced() const { return journal_.fenced(); }
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is

@@ -20,7 +20,10 @@ absl::Status Job::CheckStartLocked(uint64_t first_iteration) const {
                      spec_.first_iteration(), ": give the worker the checkpoint of that iteration"));
   }
   const uint64_t next = state_.admission().next_iteration();
-  if (first_iteration > next) {
+  const uint64_t total = spec_.training().iterations();
+  // After a restore the feeder brings the batches up to there once the job begins there.
+  const bool may_be_ahead = state_.restored() && (total == 0 || first_iteration <= total);
+  if (first_iteration > next && !may_be_ahead) {
     return absl::InvalidArgumentError(absl::StrCat("first_iteration is ", first_iteration,
                                                    ", but the planner has batches only to before ", next,
                                                    ": register the job with this first_iteration"));

@@ -72,6 +72,11 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
     }
     const uint64_t end =
         std::max(state_.admission().next_iteration(), state_.progress().completed() + state_.window());
+    if (iteration > end && request.incarnation() != 0) {
+      return absl::AbortedError(absl::StrCat("iteration ", iteration, " is beyond ", end,
+                                             ", where this planner is: its store was restored from a backup; "
+                                             "register again with a new incarnation"));
+    }
     if (iteration > end) {
       return absl::OutOfRangeError(
           absl::StrCat("from_iteration: iteration ", iteration,

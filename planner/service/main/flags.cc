@@ -178,6 +178,10 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
       ->capture_default_str();
   app->add_option("--port-file", flags->port_file,
                   "write the bound ports to this file as JSON, at once when they are bound");
+  app->add_option(
+      "--audit-log", flags->audit_log,
+      "a file of JSON lines: who registered, drained or deleted a job, made a backup, or was refused; "
+      "rotated at 64 MB (default: none)");
   app->add_option("--log-level", texts->log_level, "debug, info, warning or error")
       ->check(OneOf(kLevels))
       ->capture_default_str();

@@ -10,6 +10,8 @@
 namespace penstock {
 
 struct PlannerFlags {
+  // Empty: none is written.
+  std::string audit_log;
   PlannerServerOptions server;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -15,6 +15,7 @@
 #include "common/process/stop_signals.h"
 #include "common/status/status_macros.h"
 #include "common/sync/ticker.h"
+#include "planner/service/audit/audit_log.h"
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/flags.h"
 #include "planner/service/main/planner_server.h"
@@ -79,7 +80,11 @@ absl::Status Serve(const PlannerFlags& flags) {
   TaskPool threads(flags.server.engine.planning_threads);
   const CorePlannerFactory planners(threads.AsFunction());
   const CorePlanChecker checker;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartPlanner(WithWatch(flags), &planners, &checker));
+  PlannerFlags all = WithWatch(flags);
+  if (!flags.audit_log.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(all.server.audit, AuditLog::Open(flags.audit_log));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartPlanner(all, &planners, &checker));
   const BoundPorts& ports = server->ports();
   LogInfo("planner serves", {{"planner_port", ports.planner},
                              {"metrics_port", ports.metrics},

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc/service_names.h"
+#include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
 #include "common/metrics/process_metrics.h"
 #include "common/status/annotate.h"
@@ -41,6 +42,17 @@ absl::StatusOr<SecuredServer> SecureListener(const PlannerServerOptions& options
       "--tls-cert and --tls-key; deploy/certs makes some to try), or take the risk with --allow-anyone"));
 }
 
+// Refused before its handler, where its address is not known.
+AuditRecord RecordOf(const RefusedCall& call) {
+  return {.time = absl::Now(),
+          .method = std::string(call.method),
+          .role = std::string(RoleName(call.caller.role)),
+          .owner = call.caller.owner,
+          .code = GrpcCodeName(call.code),
+          .reason = "refused for who calls",
+          .refused = true};
+}
+
 void StopOne(RunningServer* running) {
   if (running->server == nullptr) return;
   running->spare.reset();
@@ -61,13 +73,18 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
       planners_(planners),
       checker_(checker),
       metrics_(&registry_),
-      service_(&slot_, JobAccess(secured.access)),
+      service_(&slot_, JobAccess(secured.access),
+               AuditedCalls(options.audit.get(), JobAccess(secured.access))),
+      operations_(&slot_, AuditedCalls(options.audit.get(), JobAccess(secured.access))),
       health_({kReadyForJobs, kLeads}, [access = JobAccess(secured.access)](const auto& context) {
         return access.CallerOf(context).role != Role::kNobody;
       }) {
   metrics_.Watch(&slot_);
   AddProcessMetrics(&registry_, "penstock-planner");
-  TellOfRefusals(secured, [this](const RefusedCall& call) { metrics_.OnRefused(call); });
+  TellOfRefusals(secured, [this](const RefusedCall& call) {
+    metrics_.OnRefused(call);
+    if (options_.audit != nullptr) options_.audit->Write(RecordOf(call));
+  });
 }
 
 PlannerServer::~PlannerServer() { Stop(); }
@@ -106,7 +123,7 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const Planne
 
 absl::Status PlannerServer::Listen() {
   const ServerOptions served = {.listen = options_.listen,
-                                .services = {&service_, &health_},
+                                .services = {&service_, &operations_, &health_},
                                 .reflection = options_.reflection,
                                 .credentials = credentials_,
                                 .observer = [this](const EndedCall& call) { metrics_.OnCall(call); }};

@@ -24,11 +24,13 @@
 #include "common/grpc/server.h"
 #include "common/metrics/metrics.h"
 #include "common/sync/ticker.h"
+#include "planner/service/audit/audit_log.h"
 #include "planner/service/engine/engine.h"
 #include "planner/service/leadership/leadership.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/page/page.h"
 #include "planner/service/rpc/engine_slot.h"
+#include "planner/service/rpc/planner_operations_service.h"
 #include "planner/service/rpc/planner_rpc_service.h"
 #include "planner/service/store/event_store.h"
 
@@ -49,6 +51,8 @@ struct PlannerServerOptions {
   // Serves other machines although it does not know who calls.
   bool allow_anyone = false;
   EngineOptions engine = {};
+  // Null: none is written.
+  std::shared_ptr<AuditLog> audit = nullptr;
   // Resident memory of the process, for EngineOptions.process_memory_bytes; null: nobody watches it.
   std::function<size_t()> resident_bytes = nullptr;
   // How long Stop() goes on planning what was accepted.
@@ -155,6 +159,7 @@ class PlannerServer : private Candidate {
   Term abandoned_ ABSL_GUARDED_BY(mutex_) = 0;
 
   PlannerRpcService service_;
+  PlannerOperationsService operations_;
   HealthService health_;
   Mutex health_mutex_;
   // What the health service says, and whether it may be told something else.

@@ -42,8 +42,8 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access)
-    : engines_(engines), access_(std::move(access)) {}
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit)
+    : engines_(engines), access_(std::move(access)), audit_(std::move(audit)) {}
 
 grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context,
                                                     const absl::Status& status) {
@@ -85,14 +85,19 @@ grpc::ServerUnaryReactor* PlannerRpcService::ChangeJob(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerContext* context,
                                                          const v1::RegisterJobRequest* request,
                                                          v1::RegisterJobResponse* response) {
-  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, status);
+  const auto ended = audit_.Later(*context, "RegisterJob", request->job().job_id());
+  const auto refuse = [&](const absl::Status& status) {
+    ended(status);
+    return Answer(context, status);
+  };
+  if (absl::Status status = Validate(*request); !status.ok()) return refuse(status);
   absl::StatusOr<std::string> owner = access_.OwnerOf(*context, request->job().owner());
-  if (!owner.ok()) return Answer(context, owner.status());
+  if (!owner.ok()) return refuse(owner.status());
   const absl::StatusOr<EnginePtr> serving = engines_->ForJobs();
-  if (!serving.ok()) return Answer(context, serving.status());
+  if (!serving.ok()) return refuse(serving.status());
   v1::JobSpec job = request->job();
   job.set_owner(*std::move(owner));
-  return RegisterJobReactor::Start(*serving, job, response);
+  return RegisterJobReactor::Start(*serving, job, response, ended);
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
@@ -228,20 +233,24 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetIteration(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContext* context,
                                                       const v1::DrainJobRequest* request,
                                                       v1::DrainJobResponse* response) {
-  return ChangeJob(context, *request, [&](Job& job) -> absl::Status {
-    PENSTOCK_ASSIGN_OR_RETURN(const v1::JobState state, job.Drain());
-    response->set_state(state);
-    return absl::OkStatus();
-  });
+  const absl::StatusOr<Found> found = Find(*context, *request);
+  absl::StatusOr<v1::JobState> state = found.status();
+  if (found.ok()) state = found->job->Drain();
+  audit_.Ended(*context, "DrainJob", request->job_id(), state.status());
+  if (!state.ok()) return Answer(context, state.status());
+  response->set_state(*state);
+  return AnswerWhenDurable(context, found->engine, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::DeleteJob(grpc::CallbackServerContext* context,
                                                        const v1::DeleteJobRequest* request,
                                                        v1::DeleteJobResponse*) {
   const absl::StatusOr<Found> found = Find(*context, *request);
-  if (!found.ok()) return Answer(context, found.status());
-  return AnswerWhenDurable(context, found->engine,
-                           found->engine->DeleteJob(request->job_id(), request->force()));
+  absl::Status status = found.status();
+  if (status.ok()) status = found->engine->DeleteJob(request->job_id(), request->force());
+  audit_.Ended(*context, "DeleteJob", request->job_id(), status);
+  if (!status.ok()) return Answer(context, status);
+  return AnswerWhenDurable(context, found->engine, status);
 }
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
 // penstock.v1.PlannerService over gRPC: validates requests, hands them to the engine, converts its answers.
 //
 //   EngineSlot slot;
-//   PlannerRpcService service(&slot, JobAccess(nullptr)); StartServer({.listen = "127.0.0.1:0", .services =
-//   {&service}});
+//   PlannerRpcService service(&slot, JobAccess(nullptr), AuditedCalls(nullptr, JobAccess(nullptr)));
+//   StartServer({.listen = "127.0.0.1:0", .services = {&service}});
 //
 // Handlers run on gRPC's threads and do not block; PlanBatch and ReviseCosts compute in the engine's pool.
 // Program streams write when the reader has room (common/grpc/pull_stream.h).
@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
+#include "planner/service/rpc/audited_calls.h"
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/job_access.h"
 
@@ -24,7 +25,7 @@ using PlannerCalls =
 class PlannerRpcService final : public PlannerCalls {
  public:
   // `engines`: who serves; not owned.
-  PlannerRpcService(const EngineSlot* engines, JobAccess access);
+  PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
                                         const v1::RegisterJobRequest* request,
@@ -88,6 +89,7 @@ class PlannerRpcService final : public PlannerCalls {
 
   const EngineSlot* const engines_;
   const JobAccess access_;
+  const AuditedCalls audit_;
 };
 
 }  // namespace penstock

@@ -7,8 +7,10 @@
 namespace penstock {
 
 grpc::ServerUnaryReactor* RegisterJobReactor::Start(EnginePtr engine, const v1::JobSpec& job,
-                                                    v1::RegisterJobResponse* response) {
-  auto reactor = std::shared_ptr<RegisterJobReactor>(new RegisterJobReactor(std::move(engine), response));
+                                                    v1::RegisterJobResponse* response,
+                                                    std::function<void(const absl::Status&)> ended) {
+  auto reactor = std::shared_ptr<RegisterJobReactor>(
+      new RegisterJobReactor(std::move(engine), response, std::move(ended)));
   reactor->self_ = reactor;
   PlannerEngine::Registration registration = reactor->engine_->RegisterJob(
       job, [weak = std::weak_ptr<RegisterJobReactor>(reactor)](const absl::StatusOr<v1::JobState>& state) {
@@ -39,6 +41,7 @@ void RegisterJobReactor::End(const absl::Status& status) {
     MutexLock lock(&mutex_);
     if (std::exchange(ended_, true)) return;
   }
+  ended_with_(status);
   Finish(ToGrpcStatus(status));
 }
 

@@ -4,6 +4,7 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -19,15 +20,17 @@ class RegisterJobReactor final : public grpc::ServerUnaryReactor,
  public:
   // Lives until the call is done.
   static grpc::ServerUnaryReactor* Start(EnginePtr engine, const v1::JobSpec& job,
-                                         v1::RegisterJobResponse* response);
+                                         v1::RegisterJobResponse* response,
+                                         std::function<void(const absl::Status&)> ended);
 
   // The client cancelled, or its deadline is over: nobody prepares the job for it any more.
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  RegisterJobReactor(EnginePtr engine, v1::RegisterJobResponse* response)
-      : engine_(std::move(engine)), response_(response) {}
+  RegisterJobReactor(EnginePtr engine, v1::RegisterJobResponse* response,
+                     std::function<void(const absl::Status&)> ended)
+      : engine_(std::move(engine)), response_(response), ended_with_(std::move(ended)) {}
 
   // Answers once what the engine did is durable.
   void Answer(const absl::StatusOr<v1::JobState>& state);
@@ -36,6 +39,7 @@ class RegisterJobReactor final : public grpc::ServerUnaryReactor,
   const EnginePtr engine_;
   // gRPC's; valid until Finish.
   v1::RegisterJobResponse* const response_;
+  const std::function<void(const absl::Status&)> ended_with_;
   std::shared_ptr<RegisterJobReactor> self_;
   Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

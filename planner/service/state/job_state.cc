@@ -57,6 +57,7 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
       registered_unix_ns_(saved.registered_unix_ns()),
       last_unix_ns_(saved.last_unix_ns()),
       draining_(saved.draining()),
+      restored_(saved.restored()),
       finished_(saved.finished()),
       planning_failure_(saved.planning_failure()),
       first_held_(saved.first_held()),
@@ -83,6 +84,7 @@ store::v1::JobSnapshot JobState::Save() const {
   saved.set_registered_unix_ns(registered_unix_ns_);
   saved.set_last_unix_ns(last_unix_ns_);
   saved.set_draining(draining_);
+  saved.set_restored(restored_);
   saved.set_finished(finished_);
   saved.set_planning_failure(planning_failure_);
   saved.set_first_held(first_held_);
@@ -137,6 +139,9 @@ void JobState::Apply(const store::v1::Event& event) {
       break;
     case store::v1::Event::kIterationReported:
       Apply(event.iteration_reported());
+      break;
+    case store::v1::Event::kJobRestored:
+      restored_ = true;
       break;
     case store::v1::Event::kJobDrained:
       draining_ = true;
@@ -209,7 +214,9 @@ void JobState::Apply(const store::v1::IterationReported& event) {
   reports_[event.iteration()][event.rank()] = event;
   progress_.Report(event.rank(), event.iteration());
   for (uint64_t iteration = completed; iteration < progress_.completed(); ++iteration) SumUp(iteration);
-  if (progress_.completed() > completed) ForgetOldIterations();
+  if (progress_.completed() == completed) return;
+  restored_ = false;
+  ForgetOldIterations();
 }
 
 void JobState::SumUp(uint64_t iteration) {

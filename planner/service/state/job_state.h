@@ -51,6 +51,8 @@ class JobState {
   // Not set before the stages are chosen.
   const std::optional<v1::Topology>& topology() const { return topology_; }
   bool draining() const { return draining_; }
+  // It comes from a backup and no iteration was completed since: workers may be ahead of its batches.
+  bool restored() const { return restored_; }
   // All is done that ever will be.
   bool finished() const { return finished_; }
   // Not empty: a batch that was accepted cannot be planned, for good.
@@ -100,6 +102,7 @@ class JobState {
   int64_t last_unix_ns_;
   std::optional<v1::Topology> topology_;
   bool draining_ = false;
+  bool restored_ = false;
   bool finished_ = false;
   std::string planning_failure_;
   uint64_t first_held_;

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "planner/service/store/store_copy.h"
 
 namespace penstock {
 
@@ -92,6 +93,11 @@ class EventStore {
 
   // Can it be read and written now? For readiness: writes a few bytes, and no more.
   virtual absl::Status Check() = 0;
+
+  // A copy of all that is committed, in a file beside the store's; one at a time. Others may commit and read
+  // meanwhile. The store must outlive the copy. Possible errors: UNIMPLEMENTED (not a store that is a file:
+  // says what to do), RESOURCE_EXHAUSTED (another copy is made now), and those above.
+  virtual absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() = 0;
 
   // Ends every call that waits for a server, and all later ones, with CANCELLED. Does not block.
   virtual void Stop() = 0;

@@ -19,6 +19,10 @@ class MemoryEventStore final : public EventStore {
   absl::StatusOr<uint64_t> LargestJob() override;
   absl::StatusOr<std::string> GetBatch(uint64_t job, uint64_t iteration) override;
   absl::Status Check() override;
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() override {
+    return absl::UnimplementedError(
+        "this planner keeps its jobs in memory alone (--store=memory): there is nothing to back up");
+  }
   void Stop() override;
 
  private:

@@ -53,6 +53,38 @@ void RunSql(const std::string& path, const std::string& sql) {
   ASSERT_THAT((*database)->Execute(sql), IsOk());
 }
 
+TEST_F(SqliteStoreTest, ACopyHasAllThatIsCommittedWhileItIsMade) {
+  WriteSomeJobs();
+  const auto store = Open();
+  ASSERT_THAT(Commit(store.get(), {AddBatch(1, 7, std::string(6 << 20, 'b'))}), IsOk());
+  auto copy = store->BeginCopy();
+  ASSERT_THAT(copy, IsOk());
+  EXPECT_THAT(store->BeginCopy(), Fails(StatusCode::kResourceExhausted, "another backup"));
+  int steps = 0;
+  for (bool whole = false; !whole; ++steps) {
+    const auto step = (*copy)->Step();
+    ASSERT_THAT(step, IsOk());
+    whole = *step;
+    if (whole) continue;
+    ASSERT_THAT(Commit(store.get(), {Append(1, 61 + static_cast<uint64_t>(steps), 1)}), IsOk());
+  }
+  EXPECT_GT(steps, 5);
+  EXPECT_EQ((*copy)->copied_bytes(), (*copy)->total_bytes());
+  {
+    const auto copied = SqliteEventStore::Open((*copy)->path());
+    ASSERT_THAT(copied, IsOk());
+    const auto jobs = (*copied)->Load();
+    ASSERT_THAT(jobs, IsOk());
+    ASSERT_EQ(jobs->size(), 20);
+    EXPECT_THAT(jobs->front(), HasEvents(1, 1, 60 + steps - 1));
+    EXPECT_EQ((*copied)->GetBatch(1, 7)->size(), 6 << 20);
+  }
+  const std::string path = (*copy)->path();
+  copy->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_THAT(store->BeginCopy(), IsOk());
+}
+
 TEST_F(SqliteStoreTest, TwoPlannersCannotHaveOneFile) {
   const auto store = Open();
   EXPECT_THAT(SqliteEventStore::Open(path_), Fails(StatusCode::kUnavailable, "another process has it"));

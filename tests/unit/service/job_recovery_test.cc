@@ -80,6 +80,38 @@ TEST_F(JobRecoveryTest, WorkersHaveAsLongAsEverToBeHeardOfAgain) {
   EXPECT_THAT(job->Status().failure(), testing::HasSubstr("was lost"));
 }
 
+TEST_F(JobRecoveryTest, WorkersMayBeAheadOfAStoreFromABackupUntilAnIterationIsCompleted) {
+  auto job = Register(MakeJob("job"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 4)).ok());
+  EXPECT_THAT(job->RegisterWorker(MakeRegistration(101, 0, 9)),
+              Fails(absl::StatusCode::kInvalidArgument, "batches only to before 4"));
+  job.reset();
+  ASSERT_TRUE(Flush().ok());
+  engine_.reset();
+  store::v1::Event restored;
+  restored.mutable_job_restored();
+  const uint64_t events = store_->Load()->front().events.size();
+  ASSERT_TRUE(store_
+                  ->Commit({JobChange{
+                      .job = 1, .first_sequence = events + 1, .events = {restored.SerializeAsString()}}})
+                  .ok());
+  Restart();
+  job = *engine_->FindJob("job");
+  AwaitPrepared(*job);
+
+  // A worker of before the backup, which has run on.
+  FormEpoch(*job, 201, /*first_iteration=*/9);
+  EXPECT_THAT(Reader(job, StreamRequest(0, 30, 201, 1)).End(),
+              Fails(absl::StatusCode::kAborted, "restored from a backup"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 4, 12)).ok());
+  Train(job, 9, 11, 201);
+  EXPECT_EQ(job->Status().completed_iteration(), 11);
+  clock_.Advance(absl::Seconds(2));
+  engine_->Tick();
+  EXPECT_THAT(job->RegisterWorker(MakeRegistration(301, 0, 20)),
+              Fails(absl::StatusCode::kInvalidArgument, "batches only to before 12"));
+}
+
 TEST_F(JobRecoveryTest, ADeletedJobIsNotThere) {
   Register(MakeJob("job"));
   Register(MakeJob("other"));

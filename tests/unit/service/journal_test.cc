@@ -27,6 +27,7 @@ class HeldStore final : public EventStore {
   absl::StatusOr<std::string> GetBatch(uint64_t job, uint64_t iteration) override {
     return store.GetBatch(job, iteration);
   }
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() override { return store.BeginCopy(); }
   absl::Status Check() override { return absl::OkStatus(); }
   void Stop() override { go_on.Notify(); }
 

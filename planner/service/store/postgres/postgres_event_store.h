@@ -41,6 +41,10 @@ class PostgresEventStore final : public EventStore {
   absl::StatusOr<uint64_t> LargestJob() override;
   absl::StatusOr<std::string> GetBatch(uint64_t job, uint64_t iteration) override;
   absl::Status Check() override;
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() override {
+    return absl::UnimplementedError(
+        "the store is a PostgreSQL database: back it up with its own tools (pg_dump, or a base backup)");
+  }
   void Stop() override;
 
  private:

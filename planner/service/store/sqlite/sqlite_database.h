@@ -88,6 +88,9 @@ class SqliteDatabase {
   absl::StatusOr<uint64_t> Number(const std::string& sql);
   absl::StatusOr<std::string> Text(const std::string& sql);
 
+  // For what SQLite does with a whole database.
+  sqlite3* handle() const { return handle_.get(); }
+
   bool in_transaction() const { return sqlite3_get_autocommit(handle_.get()) == 0; }
 
   // Takes from everyone but the file's owner the right to read it, and what SQLite keeps beside it. New files

@@ -1,5 +1,7 @@
 #include "planner/service/store/sqlite/sqlite_event_store.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/service/store/loaded_jobs.h"
 #include "planner/service/store/record_checksum.h"
+#include "planner/service/store/sqlite/sqlite_copy.h"
 #include "planner/service/store/sqlite/sqlite_schema.h"
 
 namespace penstock {
@@ -234,6 +237,75 @@ absl::StatusOr<std::string> SqliteEventStore::GetBatch(uint64_t job, uint64_t it
   PENSTOCK_RETURN_IF_ERROR(
       Damaged(*database_, CheckRecord(BatchKey(job, iteration), batch, query.Number(0))));
   return batch;
+}
+
+class SqliteEventStore::Copy final : public StoreCopy {
+ public:
+  Copy(SqliteEventStore* store, std::string path) : store_(store), path_(std::move(path)) {}
+  ~Copy() override {
+    MutexLock lock(&store_->mutex_);
+    copy_ = nullptr;
+    file_ = nullptr;
+    Remove();
+    store_->copying_ = false;
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+  absl::Status BeginLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mutex_) {
+    Remove();  // what a planner left that was killed
+    PENSTOCK_ASSIGN_OR_RETURN(file_, SqliteDatabase::Open(path_));
+    PENSTOCK_ASSIGN_OR_RETURN(copy_, SqliteCopy::Begin(store_->database_.get(), file_.get()));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> Step() override {
+    MutexLock lock(&store_->mutex_);
+    PENSTOCK_RETURN_IF_ERROR(store_->ReadyLocked());
+    PENSTOCK_ASSIGN_OR_RETURN(const bool done, copy_->Step(kCopiedPages));
+    copied_bytes_ = copy_->copied_pages() * kPageBytes;
+    total_bytes_ = copy_->total_pages() * kPageBytes;
+    if (!done) return false;
+    copy_ = nullptr;
+    file_ = nullptr;  // written and closed: it is whole
+    return true;
+  }
+
+  const std::string& path() const override { return path_; }
+  uint64_t copied_bytes() const override { return copied_bytes_; }
+  uint64_t total_bytes() const override { return total_bytes_; }
+
+ private:
+  // A step is about a mebibyte: commits wait no longer than for one of their own.
+  static constexpr int kCopiedPages = 256;
+  static constexpr uint64_t kPageBytes = 4096;
+
+  void Remove() const {
+    for (const char* beside : {"", "-wal", "-shm", "-journal"}) unlink((path_ + beside).c_str());
+  }
+
+  SqliteEventStore* const store_;
+  const std::string path_;
+  // Null when all is copied.
+  std::unique_ptr<SqliteDatabase> file_;
+  std::unique_ptr<SqliteCopy> copy_;
+  uint64_t copied_bytes_ = 0;
+  uint64_t total_bytes_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<StoreCopy>> SqliteEventStore::BeginCopy() {
+  std::unique_ptr<Copy> copy;
+  absl::Status begun;
+  {
+    MutexLock lock(&mutex_);
+    PENSTOCK_RETURN_IF_ERROR(ReadyLocked());
+    if (copying_) return absl::ResourceExhaustedError("another backup of this store runs: wait for it");
+    copying_ = true;
+    copy = std::make_unique<Copy>(this, absl::StrCat(database_->path(), ".backup"));
+    begun = copy->BeginLocked();
+  }
+  if (!begun.ok()) return begun;
+  return copy;
 }
 
 absl::Status SqliteEventStore::Check() {

@@ -31,9 +31,11 @@ class SqliteEventStore final : public EventStore {
   absl::StatusOr<uint64_t> LargestJob() override;
   absl::StatusOr<std::string> GetBatch(uint64_t job, uint64_t iteration) override;
   absl::Status Check() override;
+  absl::StatusOr<std::unique_ptr<StoreCopy>> BeginCopy() override;
   void Stop() override { stopped_ = true; }
 
  private:
+  class Copy;
   struct Statements {
     SqliteStatement select_position, insert_job, set_last_sequence, insert_event, put_batch, forget_batches,
         put_snapshot, delete_events, delete_job, delete_snapshot, delete_job_events, delete_batches,
@@ -61,6 +63,7 @@ class SqliteEventStore final : public EventStore {
   Mutex mutex_;
   const std::unique_ptr<SqliteDatabase> database_ ABSL_PT_GUARDED_BY(mutex_);
   Statements statements_ ABSL_GUARDED_BY(mutex_);
+  bool copying_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopped_{false};
 };
 

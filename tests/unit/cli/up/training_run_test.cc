@@ -87,7 +87,8 @@ class FakePlanner final : public v1::PlannerService::Service {
     response->mutable_status()->set_state(state_);
     response->mutable_status()->set_completed_iteration(completed_);
     response->mutable_status()->set_next_iteration(taken_);
-    if (cannot_store_) response->mutable_status()->set_store_failure("the store cannot be written: disk full");
+    if (cannot_store_)
+      response->mutable_status()->set_store_failure("the store cannot be written: disk full");
     return grpc::Status::OK;
   }
 

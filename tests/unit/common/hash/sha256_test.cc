@@ -15,6 +15,13 @@ TEST(Sha256Test, AgreesWithTheStandard) {
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
+TEST(Sha256Test, TheSumOfPartsIsThatOfTheWhole) {
+  Sha256Sum sum;
+  for (const char* part : {"a", "", "bc"}) sum.Add(part);
+  EXPECT_EQ(sum.Digest(), Sha256("abc"));
+  EXPECT_EQ(Sha256Sum().Digest(), Sha256(""));
+}
+
 TEST(Sha256Test, HashesNothingAndZeros) {
   EXPECT_EQ(absl::BytesToHexString(Sha256("")),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
