@@ -234,8 +234,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::DrainJob(grpc::CallbackServerContex
                                                       const v1::DrainJobRequest* request,
                                                       v1::DrainJobResponse* response) {
   const absl::StatusOr<Found> found = Find(*context, *request);
-  absl::StatusOr<v1::JobState> state = found.status();
-  if (found.ok()) state = found->job->Drain();
+  const absl::StatusOr<v1::JobState> state =
+      found.ok() ? found->job->Drain() : absl::StatusOr<v1::JobState>(found.status());
   audit_.Ended(*context, "DrainJob", request->job_id(), state.status());
   if (!state.ok()) return Answer(context, state.status());
   response->set_state(*state);
