@@ -39,6 +39,16 @@ void RotateHeads(const SelfAttentionPart& part, const AttentionShape& shape, Tur
          query_key_value.narrow(1, 0, columns.query + columns.key));
 }
 
+struct HeadColumnsOf {
+  at::Tensor queries;
+  at::Tensor keys;
+};
+
+HeadColumnsOf QueriesAndKeys(const AttentionOptions& options, const at::Tensor& query_key_value) {
+  const HeadColumns columns(options, query_key_value.size(1));
+  return {query_key_value.narrow(1, 0, columns.query), query_key_value.narrow(1, columns.query, columns.key)};
+}
+
 AttentionOperands CrossOperands(const at::Tensor& query, const at::Tensor& key_value) {
   return {query, Columns(key_value, 2, 0), Columns(key_value, 2, 1)};
 }
@@ -62,6 +72,10 @@ at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const LayerContex
   const TokenRows rows = context.rows();
   memory.query_key_value =
       OutputsForward(part.query_key_value, rows, Normalise(part.norm, input, memory.norm));
+  if (part.head_norms.has_value()) {
+    const auto [queries, keys] = QueriesAndKeys(part.options, memory.query_key_value);
+    NormaliseHeads(*part.head_norms, queries, keys, memory.heads);
+  }
   RotateHeads(part, shape, Turn::kForward, memory.query_key_value);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
@@ -82,6 +96,10 @@ at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const LayerConte
                       SelfOperands(part.options, gradient));
   }
   RotateHeads(part, shape, Turn::kBackward, gradient);
+  if (part.head_norms.has_value()) {
+    const auto [queries, keys] = QueriesAndKeys(part.options, gradient);
+    HeadNormsBackward(*part.head_norms, std::move(memory.heads), queries, keys);
+  }
   memory.query_key_value.reset();
   memory.attended.reset();
   gradient = OutputsBackward(part.query_key_value, rows, memory.norm.output, gradient, products);
@@ -123,15 +141,20 @@ at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerCon
 
 at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
                                    const at::Tensor& input, FeedForwardBlockMemory& memory) {
-  return FeedForwardForward(block.part, rows, Normalise(block.norm, input, memory.norm), memory.part)
-      .add_(input);
+  const at::Tensor normalised = Normalise(block.norm, input, memory.norm);
+  if (block.experts.has_value())
+    return ExpertsForward(*block.experts, rows, normalised, memory.experts).add_(input);
+  return FeedForwardForward(block.part, rows, normalised, memory.part).add_(input);
 }
 
 at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, const TokenRows& rows,
                                     FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
                                     WeightProducts& products) {
-  const at::Tensor gradient = FeedForwardBackward(block.part, rows, memory.norm.output,
-                                                  std::move(memory.part), output_gradient, products);
+  const at::Tensor gradient = block.experts.has_value()
+                                  ? ExpertsBackward(*block.experts, rows, memory.norm.output,
+                                                    std::move(memory.experts), output_gradient, products)
+                                  : FeedForwardBackward(block.part, rows, memory.norm.output,
+                                                        std::move(memory.part), output_gradient, products);
   return ResidualBackward(block.norm, std::move(memory.norm), gradient, output_gradient);
 }
 

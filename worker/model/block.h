@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "worker/model/attention.h"
+#include "worker/model/experts.h"
 #include "worker/model/feed_forward.h"
+#include "worker/model/head_norms.h"
 #include "worker/model/linear.h"
 #include "worker/model/norm.h"
 #include "worker/model/rotary.h"
@@ -40,10 +42,13 @@ struct SelfAttentionPart {
   AttentionOptions options;
   // May be null.
   const RotaryTable* rotary = nullptr;
+  std::optional<HeadNormsPart> head_norms;
 };
 
 struct SelfAttentionMemory {
   NormMemory norm;
+  // Of what the linear layer made, where queries and keys are normalised.
+  HeadNormsMemory heads;
   // Queries and keys as attention sees them: turned, where positions are rotary.
   at::Tensor query_key_value;
   at::Tensor attended;
@@ -68,14 +73,17 @@ struct CrossAttentionMemory {
   AttentionMemory attention;
 };
 
+// The dense part, or the experts.
 struct FeedForwardBlock {
   NormPart norm;
   FeedForwardPart part;
+  std::optional<ExpertsPart> experts;
 };
 
 struct FeedForwardBlockMemory {
   NormMemory norm;
   FeedForwardMemory part;
+  ExpertsMemory experts;
 };
 
 struct LayerPart {

@@ -6,13 +6,11 @@
 
 #include <cstdint>
 
+#include "worker/model/activation.h"
 #include "worker/model/linear.h"
 #include "worker/model/token_rows.h"
 
 namespace penstock::worker {
-
-// kGelu: its tanh form. kSilu: x * sigmoid(x).
-enum class Activation : uint8_t { kRelu, kGelu, kSilu };
 
 struct FeedForwardPart {
   Activation activation = Activation::kGelu;

@@ -153,6 +153,10 @@ class SpecList {
     specs_[first].begins_layer = true;
     AddInwards(prefix + "attention.qkv", {queries_, keys_, keys_}, deviations_.inwards);
     LeadWith(inner_, deviations_.query);
+    if (config_.head_norms) {
+      AddHeadNorm(prefix + "attention.query_norm");
+      AddHeadNorm(prefix + "attention.key_norm");
+    }
     AddOutwards(prefix + "attention.output");
     if (stack.cross) {
       AddNorm(prefix + "cross_norm");
@@ -161,11 +165,34 @@ class SpecList {
       AddOutwards(prefix + "cross.output");
     }
     AddNorm(prefix + "ffn_norm");
+    if (config_.experts > 0) return AddExperts(prefix + "ffn.");
     const bool bias = architecture_.feed_forward_bias;
     const RowStretch middle = {config_.ffn, config_.ffn};
     AddByRows(prefix + "ffn.up", {middle}, bias, deviations_.inwards);
     if (architecture_.gated) AddByRows(prefix + "ffn.gate", {middle}, bias, deviations_.inwards);
     AddByColumns(prefix + "ffn.down", config_.ffn, bias, deviations_.down);
+  }
+
+  // All layers of one kind follow each other, as the matrix of all of them.
+  void AddExperts(const std::string& prefix) {
+    AddMatrix(prefix + "router", config_.experts, config_.hidden, deviations_.inwards);
+    specs_.back().part = WholePart(specs_.back().shape, place_);
+    const RowStretch middle = {config_.ffn, config_.ffn};
+    const auto name = [&](int64_t expert, const char* layer) {
+      return absl::StrCat(prefix, "experts.", expert, ".", layer);
+    };
+    for (int64_t i = 0; i < config_.experts; ++i)
+      AddByRows(name(i, "up"), {middle}, /*bias=*/false, deviations_.inwards);
+    for (int64_t i = 0; architecture_.gated && i < config_.experts; ++i)
+      AddByRows(name(i, "gate"), {middle}, /*bias=*/false, deviations_.inwards);
+    for (int64_t i = 0; i < config_.experts; ++i)
+      AddByColumns(name(i, "down"), config_.ffn, /*bias=*/false, deviations_.down);
+  }
+
+  // Of queries or keys, which all heads have in common.
+  void AddHeadNorm(const std::string& name) {
+    specs_.push_back({.name = name + ".weight", .shape = {HeadWidth(config_)}, .initial = Initial::kOne});
+    specs_.back().part = WholePart(specs_.back().shape, place_);
   }
 
   void AddNorm(const std::string& name) {

@@ -66,9 +66,11 @@ struct ParameterSpec {
 //     layers.N.attention_norm.{weight,bias}, layers.N.attention.qkv.{weight,bias} (query rows
 //     [attention_inner, hidden], key rows and value rows [key_value_heads * width of a head, hidden], each
 //     divided into heads in order),
+//     layers.N.attention.{query_norm,key_norm}.weight [width of a head] (where heads are normalised),
 //     layers.N.attention.output.{weight,bias}, layers.N.ffn_norm.{weight,bias},
 //     layers.N.ffn.up.{weight,bias}, layers.N.ffn.gate.{weight,bias} (where it is gated),
-//     layers.N.ffn.down.{weight,bias}
+//     layers.N.ffn.down.{weight,bias}; with experts, in place of these three, layers.N.ffn.router.weight
+//     [experts, hidden], layers.N.ffn.experts.E.up.weight of all experts, then .gate, then .down
 //   last stage: final_norm.{weight,bias}, head.weight [vocab, hidden]
 //   There is no position embedding where positions are not learned, no bias where the model has none, and in
 //   place of a head that is tied a copy of the token embedding, by the name of that.
@@ -91,7 +93,7 @@ struct ParameterSpec {
 //   attention.qkv by heads of keys and values, which neighbours share where there are fewer; ffn.up,
 //   ffn.gate; token tables and head; biases as the rows of their weights by columns: attention.output and
 //   cross.output by heads, ffn.down, relative biases by heads and have whole: norms, biases of what is
-//   divided by columns, learned positions.
+//   divided by columns, learned positions, routers. Each expert is divided as a dense part is.
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
                                                const GroupPlace& place = {});
 

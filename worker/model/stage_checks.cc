@@ -45,6 +45,19 @@ absl::Status CheckFamily(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckExperts(const ModelConfig& config) {
+  if (config.experts == 0) return absl::OkStatus();
+  if (config.experts_per_token < 1 || config.experts_per_token > config.experts) {
+    return absl::InvalidArgumentError(absl::StrCat("model.experts_per_token: ", config.experts_per_token,
+                                                   ", must be 1 to the experts, ", config.experts));
+  }
+  if (config.architecture == Architecture::kT5)
+    return absl::InvalidArgumentError("model.experts: a T5 has none");
+  if (ArchitectureOf(config).feed_forward_bias)
+    return absl::InvalidArgumentError("model.feed_forward_biases: experts have none");
+  return absl::OkStatus();
+}
+
 absl::Status CheckEncoderDecoder(const ModelConfig& config) {
   if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
     return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
@@ -95,6 +108,7 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("max_sequence_length", config.max_sequence_length));
   PENSTOCK_RETURN_IF_ERROR(CheckHeads(config));
   PENSTOCK_RETURN_IF_ERROR(CheckFamily(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckExperts(config));
   return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
 }
 

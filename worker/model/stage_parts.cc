@@ -94,18 +94,53 @@ class PartMaker {
   LayerPart Layer(const LayerStack& stack, const StackPart& tables) {
     LayerPart part;
     // Braces evaluate in order, which is that of StageParameterSpecs.
-    part.attention = SelfAttentionPart{Norm(), Inwards(), Outwards(),
-                                       Attention(stack.causal, tables.bias.get()), tables.rotary.get()};
+    part.attention.norm = Norm();
+    part.attention.query_key_value = Inwards();
+    if (config_.head_norms) part.attention.head_norms = HeadNormsPart{Norm(), Norm()};
+    part.attention.output = Outwards();
+    part.attention.options = Attention(stack.causal, tables.bias.get());
+    part.attention.rotary = tables.rotary.get();
     if (stack.cross) {
       part.cross =
           CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(), Attention(/*causal=*/false, nullptr)};
     }
     part.feed_forward.norm = Norm();
-    part.feed_forward.part.activation = architecture_.activation;
-    part.feed_forward.part.gated = architecture_.gated;
-    part.feed_forward.part.up = OfFeedForward();
-    if (architecture_.gated) part.feed_forward.part.gate = OfFeedForward();
-    part.feed_forward.part.down = OfFeedForward();
+    if (config_.experts > 0) {
+      part.feed_forward.experts = Experts();
+    } else {
+      part.feed_forward.part = FeedForward();
+    }
+    return part;
+  }
+
+  FeedForwardPart FeedForward() {
+    FeedForwardPart part = {.activation = architecture_.activation,
+                            .gated = architecture_.gated,
+                            .up = {},
+                            .gate = {},
+                            .down = {}};
+    part.up = OfFeedForward();
+    if (part.gated) part.gate = OfFeedForward();
+    part.down = OfFeedForward();
+    return part;
+  }
+
+  // All experts' layers of one kind follow each other.
+  ExpertsPart Experts() {
+    const FeedForwardPart none = {.activation = architecture_.activation,
+                                  .gated = architecture_.gated,
+                                  .up = {},
+                                  .gate = {},
+                                  .down = {}};
+    ExpertsPart part = {.router = Linear(/*bias=*/false),
+                        .experts = std::vector<FeedForwardPart>(static_cast<size_t>(config_.experts), none),
+                        .per_token = config_.experts_per_token,
+                        .normalised = config_.normalised_experts};
+    for (FeedForwardPart& expert : part.experts) expert.up = Linear(/*bias=*/false);
+    if (architecture_.gated) {
+      for (FeedForwardPart& expert : part.experts) expert.gate = Linear(/*bias=*/false);
+    }
+    for (FeedForwardPart& expert : part.experts) expert.down = Linear(/*bias=*/false);
     return part;
   }
 

@@ -90,14 +90,40 @@ double TurningBytes(const ModelConfig& config, const Widths& widths) {
 // For each token: its position, which is there once for all layers of a stage, but small.
 double PositionBytes(const ModelConfig& config) { return IsRotary(config) ? kPositionBytes : 0; }
 
+// Rows of the feed-forward part for each token.
+double RowsPerToken(const ModelConfig& config) {
+  return config.experts > 0 ? Width(config.experts_per_token) : 1;
+}
+
+// For each token, of the way to the experts: probabilities, and twice a number for each of its rows.
+double RoutingBytes(const ModelConfig& config, const Widths& widths) {
+  if (config.experts == 0) return 0;
+  return widths.wide * Width(config.experts) + 2 * kIndexBytes * RowsPerToken(config);
+}
+
+// For each token, what the rows of experts have in place of the token's own: the input, and the gradient of
+// the output. It is put aside, too.
+double ExpertRowBytes(const ModelConfig& config, const Widths& widths) {
+  return config.experts > 0 ? 2 * RowsPerToken(config) * widths.element * widths.hidden : 0;
+}
+
+// For each token whose queries and keys are normalised: what they were before, and a number for each head.
+double HeadNormBytes(const ModelConfig& config, const Widths& widths) {
+  if (!config.head_norms) return 0;
+  return widths.element * (widths.inner + widths.key_value) +
+         widths.wide * (widths.heads + Width(KeyValueHeads(config)));
+}
+
 // Gradients of a part that runs backward: that of the residual stream before, after and around it, and those
 // of the operands of attention (once more as the kernel gives them) or of the feed-forward part.
 double GradientBytes(const ModelConfig& config, const Widths& widths) {
-  const double feed_forward = (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2) * widths.ffn;
+  const double feed_forward =
+      RowsPerToken(config) * (FeedForwardParts(config.feed_forward) > 2 ? 3 : 2) * widths.ffn;
   // Queries, keys and values twice, and the gradient of what attention gave.
   const double attention = 3 * widths.inner + 4 * widths.key_value;
   return widths.element * (3 * widths.hidden + std::max(feed_forward, attention)) +
-         ScoreBytes(config, widths) + GroupBytes(config, widths) + TurningBytes(config, widths);
+         ScoreBytes(config, widths) + GroupBytes(config, widths) + TurningBytes(config, widths) +
+         RoutingBytes(config, widths) + ExpertRowBytes(config, widths);
 }
 
 // Of self-attention and the feed-forward part, on the side that they run on.
@@ -111,11 +137,15 @@ struct SelfBytes {
 SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
   SelfBytes bytes;
   // Each part's input and what its norm made of it; queries, keys, values and what attention made of them.
-  bytes.selective = widths.element * (4 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
-                                      FeedForwardParts(config.feed_forward) * widths.ffn) +
-                    2 * StatisticsBytes(config, widths) + PositionBytes(config);
+  bytes.selective =
+      widths.element * (4 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
+                        RowsPerToken(config) * FeedForwardParts(config.feed_forward) * widths.ffn) +
+      2 * StatisticsBytes(config, widths) + PositionBytes(config) + RoutingBytes(config, widths) +
+      HeadNormBytes(config, widths);
   const double put_aside = PutAsideParts(config.feed_forward) - FeedForwardParts(config.feed_forward);
-  bytes.none = bytes.selective + widths.wide * widths.heads + put_aside * widths.element * widths.ffn;
+  bytes.none = bytes.selective + widths.wide * widths.heads +
+               RowsPerToken(config) * put_aside * widths.element * widths.ffn +
+               ExpertRowBytes(config, widths);
   bytes.full = widths.element * widths.hidden + PositionBytes(config);
   bytes.peak = bytes.none - bytes.full + GradientBytes(config, widths);
   return bytes;
@@ -135,9 +165,11 @@ double LayerParameters(const ModelConfig& config, bool cross) {
                            (architecture.query_key_value_bias ? inwards : 0) +
                            (architecture.attention_output_bias ? widths.hidden : 0);
   const double ups = architecture.gated ? 2 : 1;
-  const double feed_forward = (ups + 1) * widths.hidden * widths.ffn +
-                              (architecture.feed_forward_bias ? ups * widths.ffn + widths.hidden : 0);
-  const double norms = (cross ? 3 : 2) * NormParameters(config);
+  const double dense = (ups + 1) * widths.hidden * widths.ffn +
+                       (architecture.feed_forward_bias ? ups * widths.ffn + widths.hidden : 0);
+  const double feed_forward = config.experts > 0 ? Width(config.experts) * (dense + widths.hidden) : dense;
+  const double norms =
+      (cross ? 3 : 2) * NormParameters(config) + (config.head_norms ? 2 * Width(HeadWidth(config)) : 0);
   return (cross ? 2 : 1) * attention + feed_forward + norms;
 }
 

@@ -88,6 +88,10 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .max_sequence_length = model.max_sequence_length(),
       .norm_epsilon = model.norm_epsilon(),
       .key_value_heads = model.key_value_heads(),
+      .head_norms = model.head_norms(),
+      .experts = model.experts(),
+      .experts_per_token = model.experts_per_token(),
+      .normalised_experts = model.normalised_experts(),
       .tied_head = model.tied_head()};
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));

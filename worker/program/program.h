@@ -58,6 +58,12 @@ struct ModelConfig {
   RotaryConfig rotary = {};
   // 0: as many as heads.
   int64_t key_value_heads = 0;
+  // Queries and keys are normalised head by head.
+  bool head_norms = false;
+  // 0: the feed-forward part is dense. Else `ffn` is that of one expert.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
+  bool normalised_experts = false;
   // The head's matrix is the token embedding (of a T5, the decoder's).
   bool tied_head = false;
   // T5: encoder and decoder have one token embedding.

@@ -16,12 +16,13 @@ class NameList {
         hidden_(model.hidden()),
         ffn_(model.ffn()),
         inner_(model.attention_inner() > 0 ? model.attention_inner() : model.hidden()),
+        head_(inner_ / model.heads()),
         key_value_(inner_ / model.heads() *
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And Qwen2, which differs in its biases alone.
-  void AddLlama();
+  // And those like it: Qwen2 and Qwen3, with experts or without, and Mixtral.
+  void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
 
@@ -60,6 +61,7 @@ class NameList {
     }
   }
 
+  void AddExperts(const std::string& family, const std::string& layer, const std::string& block);
   void AddT5Stack(const std::string& stack, uint32_t layers, bool cross);
   void AddT5Layer(const std::string& prefix, const std::string& block, bool cross);
 
@@ -67,6 +69,7 @@ class NameList {
   const int64_t hidden_;
   const int64_t ffn_;
   const int64_t inner_;
+  const int64_t head_;
   const int64_t key_value_;
   std::vector<TensorNames> names_;
 };
@@ -88,7 +91,20 @@ void NameList::AddGpt2() {
   AddHead("lm_head.weight");
 }
 
-void NameList::AddLlama() {
+void NameList::AddExperts(const std::string& family, const std::string& layer, const std::string& block) {
+  const bool mixtral = family == kMixtral;
+  const std::string theirs = block + (mixtral ? "block_sparse_moe." : "mlp.");
+  AddMatrix(layer + "ffn.router.weight", theirs + "gate.weight", model_.experts(), hidden_);
+  for (uint32_t i = 0; i < model_.experts(); ++i) {
+    const std::string ours = absl::StrCat(layer, "ffn.experts.", i, ".");
+    const std::string expert = absl::StrCat(theirs, "experts.", i, ".");
+    AddMatrix(ours + "up.weight", expert + (mixtral ? "w3.weight" : "up_proj.weight"), ffn_, hidden_);
+    AddMatrix(ours + "gate.weight", expert + (mixtral ? "w1.weight" : "gate_proj.weight"), ffn_, hidden_);
+    AddMatrix(ours + "down.weight", expert + (mixtral ? "w2.weight" : "down_proj.weight"), hidden_, ffn_);
+  }
+}
+
+void NameList::AddLlama(const std::string& family) {
   AddMatrix("embedding.token.weight", "model.embed_tokens.weight", model_.vocab(), hidden_);
   // Unspecified is all, as of every GPT.
   const bool attention = model_.attention_biases() != v1::BIASES_NONE;
@@ -103,8 +119,16 @@ void NameList::AddLlama() {
                {block + "self_attn.k_proj", key_value_},
                {block + "self_attn.v_proj", key_value_}},
               hidden_, attention);
+    if (model_.head_norms()) {
+      AddVector(layer + "attention.query_norm.weight", block + "self_attn.q_norm.weight", head_);
+      AddVector(layer + "attention.key_norm.weight", block + "self_attn.k_norm.weight", head_);
+    }
     AddLinear(layer + "attention.output", {{block + "self_attn.o_proj", hidden_}}, inner_, output);
     AddVector(layer + "ffn_norm.weight", block + "post_attention_layernorm.weight", hidden_);
+    if (model_.experts() > 0) {
+      AddExperts(family, layer, block);
+      continue;
+    }
     AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
     AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
     AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, feed_forward);
@@ -172,8 +196,8 @@ std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model) {
   const std::string family = FamilyOf(model);
   if (family == kT5) {
     names.AddT5();
-  } else if (family == kLlama || family == kQwen2) {
-    names.AddLlama();
+  } else if (family != kGpt2) {
+    names.AddLlama(family);
   } else {
     names.AddGpt2();
   }

@@ -105,6 +105,28 @@ void RefuseAWindow(ConfigFields& fields, const v1::ModelSpec& model, uint32_t wi
                              " tokens the window changes nothing: set max_position_embeddings to ", window));
 }
 
+// The windows of a Qwen: none where they are not used.
+void ReadQwenWindow(ConfigFields& fields, const v1::ModelSpec& model) {
+  const bool used = fields.Flag("use_sliding_window", false);
+  const uint32_t window = ReadWindow(fields, model);
+  // The first layer that has a window, where `layer_types` does not say which have.
+  const double first = fields.Number("max_window_layers", 28);
+  if (used && !fields.Has("layer_types") && first < model.layers()) RefuseAWindow(fields, model, window);
+  fields.MeansNothing({"layer_types"});
+  if (!used || !IsHarmless(window, model)) fields.RequireAll("layer_types", "full_attention");
+}
+
+// What all models with experts have. That transformers adds the load-balancing loss is an option of its own
+// (output_router_logits), which mixes all layers.
+void ReadExperts(ConfigFields& fields, v1::ModelSpec& model) {
+  // transformers 5.23 writes one name for all families; those before it a Qwen's as the other.
+  const uint32_t qwen = fields.Has("num_experts") ? fields.Count("num_experts") : 0;
+  model.set_experts(qwen > 0 ? qwen : fields.Count("num_local_experts"));
+  model.set_experts_per_token(fields.Count("num_experts_per_tok"));
+  fields.Require("output_router_logits", false);
+  fields.MeansNothing({"router_aux_loss_coef"});
+}
+
 }  // namespace
 
 void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model) {
@@ -153,13 +175,37 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
 void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
   model.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
-  const bool used = fields.Flag("use_sliding_window", false);
-  const uint32_t window = ReadWindow(fields, model);
-  // The first layer that has a window, where `layer_types` does not say which have.
-  const double first = fields.Number("max_window_layers", 28);
-  if (used && !fields.Has("layer_types") && first < model.layers()) RefuseAWindow(fields, model, window);
-  fields.MeansNothing({"layer_types"});
-  if (!used || !IsHarmless(window, model)) fields.RequireAll("layer_types", "full_attention");
+  ReadQwenWindow(fields, model);
+}
+
+void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_head_norms(true);
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  ReadQwenWindow(fields, model);
+}
+
+void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  // That of a dense layer, which there is none of.
+  model.set_ffn(fields.Count("moe_intermediate_size"));
+  model.set_head_norms(true);
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  ReadExperts(fields, model);
+  model.set_normalised_experts(fields.Flag("norm_topk_prob", false));
+  fields.Require("decoder_sparse_step", 1);
+  fields.Require("mlp_only_layers", nlohmann::json::array());
+  ReadQwenWindow(fields, model);
+}
+
+void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(v1::BIASES_NONE);
+  ReadExperts(fields, model);
+  model.set_normalised_experts(true);
+  fields.Require("router_jitter_noise", 0.0);
+  // Unlike Mistral's, its class has no window where nothing is said.
+  RefuseAWindow(fields, model, fields.Count("sliding_window", model.max_sequence_length()));
 }
 
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {

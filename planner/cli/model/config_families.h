@@ -12,6 +12,12 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model);
 void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama without biases; one with a window that is shorter than its positions is refused.
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model);
+// As a Mistral with experts, whose weights sum to 1.
+void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama whose queries and keys are normalised.
+void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model);
+// The same with experts in every layer.
+void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model);
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model);
 
 }  // namespace penstock::cli

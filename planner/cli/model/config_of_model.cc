@@ -42,6 +42,8 @@ absl::StatusOr<Json> Gpt2Config(const v1::ModelSpec& model) {
     return NotInFamily(kGpt2, "feed_forward_biases", "not all linear layers have a bias");
   if (model.key_value_heads() > 0 && model.key_value_heads() != model.heads())
     return NotInFamily(kGpt2, "key_value_heads", "fewer than heads");
+  if (model.experts() > 0) return NotInFamily(kGpt2, "experts", "its feed-forward parts are not dense");
+  if (model.head_norms()) return NotInFamily(kGpt2, "head_norms", "queries and keys are normalised");
   if (AttentionInner(model) != model.hidden())
     return NotInFamily(kGpt2, "attention_inner", "differs from hidden");
   const bool relu = model.feed_forward() == v1::FEED_FORWARD_RELU;
@@ -116,6 +118,41 @@ absl::StatusOr<Json> Qwen2Config(const v1::ModelSpec& model) {
   return config;
 }
 
+absl::StatusOr<Json> Qwen3Config(const v1::ModelSpec& model) {
+  if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE)
+    return NotInFamily(kQwen3, "attention_biases", "queries, keys and values alone have one");
+  if (HasAllBiases(model.feed_forward_biases()))
+    return NotInFamily(kQwen3, "feed_forward_biases", "its linear layers have a bias");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen3, "Qwen3ForCausalLM"));
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["use_sliding_window"] = false;
+  return config;
+}
+
+absl::StatusOr<Json> Qwen3MoeConfig(const v1::ModelSpec& model) {
+  if (!model.head_norms()) return NotInFamily(kQwen3Moe, "head_norms", "queries and keys are not normalised");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen3Moe, "Qwen3MoeForCausalLM"));
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["use_sliding_window"] = false;
+  config["moe_intermediate_size"] = model.ffn();
+  config["num_experts"] = model.experts();
+  config["num_experts_per_tok"] = model.experts_per_token();
+  config["norm_topk_prob"] = model.normalised_experts();
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = Json::array();
+  return config;
+}
+
+absl::StatusOr<Json> MixtralConfig(const v1::ModelSpec& model) {
+  if (model.attention_biases() != v1::BIASES_NONE)
+    return NotInFamily(kMixtral, "attention_biases", "its linear layers have a bias");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kMixtral, "MixtralForCausalLM"));
+  config["num_local_experts"] = model.experts();
+  config["num_experts_per_tok"] = model.experts_per_token();
+  config["sliding_window"] = nullptr;
+  return config;
+}
+
 absl::StatusOr<std::string> T5FeedForward(v1::FeedForward feed_forward) {
   switch (feed_forward) {
     case v1::FEED_FORWARD_UNSPECIFIED:
@@ -161,6 +198,9 @@ absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
   const std::string family = FamilyOf(model);
   if (family == kT5) return T5Config(model);
   if (family == kQwen2) return Qwen2Config(model);
+  if (family == kQwen3) return Qwen3Config(model);
+  if (family == kQwen3Moe) return Qwen3MoeConfig(model);
+  if (family == kMixtral) return MixtralConfig(model);
   return family == kLlama ? LlamaConfig(model) : Gpt2Config(model);
 }
 
@@ -169,6 +209,8 @@ absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
 std::string FamilyOf(const v1::ModelSpec& model) {
   if (IsT5(model)) return kT5;
   if (model.position() != v1::POSITION_ROTARY) return kGpt2;
+  if (model.experts() > 0) return model.head_norms() || !model.normalised_experts() ? kQwen3Moe : kMixtral;
+  if (model.head_norms()) return kQwen3;
   return model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE ? kQwen2 : kLlama;
 }
 

@@ -112,7 +112,8 @@ std::string WhatIsMissing(const std::string& family) {
       {"granite", "multipliers"},
       {"olmo2", "norms behind attention and feed-forward parts and of queries and keys"},
       {"phi3", "fused linear layers"},
-      {"qwen3", "norms of queries and keys"},
+      {"qwen2_moe", "experts that all tokens share"},
+      {"olmoe", "norms of queries and keys over all heads"},
       {"smollm3", "layers without positions"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
@@ -131,13 +132,20 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
     ReadLlama(fields, model.spec);
   } else if (model.family == kQwen2) {
     ReadQwen2(fields, model.spec);
+  } else if (model.family == kQwen3) {
+    ReadQwen3(fields, model.spec);
+  } else if (model.family == kQwen3Moe) {
+    ReadQwen3Moe(fields, model.spec);
+  } else if (model.family == kMixtral) {
+    ReadMixtral(fields, model.spec);
   } else if (model.family == kMistral) {
     ReadMistral(fields, model.spec);
   } else if (model.family == kT5) {
     ReadT5(fields, model.spec);
   } else {
-    fields.Refuse("model_type", absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
-                                             "; known are gpt2, llama, mistral, qwen2 and t5"));
+    fields.Refuse("model_type",
+                  absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
+                               "; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and t5"));
   }
   model.spec.set_dtype(ReadDataType(fields));
   model.dropout = ReadDropout(fields);

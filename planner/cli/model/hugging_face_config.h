@@ -1,5 +1,5 @@
-// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral (without a window),
-// Qwen2 and T5 (1.0 and 1.1).
+// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral and Mixtral (without
+// a window), Qwen2, Qwen3, Qwen3 with experts, and T5 (1.0 and 1.1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,10 @@ namespace penstock::cli {
 inline constexpr const char* kGpt2 = "gpt2";
 inline constexpr const char* kLlama = "llama";
 inline constexpr const char* kMistral = "mistral";
+inline constexpr const char* kMixtral = "mixtral";
 inline constexpr const char* kQwen2 = "qwen2";
+inline constexpr const char* kQwen3 = "qwen3";
+inline constexpr const char* kQwen3Moe = "qwen3_moe";
 inline constexpr const char* kT5 = "t5";
 
 struct HuggingFaceModel {

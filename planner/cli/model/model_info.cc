@@ -38,6 +38,12 @@ std::string Heads(const v1::ModelSpec& model) {
                       " of keys and values");
 }
 
+std::string FeedForwardText(const v1::ModelSpec& model) {
+  if (model.experts() == 0) return absl::StrCat(model.ffn());
+  return absl::StrCat(model.experts(), " experts of ", model.ffn(), ", ", model.experts_per_token(),
+                      " a token");
+}
+
 std::string PositionText(const v1::ModelSpec& model) {
   if (model.architecture() == v1::ARCHITECTURE_T5) return "relative bias";
   if (model.position() != v1::POSITION_ROTARY) return "learned";
@@ -75,7 +81,7 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info)
       {"layers", Layers(model)},
       {"width", absl::StrCat(model.hidden())},
       {"heads", Heads(model)},
-      {"feed-forward", absl::StrCat(model.ffn())},
+      {"feed-forward", FeedForwardText(model)},
       {"vocabulary", absl::StrCat(model.vocab())},
       {"positions", PositionText(model)},
       {"head", model.tied_head() ? "the token embedding" : "its own"}};

@@ -91,9 +91,11 @@ void AddDeviceFlag(CLI::App& command, UpOptions& up) {
 }
 
 void AddModelFlags(CLI::App& command, UpOptions& up) {
-  command.add_option("--model", up.model,
-                     "Hugging Face's config.json, or a folder with one: GPT-2, Llama, Mistral, Qwen2 or T5; "
-                     "in place of the flags below");
+  command.add_option(
+      "--model", up.model,
+      "Hugging Face's config.json, or a folder with one: GPT-2, Llama, Mistral, Mixtral, Qwen2, "
+      "Qwen3 (with experts too) or T5; "
+      "in place of the flags below");
   command.add_option("--init-from", up.init_from,
                      "Folder of penstock model import, or of a run: the model, and the parameters to begin "
                      "with");
@@ -106,6 +108,13 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--hidden", up.hidden, "Width of the model")->capture_default_str();
   command.add_option("--heads", up.heads, "Attention heads")->capture_default_str();
   command.add_option("--ffn", up.ffn, "Inner width of the feed-forward layers")->capture_default_str();
+  command
+      .add_option("--experts", up.experts,
+                  "Experts of each layer in place of a dense feed-forward layer, each of the inner width "
+                  "--ffn; 0: dense")
+      ->capture_default_str();
+  command.add_option("--experts-per-token", up.experts_per_token, "Experts that a token goes to")
+      ->capture_default_str();
   command.add_option("--attention-inner", up.attention_inner,
                      "Inner width of attention: heads x width of a head (that of the model)");
   AddChoice(command, "--feed-forward", up.feed_forward, FeedForwards(),
@@ -141,9 +150,19 @@ void AddTrainingFlags(CLI::App& command, UpOptions& up) {
 
 // Flags that describe a model, and `more`, where the model is given otherwise.
 absl::Status RefuseModelFlags(const CLI::App& command, std::vector<const char*> more, absl::string_view why) {
-  std::vector<const char*> flags = {
-      "--architecture",    "--layers", "--encoder-layers", "--decoder-layers",      "--hidden", "--heads",
-      "--attention-inner", "--ffn",    "--feed-forward",   "--decoder-start-token", "--vocab"};
+  std::vector<const char*> flags = {"--architecture",
+                                    "--layers",
+                                    "--encoder-layers",
+                                    "--decoder-layers",
+                                    "--hidden",
+                                    "--heads",
+                                    "--attention-inner",
+                                    "--ffn",
+                                    "--experts",
+                                    "--experts-per-token",
+                                    "--feed-forward",
+                                    "--decoder-start-token",
+                                    "--vocab"};
   flags.insert(flags.end(), more.begin(), more.end());
   for (const char* flag : flags) {
     if (command.get_option(flag)->count() == 0) continue;

@@ -237,6 +237,13 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
                      " is no multiple of --heads ", options.heads));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--ffn", options.ffn, 1, core::kMostFeedForwardWidth));
+  if (options.experts > 0) {
+    if (options.architecture == v1::ARCHITECTURE_T5)
+      return absl::InvalidArgumentError("--experts: a T5 has none; use --architecture gpt");
+    PENSTOCK_RETURN_IF_ERROR(CheckRange("--experts", options.experts, 1, core::kMostExperts));
+    PENSTOCK_RETURN_IF_ERROR(
+        CheckRange("--experts-per-token", options.experts_per_token, 1, options.experts));
+  }
   PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--vocab", vocab, 2, core::kMostVocab));
   v1::ModelSpec model;
@@ -254,6 +261,12 @@ absl::StatusOr<v1::ModelSpec> ModelOfFlags(const UpOptions& options, uint32_t vo
   model.set_attention_inner(options.attention_inner);
   model.set_ffn(options.ffn);
   model.set_feed_forward(options.feed_forward);
+  if (options.experts > 0) {
+    model.set_experts(options.experts);
+    model.set_experts_per_token(options.experts_per_token);
+    model.set_normalised_experts(true);
+    model.set_feed_forward_biases(v1::BIASES_NONE);
+  }
   model.set_vocab(vocab);
   model.set_max_sequence_length(LongestOf(limits));
   model.set_dtype(options.dtype);

@@ -98,6 +98,8 @@ struct UpOptions {
   // 0: equal to hidden.
   uint32_t attention_inner = 0;
   uint32_t ffn = 512;
+  uint32_t experts = 0;
+  uint32_t experts_per_token = 2;
   v1::FeedForward feed_forward = v1::FEED_FORWARD_UNSPECIFIED;
   // T5.
   uint32_t decoder_start_token = 0;

@@ -84,6 +84,24 @@ absl::Status CheckParts(const v1::ModelSpec& model) {
                absl::StrCat(model.key_value_heads(), "; must divide heads, ", model.heads()));
 }
 
+absl::Status CheckExperts(const v1::ModelSpec& model) {
+  if (IsT5(model) && model.head_norms()) return Wrong("job.model.head_norms", "a T5 has none; leave it");
+  const uint32_t experts = model.experts();
+  if (experts == 0) {
+    if (model.experts_per_token() > 0)
+      return Wrong("job.model.experts_per_token", "without experts; leave 0");
+    if (model.normalised_experts()) return Wrong("job.model.normalised_experts", "without experts; leave it");
+    return absl::OkStatus();
+  }
+  if (IsT5(model)) return Wrong("job.model.experts", "a T5 has none; leave 0");
+  if (model.experts_per_token() == 0 || model.experts_per_token() > experts) {
+    return Wrong("job.model.experts_per_token",
+                 absl::StrCat(model.experts_per_token(), "; use 1 to the experts, ", experts));
+  }
+  if (model.feed_forward_biases() == v1::BIASES_NONE) return absl::OkStatus();
+  return Wrong("job.model.feed_forward_biases", "experts have none; use NONE");
+}
+
 absl::Status CheckLlama3Scaling(const v1::RotaryPosition& rotary) {
   const double low = rotary.low_frequency_factor();
   const double high = rotary.high_frequency_factor();
@@ -159,6 +177,7 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
     return Wrong("job.model.feed_forward", "is unknown; use RELU, GELU, GATED_GELU or GATED_SILU");
   PENSTOCK_RETURN_IF_ERROR(CheckDecoderAndPositions(model));
   PENSTOCK_RETURN_IF_ERROR(CheckParts(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckExperts(model));
   return CheckPosition(model);
 }
 

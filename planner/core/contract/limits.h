@@ -27,6 +27,7 @@ inline constexpr int kMostCommentBytes = 4096;
 inline constexpr int64_t kMostJobBytes = int64_t{8} << 20;
 inline constexpr uint32_t kMostWidth = 1 << 20;
 inline constexpr uint32_t kMostFeedForwardWidth = 1 << 22;
+inline constexpr uint32_t kMostExperts = 4096;
 inline constexpr uint32_t kMostVocab = 1 << 24;
 inline constexpr uint32_t kMostSequenceLength = 1 << 24;
 // Of a micro-batch or a row.

@@ -31,6 +31,8 @@ struct Model {
   bool llama = false;
   // The embedding is the head, and of a T5 the only one.
   bool tied = false;
+  // Experts, and norms of queries and keys.
+  bool experts = false;
 };
 constexpr Model kModels[] = {
     {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
@@ -39,6 +41,8 @@ constexpr Model kModels[] = {
     {"T5", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20},
     {"T5Gated", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_GATED_GELU, 0, 0},
     {"Llama", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true},
+    {"Experts", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true, /*tied=*/false,
+     /*experts=*/true},
     {"GptTied", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0, /*llama=*/false, /*tied=*/true},
     {"T5Tied", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20, /*llama=*/false, /*tied=*/true},
 };
@@ -223,6 +227,12 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   spec.set_max_sequence_length(kLongest);
   spec.set_tied_head(model.tied);
   if (model.llama) SetLlamaParts(spec);
+  if (model.experts) {
+    spec.set_head_norms(true);
+    spec.set_experts(4);
+    spec.set_experts_per_token(2);
+    spec.set_normalised_experts(true);
+  }
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
   spec.set_tied_embeddings(model.tied);
@@ -279,6 +289,9 @@ ReferenceModel ReferenceOf(const v1::ModelSpec& model) {
       .heads = model.heads(),
       .rms_norm = t5 || model.norm() == v1::NORM_RMS,
       .key_value_heads = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads(),
+      .head_norms = model.head_norms(),
+      .experts = model.experts(),
+      .experts_per_token = model.experts_per_token(),
       .rotary_theta = model.rotary().theta(),
       .rotary_factor = std::max(1.0, model.rotary().factor()),
       .tied_head = model.tied_head(),

@@ -34,6 +34,11 @@ struct ReferenceModel {
   // GPT: RMS norm in place of layer norm.
   bool rms_norm = false;
   int64_t key_value_heads = 0;
+  // GPT: RMS norms of queries and keys, head by head.
+  bool head_norms = false;
+  // GPT: experts in place of a dense part; 0: none. The weights of a token's experts sum to 1.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
   // GPT: with rotary positions; 0: with learned ones. `rotary_factor`: of the linear scaling.
   double rotary_theta = 0;
   double rotary_factor = 1;

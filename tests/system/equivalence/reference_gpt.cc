@@ -1,6 +1,7 @@
 // GPT (Radford et al. 2019): pre-norm blocks, learned positions, biases, GELU (or a gated one), a head of its
 // own or the embedding as head. Llama (Touvron et al. 2023): the same with RMS norms, rotary positions,
-// SwiGLU, grouped queries and no biases.
+// SwiGLU, grouped queries and no biases. Mixtral (Jiang et al. 2024) and Qwen3: with experts, and with norms
+// of queries and keys.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -34,6 +35,33 @@ at::Tensor Turn(const at::Tensor& head, const std::vector<int64_t>& positions, c
   return at::cat({left * angles.cos() - right * angles.sin(), left * angles.sin() + right * angles.cos()}, 1);
 }
 
+at::Tensor NormedHead(const at::Tensor& head, const ReferenceParameters& p, const std::string& name,
+                      const ReferenceModel& model) {
+  return model.head_norms ? RmsNorm(head, p, name) : head;
+}
+
+// One token after the other: the sum over its most probable experts.
+at::Tensor Experts(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+                   const ReferenceModel& model) {
+  const at::Tensor scores = Linear(x, p, layer + ".ffn.router");
+  std::vector<at::Tensor> rows;
+  for (int64_t token = 0; token < x.size(0); ++token) {
+    const at::Tensor order = scores[token].detach().argsort(-1, /*descending=*/true);
+    const at::Tensor row = x.narrow(0, token, 1);
+    at::Tensor sum = at::zeros_like(row);
+    at::Tensor weights = at::zeros({}, row.options());
+    for (int64_t i = 0; i < model.experts_per_token; ++i) {
+      const auto expert = order[i].item<int64_t>();
+      const at::Tensor weight = scores[token][expert].exp();
+      weights = weights + weight;
+      const std::string name = layer + ".ffn.experts." + std::to_string(expert);
+      sum = sum + weight * FeedForward(row, p, name, model);
+    }
+    rows.push_back(sum / weights);
+  }
+  return at::cat(rows);
+}
+
 // x: [length, hidden]. One head after the other; every token sees those before it in the row. Neighbouring
 // query heads share a key head and a value head.
 at::Tensor Attend(const at::Tensor& x, const std::vector<int64_t>& positions, const ReferenceParameters& p,
@@ -46,8 +74,10 @@ at::Tensor Attend(const at::Tensor& x, const std::vector<int64_t>& positions, co
   std::vector<at::Tensor> heads;
   for (int64_t head = 0; head < model.heads; ++head) {
     const int64_t shared = head / (model.heads / model.key_value_heads);
-    const at::Tensor query = Turn(head_at(head), positions, model);
-    const at::Tensor key = Turn(head_at(model.heads + shared), positions, model);
+    const at::Tensor query =
+        Turn(NormedHead(head_at(head), p, layer + ".attention.query_norm", model), positions, model);
+    const at::Tensor key = Turn(
+        NormedHead(head_at(model.heads + shared), p, layer + ".attention.key_norm", model), positions, model);
     const at::Tensor value = head_at(model.heads + model.key_value_heads + shared);
     const at::Tensor scores = query.matmul(key.t()) / std::sqrt(static_cast<double>(width));
     heads.push_back(scores.masked_fill(future, -INFINITY).softmax(-1).matmul(value));
@@ -64,7 +94,9 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
   for (int64_t i = 0; i < model.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
     x = x + Attend(Norm(x, p, layer + ".attention_norm", model), tokens.positions, p, layer, model);
-    x = x + FeedForward(Norm(x, p, layer + ".ffn_norm", model), p, layer, model);
+    const at::Tensor normalised = Norm(x, p, layer + ".ffn_norm", model);
+    x = x + (model.experts > 0 ? Experts(normalised, p, layer, model)
+                               : FeedForward(normalised, p, layer + ".ffn", model));
   }
   return Linear(Norm(x, p, "final_norm", model), p, model.tied_head ? "embedding.token" : "head");
 }

@@ -27,19 +27,19 @@ at::Tensor RmsNorm(const at::Tensor& x, const ReferenceParameters& p, const std:
 }
 
 // GELU or SiLU gated by a second product: Shazeer 2020, "GLU Variants Improve Transformer".
-at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& name,
                        const ReferenceModel& model) {
-  const at::Tensor up = Linear(x, p, layer + ".ffn.up");
+  const at::Tensor up = Linear(x, p, name + ".up");
   switch (model.feed_forward) {
     case ReferenceModel::FeedForward::kRelu:
-      return Linear(Relu(up), p, layer + ".ffn.down");
+      return Linear(Relu(up), p, name + ".down");
     case ReferenceModel::FeedForward::kGelu:
-      return Linear(Gelu(up), p, layer + ".ffn.down");
+      return Linear(Gelu(up), p, name + ".down");
     case ReferenceModel::FeedForward::kGatedGelu:
-      return Linear(Gelu(Linear(x, p, layer + ".ffn.gate")) * up, p, layer + ".ffn.down");
+      return Linear(Gelu(Linear(x, p, name + ".gate")) * up, p, name + ".down");
     case ReferenceModel::FeedForward::kGatedSilu: {
-      const at::Tensor gate = Linear(x, p, layer + ".ffn.gate");
-      return Linear(gate * gate.sigmoid() * up, p, layer + ".ffn.down");
+      const at::Tensor gate = Linear(x, p, name + ".gate");
+      return Linear(gate * gate.sigmoid() * up, p, name + ".down");
     }
   }
   return {};

@@ -17,8 +17,8 @@ using ReferenceParameters = std::map<std::string, at::Tensor>;
 // x [n, in] times the transposed weight [out, in], plus the bias where the model has one.
 at::Tensor Linear(const at::Tensor& x, const ReferenceParameters& p, const std::string& name);
 
-// The feed-forward part of a layer; x is normalised.
-at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& layer,
+// A feed-forward part, "layers.0.ffn"; x is normalised.
+at::Tensor FeedForward(const at::Tensor& x, const ReferenceParameters& p, const std::string& name,
                        const ReferenceModel& model);
 
 // RMS norm (Zhang and Sennrich 2019) over the last dimension.

@@ -93,7 +93,7 @@ at::Tensor Encode(const RowTokens& source, const ReferenceParameters& p, const R
   for (int64_t i = 0; i < model.encoder_layers; ++i) {
     const std::string layer = "encoder." + std::to_string(i);
     x = x + SelfAttention(x, p, layer, mask, model);
-    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer, model);
+    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer + ".ffn", model);
   }
   return RmsNorm(x, p, "encoder.final_norm");
 }
@@ -111,7 +111,7 @@ at::Tensor Decode(const RowTokens& target, const at::Tensor& encoded, const Refe
     const std::string layer = "decoder." + std::to_string(i);
     x = x + SelfAttention(x, p, layer, mask, model);
     x = x + CrossAttention(x, encoded, p, layer, model);
-    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer, model);
+    x = x + FeedForward(RmsNorm(x, p, layer + ".ffn_norm"), p, layer + ".ffn", model);
   }
   x = RmsNorm(x, p, "final_norm");
   // T5 1.0: the embedding is the head too, and what it reads is scaled.

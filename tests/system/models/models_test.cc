@@ -85,7 +85,8 @@ class ModelsTest : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, ModelsTest,
-                         testing::Values("gpt2", "llama", "llama_tied", "mistral", "qwen2"),
+                         testing::Values("gpt2", "llama", "llama_tied", "mistral", "mixtral", "qwen2",
+                                         "qwen3", "qwen3_moe"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(ModelsTest, IsImportedTrainedAndExported) {

@@ -213,25 +213,27 @@ double Difference(const Whole& left, const Whole& right) {
   return std::max(boundary, RelativeDifference(left.result, right.result));
 }
 
-enum class Kind { kGpt, kLlama };
+enum class Kind { kGpt, kLlama, kExperts };
 
 class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
  protected:
   static ModelConfig Config(DataType type) {
-    return std::get<0>(GetParam()) == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
+    const Kind kind = std::get<0>(GetParam());
+    if (kind == Kind::kExperts) return SmallExpertsConfig(type);
+    return kind == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
   }
   static Layout layout() { return std::get<1>(GetParam()); }
 };
 
 std::string NameOfKind(const ::testing::TestParamInfo<std::tuple<Kind, Layout>>& info) {
-  const char* const families[] = {"Gpt", "Llama"};
+  const char* const families[] = {"Gpt", "Llama", "Experts"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DividedStage,
-                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama),
+                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts),
                                             ::testing::Values(Layout::kPadded, Layout::kPacked,
                                                               Layout::kConcatenated)),
                          NameOfKind);

@@ -108,6 +108,16 @@ ModelConfig SmallLlamaConfig(DataType type) {
   return config;
 }
 
+ModelConfig SmallExpertsConfig(DataType type) {
+  ModelConfig config = SmallLlamaConfig(type);
+  config.head_norms = true;
+  config.ffn = 12;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.normalised_experts = true;
+  return config;
+}
+
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab) {
   Tokens tokens;
   for (const TestSample& sample : samples) {

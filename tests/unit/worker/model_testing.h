@@ -27,6 +27,8 @@ ModelConfig SmallT5Config(DataType type);
 // Like the GPT, but with RMS norm, rotary positions with the scaling of Llama 3, grouped queries, SwiGLU and
 // biases for queries, keys and values alone.
 ModelConfig SmallLlamaConfig(DataType type);
+// The same with norms of queries and keys, and four experts, two a token.
+ModelConfig SmallExpertsConfig(DataType type);
 // Tokens of the samples, of ids below `vocab`, that depend on nothing else.
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab);
 // Concatenated rows hold two samples each, and end with padding.

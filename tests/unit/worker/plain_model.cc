@@ -109,6 +109,21 @@ at::Tensor FeedForwardOf(const PlainParameters& p, const ModelConfig& config, co
   return {};
 }
 
+// Every expert for every token, and 0 for those that the token does not go to.
+at::Tensor ExpertsOf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                     const at::Tensor& x) {
+  const at::Tensor probabilities = Linear(p, name + ".router", x).softmax(-1);
+  const at::Tensor least = std::get<0>(probabilities.topk(config.experts_per_token, -1)).slice(1, -1);
+  at::Tensor weights = probabilities * probabilities.ge(least);
+  if (config.normalised_experts) weights = weights / weights.sum(-1, true);
+  at::Tensor sum = at::zeros_like(x);
+  for (int64_t i = 0; i < config.experts; ++i) {
+    sum = sum +
+          weights.slice(1, i, i + 1) * FeedForwardOf(p, config, name + ".experts." + std::to_string(i), x);
+  }
+  return sum;
+}
+
 at::Tensor T5SelfAttention(const PlainParameters& p, const ModelConfig& config, const std::string& layer,
                            const at::Tensor& x, const at::Tensor& add) {
   const auto parts = Thirds(Linear(p, layer + ".attention.qkv", RmsNorm(p, layer + ".attention_norm", x)));
@@ -202,6 +217,11 @@ at::Tensor Rotated(const ModelConfig& config, const at::Tensor& x, const std::ve
   return at::stack(rows);
 }
 
+at::Tensor HeadsNormed(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                       const at::Tensor& x) {
+  return RmsNorm(p, name, x.reshape({x.size(0), -1, Width(config)})).reshape(x.sizes());
+}
+
 at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, const std::string& layer,
                         const at::Tensor& x, const std::vector<int64_t>& positions) {
   const double scale = 1 / std::sqrt(static_cast<double>(Width(config)));
@@ -210,6 +230,10 @@ at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, con
   const int64_t query = Width(config) * config.heads;
   const int64_t key = (qkv.size(1) - query) / 2;
   auto parts = qkv.split_with_sizes({query, key, key}, 1);
+  if (config.head_norms) {
+    parts[0] = HeadsNormed(p, config, layer + ".attention.query_norm", parts[0]);
+    parts[1] = HeadsNormed(p, config, layer + ".attention.key_norm", parts[1]);
+  }
   if (config.position == Position::kRotary) {
     parts[0] = Rotated(config, parts[0], positions);
     parts[1] = Rotated(config, parts[1], positions);
@@ -239,7 +263,9 @@ at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, con
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
     x = x + GptAttention(p, config, layer, x, positions);
-    x = x + FeedForwardOf(p, config, layer + ".ffn", Normalise(p, config, layer + ".ffn_norm", x));
+    const at::Tensor normalised = Normalise(p, config, layer + ".ffn_norm", x);
+    x = x + (config.experts > 0 ? ExpertsOf(p, config, layer + ".ffn", normalised)
+                                : FeedForwardOf(p, config, layer + ".ffn", normalised));
   }
   const std::string head = config.tied_head ? "embedding.token.weight" : "head.weight";
   return CrossEntropy(p, head, Normalise(p, config, "final_norm", x), labels);

@@ -38,6 +38,7 @@ inline const std::vector<DividedModel>& DividedModels() {
       {"Gpt", [](DataType type) { return WithFourHeads(SmallConfig(type)); }},
       {"GptTied", [](DataType type) { return Tied(WithFourHeads(SmallConfig(type))); }},
       {"Llama", [](DataType type) { return WithFourHeads(SmallLlamaConfig(type), 2); }},
+      {"Experts", [](DataType type) { return WithFourHeads(SmallExpertsConfig(type), 2); }},
       {"T5", [](DataType type) { return WithFourHeads(SmallT5Config(type)); }},
       {"T5Tied", [](DataType type) { return Tied(WithFourHeads(SmallT5Config(type))); }},
   };

@@ -41,6 +41,47 @@ Json Gpt2() {
     "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257})");
 }
 
+// As mistralai/Mixtral-8x7B-v0.1 has it.
+Json Mixtral() {
+  return Json::parse(R"({
+    "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+    "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32, "num_experts_per_tok": 2,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+    "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.36.0.dev0", "use_cache": true,
+    "vocab_size": 32000})");
+}
+
+// As Qwen/Qwen3-0.6B has it.
+Json Qwen3() {
+  return Json::parse(R"({
+    "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 151643,
+    "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+    "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+    "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+    "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+    "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true, "use_sliding_window": false,
+    "vocab_size": 151936})");
+}
+
+// As Qwen/Qwen3-30B-A3B has it.
+Json Qwen3Moe() {
+  Json config = Qwen3();
+  config["architectures"] = {"Qwen3MoeForCausalLM"};
+  config["model_type"] = "qwen3_moe";
+  config["hidden_size"] = 2048U;
+  config["intermediate_size"] = 6144U;
+  config["num_attention_heads"] = 32U;
+  config["num_hidden_layers"] = 48U;
+  config["num_key_value_heads"] = 4U;
+  config["tie_word_embeddings"] = false;
+  config.update(Json::parse(R"({
+    "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": true,
+    "num_experts": 128, "num_experts_per_tok": 8, "output_router_logits": false, "router_aux_loss_coef": 0.001})"));
+  return config;
+}
+
 // As google/t5-v1_1-small has it.
 Json T5() {
   return Json::parse(R"({
@@ -154,6 +195,49 @@ TEST(HuggingFaceConfigTest, AMistralWithoutAWindowIsALlama) {
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(wide)));
 }
 
+TEST(HuggingFaceConfigTest, ReadsAMixtral) {
+  const v1::ModelSpec model = SpecOf(Mixtral());
+  EXPECT_EQ(model.experts(), 8);
+  EXPECT_EQ(model.experts_per_token(), 2);
+  EXPECT_TRUE(model.normalised_experts());
+  EXPECT_EQ(model.ffn(), 14336);
+  EXPECT_FALSE(model.head_norms());
+  EXPECT_EQ(FamilyOf(model), kMixtral);
+  Json silent = Mixtral();
+  silent.erase("sliding_window");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(silent)));
+  EXPECT_THAT(RefusalOf(Mixtral(), "sliding_window", 4096U), HasSubstr("sliding_window: 4096 is shorter"));
+  EXPECT_THAT(RefusalOf(Mixtral(), "output_router_logits", true), HasSubstr("output_router_logits: true"));
+  EXPECT_THAT(RefusalOf(Mixtral(), "router_jitter_noise", 0.1), HasSubstr("router_jitter_noise: 0.1"));
+  EXPECT_THAT(RefusalOf(Mixtral(), "num_local_experts", nullptr), HasSubstr("num_local_experts: is missing"));
+}
+
+TEST(HuggingFaceConfigTest, ReadsAQwen3WithExperts) {
+  v1::ModelSpec model = SpecOf(Qwen3Moe());
+  EXPECT_TRUE(model.head_norms());
+  EXPECT_EQ(model.experts(), 128);
+  EXPECT_EQ(model.experts_per_token(), 8);
+  EXPECT_TRUE(model.normalised_experts());
+  EXPECT_EQ(model.ffn(), 768);
+  EXPECT_EQ(model.attention_inner(), 32 * 128);
+  EXPECT_EQ(FamilyOf(model), kQwen3Moe);
+  // As transformers 5.23 writes it.
+  Json renamed = Qwen3Moe();
+  renamed["num_local_experts"] = renamed["num_experts"];
+  renamed.erase("num_experts");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(renamed)));
+  EXPECT_THAT(RefusalOf(Qwen3Moe(), "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step: 2"));
+  EXPECT_THAT(RefusalOf(Qwen3Moe(), "mlp_only_layers", Json::array({0})), HasSubstr("mlp_only_layers: [0]"));
+}
+
+TEST(HuggingFaceConfigTest, AQwen3IsALlamaWithNormsOfQueriesAndKeys) {
+  const v1::ModelSpec model = SpecOf(Qwen3());
+  EXPECT_TRUE(model.head_norms());
+  EXPECT_EQ(model.experts(), 0);
+  EXPECT_EQ(model.attention_biases(), v1::BIASES_NONE);
+  EXPECT_EQ(FamilyOf(model), kQwen3);
+}
+
 TEST(HuggingFaceConfigTest, RefusesAWindowThatHidesTokens) {
   const auto hides = HasSubstr("sliding_window: 4096 is shorter than max_position_embeddings, 32768");
   EXPECT_THAT(RefusalOf(Mistral(), "sliding_window", 4096U), hides);
@@ -178,8 +262,8 @@ TEST(HuggingFaceConfigTest, RefusesAWindowThatHidesTokens) {
 
 TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
   EXPECT_THAT(
-      RefusalOf(Llama(), "model_type", "qwen3"),
-      HasSubstr("model_type: 'qwen3' has norms of queries and keys, which Penstock has not; known are gpt2"));
+      RefusalOf(Llama(), "model_type", "qwen2_moe"),
+      HasSubstr("'qwen2_moe' has experts that all tokens share, which Penstock has not; known are gpt2"));
   EXPECT_THAT(RefusalOf(Qwen2(), "num_key_value_heads", nullptr),
               HasSubstr("num_key_value_heads: is missing"));
   EXPECT_THAT(RefusalOf(Qwen2(), "rope_theta", nullptr), HasSubstr("rope_theta: is missing"));
@@ -209,8 +293,7 @@ TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
   EXPECT_THAT(RefusalOf(Llama(), "attention_multiplier", 0.5),
               HasSubstr("config.json: attention_multiplier: 0.5"));
   EXPECT_THAT(RefusalOf(Llama(), "hidden_act", "gelu"), HasSubstr("config.json: hidden_act: \"gelu\""));
-  EXPECT_THAT(RefusalOf(Llama(), "model_type", "mixtral"),
-              HasSubstr("model_type: 'mixtral'; known are gpt2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "falcon"), HasSubstr("model_type: 'falcon'; known are gpt2"));
   EXPECT_THAT(RefusalOf(Llama(), "model_type", nullptr), HasSubstr("model_type: is missing"));
   EXPECT_THAT(RefusalOf(Llama(), "quantization_config", Json{{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalOf(Llama(), "torch_dtype", "int8"), HasSubstr("dtype: 'int8'"));
@@ -240,7 +323,7 @@ TEST(HuggingFaceConfigTest, RefusesValuesOfAWrongKind) {
 }
 
 TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
-  for (const Json& config : {Llama(), Mistral(), Qwen2(), Gpt2(), T5()}) {
+  for (const Json& config : {Llama(), Mistral(), Mixtral(), Qwen2(), Qwen3(), Qwen3Moe(), Gpt2(), T5()}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();
@@ -265,6 +348,12 @@ TEST(HuggingFaceConfigTest, AModelOfNoFamilyIsRefusedByItsField) {
   v1::ModelSpec gpt = SpecOf(Gpt2());
   gpt.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   EXPECT_THAT(refusal(gpt), HasSubstr("model.feed_forward: it is gated, which no gpt2"));
+  v1::ModelSpec mixtral = SpecOf(Mixtral());
+  mixtral.set_attention_biases(v1::BIASES_ALL);
+  EXPECT_THAT(refusal(mixtral), HasSubstr("model.attention_biases: its linear layers have a bias"));
+  gpt = SpecOf(Gpt2());
+  gpt.set_experts(4);
+  EXPECT_THAT(refusal(gpt), HasSubstr("model.experts: its feed-forward parts are not dense, which no gpt2"));
   v1::ModelSpec t5 = SpecOf(T5());
   t5.set_tied_embeddings(false);
   EXPECT_THAT(refusal(t5), HasSubstr("model.tied_embeddings: encoder and decoder have"));

@@ -132,6 +132,60 @@ def mistral():
     return transformers.MistralForCausalLM(config)
 
 
+def mixtral():
+    """Experts whose weights sum to 1; without a window."""
+    config = transformers.MixtralConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        max_position_embeddings=64,
+        sliding_window=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    )
+    return transformers.MixtralForCausalLM(config)
+
+
+def qwen3():
+    """Norms of queries and keys."""
+    config = transformers.Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    )
+    return transformers.Qwen3ForCausalLM(config)
+
+
+def qwen3_moe():
+    """Norms of queries and keys, and experts whose weights are the router's."""
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=20,
+        moe_intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        num_experts=6,
+        num_experts_per_tok=3,
+        norm_topk_prob=False,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    )
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
 def t5_config(**changes):
     return transformers.T5Config(
         vocab_size=VOCAB,
@@ -166,10 +220,27 @@ MODELS = {
     "llama": llama,
     "llama_tied": llama_tied,
     "mistral": mistral,
+    "mixtral": mixtral,
     "qwen2": qwen2,
+    "qwen3": qwen3,
+    "qwen3_moe": qwen3_moe,
     "t5": t5,
     "t5_1_1": t5_1_1,
 }
+
+
+def save_gradients(model, folder):
+    """As a checkpoint. Of experts, which are one tensor in memory, save_pretrained makes the tensors that files have."""
+    os.makedirs(folder, exist_ok=True)
+    if hasattr(model.config, "num_experts_per_tok"):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(parameter.grad)
+        model.save_pretrained(folder)
+        os.remove(f"{folder}/generation_config.json")
+        return
+    save_file({key: parameter.grad.contiguous() for key, parameter in model.named_parameters()}, f"{folder}/model.safetensors")
+    model.config.save_pretrained(folder)
 
 
 def make(name, folder):
@@ -185,10 +256,7 @@ def make(name, folder):
     loss.backward()
     model.save_pretrained(folder, max_shard_size="10KB" if name == "llama" else "1GB")
     os.remove(f"{folder}/generation_config.json")
-    gradients = {key: parameter.grad.contiguous() for key, parameter in model.named_parameters()}
-    os.makedirs(f"{folder}/gradients", exist_ok=True)
-    save_file(gradients, f"{folder}/gradients/model.safetensors")
-    model.config.save_pretrained(f"{folder}/gradients")
+    save_gradients(model, f"{folder}/gradients")
     with open(f"{folder}/expected.json", "w") as file:
         json.dump({"transformers": transformers.__version__, "samples": samples, "loss": loss.item()}, file, indent=1)
         file.write("\n")

@@ -121,7 +121,16 @@ struct MemoryCase {
   FeedForward feed_forward;
   int64_t layer;
   bool llama = false;
+  bool experts = false;
 };
+
+// The same with norms of queries and keys, and experts.
+void SetExperts(ModelConfig& config) {
+  SetLlamaParts(config);
+  config.head_norms = true;
+  config.experts = 5;
+  config.experts_per_token = 2;
+}
 
 class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
  protected:
@@ -136,6 +145,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     config_.feed_forward = GetParam().feed_forward;
     if (IsT5()) config_.encoder_layers = 2;
     if (GetParam().llama) SetLlamaParts(config_);
+    if (GetParam().experts) SetExperts(config_);
   }
 
   bool IsT5() const { return GetParam().architecture == Architecture::kT5; }
@@ -162,6 +172,8 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
 INSTANTIATE_TEST_SUITE_P(Layers, LayerMemory,
                          ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
                                            MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true},
+                                           MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false,
+                                                      true},
                                            MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
                                            MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
                                            MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},
@@ -206,6 +218,13 @@ TEST(Memory, CountsTheParametersOfALlama) {
   }
   EXPECT_EQ(HeadParameterBytes(config), 4 * Elements(config, {0, 0, false, true}));
   EXPECT_EQ(EmbeddingParameterBytes(config), 4 * Elements(config, {0, 0, true, false}));
+}
+
+TEST(Memory, CountsTheParametersOfExperts) {
+  ModelConfig config = Config(DataType::kFloat32);
+  config.attention_inner = 36;
+  SetExperts(config);
+  EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
 }
 
 TEST(Memory, RecomputeKeepsTheInputAlone) {

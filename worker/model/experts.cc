@@ -1,0 +1,170 @@
+#include "worker/model/experts.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+Routing Route(const ExpertsPart& part, const at::Tensor& tokens) {
+  Routing routing;
+  const at::Tensor scores = LinearForward(part.router, tokens);
+  routing.probabilities = scores.softmax(-1, AccumulationType(scores.scalar_type()));
+  routing.chosen = std::get<1>(routing.probabilities.topk(part.per_token, -1));
+  const at::Tensor experts = routing.chosen.reshape({-1});
+  routing.order = experts.argsort(/*stable=*/true, /*dim=*/0);
+  const auto count = static_cast<int64_t>(part.experts.size());
+  const at::Tensor counts = experts.bincount({}, count).cpu();
+  const int64_t* const data = counts.const_data_ptr<int64_t>();
+  routing.counts.assign(data, data + count);
+  return routing;
+}
+
+// [tokens, per_token], in the type of sums.
+at::Tensor WeightsOf(const ExpertsPart& part, const Routing& routing) {
+  at::Tensor weights = routing.probabilities.gather(-1, routing.chosen);
+  return part.normalised ? weights.div_(weights.sum(-1, /*keepdim=*/true)) : weights;
+}
+
+// The token of each row.
+at::Tensor TokensOf(const ExpertsPart& part, const Routing& routing) {
+  return routing.order.div(part.per_token, "floor");
+}
+
+// Calls `each` with an expert and its rows, for those that have any.
+template <typename Each>
+void ForEachExpert(const ExpertsPart& part, const Routing& routing, Each each) {
+  int64_t begin = 0;
+  for (size_t i = 0; i < part.experts.size(); ++i) {
+    const int64_t count = routing.counts[i];
+    if (count > 0) each(part.experts[i], begin, count);
+    begin += count;
+  }
+}
+
+// [rows, in] to [rows, out], by the same layer of each expert; `transposed`: the way back.
+at::Tensor Multiply(const ExpertsPart& part, const Routing& routing, const LinearPart FeedForwardPart::*layer,
+                    const at::Tensor& rows, bool transposed) {
+  const at::Tensor& weight = (part.experts.front().*layer).weight.value;
+  at::Tensor result = at::empty({rows.size(0), weight.size(transposed ? 1 : 0)}, rows.options());
+  ForEachExpert(part, routing, [&](const FeedForwardPart& expert, int64_t begin, int64_t count) {
+    const at::Tensor& matrix = (expert.*layer).weight.value;
+    at::Tensor out = result.narrow(0, begin, count);
+    at::mm_out(out, rows.narrow(0, begin, count), transposed ? matrix : matrix.t());
+  });
+  return result;
+}
+
+void AddProducts(const ExpertsPart& part, const Routing& routing, const LinearPart FeedForwardPart::*layer,
+                 const at::Tensor& input, const at::Tensor& gradient, WeightProducts& products) {
+  ForEachExpert(part, routing, [&](const FeedForwardPart& expert, int64_t begin, int64_t count) {
+    products.Add(expert.*layer, input.narrow(0, begin, count), gradient.narrow(0, begin, count));
+  });
+}
+
+// [rows, width] to [tokens, width]: the sum of a token's rows, each times its weight where there are any.
+at::Tensor SumOfRows(const ExpertsPart& part, const Routing& routing, const at::Tensor& rows,
+                     const at::Tensor& weights) {
+  const int64_t tokens = routing.chosen.size(0);
+  const at::Tensor place = routing.order.argsort(/*stable=*/true, /*dim=*/0);
+  at::Tensor ordered = rows.index_select(0, place).view({tokens, part.per_token, rows.size(1)});
+  if (weights.defined()) ordered.mul_(weights.to(rows.scalar_type()).unsqueeze(-1));
+  return ordered.sum(1);
+}
+
+// Of the probabilities' logits, from that of the weights, [tokens, per_token].
+at::Tensor ScoresGradient(const ExpertsPart& part, const Routing& routing, at::Tensor weights_gradient,
+                          const at::Tensor& weights, at::ScalarType type) {
+  if (part.normalised) {
+    const at::Tensor along = (weights_gradient * weights).sum(-1, /*keepdim=*/true);
+    const at::Tensor chosen = routing.probabilities.gather(-1, routing.chosen);
+    weights_gradient = (weights_gradient - along).div_(chosen.sum(-1, /*keepdim=*/true));
+  }
+  const at::Tensor gradient =
+      at::zeros_like(routing.probabilities).scatter_(-1, routing.chosen, weights_gradient);
+  return at::_softmax_backward_data(gradient, routing.probabilities, -1, routing.probabilities.scalar_type())
+      .to(type);
+}
+
+// The gradient of the rows that went into the experts.
+at::Tensor InwardsBackward(const ExpertsPart& part, ExpertsMemory& memory, const at::Tensor& input,
+                           at::Tensor middle_gradient, WeightProducts& products) {
+  const Activation activation = part.experts.front().activation;
+  const Routing& routing = memory.routing;
+  if (!part.experts.front().gated) {
+    const at::Tensor gradient = ActivationBackward(activation, middle_gradient, memory.up);
+    AddProducts(part, routing, &FeedForwardPart::up, input, gradient, products);
+    return Multiply(part, routing, &FeedForwardPart::up, gradient, /*transposed=*/true);
+  }
+  const at::Tensor gate =
+      ActivationBackward(activation, middle_gradient * std::exchange(memory.up, {}), memory.gate);
+  const at::Tensor up = middle_gradient.mul_(Activate(activation, std::exchange(memory.gate, {})));
+  AddProducts(part, routing, &FeedForwardPart::gate, input, gate, products);
+  AddProducts(part, routing, &FeedForwardPart::up, input, up, products);
+  return Multiply(part, routing, &FeedForwardPart::gate, gate, /*transposed=*/true)
+      .add_(Multiply(part, routing, &FeedForwardPart::up, up, /*transposed=*/true));
+}
+
+}  // namespace
+
+at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                          ExpertsMemory& memory) {
+  at::Tensor tokens = rows.Gather(input);
+  memory.routing = Route(part, tokens);
+  const Routing& routing = memory.routing;
+  const Activation activation = part.experts.front().activation;
+  {
+    const at::Tensor inputs = tokens.index_select(0, TokensOf(part, routing));
+    tokens.reset();
+    memory.up = Multiply(part, routing, &FeedForwardPart::up, inputs, /*transposed=*/false);
+    if (part.experts.front().gated) {
+      memory.gate = Multiply(part, routing, &FeedForwardPart::gate, inputs, /*transposed=*/false);
+      memory.middle = Activate(activation, memory.gate).mul_(memory.up);
+    } else {
+      memory.middle = Activate(activation, memory.up);
+    }
+  }
+  const at::Tensor outputs =
+      Multiply(part, routing, &FeedForwardPart::down, memory.middle, /*transposed=*/false);
+  return rows.Sum(SumOfRows(part, routing, outputs, WeightsOf(part, routing)));
+}
+
+at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                           ExpertsMemory memory, const at::Tensor& output_gradient,
+                           WeightProducts& products) {
+  const Routing& routing = memory.routing;
+  const at::Tensor tokens = rows.Gather(input);
+  const at::Tensor token_of_row = TokensOf(part, routing);
+  const at::Tensor weights = WeightsOf(part, routing);
+  at::Tensor weights_gradient = at::empty_like(weights);
+  at::Tensor middle_gradient;
+  {
+    const at::Tensor row_weights = weights.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
+    at::Tensor gradient = rows.Gather(output_gradient).index_select(0, token_of_row);
+    middle_gradient = Multiply(part, routing, &FeedForwardPart::down, gradient, /*transposed=*/true);
+    // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
+    weights_gradient.view({-1}).index_copy_(
+        0, routing.order,
+        (memory.middle * middle_gradient).sum(-1, /*keepdim=*/false, weights.scalar_type()));
+    const at::Tensor factor = row_weights.to(gradient.scalar_type());
+    AddProducts(part, routing, &FeedForwardPart::down, std::exchange(memory.middle, {}),
+                gradient.mul_(factor), products);
+    middle_gradient.mul_(factor);
+  }
+  at::Tensor gradient;
+  {
+    const at::Tensor inputs = tokens.index_select(0, token_of_row);
+    gradient = SumOfRows(part, routing,
+                         InwardsBackward(part, memory, inputs, std::move(middle_gradient), products), {});
+  }
+  const at::Tensor scores_gradient =
+      ScoresGradient(part, routing, std::move(weights_gradient), weights, input.scalar_type());
+  products.Add(part.router, tokens, scores_gradient);
+  gradient.add_(scores_gradient.mm(part.router.weight.value));
+  return rows.Sum(gradient);
+}
+
+}  // namespace penstock::worker

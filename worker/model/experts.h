@@ -1,0 +1,62 @@
+// A mixture of experts in place of a feed-forward part (Shazeer et al., "Outrageously large neural networks",
+// 2017; as in Mixtral, Jiang et al. 2024): a router gives each token to the `per_token` experts that it finds
+// most probable, and the result is their sum, weighted by these probabilities. No token is dropped.
+//
+// A token's experts and weights depend on the token alone, and its results are added in the order of their
+// probability: so they are the same in whichever micro-batch, and on whichever rank, the token is.
+//
+// Each tensor rank has a part of every expert (its outputs of `up` and `gate`, its inputs of `down`) and all
+// of the router, as of a dense part. What a rank finds for the router's gradient is the part that its share
+// of the experts makes: the sum over the tensor ranks is all of it (whole_gradients.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/model/feed_forward.h"
+#include "worker/model/linear.h"
+#include "worker/model/token_rows.h"
+
+namespace penstock::worker {
+
+struct ExpertsPart {
+  // [experts, hidden], without bias.
+  LinearPart router;
+  // Without biases, all of one shape.
+  std::vector<FeedForwardPart> experts;
+  int64_t per_token = 1;
+  // The weights of a token's experts sum to 1.
+  bool normalised = true;
+};
+
+// What a token's way is. A row is a token at one of its experts; rows are in the order of the experts.
+struct Routing {
+  // [tokens, experts], in the type of sums.
+  at::Tensor probabilities;
+  // [tokens, per_token]: the experts of a token, the most probable first.
+  at::Tensor chosen;
+  // [rows]: place in `chosen` of each row, counted through.
+  at::Tensor order;
+  // Rows of each expert.
+  std::vector<int64_t> counts;
+};
+
+struct ExpertsMemory {
+  Routing routing;
+  // [rows, own ffn], as of FeedForwardMemory.
+  at::Tensor up;
+  at::Tensor gate;
+  at::Tensor middle;
+};
+
+// [own tokens, hidden] to [own tokens, hidden], a tensor of its own.
+at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                          ExpertsMemory& memory);
+
+// The gradient of the input. Uses `memory` up.
+at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
+                           ExpertsMemory memory, const at::Tensor& output_gradient, WeightProducts& products);
+
+}  // namespace penstock::worker
