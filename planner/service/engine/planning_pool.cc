@@ -13,6 +13,12 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
+// Owners whose use is known, before those that owe nothing are forgotten.
+constexpr size_t kMostUses = 256;
+// Whose batches take longer has no share of the thread for short ones.
+constexpr absl::Duration kLong = absl::Milliseconds(500);
+// How much of the longest task's time counts after one more.
+constexpr double kFade = 0.9;
 
 size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
 
@@ -48,10 +54,11 @@ void PlanningTicket::Stop(Cause cause) {
 
 PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes)
     : capacity_(capacity),
+      threads_of_all_(static_cast<size_t>(threads)),
       shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
       clock_(clock),
       memory_bytes_(memory_bytes) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (int i = 0; i < threads + 1; ++i) threads_.emplace_back([this] { Work(); });
 }
 
 PlanningPool::~PlanningPool() { Shutdown(absl::ZeroDuration()); }
@@ -102,7 +109,7 @@ PlanningTicketPtr PlanningPool::Run(PlanningWork work, Task task) {
     if (!stopped_) {
       Line& line = lines_[IndexOf(ticket->work().kind)];
       TurnQueue<Entry>& tasks = line.owners[owner].tasks;
-      if (tasks.empty()) line.turns.push_back(owner);
+      if (tasks.empty()) line.owners[owner].turn = ++line.turns;
       tasks.Push(ticket->work().job, {ticket, std::move(task)});
       ++line.waiting;
       changed_.SignalAll();
@@ -124,9 +131,7 @@ bool PlanningPool::RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) {
   if (!found.has_value()) return false;
   *entry = *std::move(found);
   --line.waiting;
-  if (!tasks.empty()) return true;
-  line.turns.erase(std::find(line.turns.begin(), line.turns.end(), ticket->work().owner));
-  if (owner->second.reserved == 0) line.owners.erase(owner);
+  if (tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
   return true;
 }
 
@@ -169,8 +174,15 @@ size_t PlanningPool::depth() const {
   return WaitingLocked();
 }
 
+// Who has not computed yet may be anything.
+bool PlanningPool::IsShort(const Line& line, const std::string& owner) {
+  const auto use = line.uses.find(owner);
+  return use != line.uses.end() && use->second.longest > absl::ZeroDuration() && use->second.longest <= kLong;
+}
+
 bool PlanningPool::HasThreadLocked(size_t kind) const {
   if (kind == IndexOf(PlanningClass::kJobBatch)) return true;
+  if (IsShortAloneLocked()) return false;
   size_t others = 0;
   size_t own = 0;
   for (const Running& running : running_) {
@@ -183,14 +195,15 @@ bool PlanningPool::HasThreadLocked(size_t kind) const {
 
 bool PlanningPool::HasMemoryLocked(size_t kind) const {
   if (running_.empty()) return true;
-  const Line& line = lines_[kind];
   int64_t free = memory_bytes_;
   for (const Running& running : running_) free -= std::min(free, running.ticket->work().bytes);
-  return line.owners.at(line.turns.front()).tasks.front().ticket->work().bytes <= free;
+  const auto next = NextOwnerLocked(kind);
+  return next == lines_[kind].owners.end() || next->second.tasks.front().ticket->work().bytes <= free;
 }
 
 bool PlanningPool::MayRunLocked(size_t kind) const {
   if (lines_[kind].waiting == 0 || !HasThreadLocked(kind) || !HasMemoryLocked(kind)) return false;
+  if (NextOwnerLocked(kind) == lines_[kind].owners.end()) return false;
   for (size_t other = 0; other < kPlanningClasses; ++other) {
     if (other != kind && lines_[other].waiting > 0 && lines_[other].without_room >= kMostWithoutRoom)
       return false;
@@ -209,6 +222,35 @@ size_t PlanningPool::NextClassLocked() const {
   return kPlanningClasses;
 }
 
+std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwnerLocked(size_t kind) const {
+  const Line& line = lines_[kind];
+  const auto rank = [&line](const std::string& name, const Owner& owner) {
+    const auto use = line.uses.find(name);
+    const absl::Duration total = use == line.uses.end() ? line.counted : use->second.total;
+    return std::pair(std::max(total, line.counted), owner.turn);
+  };
+  const bool short_alone = IsShortAloneLocked();
+  auto next = line.owners.end();
+  for (auto owner = line.owners.begin(); owner != line.owners.end(); ++owner) {
+    if (owner->second.tasks.empty()) continue;
+    if (short_alone && !IsShort(line, owner->first)) continue;
+    if (next == line.owners.end() || rank(owner->first, owner->second) < rank(next->first, next->second))
+      next = owner;
+  }
+  return next;
+}
+
+absl::Duration PlanningPool::ChargeLocked(size_t kind, const std::string& owner) {
+  Line& line = lines_[kind];
+  Use& use = line.uses[owner];
+  line.counted = std::max(line.counted, use.total);
+  use.total = line.counted + use.last;
+  const absl::Duration charged = use.last;
+  if (line.uses.size() > kMostUses)
+    std::erase_if(line.uses, [&](const auto& one) { return one.second.total <= line.counted; });
+  return charged;
+}
+
 PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
   for (size_t other = 0; other < kPlanningClasses; ++other) {
     Line& line = lines_[other];
@@ -219,17 +261,11 @@ PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
   Line& line = lines_[kind];
   line.passed_over = 0;
   line.without_room = 0;
-  // Its owner's next turn comes after those of the others.
-  const auto owner = line.owners.find(line.turns.front());
-  line.turns.pop_front();
-  TurnQueue<Entry>& tasks = owner->second.tasks;
-  Entry entry = tasks.Pop();
+  const auto owner = line.owners.find(NextOwnerLocked(kind)->first);
+  owner->second.turn = ++line.turns;
+  Entry entry = owner->second.tasks.Pop();
   --line.waiting;
-  if (!tasks.empty()) {
-    line.turns.push_back(owner->first);
-  } else if (owner->second.reserved == 0) {
-    line.owners.erase(owner);
-  }
+  if (owner->second.tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
   return entry;
 }
 
@@ -241,14 +277,20 @@ bool PlanningPool::Next(Entry* entry) {
     changed_.Wait(&mutex_);
   }
   *entry = TakeLocked(kind);
-  running_.push_back({entry->ticket, clock_->Now()});
+  const absl::Duration charged = ChargeLocked(kind, entry->ticket->work().owner);
+  running_.push_back({entry->ticket, clock_->Now(), charged});
   return true;
 }
 
 void PlanningPool::End(const Entry& entry) {
   MutexLock lock(&mutex_);
-  running_.erase(std::find_if(running_.begin(), running_.end(),
-                              [&](const Running& running) { return running.ticket == entry.ticket; }));
+  const auto running = std::find_if(running_.begin(), running_.end(),
+                                    [&](const Running& one) { return one.ticket == entry.ticket; });
+  Use& use = lines_[IndexOf(entry.ticket->work().kind)].uses[entry.ticket->work().owner];
+  use.last = clock_->Now() - running->started;
+  use.longest = std::max(use.last, kFade * use.longest);
+  use.total += use.last - running->charged;
+  running_.erase(running);
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
 
@@ -261,8 +303,12 @@ void PlanningPool::Work() {
 
 std::vector<PlanningPool::Entry> PlanningPool::TakeAllLocked() {
   std::vector<Entry> entries;
-  for (size_t kind = 0; kind < kPlanningClasses; ++kind) {
-    while (lines_[kind].waiting > 0) entries.push_back(TakeLocked(kind));
+  for (Line& line : lines_) {
+    for (auto& [name, owner] : line.owners) {
+      while (!owner.tasks.empty()) entries.push_back(owner.tasks.Pop());
+    }
+    std::erase_if(line.owners, [](const auto& owner) { return owner.second.reserved == 0; });
+    line.waiting = 0;
   }
   return entries;
 }

@@ -83,10 +83,14 @@ class PlannerProcess:
         return (self.path / "log").read_text(errors="replace")
 
     def channel(self):
-        """A connection of its own: gRPC shares those with equal options."""
-        return grpc.insecure_channel(f"127.0.0.1:{self.ports['planner_port']}", options=[
-            ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-            ("grpc.max_send_message_length", LARGEST_MESSAGE)])
+        return channel_to(self.ports["planner_port"])
+
+
+def channel_to(port):
+    """A connection of its own: gRPC shares those with equal options."""
+    return grpc.insecure_channel(f"127.0.0.1:{port}", options=[
+        ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+        ("grpc.max_send_message_length", LARGEST_MESSAGE)])
 
 
 def call(channel, method, request, timeout=30.0, wait=False):

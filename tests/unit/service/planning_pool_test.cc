@@ -94,6 +94,70 @@ TEST_F(PlanningPoolTest, AnOwnerWithManyJobsHasOneOwnersTurnsAndItsJobsTakeTurns
   EXPECT_THAT(Order(pool), testing::ElementsAre("a1", "c1", "b1", "c2", "a2", "c3", "b2"));
 }
 
+TEST_F(PlanningPoolTest, AnOwnerWhosePlansTakeLongHasFewerOfThem) {
+  PlanningPool pool(1, 20, &clock_);
+  Hold(pool);
+  const auto add = [&](const std::string& owner, const std::string& name, absl::Duration takes) {
+    Run(pool, {.owner = owner}, [this, name, takes](const PlanningTicket&) {
+      clock_.Advance(takes);
+      MutexLock lock(&mutex_);
+      order_.push_back(name);
+    });
+  };
+  for (const char* name : {"long 1", "long 2", "long 3"}) add("long", name, absl::Seconds(3));
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) add("short", name, absl::Seconds(1));
+  EXPECT_THAT(Order(pool),
+              testing::ElementsAre("long 1", "a", "b", "c", "long 2", "d", "e", "f", "long 3", "g"));
+}
+
+TEST_F(PlanningPoolTest, AnOwnerOfShortBatchesWaitsForNoLongOne) {
+  PlanningPool pool(1, 20, &clock_);
+  const auto compute = [&](const std::string& owner, absl::Duration takes, Event* ended) {
+    Run(pool, {.owner = owner}, [this, takes, ended](const PlanningTicket&) {
+      clock_.Advance(takes);
+      ended->Notify();
+    });
+    ASSERT_TRUE(ended->Await());
+  };
+  Event ended;
+  compute("short", absl::Milliseconds(3), &ended);
+  compute("long", absl::Seconds(3), &ended);
+  while (pool.depth() > 0) std::this_thread::yield();
+  Hold(pool);
+  std::atomic<bool> other = false;
+  for (const char* owner : {"long", "new"}) {
+    Run(pool, {.owner = owner}, [&](const PlanningTicket&) { other = true; });
+  }
+  compute("short", absl::Milliseconds(3), &ended);
+  EXPECT_FALSE(other) << "the only thread for all is busy";
+  go_on_.Notify();
+  pool.Shutdown(absl::Seconds(20));
+  EXPECT_TRUE(other);
+}
+
+TEST_F(PlanningPoolTest, WhoComesAnewIsNextAndHasNothingSaved) {
+  PlanningPool pool(1, 20, &clock_);
+  Event first, came;
+  Run(pool, {.owner = "old"}, [&](const PlanningTicket&) {
+    clock_.Advance(absl::Seconds(100));
+    first.Notify();
+    came.Await();
+  });
+  ASSERT_TRUE(first.Await());
+  const auto add = [&](const std::string& owner, const std::string& name) {
+    Run(pool, {.owner = owner}, [this, name](const PlanningTicket&) {
+      clock_.Advance(absl::Seconds(1));
+      MutexLock lock(&mutex_);
+      order_.push_back(name);
+    });
+  };
+  for (const char* name : {"old 1", "old 2"}) add("old", name);
+  for (const char* name : {"new 1", "new 2", "new 3"}) add("new", name);
+  came.Notify();
+  // It owes nothing, and the other is behind by what it has computed since they are both there.
+  EXPECT_THAT(Order(pool), testing::ElementsAre("new 1", "new 2", "new 3", "old 1", "old 2"));
+}
+
 TEST_F(PlanningPoolTest, ATaskOfOneOfAnOwnersJobsIsTakenOutOfItsLine) {
   PlanningPool pool(1, 20, &clock_);
   Hold(pool);
