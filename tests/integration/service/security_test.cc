@@ -6,20 +6,25 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/files/files.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/health_service.h"
 #include "common/grpc/status_conversion.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "penstock/v1/operations.grpc.pb.h"
 #include "tests/integration/service/planner_fixture.h"
 #include "tests/support/raw_call.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_certificates.h"
 
 namespace penstock {
@@ -148,6 +153,57 @@ TEST_F(SecurityTest, ARoleMayCallItsMethodsAndNoOthers) {
       }
     }
   }
+}
+
+TEST_F(SecurityTest, OperatorsAloneOperate) {
+  const auto set_level = [&](const std::string& caller) {
+    grpc::ClientContext context;
+    v1::SetLogLevelRequest request;
+    // As it is: other tests log, too.
+    request.set_level("info");
+    v1::SetLogLevelResponse response;
+    const auto stub = v1::PlannerOperations::NewStub(Channel(Certificates().Client(caller)));
+    return FromGrpcStatus(stub->SetLogLevel(&context, request, &response)).code();
+  };
+  EXPECT_EQ(set_level(""), StatusCode::kUnauthenticated);
+  for (const char* caller : {"viewer", "worker-alice", "client-alice"})
+    EXPECT_EQ(set_level(caller), StatusCode::kPermissionDenied) << caller;
+  EXPECT_EQ(set_level("operator"), StatusCode::kOk);
+  for (const auto& [caller, code] : {std::pair("client-alice", StatusCode::kPermissionDenied),
+                                     std::pair("operator", StatusCode::kUnimplemented)}) {
+    grpc::ClientContext context;
+    const auto stub = v1::PlannerOperations::NewStub(Channel(Certificates().Client(caller)));
+    const auto reader = stub->BackUp(&context, {});
+    v1::BackUpResponse response;
+    EXPECT_FALSE(reader->Read(&response));
+    // The planner of this test keeps its jobs in memory.
+    EXPECT_EQ(FromGrpcStatus(reader->Finish()).code(), code) << caller;
+  }
+}
+
+TEST_F(SecurityTest, TheAuditLogSaysWhoDidWhatAndWhoWasRefused) {
+  const TemporaryFolder folder;
+  PlannerServerOptions options = {.security = Certificates().Server()};
+  options.audit = *AuditLog::Open(folder.Path("audit.jsonl"));
+  Serve(options);
+  EXPECT_TRUE(RegisterAs(As("client-alice"), "mix").ok());
+  v1::DrainJobRequest drain;
+  drain.set_job_id("mix");
+  EXPECT_FALSE(As("client-bob").DrainJob(drain).ok());
+  EXPECT_FALSE(As("viewer").DrainJob(drain).ok());
+  EXPECT_TRUE(As("operator").DrainJob(drain).ok());
+  server_.reset();
+  std::vector<std::string> calls;
+  for (const absl::string_view line :
+       absl::StrSplit(*ReadFile(folder.Path("audit.jsonl")), '\n', absl::SkipEmpty())) {
+    const auto json = nlohmann::json::parse(line);
+    const auto text = [&](const char* field) { return json[field].get<std::string>(); };
+    calls.push_back(absl::StrCat(text("method"), " ", text("role"), " ", text("owner"), " ", text("job"), " ",
+                                 text("code"), text("address").empty() ? " unknown" : ""));
+  }
+  EXPECT_THAT(calls, testing::ElementsAre(
+                         "RegisterJob client alice mix OK", "DrainJob client bob mix PERMISSION_DENIED",
+                         "DrainJob viewer   PERMISSION_DENIED unknown", "DrainJob operator  mix OK"));
 }
 
 TEST_F(SecurityTest, NobodyMayAskForHealthAlone) {
