@@ -57,6 +57,11 @@ absl::Status Damaged(const SqliteDatabase& database, const absl::Status& status)
   return AnnotateError(database.Error(SQLITE_CORRUPT), status.message());
 }
 
+// A database, and what SQLite keeps beside it.
+void RemoveFiles(const std::string& path) {
+  for (const char* beside : {"", "-wal", "-shm", "-journal"}) unlink((path + beside).c_str());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const std::string& path) {
@@ -241,23 +246,18 @@ absl::StatusOr<std::string> SqliteEventStore::GetBatch(uint64_t job, uint64_t it
 
 class SqliteEventStore::Copy final : public StoreCopy {
  public:
-  Copy(SqliteEventStore* store, std::string path) : store_(store), path_(std::move(path)) {}
+  Copy(SqliteEventStore* store, std::string path, std::unique_ptr<SqliteDatabase> file,
+       std::unique_ptr<SqliteCopy> copy)
+      : store_(store), path_(std::move(path)), file_(std::move(file)), copy_(std::move(copy)) {}
   ~Copy() override {
     MutexLock lock(&store_->mutex_);
     copy_ = nullptr;
     file_ = nullptr;
-    Remove();
+    RemoveFiles(path_);
     store_->copying_ = false;
   }
   Copy(const Copy&) = delete;
   Copy& operator=(const Copy&) = delete;
-
-  absl::Status BeginLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_->mutex_) {
-    Remove();  // what a planner left that was killed
-    PENSTOCK_ASSIGN_OR_RETURN(file_, SqliteDatabase::Open(path_));
-    PENSTOCK_ASSIGN_OR_RETURN(copy_, SqliteCopy::Begin(store_->database_.get(), file_.get()));
-    return absl::OkStatus();
-  }
 
   absl::StatusOr<bool> Step() override {
     MutexLock lock(&store_->mutex_);
@@ -280,10 +280,6 @@ class SqliteEventStore::Copy final : public StoreCopy {
   static constexpr int kCopiedPages = 256;
   static constexpr uint64_t kPageBytes = 4096;
 
-  void Remove() const {
-    for (const char* beside : {"", "-wal", "-shm", "-journal"}) unlink((path_ + beside).c_str());
-  }
-
   SqliteEventStore* const store_;
   const std::string path_;
   // Null when all is copied.
@@ -294,18 +290,15 @@ class SqliteEventStore::Copy final : public StoreCopy {
 };
 
 absl::StatusOr<std::unique_ptr<StoreCopy>> SqliteEventStore::BeginCopy() {
-  std::unique_ptr<Copy> copy;
-  absl::Status begun;
-  {
-    MutexLock lock(&mutex_);
-    PENSTOCK_RETURN_IF_ERROR(ReadyLocked());
-    if (copying_) return absl::ResourceExhaustedError("another backup of this store runs: wait for it");
-    copying_ = true;
-    copy = std::make_unique<Copy>(this, absl::StrCat(database_->path(), ".backup"));
-    begun = copy->BeginLocked();
-  }
-  if (!begun.ok()) return begun;
-  return copy;
+  MutexLock lock(&mutex_);
+  PENSTOCK_RETURN_IF_ERROR(ReadyLocked());
+  if (copying_) return absl::ResourceExhaustedError("another backup of this store runs: wait for it");
+  std::string path = absl::StrCat(database_->path(), ".backup");
+  RemoveFiles(path);  // what a planner left that was killed
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> file, SqliteDatabase::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<SqliteCopy> copy, SqliteCopy::Begin(database_.get(), file.get()));
+  copying_ = true;
+  return std::make_unique<Copy>(this, std::move(path), std::move(file), std::move(copy));
 }
 
 absl::Status SqliteEventStore::Check() {
