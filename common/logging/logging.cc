@@ -7,27 +7,16 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 
 namespace penstock {
 namespace {
 
+constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError};
+
 std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
 std::atomic<LogFormat> line_format{LogFormat::kText};
-
-const char* Name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "DEBUG";
-    case LogLevel::kInfo:
-      return "INFO";
-    case LogLevel::kWarning:
-      return "WARNING";
-    case LogLevel::kError:
-      return "ERROR";
-  }
-  return "UNKNOWN";
-}
 
 bool NeedsQuotes(const std::string& value) {
   // Control characters: who reads the log on a terminal must not be told what to show by others' names.
@@ -44,7 +33,7 @@ std::string Dump(const nlohmann::ordered_json& json) {
 
 std::string TextLine(const std::string& time, LogLevel level, absl::string_view message,
                      const std::vector<LogField>& fields) {
-  std::string line = absl::StrCat(time, " ", Name(level), " ", message);
+  std::string line = absl::StrCat(time, " ", absl::AsciiStrToUpper(LogLevelName(level)), " ", message);
   for (const LogField& field : fields) {
     const bool quoted = field.is_text() && NeedsQuotes(field.value());
     absl::StrAppend(&line, " ", field.key(), "=", quoted ? Dump(field.value()) : field.value());
@@ -64,7 +53,7 @@ std::string JsonLine(const std::string& time, LogLevel level, absl::string_view 
                      const std::vector<LogField>& fields) {
   nlohmann::ordered_json line;
   line["time"] = time;
-  line["level"] = Name(level);
+  line["level"] = absl::AsciiStrToUpper(LogLevelName(level));
   line["message"] = std::string(message);
   for (const LogField& field : fields) line[field.key()] = JsonValue(field);
   return Dump(line);
@@ -80,9 +69,15 @@ void ConfigureLogging(LogLevel minimum, LogFormat format) {
 LogLevel SetMinimumLogLevel(LogLevel minimum) { return minimum_level.exchange(minimum); }
 
 std::optional<LogLevel> LogLevelFromName(absl::string_view name) {
-  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError})
+  for (const LogLevel level : kLevels)
     if (LogLevelName(level) == name) return level;
   return std::nullopt;
+}
+
+std::vector<std::string> LogLevelNames() {
+  std::vector<std::string> names;
+  for (const LogLevel level : kLevels) names.emplace_back(LogLevelName(level));
+  return names;
 }
 
 absl::string_view LogLevelName(LogLevel level) {

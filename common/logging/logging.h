@@ -31,6 +31,8 @@ LogLevel SetMinimumLogLevel(LogLevel minimum);
 // "debug", "info", "warning", "error"; nothing for other words.
 std::optional<LogLevel> LogLevelFromName(absl::string_view name);
 absl::string_view LogLevelName(LogLevel level);
+// All of them, the one that logs most first.
+std::vector<std::string> LogLevelNames();
 
 // A name and a value. Numbers and booleans stay bare in JSON, everything else is a string.
 class LogField {

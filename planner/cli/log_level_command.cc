@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
+#include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/v1/operations.grpc.pb.h"
@@ -53,7 +54,7 @@ void AddLogLevelCommand(CommandSet& commands) {
   flags->planner.AddTo(*command, "host:port of the planner")->required();
   command->add_option("level", flags->level, "debug, info, warning or error")
       ->required()
-      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+      ->check(CLI::IsMember(LogLevelNames()));
   commands.OnRun(command, [flags] { return RunLogLevel(*flags); });
 }
 

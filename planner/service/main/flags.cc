@@ -15,10 +15,6 @@
 namespace penstock {
 namespace {
 
-const std::map<std::string, LogLevel> kLevels = {{"debug", LogLevel::kDebug},
-                                                 {"info", LogLevel::kInfo},
-                                                 {"warning", LogLevel::kWarning},
-                                                 {"error", LogLevel::kError}};
 const std::map<std::string, LogFormat> kFormats = {{"text", LogFormat::kText}, {"json", LogFormat::kJson}};
 
 struct Texts {
@@ -183,7 +179,7 @@ void AddProcessFlags(CLI::App* app, PlannerFlags* flags, Texts* texts) {
       "a file of JSON lines: who registered, drained or deleted a job, made a backup, or was refused; "
       "rotated at 64 MB (default: none)");
   app->add_option("--log-level", texts->log_level, "debug, info, warning or error")
-      ->check(OneOf(kLevels))
+      ->check(CLI::IsMember(LogLevelNames()))
       ->capture_default_str();
   app->add_option("--log-format", texts->log_format, "text or json")
       ->check(OneOf(kFormats))
@@ -233,7 +229,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   parsed.flags.server.engine.keep_finished_jobs = absl::Seconds(texts.keep_finished_seconds);
   parsed.flags.server.lease_time = absl::Seconds(texts.lease_seconds);
   parsed.flags.server.drain = absl::Seconds(texts.drain_seconds);
-  parsed.flags.log_level = kLevels.at(texts.log_level);
+  parsed.flags.log_level = *LogLevelFromName(texts.log_level);
   parsed.flags.log_format = kFormats.at(texts.log_format);
   return parsed;
 }
