@@ -6,19 +6,15 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/errors.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
-
-absl::Status SystemError(const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("audit log '", path, "'"));
-}
 
 std::string LineOf(const AuditRecord& record) {
   const nlohmann::ordered_json json = {
@@ -55,7 +51,7 @@ absl::Status AuditLog::OpenFileLocked() {
   file_ = FileDescriptor(
       open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP));
   struct stat found = {};
-  if (file_.get() < 0 || fstat(file_.get(), &found) != 0) return SystemError(path_);
+  if (file_.get() < 0 || fstat(file_.get(), &found) != 0) return FileError(path_, "opening audit log", errno);
   bytes_ = static_cast<size_t>(found.st_size);
   return absl::OkStatus();
 }
@@ -63,10 +59,11 @@ absl::Status AuditLog::OpenFileLocked() {
 absl::Status AuditLog::RotateLocked() {
   for (int number = options_.files - 1; number >= 1; --number) {
     const std::string from = absl::StrCat(path_, ".", number), to = absl::StrCat(path_, ".", number + 1);
-    if (rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) return SystemError(from);
+    if (rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT)
+      return FileError(from, "renaming audit log", errno);
   }
   if (rename(path_.c_str(), absl::StrCat(path_, ".1").c_str()) != 0 && errno != ENOENT)
-    return SystemError(path_);
+    return FileError(path_, "renaming audit log", errno);
   return OpenFileLocked();
 }
 
@@ -84,7 +81,7 @@ absl::Status AuditLog::AppendLocked(const std::string& line) {
   if (file_.get() < 0) PENSTOCK_RETURN_IF_ERROR(OpenFileLocked());
   if (bytes_ > 0 && bytes_ + line.size() > options_.file_bytes) PENSTOCK_RETURN_IF_ERROR(RotateLocked());
   const ssize_t written = write(file_.get(), line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) return SystemError(path_);
+  if (written != static_cast<ssize_t>(line.size())) return FileError(path_, "writing audit log", errno);
   bytes_ += line.size();
   return absl::OkStatus();
 }
