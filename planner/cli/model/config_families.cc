@@ -186,16 +186,13 @@ void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model) {
 }
 
 void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model) {
-  ReadLikeALlama(fields, model);
-  // That of a dense layer, which there is none of.
+  ReadQwen3(fields, model);
+  // In place of that of a dense layer, which there is none of.
   model.set_ffn(fields.Count("moe_intermediate_size"));
-  model.set_head_norms(true);
-  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
   ReadExperts(fields, model);
   model.set_normalised_experts(fields.Flag("norm_topk_prob", false));
   fields.Require("decoder_sparse_step", 1);
   fields.Require("mlp_only_layers", nlohmann::json::array());
-  ReadQwenWindow(fields, model);
 }
 
 void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {

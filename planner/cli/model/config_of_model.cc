@@ -118,22 +118,26 @@ absl::StatusOr<Json> Qwen2Config(const v1::ModelSpec& model) {
   return config;
 }
 
-absl::StatusOr<Json> Qwen3Config(const v1::ModelSpec& model) {
+// Of a Qwen3 with experts or without: what both have, in the same fields.
+absl::StatusOr<Json> LikeAQwen3(const v1::ModelSpec& model, const std::string& family,
+                                const std::string& architecture) {
   if (model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE)
-    return NotInFamily(kQwen3, "attention_biases", "queries, keys and values alone have one");
-  if (HasAllBiases(model.feed_forward_biases()))
-    return NotInFamily(kQwen3, "feed_forward_biases", "its linear layers have a bias");
-  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen3, "Qwen3ForCausalLM"));
+    return NotInFamily(family, "attention_biases", "queries, keys and values alone have one");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, family, architecture));
   config["attention_bias"] = HasAllBiases(model.attention_biases());
   config["use_sliding_window"] = false;
   return config;
 }
 
+absl::StatusOr<Json> Qwen3Config(const v1::ModelSpec& model) {
+  if (HasAllBiases(model.feed_forward_biases()))
+    return NotInFamily(kQwen3, "feed_forward_biases", "its linear layers have a bias");
+  return LikeAQwen3(model, kQwen3, "Qwen3ForCausalLM");
+}
+
 absl::StatusOr<Json> Qwen3MoeConfig(const v1::ModelSpec& model) {
   if (!model.head_norms()) return NotInFamily(kQwen3Moe, "head_norms", "queries and keys are not normalised");
-  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kQwen3Moe, "Qwen3MoeForCausalLM"));
-  config["attention_bias"] = HasAllBiases(model.attention_biases());
-  config["use_sliding_window"] = false;
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeAQwen3(model, kQwen3Moe, "Qwen3MoeForCausalLM"));
   config["moe_intermediate_size"] = model.ffn();
   config["num_experts"] = model.experts();
   config["num_experts_per_tok"] = model.experts_per_token();
