@@ -39,16 +39,6 @@ void RotateHeads(const SelfAttentionPart& part, const AttentionShape& shape, Tur
          query_key_value.narrow(1, 0, columns.query + columns.key));
 }
 
-struct HeadColumnsOf {
-  at::Tensor queries;
-  at::Tensor keys;
-};
-
-HeadColumnsOf QueriesAndKeys(const AttentionOptions& options, const at::Tensor& query_key_value) {
-  const HeadColumns columns(options, query_key_value.size(1));
-  return {query_key_value.narrow(1, 0, columns.query), query_key_value.narrow(1, columns.query, columns.key)};
-}
-
 AttentionOperands CrossOperands(const at::Tensor& query, const at::Tensor& key_value) {
   return {query, Columns(key_value, 2, 0), Columns(key_value, 2, 1)};
 }
@@ -73,8 +63,8 @@ at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const LayerContex
   memory.query_key_value =
       OutputsForward(part.query_key_value, rows, Normalise(part.norm, input, memory.norm));
   if (part.head_norms.has_value()) {
-    const auto [queries, keys] = QueriesAndKeys(part.options, memory.query_key_value);
-    NormaliseHeads(*part.head_norms, queries, keys, memory.heads);
+    const AttentionOperands heads = SelfOperands(part.options, memory.query_key_value);
+    NormaliseHeads(*part.head_norms, heads.query, heads.key, memory.heads);
   }
   RotateHeads(part, shape, Turn::kForward, memory.query_key_value);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
@@ -97,8 +87,8 @@ at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const LayerConte
   }
   RotateHeads(part, shape, Turn::kBackward, gradient);
   if (part.head_norms.has_value()) {
-    const auto [queries, keys] = QueriesAndKeys(part.options, gradient);
-    HeadNormsBackward(*part.head_norms, std::move(memory.heads), queries, keys);
+    const AttentionOperands heads = SelfOperands(part.options, gradient);
+    HeadNormsBackward(*part.head_norms, std::move(memory.heads), heads.query, heads.key);
   }
   memory.query_key_value.reset();
   memory.attended.reset();

@@ -113,12 +113,17 @@ class PartMaker {
     return part;
   }
 
+  // Without its layers.
+  FeedForwardPart EmptyFeedForward() const {
+    return {.activation = architecture_.activation,
+            .gated = architecture_.gated,
+            .up = {},
+            .gate = {},
+            .down = {}};
+  }
+
   FeedForwardPart FeedForward() {
-    FeedForwardPart part = {.activation = architecture_.activation,
-                            .gated = architecture_.gated,
-                            .up = {},
-                            .gate = {},
-                            .down = {}};
+    FeedForwardPart part = EmptyFeedForward();
     part.up = OfFeedForward();
     if (part.gated) part.gate = OfFeedForward();
     part.down = OfFeedForward();
@@ -127,15 +132,11 @@ class PartMaker {
 
   // All experts' layers of one kind follow each other.
   ExpertsPart Experts() {
-    const FeedForwardPart none = {.activation = architecture_.activation,
-                                  .gated = architecture_.gated,
-                                  .up = {},
-                                  .gate = {},
-                                  .down = {}};
-    ExpertsPart part = {.router = Linear(/*bias=*/false),
-                        .experts = std::vector<FeedForwardPart>(static_cast<size_t>(config_.experts), none),
-                        .per_token = config_.experts_per_token,
-                        .normalised = config_.normalised_experts};
+    ExpertsPart part = {
+        .router = Linear(/*bias=*/false),
+        .experts = std::vector<FeedForwardPart>(static_cast<size_t>(config_.experts), EmptyFeedForward()),
+        .per_token = config_.experts_per_token,
+        .normalised = config_.normalised_experts};
     for (FeedForwardPart& expert : part.experts) expert.up = Linear(/*bias=*/false);
     if (architecture_.gated) {
       for (FeedForwardPart& expert : part.experts) expert.gate = Linear(/*bias=*/false);
