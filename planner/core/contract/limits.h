@@ -21,10 +21,10 @@ inline constexpr int kMostSamples = 1 << 20;
 // Samples of a batch times stages: the search keeps about 80 bytes for each, several times.
 inline constexpr int64_t kMostSampleStages = 1 << 23;
 inline constexpr int kMostTypicalSamples = 1 << 16;
-// Width of the residual stream and of attention, and attention heads.
 // Of names and remarks in a job, and of all of it, in bytes: a planner keeps it for as long as the job.
 inline constexpr int kMostCommentBytes = 4096;
 inline constexpr int64_t kMostJobBytes = int64_t{8} << 20;
+// Width of the residual stream and of attention, and attention heads.
 inline constexpr uint32_t kMostWidth = 1 << 20;
 inline constexpr uint32_t kMostFeedForwardWidth = 1 << 22;
 inline constexpr uint32_t kMostExperts = 4096;

@@ -231,11 +231,14 @@ std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwn
   };
   const bool short_alone = IsShortAloneLocked();
   auto next = line.owners.end();
+  std::pair<absl::Duration, uint64_t> least;
   for (auto owner = line.owners.begin(); owner != line.owners.end(); ++owner) {
     if (owner->second.tasks.empty()) continue;
     if (short_alone && !IsShort(line, owner->first)) continue;
-    if (next == line.owners.end() || rank(owner->first, owner->second) < rank(next->first, next->second))
-      next = owner;
+    const auto own = rank(owner->first, owner->second);
+    if (next != line.owners.end() && own >= least) continue;
+    next = owner;
+    least = own;
   }
   return next;
 }
