@@ -58,15 +58,25 @@ def gpt2():
     return transformers.GPT2LMHeadModel(config)
 
 
+def decoder_config(kind, **changes):
+    """What the tiny decoders with rotary positions have in common, but for `changes`. `kind`: a class of transformers."""
+    common = {
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "intermediate_size": 20,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+    }
+    return kind(**{**common, **changes})
+
+
 def llama():
     """Grouped queries, heads wider than hidden / heads, the scaling of Llama 3.1; in several files."""
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+    config = decoder_config(
+        transformers.LlamaConfig,
         head_dim=6,
         max_position_embeddings=128,
         rms_norm_eps=1e-5,
@@ -84,14 +94,10 @@ def llama():
 
 def llama_tied():
     """The embedding as head, biases everywhere, a linear scaling."""
-    config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=2,
+    config = decoder_config(
+        transformers.LlamaConfig,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=64,
         rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
         attention_bias=True,
         mlp_bias=True,
@@ -102,86 +108,37 @@ def llama_tied():
 
 def qwen2():
     """Biases of queries, keys and values alone; its own head."""
-    config = transformers.Qwen2Config(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
-    )
-    return transformers.Qwen2ForCausalLM(config)
+    return transformers.Qwen2ForCausalLM(decoder_config(transformers.Qwen2Config))
 
 
 def mistral():
     """Without a window."""
-    config = transformers.MistralConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=1,
-        head_dim=6,
-        max_position_embeddings=64,
-        sliding_window=None,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
-    )
+    config = decoder_config(transformers.MistralConfig, num_key_value_heads=1, head_dim=6, sliding_window=None)
     return transformers.MistralForCausalLM(config)
 
 
 def mixtral():
     """Experts whose weights sum to 1; without a window."""
-    config = transformers.MixtralConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        num_local_experts=4,
-        num_experts_per_tok=2,
-        max_position_embeddings=64,
-        sliding_window=None,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+    config = decoder_config(
+        transformers.MixtralConfig, intermediate_size=12, num_local_experts=4, num_experts_per_tok=2, sliding_window=None
     )
     return transformers.MixtralForCausalLM(config)
 
 
 def qwen3():
     """Norms of queries and keys."""
-    config = transformers.Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=6,
-        max_position_embeddings=64,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
-    )
-    return transformers.Qwen3ForCausalLM(config)
+    return transformers.Qwen3ForCausalLM(decoder_config(transformers.Qwen3Config, head_dim=6))
 
 
 def qwen3_moe():
     """Norms of queries and keys, and experts whose weights are the router's."""
-    config = transformers.Qwen3MoeConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        intermediate_size=20,
-        moe_intermediate_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+    config = decoder_config(
+        transformers.Qwen3MoeConfig,
         head_dim=6,
+        moe_intermediate_size=12,
         num_experts=6,
         num_experts_per_tok=3,
         norm_topk_prob=False,
-        max_position_embeddings=64,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
     )
     return transformers.Qwen3MoeForCausalLM(config)
 
