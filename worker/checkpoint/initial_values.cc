@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/tensor_file.h"
 
@@ -32,16 +33,34 @@ absl::StatusOr<std::vector<TensorFile>> OpenFiles(const std::string& folder) {
   return files;
 }
 
+absl::Status ReadAll(const std::vector<TensorFile>& files, std::vector<MissingPiece>& missing) {
+  for (const TensorFile& file : files)
+    PENSTOCK_RETURN_IF_ERROR(ReadPieces(file, missing, StoredTypes::kAnyFloat));
+  return absl::OkStatus();
+}
+
+absl::Status CheckComplete(const std::string& folder, const std::vector<MissingPiece>& missing) {
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", folder, "' has no tensor '", missing.front().name, "': it is of another model"));
+}
+
 }  // namespace
 
 absl::Status ReadInitialValues(const std::string& folder, const std::vector<TensorPiece>& pieces) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<TensorFile> files, OpenFiles(folder));
   std::vector<MissingPiece> missing = PiecesToRead(pieces);
-  for (const TensorFile& file : files)
-    PENSTOCK_RETURN_IF_ERROR(ReadPieces(file, missing, StoredTypes::kAnyFloat));
-  if (missing.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", folder, "' has no tensor '", missing.front().name, "': it is of another model"));
+  PENSTOCK_RETURN_IF_ERROR(ReadAll(files, missing));
+  return CheckComplete(folder, missing);
+}
+
+absl::Status ReadInitialMasters(const std::string& folder, const std::vector<TensorPiece>& masters) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<TensorFile> files, OpenFiles(folder));
+  std::vector<MissingPiece> missing = PiecesToRead(masters);
+  PENSTOCK_RETURN_IF_ERROR(ReadAll(files, missing));
+  for (MissingPiece& piece : missing) piece.name = std::string(absl::StripPrefix(piece.name, kMasterPrefix));
+  PENSTOCK_RETURN_IF_ERROR(ReadAll(files, missing));
+  return CheckComplete(folder, missing);
 }
 
 }  // namespace penstock::worker

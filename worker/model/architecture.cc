@@ -61,7 +61,7 @@ ModelArchitecture ArchitectureOf(const ModelConfig& config) {
   result.scaled_scores = IsGpt(config);
   result.position = config.position.value_or(IsGpt(config) ? Position::kLearned : Position::kRelativeBias);
   // Raffel et al. 2020 tie a table of deviation 1, which is too large for a head.
-  if (!IsGpt(config) && config.tied_head) {
+  if (!IsGpt(config) && config.tied_head && !config.unscaled_head) {
     result.head_scale = 1 / std::sqrt(static_cast<double>(config.hidden));
   }
   SetNorm(config, result);

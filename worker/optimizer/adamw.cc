@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "worker/checkpoint/initial_values.h"
 #include "worker/optimizer/flat_squares.h"
 #include "worker/optimizer/learning_rate.h"
 #include "worker/optimizer/parameter_slice.h"
@@ -205,23 +206,32 @@ double AdamW::learning_rate(uint64_t iteration) const {
   return LearningRateAt(config_.learning_rate, iteration);
 }
 
+TensorPiece AdamW::StatePiece(const Piece& piece, const char* kind, const at::Tensor& state) const {
+  TensorSlice slice = SliceOf(*piece.parameter, sharding_.tensor_rank);
+  slice.name = kind + slice.name;
+  return {.slice = std::move(slice),
+          .begin = piece.place.begin - piece.parameter->offset,
+          .values = state.narrow(0, piece.state, piece.place.size())};
+}
+
 std::vector<TensorPiece> AdamW::State(bool with_copies) const {
   std::vector<TensorPiece> pieces;
   for (const StageState& stage : stages_) {
     for (const Piece& piece : stage.pieces) {
-      const NamedParameter& parameter = *piece.parameter;
-      if (parameter.copy && !with_copies) continue;
-      const auto add = [&](const char* kind, const at::Tensor& state) {
-        const at::Tensor part = state.narrow(0, piece.state, piece.place.size());
-        const int64_t begin = piece.place.begin - parameter.offset;
-        TensorSlice slice = SliceOf(parameter, sharding_.tensor_rank);
-        slice.name = kind + slice.name;
-        pieces.push_back({.slice = std::move(slice), .begin = begin, .values = part});
-      };
-      add("optimizer.first_moment.", stage.first_moment);
-      add("optimizer.second_moment.", stage.second_moment);
-      if (stage.master.defined()) add("optimizer.master.", stage.master);
+      if (piece.parameter->copy && !with_copies) continue;
+      pieces.push_back(StatePiece(piece, "optimizer.first_moment.", stage.first_moment));
+      pieces.push_back(StatePiece(piece, "optimizer.second_moment.", stage.second_moment));
+      if (stage.master.defined()) pieces.push_back(StatePiece(piece, kMasterPrefix, stage.master));
     }
+  }
+  return pieces;
+}
+
+std::vector<TensorPiece> AdamW::Masters() const {
+  std::vector<TensorPiece> pieces;
+  for (const StageState& stage : stages_) {
+    if (!stage.master.defined()) continue;
+    for (const Piece& piece : stage.pieces) pieces.push_back(StatePiece(piece, kMasterPrefix, stage.master));
   }
   return pieces;
 }

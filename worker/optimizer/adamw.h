@@ -63,6 +63,8 @@ class AdamW {
   // with the optimizer, so that they can be read into. `with_copies`: also of parameters that are copies of
   // another stage's, whose state is the same.
   std::vector<TensorPiece> State(bool with_copies) const;
+  // Of that, the masters alone; of copies too. None where the parameters are updated themselves.
+  std::vector<TensorPiece> Masters() const;
 
  private:
   // What is updated here of a parameter.
@@ -93,6 +95,8 @@ class AdamW {
   // Of the parameters.
   at::Device device() const;
 
+  // `state` is that of the piece's stage.
+  TensorPiece StatePiece(const Piece& piece, const char* kind, const at::Tensor& state) const;
   StageState MakeState(const FlatParameters& parameters) const;
   AdamWFactors FactorsOf(uint64_t iteration, double gradient_scale) const;
   // On the CPU.

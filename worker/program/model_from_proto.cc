@@ -92,7 +92,8 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .experts = model.experts(),
       .experts_per_token = model.experts_per_token(),
       .normalised_experts = model.normalised_experts(),
-      .tied_head = model.tied_head()};
+      .tied_head = model.tied_head(),
+      .unscaled_head = model.unscaled_head()};
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));
   PENSTOCK_RETURN_IF_ERROR(SetLayers(model, config));

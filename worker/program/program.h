@@ -66,6 +66,8 @@ struct ModelConfig {
   bool normalised_experts = false;
   // The head's matrix is the token embedding (of a T5, the decoder's).
   bool tied_head = false;
+  // T5 with a tied head: what the head reads is not divided by the root of `hidden`.
+  bool unscaled_head = false;
   // T5: encoder and decoder have one token embedding.
   bool tied_embeddings = false;
   // T5.
@@ -180,7 +182,8 @@ struct Program {
   std::vector<Transfer> transfers;
   std::vector<MicroBatch> micro_batches;
   std::vector<std::vector<uint32_t>> groups;
-  // Of the whole global batch: every micro-batch's summed loss is divided by it.
+  // Of the whole global batch: every micro-batch's summed loss is divided by it. 0: nothing is learnt, and no
+  // parameter changes.
   uint64_t loss_tokens = 0;
   // Of the rank, whatever runs.
   int64_t static_memory_bytes = 0;

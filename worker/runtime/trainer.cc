@@ -91,6 +91,7 @@ absl::Status Trainer::Build(const Program& program) {
                              .divided = job().shard_optimizer_state && holders > 1,
                              .tensor_rank = place.tensor};
   PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, flat, sharding));
+  PENSTOCK_RETURN_IF_ERROR(SetInitialMasters());
   executor.optimizer = optimizer_.get();
   if (!parts_.gradients_dir.empty()) {
     executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
@@ -169,8 +170,15 @@ std::vector<TensorPiece> Trainer::Parameters(bool with_copies) const {
   return pieces;
 }
 
+bool Trainer::BeginsWithAModel() const { return !parts_.init_from.empty() && !parts_.checkpoint.has_value(); }
+
+absl::Status Trainer::SetInitialMasters() const {
+  if (!BeginsWithAModel()) return absl::OkStatus();
+  return AnnotateError(ReadInitialMasters(parts_.init_from, optimizer_->Masters()), "--init-from");
+}
+
 absl::Status Trainer::SetInitialValues() const {
-  if (parts_.init_from.empty() || parts_.checkpoint.has_value()) return absl::OkStatus();
+  if (!BeginsWithAModel()) return absl::OkStatus();
   const std::vector<TensorPiece> values = Parameters(/*with_copies=*/true);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadInitialValues(parts_.init_from, values), "--init-from"));
   LogInfo("beginning with the parameters of a checkpoint", {{"checkpoint", parts_.init_from}});

@@ -84,6 +84,9 @@ class Trainer {
   std::vector<TensorPiece> Parameters(bool with_copies) const;
   // Of the parameters that training begins with, before the optimizer copies them.
   absl::Status SetInitialValues() const;
+  // Of masters, of which those parameters are the rounding: from the same files.
+  absl::Status SetInitialMasters() const;
+  bool BeginsWithAModel() const;
   absl::Status CheckFinite() const;
   // What this rank writes of a checkpoint.
   std::vector<NamedTensor> PartTensors() const;

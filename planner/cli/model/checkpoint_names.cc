@@ -21,7 +21,7 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And those like it: Qwen2 and Qwen3, with experts or without, and Mixtral.
+  // And those like it: Mistral, Mixtral, Qwen2, Qwen3, with experts or without, and Phi-3.
   void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
@@ -59,6 +59,17 @@ class NameList {
       for (const TensorPiece& layer : layers) names.pieces.push_back({layer.name + part, layer.rows});
       names_.push_back(std::move(names));
     }
+  }
+
+  // One of the two halves of a linear layer that makes both.
+  void AddHalf(const std::string& name, const std::string& theirs, int64_t half) {
+    names_.push_back({name,
+                      hidden_,
+                      {TensorPiece{.name = theirs,
+                                   .rows = ffn_,
+                                   .transposed = false,
+                                   .first_row = half * ffn_,
+                                   .whole_rows = 2 * ffn_}}});
   }
 
   void AddExperts(const std::string& family, const std::string& layer, const std::string& block);
@@ -110,14 +121,16 @@ void NameList::AddLlama(const std::string& family) {
   const bool attention = model_.attention_biases() != v1::BIASES_NONE;
   const bool output = attention && model_.attention_biases() != v1::BIASES_QUERY_KEY_VALUE;
   const bool feed_forward = model_.feed_forward_biases() != v1::BIASES_NONE;
+  const bool fused = family == kPhi3;
   for (uint32_t i = 0; i < model_.layers(); ++i) {
     const std::string layer = absl::StrCat("layers.", i, ".");
     const std::string block = absl::StrCat("model.layers.", i, ".");
     AddVector(layer + "attention_norm.weight", block + "input_layernorm.weight", hidden_);
     AddLinear(layer + "attention.qkv",
-              {{block + "self_attn.q_proj", inner_},
-               {block + "self_attn.k_proj", key_value_},
-               {block + "self_attn.v_proj", key_value_}},
+              fused ? Pieces{{block + "self_attn.qkv_proj", inner_ + 2 * key_value_}}
+                    : Pieces{{block + "self_attn.q_proj", inner_},
+                             {block + "self_attn.k_proj", key_value_},
+                             {block + "self_attn.v_proj", key_value_}},
               hidden_, attention);
     if (model_.head_norms()) {
       AddVector(layer + "attention.query_norm.weight", block + "self_attn.q_norm.weight", head_);
@@ -129,8 +142,13 @@ void NameList::AddLlama(const std::string& family) {
       AddExperts(family, layer, block);
       continue;
     }
-    AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
-    AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
+    if (fused) {
+      AddHalf(layer + "ffn.gate.weight", block + "mlp.gate_up_proj.weight", 0);
+      AddHalf(layer + "ffn.up.weight", block + "mlp.gate_up_proj.weight", 1);
+    } else {
+      AddLinear(layer + "ffn.up", {{block + "mlp.up_proj", ffn_}}, hidden_, feed_forward);
+      AddLinear(layer + "ffn.gate", {{block + "mlp.gate_proj", ffn_}}, hidden_, feed_forward);
+    }
     AddLinear(layer + "ffn.down", {{block + "mlp.down_proj", hidden_}}, ffn_, feed_forward);
   }
   AddVector("final_norm.weight", "model.norm.weight", hidden_);
@@ -191,9 +209,8 @@ std::vector<int64_t> TensorNames::shape() const {
   return columns == 0 ? std::vector<int64_t>{rows()} : std::vector<int64_t>{rows(), columns};
 }
 
-std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model) {
+std::vector<TensorNames> CheckpointNames(const v1::ModelSpec& model, const std::string& family) {
   NameList names(model);
-  const std::string family = FamilyOf(model);
   if (family == kT5) {
     names.AddT5();
   } else if (family != kGpt2) {

@@ -1,5 +1,6 @@
 #include "planner/cli/model/config_families.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -43,6 +44,7 @@ void ReadScaling(const std::string& field, const nlohmann::json& object, double 
     rotary.set_high_frequency_factor(parts.Number("high_freq_factor"));
     rotary.set_original_max_sequence_length(parts.Count("original_max_position_embeddings"));
   }
+  parts.Require("partial_rotary_factor", 1.0);
   const absl::Status status = parts.Finish();
   if (!status.ok()) fields.Refuse(field, std::string(status.message()));
 }
@@ -86,34 +88,39 @@ void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model) {
   fields.Require("hidden_act", "silu");
 }
 
-// A token sees itself and the window - 1 tokens before it, so that a window of at least the longest sequence
-// hides nothing.
-bool IsHarmless(uint32_t window, const v1::ModelSpec& model) { return window >= model.max_sequence_length(); }
-
 // null is none, and a missing one that of transformers' classes.
 uint32_t ReadWindow(ConfigFields& fields, const v1::ModelSpec& model) {
   const uint32_t none = model.max_sequence_length();
   return fields.Count("sliding_window", fields.Names("sliding_window") ? none : kWindow);
 }
 
-void RefuseAWindow(ConfigFields& fields, const v1::ModelSpec& model, uint32_t window) {
-  const uint32_t longest = model.max_sequence_length();
-  if (IsHarmless(window, model)) return;
-  fields.Refuse("sliding_window",
-                absl::StrCat(window, " is shorter than max_position_embeddings, ", longest,
-                             ", and Penstock has no sliding windows; where no sample is longer than ", window,
-                             " tokens the window changes nothing: set max_position_embeddings to ", window));
+// A token sees itself and the window - 1 tokens before it: of sequences up to that length the window hides
+// nothing. No layer is windowed here, so that these are all that the model takes.
+void LimitToWindow(uint32_t window, v1::ModelSpec& model) {
+  model.set_max_sequence_length(std::min(model.max_sequence_length(), window));
+}
+
+// Whether any layer has a window, where `layer_types` says it of each.
+bool HasWindowedLayers(ConfigFields& fields) {
+  bool windowed = false;
+  for (const nlohmann::json& type : fields.List("layer_types")) {
+    windowed = windowed || type == "sliding_attention";
+    if (type != "full_attention" && type != "sliding_attention")
+      fields.Refuse("layer_types", absl::StrCat("has ", type.dump(),
+                                                "; known are \"full_attention\" and \"sliding_attention\""));
+  }
+  return windowed;
 }
 
 // The windows of a Qwen: none where they are not used.
-void ReadQwenWindow(ConfigFields& fields, const v1::ModelSpec& model) {
+void ReadQwenWindow(ConfigFields& fields, v1::ModelSpec& model) {
   const bool used = fields.Flag("use_sliding_window", false);
   const uint32_t window = ReadWindow(fields, model);
   // The first layer that has a window, where `layer_types` does not say which have.
   const double first = fields.Number("max_window_layers", 28);
-  if (used && !fields.Has("layer_types") && first < model.layers()) RefuseAWindow(fields, model, window);
-  fields.MeansNothing({"layer_types"});
-  if (!used || !IsHarmless(window, model)) fields.RequireAll("layer_types", "full_attention");
+  const bool windowed = fields.Has("layer_types") ? HasWindowedLayers(fields) : first < model.layers();
+  if (used && windowed) LimitToWindow(window, model);
+  if (!used) fields.RequireAll("layer_types", "full_attention");
 }
 
 // What all models with experts have. That transformers adds the load-balancing loss is an option of its own
@@ -202,13 +209,23 @@ void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_normalised_experts(true);
   fields.Require("router_jitter_noise", 0.0);
   // Unlike Mistral's, its class has no window where nothing is said.
-  RefuseAWindow(fields, model, fields.Count("sliding_window", model.max_sequence_length()));
+  LimitToWindow(fields.Count("sliding_window", model.max_sequence_length()), model);
 }
 
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
   model.set_attention_biases(v1::BIASES_NONE);
-  RefuseAWindow(fields, model, ReadWindow(fields, model));
+  LimitToWindow(ReadWindow(fields, model), model);
+}
+
+void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model) {
+  // Of a scaling that ReadScaling refuses.
+  fields.MeansNothing({"original_max_position_embeddings"});
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(v1::BIASES_NONE);
+  fields.Require("attention_bias", false);
+  fields.Require("partial_rotary_factor", 1.0);
+  LimitToWindow(fields.Count("sliding_window", model.max_sequence_length()), model);
 }
 
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
@@ -227,10 +244,14 @@ void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
   const auto start = fields.Number("decoder_start_token_id", fields.Number("pad_token_id", 0));
   model.set_decoder_start_token(static_cast<uint32_t>(start));
   model.set_tied_embeddings(true);
-  // T5 1.1 says that its head is its own; transformers 5 writes as `scale_decoder_outputs` what it read
-  // there, and then always that they are tied.
-  const bool tied = fields.Flag("tie_word_embeddings", true);
-  model.set_tied_head(fields.Flag("scale_decoder_outputs", tied));
+  // T5 1.1 says that its head is its own. transformers 5 says so of none, and of one that was T5 1.1 that its
+  // outputs are not scaled: a checkpoint with a head of its own keeps it (import_model.h).
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  const bool scaled = fields.Flag("scale_decoder_outputs", model.tied_head());
+  model.set_unscaled_head(model.tied_head() && !scaled);
+  if (scaled && !model.tied_head())
+    fields.Refuse("scale_decoder_outputs",
+                  "true with tie_word_embeddings false; Penstock scales a tied head alone");
   const std::string feed_forward = fields.Text("feed_forward_proj", "relu");
   if (feed_forward == "gated-gelu") {
     model.set_feed_forward(v1::FEED_FORWARD_GATED_GELU);

@@ -10,8 +10,11 @@ void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model);
 void ReadLlama(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama whose queries, keys and values alone have biases.
 void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model);
-// As a Llama without biases; one with a window that is shorter than its positions is refused.
+// As a Llama without biases. Here, and of a Qwen, a window that is shorter than the positions is the longest
+// sequence.
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model);
+// The same, with other tensors: queries, keys and values are one, gate and up another.
+void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model);
 // As a Mistral with experts, whose weights sum to 1.
 void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama whose queries and keys are normalised.

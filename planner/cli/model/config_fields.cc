@@ -64,6 +64,14 @@ std::string ConfigFields::Text(const std::string& field, std::optional<std::stri
   return "";
 }
 
+nlohmann::json ConfigFields::List(const std::string& field) {
+  const nlohmann::json* const value = Look(field);
+  if (value == nullptr) return nlohmann::json::array();
+  if (value->is_array()) return *value;
+  Refuse(field, absl::StrCat(value->dump(), "; must be a list"));
+  return nlohmann::json::array();
+}
+
 const nlohmann::json* ConfigFields::Object(const std::string& field) {
   const nlohmann::json* const value = Look(field);
   if (value == nullptr || value->is_object()) return value;
@@ -78,13 +86,7 @@ void ConfigFields::Require(const std::string& field, const nlohmann::json& value
 }
 
 void ConfigFields::RequireAll(const std::string& field, const nlohmann::json& value) {
-  const nlohmann::json* const found = Look(field);
-  if (found == nullptr) return;
-  if (!found->is_array()) {
-    Refuse(field, absl::StrCat(found->dump(), "; must be a list"));
-    return;
-  }
-  for (const nlohmann::json& element : *found) {
+  for (const nlohmann::json& element : List(field)) {
     if (element == value) continue;
     Refuse(field, absl::StrCat("has ", element.dump(), "; Penstock trains such models with ", value.dump(),
                                " alone"));

@@ -30,6 +30,8 @@ class ConfigFields {
   double Number(const std::string& field, std::optional<double> fallback = std::nullopt);
   bool Flag(const std::string& field, std::optional<bool> fallback = std::nullopt);
   std::string Text(const std::string& field, std::optional<std::string> fallback = std::nullopt);
+  // Of a list; empty where it is missing or null.
+  nlohmann::json List(const std::string& field);
   // Of an object; null where it is missing or null.
   const nlohmann::json* Object(const std::string& field);
 

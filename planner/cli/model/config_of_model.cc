@@ -26,12 +26,6 @@ double EpsilonOf(const v1::ModelSpec& model, double usual) {
   return model.norm_epsilon() > 0 ? model.norm_epsilon() : usual;
 }
 
-// As transformers 5 writes it; older versions read `torch_dtype`, and take float32 where that is missing.
-const char* DataTypeName(v1::DataType type) {
-  if (type == v1::DATA_TYPE_BFLOAT16) return "bfloat16";
-  return type == v1::DATA_TYPE_FLOAT64 ? "float64" : "float32";
-}
-
 bool HasAllBiases(v1::Biases biases) { return biases == v1::BIASES_UNSPECIFIED || biases == v1::BIASES_ALL; }
 
 absl::StatusOr<Json> Gpt2Config(const v1::ModelSpec& model) {
@@ -179,23 +173,25 @@ absl::StatusOr<Json> T5Config(const v1::ModelSpec& model) {
     return NotInFamily(kT5, "attention_biases and feed_forward_biases", "linear layers have a bias");
   PENSTOCK_ASSIGN_OR_RETURN(const std::string feed_forward, T5FeedForward(model.feed_forward()));
   const auto or_usual = [](uint32_t value, uint32_t usual) { return value > 0 ? value : usual; };
-  return Json{{"architectures", {"T5ForConditionalGeneration"}},
-              {"model_type", kT5},
-              {"vocab_size", model.vocab()},
-              {"d_model", model.hidden()},
-              {"d_kv", HeadWidth(model)},
-              {"d_ff", model.ffn()},
-              {"num_layers", model.encoder_layers()},
-              {"num_decoder_layers", model.decoder_layers()},
-              {"num_heads", model.heads()},
-              {"relative_attention_num_buckets", or_usual(model.relative_position_buckets(), 32)},
-              {"relative_attention_max_distance", or_usual(model.relative_position_max_distance(), 128)},
-              {"layer_norm_epsilon", EpsilonOf(model, 1e-6)},
-              {"feed_forward_proj", feed_forward},
-              {"is_encoder_decoder", true},
-              {"decoder_start_token_id", model.decoder_start_token()},
-              {"pad_token_id", model.decoder_start_token()},
-              {"tie_word_embeddings", model.tied_head()}};
+  Json config = {{"architectures", {"T5ForConditionalGeneration"}},
+                 {"model_type", kT5},
+                 {"vocab_size", model.vocab()},
+                 {"d_model", model.hidden()},
+                 {"d_kv", HeadWidth(model)},
+                 {"d_ff", model.ffn()},
+                 {"num_layers", model.encoder_layers()},
+                 {"num_decoder_layers", model.decoder_layers()},
+                 {"num_heads", model.heads()},
+                 {"relative_attention_num_buckets", or_usual(model.relative_position_buckets(), 32)},
+                 {"relative_attention_max_distance", or_usual(model.relative_position_max_distance(), 128)},
+                 {"layer_norm_epsilon", EpsilonOf(model, 1e-6)},
+                 {"feed_forward_proj", feed_forward},
+                 {"is_encoder_decoder", true},
+                 {"decoder_start_token_id", model.decoder_start_token()},
+                 {"pad_token_id", model.decoder_start_token()},
+                 {"tie_word_embeddings", model.tied_head()}};
+  if (model.unscaled_head()) config["scale_decoder_outputs"] = false;
+  return config;
 }
 
 absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
@@ -210,6 +206,11 @@ absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
 
 }  // namespace
 
+const char* DataTypeName(v1::DataType type) {
+  if (type == v1::DATA_TYPE_BFLOAT16) return "bfloat16";
+  return type == v1::DATA_TYPE_FLOAT64 ? "float64" : "float32";
+}
+
 std::string FamilyOf(const v1::ModelSpec& model) {
   if (IsT5(model)) return kT5;
   if (model.position() != v1::POSITION_ROTARY) return kGpt2;
@@ -220,6 +221,7 @@ std::string FamilyOf(const v1::ModelSpec& model) {
 
 absl::StatusOr<Json> ConfigOfModel(const v1::ModelSpec& model) {
   PENSTOCK_ASSIGN_OR_RETURN(Json config, ConfigOfFamily(model));
+  // transformers 5 reads the first; older versions the second, and take float32 where it is missing.
   config["dtype"] = config["torch_dtype"] = DataTypeName(model.dtype());
   return config;
 }

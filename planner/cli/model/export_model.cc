@@ -12,7 +12,8 @@
 #include "common/safetensors/writer.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/checkpoint_names.h"
-#include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/model/exported_config.h"
+#include "planner/cli/model/kept_files.h"
 #include "planner/cli/model/model_folder.h"
 #include "planner/cli/model/tensor_copy.h"
 #include "planner/cli/model/tensor_set.h"
@@ -30,6 +31,8 @@ struct ExportedPiece {
   FoundTensor from;
 
   TensorToWrite target() const { return {piece->name, from.tensor->type, ShapeOfPiece(*names, *piece)}; }
+  // It is the first, or all, of that tensor.
+  bool begins() const { return piece->first_row == 0; }
 };
 
 using Pieces = std::vector<ExportedPiece>;
@@ -57,8 +60,8 @@ std::vector<Pieces> DivideIntoFiles(const Pieces& pieces, uint64_t most_bytes) {
   std::vector<Pieces> files(1);
   uint64_t bytes = 0;
   for (const ExportedPiece& piece : pieces) {
-    const uint64_t own = piece.target().bytes();
-    if (!files.back().empty() && bytes + own > most_bytes) {
+    const uint64_t own = piece.begins() ? piece.target().bytes() : 0;
+    if (piece.begins() && !files.back().empty() && bytes + own > most_bytes) {
       files.emplace_back();
       bytes = 0;
     }
@@ -76,7 +79,8 @@ std::string FileName(size_t file, size_t files) {
 
 absl::Status WriteFile(const std::string& path, const Pieces& pieces) {
   std::vector<TensorToWrite> targets;
-  for (const ExportedPiece& piece : pieces) targets.push_back(piece.target());
+  for (const ExportedPiece& piece : pieces)
+    if (piece.begins()) targets.push_back(piece.target());
   PENSTOCK_ASSIGN_OR_RETURN(SafetensorsWriter writer, SafetensorsWriter::Create(path, targets));
   for (const ExportedPiece& piece : pieces) {
     PENSTOCK_RETURN_IF_ERROR(AppendPiece(piece.from, *piece.names, *piece.piece, piece.first_row, writer));
@@ -90,6 +94,7 @@ absl::Status WriteFiles(const std::string& folder, const std::vector<Pieces>& fi
     const std::string name = FileName(i, files.size());
     PENSTOCK_RETURN_IF_ERROR(WriteFile(absl::StrCat(folder, "/", name), files[i]));
     for (const ExportedPiece& piece : files[i]) {
+      if (!piece.begins()) continue;
       weights[piece.piece->name] = name;
       result.bytes += piece.target().bytes();
       ++result.tensors;
@@ -119,16 +124,19 @@ absl::Status PrepareExport(const std::string& folder) {
 
 absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(options.from));
-  PENSTOCK_ASSIGN_OR_RETURN(const auto config, ConfigOfModel(folder.model));
+  PENSTOCK_ASSIGN_OR_RETURN(const ExportedConfig exported, ConfigToExport(options.from, folder.model));
   PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenRanks(folder.checkpoint));
-  const std::vector<TensorNames> names = CheckpointNames(folder.model);
+  const std::vector<TensorNames> names = CheckpointNames(folder.model, exported.family);
   PENSTOCK_ASSIGN_OR_RETURN(const Pieces pieces, FindPieces(names, source));
   PENSTOCK_RETURN_IF_ERROR(PrepareExport(options.to));
-  ExportedModel result = {.next_iteration = folder.next_iteration};
+  ExportedModel result;
+  result.next_iteration = folder.next_iteration;
+  result.config_changes = exported.changes;
   PENSTOCK_RETURN_IF_ERROR(WriteFiles(options.to, DivideIntoFiles(pieces, options.most_file_bytes), result));
+  PENSTOCK_ASSIGN_OR_RETURN(result.kept_files, ReturnKeptFiles(options.from, options.to));
   // Last, because it is what a model is recognised by.
   PENSTOCK_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(options.to, "/config.json"), config.dump(2) + "\n"));
+      WriteFileAtomically(absl::StrCat(options.to, "/config.json"), exported.config.dump(2) + "\n"));
   return result;
 }
 

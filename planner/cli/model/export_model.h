@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -23,6 +24,9 @@ struct ExportedModel {
   uint64_t files = 0;
   // Of the checkpoint that was taken.
   uint64_t next_iteration = 0;
+  // Copied from what the model came with (kept_files.h), and how its config.json differs from the one there.
+  std::vector<std::string> kept_files;
+  std::vector<std::string> config_changes;
 };
 
 // Possible errors: ALREADY_EXISTS (there is a model), NOT_FOUND (nothing to export), INVALID_ARGUMENT (no

@@ -111,12 +111,20 @@ std::string WhatIsMissing(const std::string& family) {
       {"gemma3_text", "norms behind attention and feed-forward parts and of queries and keys, windows"},
       {"granite", "multipliers"},
       {"olmo2", "norms behind attention and feed-forward parts and of queries and keys"},
-      {"phi3", "fused linear layers"},
       {"qwen2_moe", "experts that all tokens share"},
       {"olmoe", "norms of queries and keys over all heads"},
       {"smollm3", "layers without positions"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
+}
+
+// "layers have a window: samples of at most 4096 tokens ...": where it is shorter than the positions.
+std::string WindowText(const nlohmann::json& config, const v1::ModelSpec& model) {
+  const auto positions = config.find("max_position_embeddings");
+  if (positions == config.end() || !positions->is_number_unsigned()) return "";
+  if (positions->get<uint64_t>() <= model.max_sequence_length()) return "";
+  return absl::StrCat("layers have windows, which hide nothing of samples of at most ",
+                      model.max_sequence_length(), " tokens: longer ones are not trained");
 }
 
 }  // namespace
@@ -140,18 +148,27 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
     ReadMixtral(fields, model.spec);
   } else if (model.family == kMistral) {
     ReadMistral(fields, model.spec);
+  } else if (model.family == kPhi3) {
+    ReadPhi3(fields, model.spec);
   } else if (model.family == kT5) {
     ReadT5(fields, model.spec);
   } else {
-    fields.Refuse("model_type",
-                  absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
-                               "; known are gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and t5"));
+    fields.Refuse(
+        "model_type",
+        absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
+                     "; known are gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe and t5"));
   }
   model.spec.set_dtype(ReadDataType(fields));
+  model.window = WindowText(config, model.spec);
   model.dropout = ReadDropout(fields);
   PassOver(fields);
   PENSTOCK_RETURN_IF_ERROR(fields.Finish());
   return model;
+}
+
+void UntieHead(v1::ModelSpec& model) {
+  model.set_tied_head(false);
+  model.set_unscaled_head(false);
 }
 
 absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path) {

@@ -1,5 +1,5 @@
-// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral and Mixtral (without
-// a window), Qwen2, Qwen3, Qwen3 with experts, and T5 (1.0 and 1.1).
+// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral, Mixtral, Phi-3,
+// Qwen2, Qwen3, Qwen3 with experts, and T5 (1.0 and 1.1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,6 +15,7 @@ inline constexpr const char* kGpt2 = "gpt2";
 inline constexpr const char* kLlama = "llama";
 inline constexpr const char* kMistral = "mistral";
 inline constexpr const char* kMixtral = "mixtral";
+inline constexpr const char* kPhi3 = "phi3";
 inline constexpr const char* kQwen2 = "qwen2";
 inline constexpr const char* kQwen3 = "qwen3";
 inline constexpr const char* kQwen3Moe = "qwen3_moe";
@@ -26,6 +27,8 @@ struct HuggingFaceModel {
   // Its max_sequence_length is the longest that the configuration names, and of a T5, whose positions have no
   // end, 0. Its number format is that of the weights.
   v1::ModelSpec spec;
+  // What a window leaves of max_position_embeddings; empty: all.
+  std::string window;
   // Of training: what configurations say of it is not done, as Penstock has no dropout. Empty: nothing is
   // lost.
   std::string dropout;
@@ -39,12 +42,18 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
 // Reads the file; of a folder its config.json. Possible errors: those of ReadFile and ModelOfConfig.
 absl::StatusOr<HuggingFaceModel> ReadHuggingFaceConfig(const std::string& path);
 
+// Makes a T5 whose tied head is not scaled one with a head of its own: its configuration fits both.
+void UntieHead(v1::ModelSpec& model);
+
 // The way back, for a model that has no config.json of its own. transformers reads it.
 // Possible errors: INVALID_ARGUMENT (no family there is like this model: names the field).
 absl::StatusOr<nlohmann::ordered_json> ConfigOfModel(const v1::ModelSpec& model);
 
-// The family that `model` is most like: one of the above. Of a Mistral it is Llama, as there is no difference
-// between them.
+// "bfloat16", as configurations name it.
+const char* DataTypeName(v1::DataType type);
+
+// The family that `model` is most like: one of the above. Of a Mistral or a Phi-3 it is Llama, from which
+// they do not differ in what is computed.
 std::string FamilyOf(const v1::ModelSpec& model);
 
 }  // namespace penstock::cli

@@ -64,8 +64,8 @@ bool IsBuffer(const std::string& name) {
 
 class Import {
  public:
-  Import(const v1::ModelSpec& model, const TensorSet& source)
-      : model_(model), source_(source), names_(CheckpointNames(model)) {}
+  Import(const v1::ModelSpec& model, const std::string& family, const TensorSet& source)
+      : model_(model), source_(source), names_(CheckpointNames(model, family)) {}
 
   // Finds every tensor, before anything is written.
   absl::Status Plan();
@@ -157,12 +157,22 @@ absl::StatusOr<uint64_t> Import::Write(const std::string& path) const {
   for (size_t i = 0; i < names_.size(); ++i) {
     for (size_t piece = 0; piece < names_[i].pieces.size(); ++piece) {
       PENSTOCK_RETURN_IF_ERROR(
-          AppendFromPiece(pieces_[i][piece], names_[i].pieces[piece].transposed, writer));
+          AppendFromPiece(pieces_[i][piece], names_[i], names_[i].pieces[piece], writer));
     }
     bytes += targets_[i].bytes();
   }
   PENSTOCK_RETURN_IF_ERROR(writer.Finish());
   return bytes;
+}
+
+// Of a T5 whose configuration leaves that open.
+absl::StatusOr<bool> HasAHeadOfItsOwn(const v1::ModelSpec& model, const TensorSet& source) {
+  if (!model.unscaled_head()) return false;
+  const auto head = source.tensors().find("lm_head.weight");
+  const auto table = source.tensors().find("shared.weight");
+  if (head == source.tensors().end() || table == source.tensors().end()) return false;
+  PENSTOCK_ASSIGN_OR_RETURN(const bool equal, AreEqual(head->second, table->second));
+  return !equal;
 }
 
 // Where the checkpoint goes, made.
@@ -187,13 +197,14 @@ absl::StatusOr<ImportedModel> ImportModel(const std::string& from, const std::st
   v1::ModelSpec& model = result.model.spec;
   if (model.max_sequence_length() == 0) model.set_max_sequence_length(kLongestOfRelativePositions);
   PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenHuggingFace(from));
-  Import import(model, source);
+  PENSTOCK_ASSIGN_OR_RETURN(const bool own_head, HasAHeadOfItsOwn(model, source));
+  if (own_head) UntieHead(model);
+  Import import(model, result.model.family, source);
   PENSTOCK_RETURN_IF_ERROR(import.Plan());
   PENSTOCK_ASSIGN_OR_RETURN(const std::string target, PrepareImport(to));
   PENSTOCK_ASSIGN_OR_RETURN(result.bytes, import.Write(target));
   result.tensors = import.tensors();
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string config, ReadFile(absl::StrCat(from, "/config.json")));
-  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(to, "/config.json"), config));
+  PENSTOCK_ASSIGN_OR_RETURN(result.files, KeepFiles(from, to));
   PENSTOCK_RETURN_IF_ERROR(WriteModel(to, model));
   PENSTOCK_RETURN_IF_ERROR(CompleteImport(to));
   return result;

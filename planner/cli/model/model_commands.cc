@@ -4,7 +4,7 @@
 #include <iostream>
 #include <memory>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/model/export_model.h"
@@ -27,6 +27,11 @@ absl::Status RunImport(const ModelFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const ImportedModel imported, ImportModel(flags.from, flags.to));
   std::cout << "imported " << imported.tensors << " tensors, " << imported.bytes << " bytes, of a "
             << imported.model.family << " to '" << flags.to << "'\n";
+  if (!imported.files.kept.empty())
+    std::cout << "kept for the export: " << absl::StrJoin(imported.files.kept, ", ") << "\n";
+  if (!imported.files.left_out.empty())
+    std::cout << "note: too large to keep: " << absl::StrJoin(imported.files.left_out, ", ") << "\n";
+  if (!imported.model.window.empty()) std::cout << "note: " << imported.model.window << "\n";
   if (!imported.model.dropout.empty()) {
     std::cout << "note: " << imported.model.dropout << ": Penstock trains without dropout\n";
   }
@@ -40,6 +45,9 @@ absl::Status RunExport(const ModelFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const ExportedModel exported, ExportModel(options));
   std::cout << "exported " << exported.tensors << " tensors, " << exported.bytes << " bytes, of iteration "
             << exported.next_iteration << " to '" << flags.to << "' (" << exported.files << " files)\n";
+  if (!exported.kept_files.empty())
+    std::cout << "as they came: " << absl::StrJoin(exported.kept_files, ", ") << "\n";
+  for (const std::string& change : exported.config_changes) std::cout << "config.json: " << change << "\n";
   return absl::OkStatus();
 }
 

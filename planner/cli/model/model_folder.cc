@@ -17,11 +17,11 @@
 namespace penstock::cli {
 namespace {
 
-std::string ModelFile(const std::string& path) { return absl::StrCat(path, "/model.json"); }
-
 std::string Checkpoints(const std::string& path) { return absl::StrCat(path, "/checkpoints"); }
 
 }  // namespace
+
+std::string ModelFile(const std::string& path) { return absl::StrCat(path, "/model.json"); }
 
 bool HasModel(const std::string& path) {
   std::error_code ignored;

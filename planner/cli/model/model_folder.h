@@ -2,7 +2,7 @@
 //
 //   DIR/model.json                        the model: a penstock.v1.ModelSpec
 //   DIR/checkpoints/iteration-N           its tensors (common/checkpoint)
-//   DIR/config.json                       that it was imported with; a run has none
+//   DIR/hugging_face                      what the model came with beside its weights (kept_files.h)
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ struct ModelFolder {
 };
 
 bool HasModel(const std::string& path);
+// Where model.json is.
+std::string ModelFile(const std::string& path);
 
 // Possible errors: NOT_FOUND (no such folder, no model.json, no checkpoint), INVALID_ARGUMENT (a broken
 // model.json), DATA_LOSS (no checkpoint is sound); all name the file.

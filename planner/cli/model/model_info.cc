@@ -15,7 +15,7 @@ namespace {
 
 uint64_t CountParameters(const v1::ModelSpec& model) {
   uint64_t count = 0;
-  for (const TensorNames& names : CheckpointNames(model)) {
+  for (const TensorNames& names : CheckpointNames(model, FamilyOf(model))) {
     count += static_cast<uint64_t>(names.rows() * std::max<int64_t>(1, names.columns));
   }
   return count;

@@ -52,15 +52,19 @@ absl::Status CopyTransposed(const FoundTensor& from, uint64_t begin, uint64_t ro
 }  // namespace
 
 std::vector<int64_t> ShapeOfPiece(const TensorNames& names, const TensorPiece& piece) {
-  if (names.columns == 0) return {piece.rows};
-  return piece.transposed ? std::vector<int64_t>{names.columns, piece.rows}
-                          : std::vector<int64_t>{piece.rows, names.columns};
+  const int64_t rows = piece.rows_of_whole();
+  if (names.columns == 0) return {rows};
+  return piece.transposed ? std::vector<int64_t>{names.columns, rows}
+                          : std::vector<int64_t>{rows, names.columns};
 }
 
-absl::Status AppendFromPiece(const FoundTensor& piece, bool transposed, SafetensorsWriter& writer) {
-  if (!transposed) return Copy(piece, 0, piece.tensor->bytes(), writer);
-  const auto rows = static_cast<uint64_t>(piece.tensor->shape[0]);
-  return CopyTransposed(piece, 0, rows, static_cast<uint64_t>(piece.tensor->shape[1]), writer);
+absl::Status AppendFromPiece(const FoundTensor& stored, const TensorNames& names, const TensorPiece& piece,
+                             SafetensorsWriter& writer) {
+  const auto rows = static_cast<uint64_t>(piece.rows);
+  const auto columns = static_cast<uint64_t>(std::max<int64_t>(1, names.columns));
+  if (piece.transposed) return CopyTransposed(stored, 0, columns, rows, writer);
+  const uint64_t row_bytes = columns * ElementBytesOf(stored.tensor->type);
+  return Copy(stored, static_cast<uint64_t>(piece.first_row) * row_bytes, rows * row_bytes, writer);
 }
 
 absl::Status AppendPiece(const FoundTensor& tensor, const TensorNames& names, const TensorPiece& piece,

@@ -14,11 +14,12 @@
 
 namespace penstock::cli {
 
-// A piece as its file has it.
+// The tensor that a piece is of, as its file has it.
 std::vector<int64_t> ShapeOfPiece(const TensorNames& names, const TensorPiece& piece);
 
-// Appends a stored piece to what will be Penstock's tensor.
-absl::Status AppendFromPiece(const FoundTensor& piece, bool transposed, SafetensorsWriter& writer);
+// Appends the rows of the stored tensor that are `piece` to what will be Penstock's tensor.
+absl::Status AppendFromPiece(const FoundTensor& stored, const TensorNames& names, const TensorPiece& piece,
+                             SafetensorsWriter& writer);
 
 // Appends the rows of Penstock's tensor from `first_row` on that are `piece`.
 absl::Status AppendPiece(const FoundTensor& tensor, const TensorNames& names, const TensorPiece& piece,

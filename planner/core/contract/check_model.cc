@@ -27,8 +27,11 @@ absl::Status CheckDecoderAndPositions(const v1::ModelSpec& model) {
       return Wrong("job.model.relative_position_max_distance", "a GPT has none; leave 0");
     if (model.tied_embeddings())
       return Wrong("job.model.tied_embeddings", "a GPT has one embedding; leave it");
+    if (model.unscaled_head()) return Wrong("job.model.unscaled_head", "a GPT has no other; leave it");
     return absl::OkStatus();
   }
+  if (model.unscaled_head() && !model.tied_head())
+    return Wrong("job.model.unscaled_head", "only a tied_head is scaled; leave it");
   if (model.decoder_start_token() >= model.vocab())
     return Wrong("job.model.decoder_start_token",
                  absl::StrCat(model.decoder_start_token(), "; must be below vocab"));

@@ -84,7 +84,8 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
        "job.model.rotary.original_max_sequence_length: 16777217; use 1 to 16777216"},
       {"rotary { scaling: ROTARY_SCALING_LINEAR }",
        "job.model.rotary.low_frequency_factor: is of the LLAMA3 scaling"},
-      {"tied_embeddings: true", "job.model.tied_embeddings: a GPT has one embedding"}};
+      {"tied_embeddings: true", "job.model.tied_embeddings: a GPT has one embedding"},
+      {"unscaled_head: true", "job.model.unscaled_head: a GPT has no other"}};
   for (const auto& [change, refusal] : kWrong) EXPECT_THAT(Refusal(change), StartsWith(refusal)) << change;
 }
 

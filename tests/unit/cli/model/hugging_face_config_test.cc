@@ -206,7 +206,6 @@ TEST(HuggingFaceConfigTest, ReadsAMixtral) {
   Json silent = Mixtral();
   silent.erase("sliding_window");
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(silent)));
-  EXPECT_THAT(RefusalOf(Mixtral(), "sliding_window", 4096U), HasSubstr("sliding_window: 4096 is shorter"));
   EXPECT_THAT(RefusalOf(Mixtral(), "output_router_logits", true), HasSubstr("output_router_logits: true"));
   EXPECT_THAT(RefusalOf(Mixtral(), "router_jitter_noise", 0.1), HasSubstr("router_jitter_noise: 0.1"));
   EXPECT_THAT(RefusalOf(Mixtral(), "num_local_experts", nullptr), HasSubstr("num_local_experts: is missing"));
@@ -238,26 +237,48 @@ TEST(HuggingFaceConfigTest, AQwen3IsALlamaWithNormsOfQueriesAndKeys) {
   EXPECT_EQ(FamilyOf(model), kQwen3);
 }
 
-TEST(HuggingFaceConfigTest, RefusesAWindowThatHidesTokens) {
-  const auto hides = HasSubstr("sliding_window: 4096 is shorter than max_position_embeddings, 32768");
-  EXPECT_THAT(RefusalOf(Mistral(), "sliding_window", 4096U), hides);
-  EXPECT_THAT(RefusalOf(Mistral(), "sliding_window", 32767U), HasSubstr("sliding_window: 32767 is shorter"));
+TEST(HuggingFaceConfigTest, AWindowIsTheLongestSequence) {
+  const auto longest = [](Json config, const char* field, const Json& value) {
+    config[field] = value;
+    return SpecOf(config).max_sequence_length();
+  };
+  EXPECT_EQ(longest(Mistral(), "sliding_window", nullptr), 32768);
+  EXPECT_EQ(longest(Mistral(), "sliding_window", 4096U), 4096);
+  EXPECT_EQ(longest(Mistral(), "sliding_window", 65536U), 32768);
+  EXPECT_EQ(longest(Mixtral(), "sliding_window", 4096U), 4096);
   // transformers takes 4096 where nothing is said.
   Json silent = Mistral();
   silent.erase("sliding_window");
-  EXPECT_THAT(RefusalOf(silent, "use_cache", true), hides);
+  EXPECT_EQ(SpecOf(silent).max_sequence_length(), 4096);
   Json qwen = Qwen2();
   qwen["sliding_window"] = 4096U;
   qwen["max_window_layers"] = 21;
-  EXPECT_EQ(RefusalOf(qwen, "use_sliding_window", false), "");
-  EXPECT_THAT(RefusalOf(qwen, "use_sliding_window", true), hides);
+  EXPECT_EQ(longest(qwen, "use_sliding_window", false), 32768);
+  EXPECT_EQ(longest(qwen, "use_sliding_window", true), 4096);
   // From a layer on that there is not.
   qwen["max_window_layers"] = 24;
-  EXPECT_EQ(RefusalOf(qwen, "use_sliding_window", true), "");
+  EXPECT_EQ(longest(qwen, "use_sliding_window", true), 32768);
   qwen["use_sliding_window"] = true;
-  EXPECT_EQ(RefusalOf(qwen, "layer_types", std::vector<std::string>(24, "full_attention")), "");
-  EXPECT_THAT(RefusalOf(qwen, "layer_types", std::vector<std::string>(24, "sliding_attention")),
-              HasSubstr("layer_types: has \"sliding_attention\""));
+  std::vector<std::string> types(24, "full_attention");
+  EXPECT_EQ(longest(qwen, "layer_types", types), 32768);
+  types[3] = "sliding_attention";
+  EXPECT_EQ(longest(qwen, "layer_types", types), 4096);
+  types[3] = "linear_attention";
+  EXPECT_THAT(RefusalOf(qwen, "layer_types", types), HasSubstr("layer_types: has \"linear_attention\""));
+}
+
+TEST(HuggingFaceConfigTest, APhi3IsALlamaWithOtherTensors) {
+  Json phi = Mistral();
+  phi["model_type"] = "phi3";
+  phi["sliding_window"] = 2047U;
+  phi["original_max_position_embeddings"] = 4096U;
+  phi["partial_rotary_factor"] = 1.0;
+  const v1::ModelSpec model = SpecOf(phi);
+  EXPECT_EQ(FamilyOf(model), kLlama);
+  EXPECT_EQ(model.max_sequence_length(), 2047);
+  EXPECT_THAT(RefusalOf(phi, "partial_rotary_factor", 0.75), HasSubstr("partial_rotary_factor: 0.75"));
+  EXPECT_THAT(RefusalOf(phi, "rope_scaling", Json{{"type", "longrope"}}),
+              HasSubstr("rope_scaling: rope_type: 'longrope'"));
 }
 
 TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
@@ -283,10 +304,16 @@ TEST(HuggingFaceConfigTest, ReadsBothT5s) {
   model = SpecOf(first);
   EXPECT_EQ(model.feed_forward(), v1::FEED_FORWARD_RELU);
   EXPECT_TRUE(model.tied_head());
-  // As transformers 5 writes a T5 1.1.
-  first["tie_word_embeddings"] = true;
+  EXPECT_FALSE(model.unscaled_head());
+  // As transformers 5 writes what was a T5 1.1: whether the head is the table, the checkpoint says.
   first["scale_decoder_outputs"] = false;
+  EXPECT_TRUE(SpecOf(first).tied_head());
+  EXPECT_TRUE(SpecOf(first).unscaled_head());
+  first["tie_word_embeddings"] = false;
   EXPECT_FALSE(SpecOf(first).tied_head());
+  EXPECT_FALSE(SpecOf(first).unscaled_head());
+  EXPECT_THAT(RefusalOf(first, "scale_decoder_outputs", true),
+              HasSubstr("Penstock scales a tied head alone"));
 }
 
 TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {

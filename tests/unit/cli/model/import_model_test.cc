@@ -28,6 +28,7 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 Json SmallGpt2() {
   return Json::parse(R"({"model_type": "gpt2", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_positions": 8,
@@ -37,7 +38,8 @@ Json SmallGpt2() {
 // All tensors that the model asks for, of ascending numbers.
 std::vector<TensorToWrite> TensorsOf(const Json& config) {
   std::vector<TensorToWrite> tensors;
-  for (const TensorNames& names : CheckpointNames(ModelOfConfig("config.json", config)->spec)) {
+  for (const TensorNames& names :
+       CheckpointNames(ModelOfConfig("config.json", config)->spec, config["model_type"])) {
     for (const TensorPiece& piece : names.pieces)
       tensors.push_back({piece.name, "F32", ShapeOfPiece(names, piece)});
   }
@@ -50,7 +52,7 @@ TEST(CheckpointNamesTest, AQwen2HasBiasesOfQueriesKeysAndValuesAlone) {
       "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16, "rope_theta": 1e6})"));
   ASSERT_TRUE(model.ok()) << model.status();
   std::vector<std::string> biases;
-  for (const TensorNames& names : CheckpointNames(model->spec)) {
+  for (const TensorNames& names : CheckpointNames(model->spec, kQwen2)) {
     for (const TensorPiece& piece : names.pieces) {
       if (absl::EndsWith(piece.name, ".bias")) biases.push_back(absl::StrCat(piece.name, " ", piece.rows));
     }
@@ -236,6 +238,62 @@ TEST_F(ImportModelTest, ExportsWhatNoRankHasWhole) {
             *ReadFile(folder_.Path("whole/model.safetensors")));
   EXPECT_THAT(std::string(write("incomplete", parts.size() - 1).message()),
               HasSubstr("of the shape that model.json asks for"));
+}
+
+// What training does not change goes out as it came in.
+TEST_F(ImportModelTest, AnExportHasTheFilesAndFieldsThatTheImportHad) {
+  Json config = SmallGpt2();
+  config["eos_token_id"] = {501, 502};
+  config["task_specific_params"] = {{"text-generation", {{"max_length", 50}}}};
+  WriteCheckpoint(config, TensorsOf(config));
+  folder_.Write("hf/generation_config.json", R"({"eos_token_id": [501, 502]})");
+  folder_.Write("hf/tokenizer.json", "{}");
+  folder_.Write("hf/pytorch_model.bin", "other weights");
+  folder_.Write("hf/onnx/model.json", "of a folder");
+  const auto imported = ImportModel(folder_.Path("hf"), folder_.Path("model"));
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(imported->files.kept, ElementsAre("config.json", "generation_config.json", "tokenizer.json"));
+
+  const auto exported = ExportModel({.from = folder_.Path("model"), .to = folder_.Path("back")});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->kept_files, ElementsAre("generation_config.json", "tokenizer.json"));
+  EXPECT_THAT(exported->config_changes, IsEmpty());
+  EXPECT_EQ(Json::parse(*ReadFile(folder_.Path("back/config.json"))), config);
+  EXPECT_EQ(*ReadFile(folder_.Path("back/generation_config.json")), R"({"eos_token_id": [501, 502]})");
+}
+
+TEST_F(ImportModelTest, AnExportSaysHowItsConfigurationDiffers) {
+  Json config = SmallGpt2();
+  config["torch_dtype"] = "float32";
+  WriteCheckpoint(config, TensorsOf(config));
+  ASSERT_EQ(Refusal(), "");
+  v1::ModelSpec model = *ReadModel(folder_.Path("model"));
+  model.set_dtype(v1::DATA_TYPE_BFLOAT16);
+  ASSERT_TRUE(WriteModel(folder_.Path("model"), model).ok());
+  auto exported = ExportModel({.from = folder_.Path("model"), .to = folder_.Path("rounded")});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->config_changes, ElementsAre(R"(torch_dtype: "bfloat16" (was "float32"))"));
+  config["torch_dtype"] = "bfloat16";
+  EXPECT_EQ(Json::parse(*ReadFile(folder_.Path("rounded/config.json"))), config);
+
+  model.set_norm_epsilon(0.5);
+  ASSERT_TRUE(WriteModel(folder_.Path("model"), model).ok());
+  exported = ExportModel({.from = folder_.Path("model"), .to = folder_.Path("other")});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->config_changes, ElementsAre("all of it: the model is another one"));
+  EXPECT_EQ(Json::parse(*ReadFile(folder_.Path("other/config.json")))["layer_norm_epsilon"], 0.5);
+}
+
+TEST_F(ImportModelTest, AModelKeepsWhatAnotherKeepsAndNothingElse) {
+  folder_.Write("one/hugging_face/tokenizer.json", "1");
+  folder_.Write("two/hugging_face/old.json", "2");
+  ASSERT_TRUE(KeepFilesOf(folder_.Path("one"), folder_.Path("two")).ok());
+  EXPECT_EQ(*ReadFile(KeptFile(folder_.Path("two"), "tokenizer.json")), "1");
+  EXPECT_FALSE(std::filesystem::exists(KeptFile(folder_.Path("two"), "old.json")));
+  ASSERT_TRUE(KeepFilesOf(folder_.Path("two"), folder_.Path("two")).ok());
+  EXPECT_EQ(*ReadFile(KeptFile(folder_.Path("two"), "tokenizer.json")), "1") << "of itself it keeps all";
+  ASSERT_TRUE(KeepFilesOf(folder_.Path("none"), folder_.Path("two")).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("two/hugging_face")));
 }
 
 TEST_F(ImportModelTest, ExportNamesWhatIsNotThere) {

@@ -45,6 +45,7 @@ GoldenModel ImportGolden(const std::string& name, const std::string& folder) {
   EXPECT_TRUE(expected.is_object());
   if (!expected.is_object()) return golden;
   golden.loss = expected["loss"];
+  golden.generated = expected["generated"].get<std::vector<int32_t>>();
   for (const auto& sample : expected["samples"]) {
     golden.samples.push_back(
         {sample["input"].get<std::vector<int32_t>>(), sample["target"].get<std::vector<int32_t>>()});

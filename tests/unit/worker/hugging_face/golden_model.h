@@ -21,6 +21,8 @@ struct GoldenModel {
   std::string gradients;
   std::vector<GoldenSample> samples;
   double loss = 0;
+  // The most probable tokens behind the input of the last sample.
+  std::vector<int32_t> generated;
 };
 
 // Imports golden model `name` into `folder`. A test failure where that is not possible.

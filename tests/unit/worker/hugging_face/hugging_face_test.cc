@@ -77,8 +77,8 @@ class HuggingFaceTest : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "mixtral", "qwen2",
-                                           "qwen3", "qwen3_moe", "t5", "t5_1_1"),
+                         ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "mixtral", "phi3",
+                                           "qwen2", "qwen3", "qwen3_moe", "t5", "t5_1_1", "t5_unscaled"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(HuggingFaceTest, LossAndGradientsAreThoseOfTransformers) {

@@ -13,6 +13,7 @@ import transformers
 from safetensors.torch import save_file
 
 SEED = 7
+GENERATED = 8
 VOCAB = 40
 # (input tokens, target tokens): with and without input, and one that is longer than the others.
 LENGTHS = [(3, 4), (0, 9), (5, 4), (2, 1), (6, 17)]
@@ -117,6 +118,12 @@ def mistral():
     return transformers.MistralForCausalLM(config)
 
 
+def phi3():
+    """Queries, keys and values are one tensor, gate and up another; a window that hides nothing of these samples."""
+    config = decoder_config(transformers.Phi3Config, pad_token_id=0, sliding_window=32)
+    return transformers.Phi3ForCausalLM(config)
+
+
 def mixtral():
     """Experts whose weights sum to 1; without a window."""
     config = decoder_config(
@@ -172,17 +179,24 @@ def t5_1_1():
     return model
 
 
+def t5_unscaled():
+    """What transformers 5 makes of a new T5 1.1: its head is the table, and what the head reads is not scaled."""
+    return transformers.T5ForConditionalGeneration(t5_config(feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+
+
 MODELS = {
     "gpt2": gpt2,
     "llama": llama,
     "llama_tied": llama_tied,
     "mistral": mistral,
     "mixtral": mixtral,
+    "phi3": phi3,
     "qwen2": qwen2,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
     "t5": t5,
     "t5_1_1": t5_1_1,
+    "t5_unscaled": t5_unscaled,
 }
 
 
@@ -200,6 +214,14 @@ def save_gradients(model, folder):
     model.config.save_pretrained(folder)
 
 
+def greedy(model, prompt):
+    """The most probable tokens behind a prompt, whatever ends a text."""
+    config = transformers.GenerationConfig(max_new_tokens=GENERATED, do_sample=False, pad_token_id=0, decoder_start_token_id=0)
+    with torch.no_grad():
+        tokens = model.generate(torch.tensor([prompt]), generation_config=config)[0].tolist()
+    return tokens[1:] if model.config.is_encoder_decoder else tokens[len(prompt) :]
+
+
 def make(name, folder):
     generator = torch.Generator().manual_seed(SEED)
     model = MODELS[name]()
@@ -210,12 +232,14 @@ def make(name, folder):
     samples = make_samples(generator, decoder_only)
     losses = [(decoder_only_loss if decoder_only else encoder_decoder_loss)(model, sample) for sample in samples]
     loss = sum(value for value, _ in losses) / sum(count for _, count in losses)
+    generated = greedy(model, samples[-1]["input"])
     loss.backward()
     model.save_pretrained(folder, max_shard_size="10KB" if name == "llama" else "1GB")
     os.remove(f"{folder}/generation_config.json")
     save_gradients(model, f"{folder}/gradients")
     with open(f"{folder}/expected.json", "w") as file:
-        json.dump({"transformers": transformers.__version__, "samples": samples, "loss": loss.item()}, file, indent=1)
+        expected = {"transformers": transformers.__version__, "samples": samples, "loss": loss.item(), "generated": generated}
+        json.dump(expected, file, indent=1)
         file.write("\n")
 
 
