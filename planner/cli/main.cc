@@ -1,5 +1,6 @@
 // `penstock`: the client.
 #include "planner/cli/commands.h"
+#include "planner/cli/inference/inference_commands.h"
 #include "planner/cli/store/store_commands.h"
 
 int main(int argc, char** argv) {
@@ -14,6 +15,8 @@ int main(int argc, char** argv) {
   AddDiagnoseCommand(commands);
   AddDatasetCommands(commands);
   AddModelCommands(commands);
+  AddGenerateCommand(commands);
+  AddEvaluateCommand(commands);
   AddStatusCommands(commands);
   AddHealthCommand(commands);
   AddJobCommands(commands);

@@ -24,19 +24,12 @@ struct HeadColumns {
   int64_t key = 0;
 };
 
-AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value) {
-  const HeadColumns columns(options, query_key_value.size(1));
-  return {query_key_value.narrow(1, 0, columns.query), query_key_value.narrow(1, columns.query, columns.key),
-          query_key_value.narrow(1, columns.query + columns.key, columns.key)};
-}
-
 // Queries and keys in place, where positions are rotary.
-void RotateHeads(const SelfAttentionPart& part, const AttentionShape& shape, Turn turn,
+void RotateHeads(const SelfAttentionPart& part, const at::Tensor& positions, Turn turn,
                  const at::Tensor& query_key_value) {
   if (part.rotary == nullptr) return;
   const HeadColumns columns(part.options, query_key_value.size(1));
-  Rotate(*part.rotary, shape.rotary_positions, turn,
-         query_key_value.narrow(1, 0, columns.query + columns.key));
+  Rotate(*part.rotary, positions, turn, query_key_value.narrow(1, 0, columns.query + columns.key));
 }
 
 AttentionOperands CrossOperands(const at::Tensor& query, const at::Tensor& key_value) {
@@ -60,13 +53,8 @@ at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const LayerContex
                                 const at::Tensor& input, bool keep_attention, SelfAttentionMemory& memory) {
   const AttentionShape& shape = *context.attention;
   const TokenRows rows = context.rows();
-  memory.query_key_value =
-      OutputsForward(part.query_key_value, rows, Normalise(part.norm, input, memory.norm));
-  if (part.head_norms.has_value()) {
-    const AttentionOperands heads = SelfOperands(part.options, memory.query_key_value);
-    NormaliseHeads(*part.head_norms, heads.query, heads.key, memory.heads);
-  }
-  RotateHeads(part, shape, Turn::kForward, memory.query_key_value);
+  memory.query_key_value = ProjectHeads(part, rows, shape.rotary_positions,
+                                        Normalise(part.norm, input, memory.norm), memory.heads);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
   return InputsForward(part.output, rows, memory.attended).add_(input);
@@ -85,7 +73,7 @@ at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const LayerConte
                       memory.attended, std::move(memory.attention), attended_gradient,
                       SelfOperands(part.options, gradient));
   }
-  RotateHeads(part, shape, Turn::kBackward, gradient);
+  RotateHeads(part, shape.rotary_positions, Turn::kBackward, gradient);
   if (part.head_norms.has_value()) {
     const AttentionOperands heads = SelfOperands(part.options, gradient);
     HeadNormsBackward(*part.head_norms, std::move(memory.heads), heads.query, heads.key);
@@ -129,14 +117,6 @@ at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerCon
   return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
-at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
-                                   const at::Tensor& input, FeedForwardBlockMemory& memory) {
-  const at::Tensor normalised = Normalise(block.norm, input, memory.norm);
-  if (block.experts.has_value())
-    return ExpertsForward(*block.experts, rows, normalised, memory.experts).add_(input);
-  return FeedForwardForward(block.part, rows, normalised, memory.part).add_(input);
-}
-
 at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, const TokenRows& rows,
                                     FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
                                     WeightProducts& products) {
@@ -173,6 +153,32 @@ at::Tensor RememberingForward(const LayerPart& part, const LayerContext& context
 }
 
 }  // namespace
+
+AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value) {
+  const HeadColumns columns(options, query_key_value.size(1));
+  return {query_key_value.narrow(1, 0, columns.query), query_key_value.narrow(1, columns.query, columns.key),
+          query_key_value.narrow(1, columns.query + columns.key, columns.key)};
+}
+
+at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
+                        const at::Tensor& rotary_positions, const at::Tensor& normalised,
+                        HeadNormsMemory& memory) {
+  at::Tensor query_key_value = OutputsForward(part.query_key_value, rows, normalised);
+  if (part.head_norms.has_value()) {
+    const AttentionOperands heads = SelfOperands(part.options, query_key_value);
+    NormaliseHeads(*part.head_norms, heads.query, heads.key, memory);
+  }
+  RotateHeads(part, rotary_positions, Turn::kForward, query_key_value);
+  return query_key_value;
+}
+
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
+                                   const at::Tensor& input, FeedForwardBlockMemory& memory) {
+  const at::Tensor normalised = Normalise(block.norm, input, memory.norm);
+  if (block.experts.has_value())
+    return ExpertsForward(*block.experts, rows, normalised, memory.experts).add_(input);
+  return FeedForwardForward(block.part, rows, normalised, memory.part).add_(input);
+}
 
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory) {

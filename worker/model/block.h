@@ -114,8 +114,18 @@ struct LayerContext {
   TokenRows source_rows() const { return {group, cross->keys}; }
 };
 
+// What stands between norm and attention: query, key and value rows, normalised by head and turned where the
+// model does that. `rotary_positions`: as of AttentionShape.
+at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
+                        const at::Tensor& rotary_positions, const at::Tensor& normalised,
+                        HeadNormsMemory& memory);
+// Views of such rows.
+AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value);
+
 // `input`: [own tokens, hidden] (token_rows.h); so is the result, a tensor of its own, and with the same bits
 // for every `recompute`.
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
+                                   const at::Tensor& input, FeedForwardBlockMemory& memory);
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory);
 

@@ -1,5 +1,6 @@
 // The parts of a stage, as tensors and values: made from the model's architecture, the stage's range and its
-// parameters. Private to transformer_stage.cc.
+// parameters. Stages train them (transformer_stage.cc), language models run them forward alone
+// (worker/inference).
 #pragma once
 
 #include <ATen/core/Tensor.h>

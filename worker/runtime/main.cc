@@ -1,12 +1,14 @@
 // penstock-worker: one rank of a job.
 
 #include <cstdlib>
+#include <iostream>
 
 #include "common/logging/logging.h"
 #include "common/process/leave_process.h"
 #include "common/process/open_files.h"
 #include "common/process/stop_signals.h"
 #include "worker/memory/heap.h"
+#include "worker/runtime/inference_commands.h"
 #include "worker/runtime/profile_command.h"
 #include "worker/runtime/rejoin.h"
 #include "worker/runtime/shutdown.h"
@@ -27,6 +29,13 @@ int Profile(const ProfileOptions& options) {
   return 1;
 }
 
+// For people: not in the form of the log.
+int EndOfInference(const absl::Status& status) {
+  if (status.ok()) return 0;
+  std::cerr << "penstock: " << status.message() << "\n";
+  return IsWorthRestarting(status) ? 1 : 2;
+}
+
 int Run(int argc, char** argv) {
   const CommandLine command = ParseCommandLine(argc, argv, [](const char* name) { return getenv(name); });
   if (command.exit_status.has_value()) return *command.exit_status;
@@ -38,6 +47,8 @@ int Run(int argc, char** argv) {
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
   KeepFreedMemory();
   if (command.profile.has_value()) return Profile(*command.profile);
+  if (command.generate.has_value()) return EndOfInference(RunGenerate(*command.generate, std::cout));
+  if (command.evaluate.has_value()) return EndOfInference(RunEvaluate(*command.evaluate, std::cout));
   BlockStopSignals();
   AllowManyOpenFiles();
   PrepareProcess();

@@ -95,6 +95,17 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
       ->capture_default_str();
 }
 
+void AddDeviceOf(CLI::App* command, uint32_t& threads, std::string& device) {
+  command->add_option("--threads", threads, "Threads that compute")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  command->add_option("--device", device, "cpu, or cuda:N: what the model's passes run on")
+      ->check([](const std::string& value) {
+        return value == "cpu" || IsCudaDevice(value) ? std::string() : "'" + value + "': use cpu or cuda:N";
+      })
+      ->capture_default_str();
+}
+
 CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
   CLI::App* command = app.add_subcommand("profile", "Measure what a model costs on this machine");
   command->add_option("--model-json", profile.model_json, "The model, a penstock.v1.ModelSpec as JSON")
@@ -103,14 +114,7 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
   command->add_option("--seconds", profile.seconds, "Time to spend")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--threads", profile.threads, "Threads that compute")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
-  command->add_option("--device", profile.device, "cpu, or cuda:N: what the model's passes run on")
-      ->check([](const std::string& value) {
-        return value == "cpu" || IsCudaDevice(value) ? std::string() : "'" + value + "': use cpu or cuda:N";
-      })
-      ->capture_default_str();
+  AddDeviceOf(command, profile.threads, profile.device);
   command->add_flag("--shared-cores", profile.shared_cores,
                     "Measure the time that passes, not what the thread gets of it: where several ranks will "
                     "train on one core, and measure side by side");
@@ -124,7 +128,46 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
   return command;
 }
 
-// These belong to running a rank alone, so that the subcommand does not ask for them.
+void AddInferenceFlags(CLI::App* command, InferenceOptions& inference) {
+  command->add_option("--model-json", inference.model_json, "The model, a penstock.v1.ModelSpec as JSON")
+      ->required();
+  command->add_option("--checkpoint", inference.checkpoint, "Folder of a checkpoint of it")->required();
+  AddDeviceOf(command, inference.threads, inference.device);
+}
+
+CLI::App* AddGenerateCommand(CLI::App& app, GenerateOptions& generate) {
+  CLI::App* command = app.add_subcommand("generate", "Go on with a text (see penstock generate)");
+  AddInferenceFlags(command, generate.inference);
+  command->add_option("--tokens", generate.tokens, "The prompt")->delimiter(',')->required();
+  command->add_option("--max-tokens", generate.max_tokens, "Tokens to ask for")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  command->add_option("--temperature", generate.temperature, "0: the most probable token")
+      ->check(CLI::Range(0.0, 1e3))
+      ->capture_default_str();
+  command->add_option("--top-p", generate.top_p, "Share of the probability that is drawn from")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->capture_default_str();
+  command->add_option("--seed", generate.seed, "What tokens are drawn by")->capture_default_str();
+  command->add_option("--stop-tokens", generate.stop_tokens, "Tokens that end the text")->delimiter(',');
+  command->add_flag("--as-bytes", generate.as_bytes, "Tokens are bytes, and printed as such");
+  return command;
+}
+
+CLI::App* AddEvaluateCommand(CLI::App& app, EvaluateOptions& evaluate) {
+  CLI::App* command = app.add_subcommand("evaluate", "The loss on a dataset (see penstock evaluate)");
+  AddInferenceFlags(command, evaluate.inference);
+  command->add_option("--dataset", evaluate.dataset, "Prefix of the dataset's .bin and .idx")->required();
+  command->add_option("--samples", evaluate.samples, "Samples, spread over the dataset; 0: all")
+      ->capture_default_str();
+  command->add_option("--max-length", evaluate.max_length, "Longer samples are cut; 0: the model's positions")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  command->add_flag("--json", evaluate.json, "One JSON object");
+  return command;
+}
+
+// These belong to running a rank alone, so that subcommands do not ask for them.
 void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
   if (run.planner.empty()) throw CLI::RequiredError("--planner");
   if (run.job_id.empty()) throw CLI::RequiredError("--job");
@@ -163,11 +206,15 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
                "penstock-worker");
   app.set_version_flag("--version", VersionOf("penstock-worker"));
   AddRunFlags(app, result.run);
-  const CLI::App* profile_command = AddProfileCommand(app, profile);
+  GenerateOptions generate;
+  EvaluateOptions evaluate;
+  const CLI::App* const profile_command = AddProfileCommand(app, profile);
+  const CLI::App* const generate_command = AddGenerateCommand(app, generate);
+  const CLI::App* const evaluate_command = AddEvaluateCommand(app, evaluate);
   // CLI11 reports by exceptions; they end here.
   try {
     app.parse(argc, argv);
-    if (!profile_command->parsed()) {
+    if (app.get_subcommands().empty()) {
       RequireRunFlags(app, result.run);
       TakeRank(result.run, environment);
     }
@@ -175,6 +222,8 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
     result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;
   }
   if (profile_command->parsed()) result.profile = profile;
+  if (generate_command->parsed()) result.generate = generate;
+  if (evaluate_command->parsed()) result.evaluate = evaluate;
   return result;
 }
 

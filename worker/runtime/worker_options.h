@@ -68,11 +68,49 @@ struct ProfileOptions {
   bool shared_cores = false;
 };
 
+// A trained model that is run forward alone.
+struct InferenceOptions {
+  std::string model_json;
+  // Folder of a checkpoint.
+  std::string checkpoint;
+  uint32_t threads = 1;
+  // "cpu" or "cuda:N".
+  std::string device = "cpu";
+};
+
+// `penstock-worker generate ...`: go on with a text. `penstock generate` calls it.
+struct GenerateOptions {
+  InferenceOptions inference;
+  // Of the prompt.
+  std::vector<int32_t> tokens;
+  int64_t max_tokens = 64;
+  double temperature = 0;
+  double top_p = 1;
+  uint64_t seed = 1;
+  // The text ends at one of them.
+  std::vector<int32_t> stop_tokens = {};
+  // Tokens are bytes, and printed as such.
+  bool as_bytes = false;
+};
+
+// `penstock-worker evaluate ...`: the loss on a dataset. `penstock evaluate` calls it.
+struct EvaluateOptions {
+  InferenceOptions inference;
+  std::string dataset;
+  // Samples, spread over the dataset; 0: all.
+  uint64_t samples = 0;
+  // Tokens, beyond which samples are cut; 0: the model's positions.
+  int64_t max_length = 0;
+  bool json = false;
+};
+
 struct CommandLine {
   // Set when the process should end at once, with this status: --help was answered, or the flags are wrong.
   std::optional<int> exit_status;
-  // Otherwise one of the two.
+  // Otherwise one of these.
   std::optional<ProfileOptions> profile;
+  std::optional<GenerateOptions> generate;
+  std::optional<EvaluateOptions> evaluate;
   RunOptions run;
 };
 

@@ -1,0 +1,115 @@
+#include "worker/inference/key_value_cache.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
+#include "worker/model/architecture.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+// [key-value heads, room, width of a head] each.
+struct LayerCache {
+  at::Tensor keys;
+  at::Tensor values;
+};
+
+// [tokens, heads x width] as [heads, tokens, width].
+at::Tensor ByHead(const at::Tensor& rows, int64_t heads) {
+  return rows.view({rows.size(0), heads, rows.size(1) / heads}).transpose(0, 1);
+}
+
+class CachedText : public TextDecoder {
+ public:
+  CachedText(const LanguageModel& model, int64_t room) : model_(model), room_(room) {
+    const ModelConfig& config = model.config();
+    const at::TensorOptions options = at::TensorOptions(ToScalarType(config.dtype)).device(model.device());
+    for (size_t i = 0; i < model.parts().target.layers.size(); ++i) {
+      const auto make = [&] { return at::empty({KeyValueHeads(config), room, HeadWidth(config)}, options); };
+      caches_.push_back({make(), make()});
+    }
+  }
+
+  absl::Status Append(int32_t token) override { return Append(std::vector<int32_t>{token}); }
+
+  absl::Status Append(const std::vector<int32_t>& tokens) {
+    if (length_ + static_cast<int64_t>(tokens.size()) > room_)
+      return absl::OutOfRangeError(absl::StrCat("the text has more than ", room_, " tokens"));
+    return RunTorch("generating", [&] { Run(tokens); });
+  }
+
+ private:
+  void Run(const std::vector<int32_t>& tokens) {
+    const at::NoGradGuard no_gradients;
+    const auto count = static_cast<int64_t>(tokens.size());
+    const at::TensorOptions options = at::TensorOptions(at::kLong).device(model_.device());
+    const at::Tensor ids =
+        at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()), at::kLong).to(options);
+    const at::Tensor positions = at::arange(length_, length_ + count, options);
+    const TokenRows rows = {&SoleRank(), count};
+    at::Tensor hidden = EmbeddingForward(*model_.parts().target.embedding, rows, {ids, positions});
+    for (size_t i = 0; i < caches_.size(); ++i)
+      hidden = RunLayer(model_.parts().target.layers[i], caches_[i], rows, positions, hidden);
+    length_ += count;
+    logits_ = model_.Logits(model_.Finish(hidden.narrow(0, count - 1, 1)))[0];
+  }
+
+  at::Tensor RunLayer(const LayerPart& layer, const LayerCache& cache, const TokenRows& rows,
+                      const at::Tensor& positions, const at::Tensor& input) const {
+    NormStatistics norm;
+    HeadNormsMemory heads;
+    const at::Tensor projected =
+        ProjectHeads(layer.attention, rows, positions, NormForward(layer.attention.norm, input, norm), heads);
+    const at::Tensor attended = Attend(layer.attention.options, cache, projected);
+    const at::Tensor hidden = InputsForward(layer.attention.output, rows, attended).add_(input);
+    FeedForwardBlockMemory forgotten;
+    return FeedForwardBlockForward(layer.feed_forward, rows, hidden, forgotten);
+  }
+
+  // [tokens, heads x width]
+  at::Tensor Attend(const AttentionOptions& options, const LayerCache& cache,
+                    const at::Tensor& projected) const {
+    const AttentionOperands own = SelfOperands(options, projected);
+    const int64_t count = projected.size(0);
+    const int64_t all = length_ + count;
+    cache.keys.narrow(1, length_, count).copy_(ByHead(own.key, options.key_value_heads));
+    cache.values.narrow(1, length_, count).copy_(ByHead(own.value, options.key_value_heads));
+    const auto first = [&](const at::Tensor& kept) { return kept.narrow(1, 0, all).unsqueeze(0); };
+    // Tokens that come together see those before them; one alone sees all.
+    c10::optional<at::Tensor> mask;
+    if (count > 1) {
+      mask = at::ones({count, all}, at::TensorOptions(at::kBool).device(projected.device())).tril(length_);
+    }
+    const at::Tensor attended = at::scaled_dot_product_attention(
+        ByHead(own.query, options.heads).unsqueeze(0), first(cache.keys), first(cache.values), mask,
+        /*dropout_p=*/0.0, /*is_causal=*/false, options.scale,
+        /*enable_gqa=*/options.key_value_heads != options.heads);
+    return attended[0].transpose(0, 1).reshape({count, -1});
+  }
+
+  const LanguageModel& model_;
+  const int64_t room_;
+  std::vector<LayerCache> caches_;
+  // Tokens so far.
+  int64_t length_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TextDecoder>> StartCachedText(const LanguageModel& model,
+                                                             const std::vector<int32_t>& prompt,
+                                                             int64_t most) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto text, CallTorch("the cache of keys and values", [&] {
+                              return std::make_unique<CachedText>(model,
+                                                                  static_cast<int64_t>(prompt.size()) + most);
+                            }));
+  PENSTOCK_RETURN_IF_ERROR(text->Append(prompt));
+  return text;
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,94 @@
+#include "worker/inference/language_model.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "common/status/status_macros.h"
+#include "worker/checkpoint/initial_values.h"
+#include "worker/model/flat_parameters.h"
+#include "worker/model/parameters.h"
+#include "worker/model/stage_checks.h"
+#include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
+
+namespace penstock::worker {
+namespace {
+
+StageRange WholeModel(const ModelConfig& config) {
+  return {.first_layer = 0, .layers = config.layers, .first = true, .last = true};
+}
+
+at::Tensor RunLayers(const StackPart& stack, const LayerContext& context, at::Tensor hidden) {
+  for (const LayerPart& layer : stack.layers) {
+    LayerMemory forgotten;
+    hidden = LayerForward(layer, context, hidden, Recompute::kFull, forgotten);
+  }
+  return hidden;
+}
+
+at::Tensor Embed(const StackPart& stack, int64_t count, const TokenSequence& tokens) {
+  return EmbeddingForward(*stack.embedding, {&SoleRank(), count}, tokens);
+}
+
+}  // namespace
+
+void LanguageModel::MakeParameters() {
+  const at::TensorOptions options = at::TensorOptions(ToScalarType(config_.dtype)).device(device_);
+  for (const ParameterSpec& spec : StageParameterSpecs(config_, WholeModel(config_))) {
+    parameters_.push_back({.name = spec.name, .value = at::empty(spec.shape, options), .gradient = {}});
+  }
+  parts_ = MakeStageParts(config_, WholeModel(config_), parameters_, device_);
+}
+
+absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Load(const ModelConfig& config,
+                                                                   const std::string& checkpoint,
+                                                                   at::Device device) {
+  PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
+  std::unique_ptr<LanguageModel> model(new LanguageModel(config, device));
+  PENSTOCK_RETURN_IF_ERROR(RunTorch("the model's parameters", [&] { model->MakeParameters(); }));
+  std::vector<TensorPiece> pieces;
+  for (const NamedParameter& parameter : model->parameters_) {
+    pieces.push_back({.slice = WholeSlice(parameter.name, parameter.value.sizes().vec()),
+                      .begin = 0,
+                      .values = parameter.value});
+  }
+  PENSTOCK_RETURN_IF_ERROR(ReadInitialValues(checkpoint, pieces));
+  return model;
+}
+
+TokenNeeds LanguageModel::Needs(const ModelConfig& config) {
+  return TokenNeedsOf(config, WholeModel(config));
+}
+
+at::Tensor LanguageModel::Encode(const TokenBatch& tokens) const {
+  if (!parts_.source.embedding.has_value()) return {};
+  const at::NoGradGuard no_gradients;
+  const AttentionShape& shape = tokens.attention->source;
+  const LayerContext context = {.attention = &shape, .cross = nullptr, .source = {}, .group = &SoleRank()};
+  const at::Tensor hidden =
+      RunLayers(parts_.source, context, Embed(parts_.source, shape.queries, tokens.source));
+  NormStatistics forgotten;
+  return NormForward(*parts_.source.final_norm, hidden, forgotten);
+}
+
+at::Tensor LanguageModel::Decode(const TokenBatch& tokens, const at::Tensor& source) const {
+  const at::NoGradGuard no_gradients;
+  const AttentionShape& shape = tokens.attention->target;
+  const LayerContext context = {
+      .attention = &shape, .cross = &tokens.attention->cross, .source = source, .group = &SoleRank()};
+  return Finish(RunLayers(parts_.target, context, Embed(parts_.target, shape.queries, tokens.target)));
+}
+
+at::Tensor LanguageModel::Finish(const at::Tensor& hidden) const {
+  NormStatistics forgotten;
+  at::Tensor normalised = NormForward(*parts_.final_norm, hidden, forgotten);
+  if (parts_.head_scale != 1) normalised.mul_(parts_.head_scale);
+  return normalised;
+}
+
+at::Tensor LanguageModel::Logits(const at::Tensor& rows) const {
+  return at::linear(rows, parts_.head.value).to(AccumulationType(rows.scalar_type()));
+}
+
+}  // namespace penstock::worker

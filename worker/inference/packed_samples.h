@@ -1,0 +1,23 @@
+// Samples that are run forward together, end to end.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/inference/language_model.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+struct SampleTokensOf {
+  std::vector<int32_t> input;
+  std::vector<int32_t> target;
+};
+
+// Their tokens on the model's device, and who attends to whom. Possible errors: those of MakeTokenBatch and
+// ToDevice.
+absl::StatusOr<TokenBatch> PackSamples(const LanguageModel& model,
+                                       const std::vector<SampleTokensOf>& samples);
+
+}  // namespace penstock::worker

@@ -1,0 +1,174 @@
+#include "worker/runtime/inference_commands.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/dataset/indexed_dataset.h"
+#include "common/status/status_macros.h"
+#include "worker/inference/evaluation.h"
+#include "worker/inference/language_model.h"
+#include "worker/inference/model_file.h"
+#include "worker/inference/sampling.h"
+#include "worker/inference/text_decoder.h"
+#include "worker/profile/measured_device.h"
+#include "worker/torch/boundary.h"
+
+namespace penstock::worker {
+namespace {
+
+// Of samples that are evaluated together, as far as one is not longer.
+constexpr size_t kTokensTogether = 8192;
+
+// `longest`: tokens of a text. Positions that are not learned have no end.
+absl::StatusOr<std::unique_ptr<LanguageModel>> Load(const InferenceOptions& options, int64_t longest) {
+  PENSTOCK_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(options.model_json));
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
+  at::set_num_threads(static_cast<int>(options.threads));
+  const bool learned = config.architecture == Architecture::kGpt &&
+                       config.position.value_or(Position::kLearned) == Position::kLearned;
+  if (!learned) config.max_sequence_length = std::max(config.max_sequence_length, longest);
+  return LanguageModel::Load(config, options.checkpoint, device.place);
+}
+
+// What a model says must not command a terminal.
+char Printable(int32_t token) {
+  const auto byte = static_cast<unsigned char>(token);
+  const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+  return control ? '?' : static_cast<char>(byte);
+}
+
+void Write(const GenerateOptions& options, int32_t token, bool first, std::ostream& out) {
+  if (options.as_bytes) {
+    out << Printable(token);
+  } else {
+    out << (first ? "" : " ") << token;
+  }
+  out.flush();
+}
+
+// Of a decoder-only model the target loses its end last: what is learnt stays. Returns whether it was cut.
+bool Cut(const ModelConfig& config, int64_t max_length, SampleTokensOf& sample) {
+  const auto limit = static_cast<size_t>(max_length);
+  const size_t before = sample.input.size() + sample.target.size();
+  sample.target.resize(std::min(sample.target.size(), limit));
+  const size_t left = config.architecture == Architecture::kT5 ? limit : limit - sample.target.size();
+  sample.input.resize(std::min(sample.input.size(), left));
+  return sample.input.size() + sample.target.size() < before;
+}
+
+struct Evaluation {
+  uint64_t samples = 0;
+  uint64_t cut_samples = 0;
+  uint64_t tokens = 0;
+  EvaluatedLoss loss;
+};
+
+absl::StatusOr<SampleTokensOf> ReadSample(const IndexedDataset& dataset, size_t index) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, dataset.Tokens(index));
+  const auto input = tokens.begin() + dataset.Length(index).input;
+  return SampleTokensOf{{tokens.begin(), input}, {input, tokens.end()}};
+}
+
+absl::Status AddLoss(const LanguageModel& model, std::vector<SampleTokensOf>& together, Evaluation& result) {
+  if (together.empty()) return absl::OkStatus();
+  PENSTOCK_ASSIGN_OR_RETURN(const EvaluatedLoss loss, Evaluate(model, together));
+  result.loss.sum += loss.sum;
+  result.loss.positions += loss.positions;
+  together.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Evaluation> EvaluateDataset(const LanguageModel& model, const IndexedDataset& dataset,
+                                           const EvaluateOptions& options, int64_t max_length) {
+  Evaluation result;
+  result.samples =
+      options.samples == 0 ? dataset.size() : std::min<uint64_t>(options.samples, dataset.size());
+  std::vector<SampleTokensOf> together;
+  size_t tokens = 0;
+  for (uint64_t i = 0; i < result.samples; ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(SampleTokensOf sample,
+                              ReadSample(dataset, i * dataset.size() / result.samples));
+    result.cut_samples += Cut(model.config(), max_length, sample);
+    const size_t own = sample.input.size() + sample.target.size();
+    if (tokens + own > kTokensTogether) {
+      PENSTOCK_RETURN_IF_ERROR(AddLoss(model, together, result));
+      tokens = 0;
+    }
+    together.push_back(std::move(sample));
+    tokens += own;
+    result.tokens += own;
+  }
+  PENSTOCK_RETURN_IF_ERROR(AddLoss(model, together, result));
+  return result;
+}
+
+std::string Describe(const Evaluation& evaluation, size_t all) {
+  const double loss = evaluation.loss.mean();
+  return absl::StrFormat(
+      "samples     %d of %d, %d of them cut\ntokens      %d, of which %d are predicted\n"
+      "loss        %.6f a token (perplexity %.4g)\n",
+      evaluation.samples, all, evaluation.cut_samples, evaluation.tokens, evaluation.loss.positions, loss,
+      std::exp(loss));
+}
+
+std::string Json(const Evaluation& evaluation) {
+  const nlohmann::ordered_json json = {{"samples", evaluation.samples},
+                                       {"cut_samples", evaluation.cut_samples},
+                                       {"tokens", evaluation.tokens},
+                                       {"predicted_tokens", evaluation.loss.positions},
+                                       {"loss", evaluation.loss.mean()}};
+  return json.dump() + "\n";
+}
+
+}  // namespace
+
+absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
+  const int64_t longest = static_cast<int64_t>(options.tokens.size()) + options.max_tokens;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto model, Load(options.inference, longest));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto decoder, StartDecoder(*model, options.tokens, options.max_tokens));
+  Sampler sampler({.temperature = options.temperature, .top_p = options.top_p, .seed = options.seed});
+  const absl::Time begin = absl::Now();
+  int64_t count = 0;
+  while (count < options.max_tokens) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int32_t token,
+                              CallTorch("sampling", [&] { return sampler.Choose(decoder->logits()); }));
+    if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) break;
+    Write(options, token, count == 0, out);
+    if (++count < options.max_tokens) PENSTOCK_RETURN_IF_ERROR(decoder->Append(token));
+  }
+  out << std::endl;
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  std::cerr << absl::StrFormat("%d tokens, %.1f a second\n", count, static_cast<double>(count) / seconds);
+  return absl::OkStatus();
+}
+
+absl::Status RunEvaluate(const EvaluateOptions& options, std::ostream& out) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,
+                            IndexedDataset::Open(options.dataset));
+  if (dataset->size() == 0)
+    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options.dataset, "' holds no sample"));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto model, Load(options.inference, options.max_length));
+  const int64_t positions = model->config().max_sequence_length;
+  const int64_t max_length = options.max_length == 0 ? positions : options.max_length;
+  if (max_length > positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-length ", max_length, ": the model has ", positions, " positions; use less"));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const Evaluation evaluation,
+                            EvaluateDataset(*model, *dataset, options, max_length));
+  out << (options.json ? Json(evaluation) : Describe(evaluation, dataset->size()));
+  return absl::OkStatus();
+}
+
+}  // namespace penstock::worker
