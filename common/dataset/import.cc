@@ -144,6 +144,7 @@ class Importer {
     ++summary_.samples;
     summary_.input_tokens += input.size();
     summary_.target_tokens += target.size();
+    summary_.predicted_tokens += target.size() - (input.empty() && !target.empty() ? 1 : 0);
     for (const std::vector<int32_t>* tokens : {&input, &target})
       for (int32_t token : *tokens) summary_.largest_token = std::max(summary_.largest_token, token);
     return absl::OkStatus();

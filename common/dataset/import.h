@@ -36,6 +36,8 @@ struct ImportSummary {
   uint64_t samples = 0;
   uint64_t input_tokens = 0;
   uint64_t target_tokens = 0;
+  // Of the targets: those that have a token before them, all that a decoder alone can predict.
+  uint64_t predicted_tokens = 0;
   int32_t largest_token = 0;
   uint64_t files = 0;
   // Files of a folder that are not text (they hold a NUL byte) or empty.

@@ -50,6 +50,7 @@ absl::Status RunImport(const ImportFlags& flags) {
     std::cout << DumpJson({{"samples", summary.samples},
                            {"input_tokens", summary.input_tokens},
                            {"target_tokens", summary.target_tokens},
+                           {"predicted_tokens", summary.predicted_tokens},
                            {"largest_token", summary.largest_token},
                            {"files", summary.files},
                            {"skipped_files", summary.skipped_files}})
@@ -57,9 +58,9 @@ absl::Status RunImport(const ImportFlags& flags) {
     return absl::OkStatus();
   }
   std::cout << "imported " << summary.samples << " samples, " << summary.input_tokens + summary.target_tokens
-            << " tokens (" << summary.target_tokens << " learnt) from " << summary.files << " files to '"
-            << flags.out << ".idx' and '.bin'; the vocabulary needs at least " << summary.largest_token + 1
-            << " ids\n";
+            << " tokens (" << summary.target_tokens << " in targets; a GPT learns "
+            << summary.predicted_tokens << " of them) from " << summary.files << " files to '" << flags.out
+            << ".idx' and '.bin'; the vocabulary needs at least " << summary.largest_token + 1 << " ids\n";
   if (summary.skipped_files > 0)
     std::cout << "skipped " << summary.skipped_files << " files that are empty or not text\n";
   return absl::OkStatus();

@@ -65,6 +65,12 @@ constexpr std::pair<v1::Biases, Biases> kBiases[] = {{v1::BIASES_NONE, Biases::k
                                                      {v1::BIASES_ALL, Biases::kAll},
                                                      {v1::BIASES_QUERY_KEY_VALUE, Biases::kQueryKeyValue}};
 
+constexpr std::pair<v1::RateDecay, RateDecay> kRateDecays[] = {
+    {v1::RATE_DECAY_COSINE, RateDecay::kCosine},
+    {v1::RATE_DECAY_LINEAR, RateDecay::kLinear},
+    {v1::RATE_DECAY_CONSTANT, RateDecay::kConstant},
+    {v1::RATE_DECAY_COOLDOWN, RateDecay::kCooldown}};
+
 constexpr std::pair<v1::RotaryScaling, RotaryScaling> kRotaryScalings[] = {
     {v1::ROTARY_SCALING_LINEAR, RotaryScaling::kLinear}, {v1::ROTARY_SCALING_LLAMA3, RotaryScaling::kLlama3}};
 
@@ -96,6 +102,10 @@ absl::StatusOr<Norm> NormFromProto(v1::Norm value, absl::string_view field) {
 
 absl::StatusOr<Biases> BiasesFromProto(v1::Biases value, absl::string_view field) {
   return Find<v1::Biases, Biases>(kBiases, value, v1::Biases_Name(value), field);
+}
+
+absl::StatusOr<RateDecay> RateDecayFromProto(v1::RateDecay value, absl::string_view field) {
+  return Find<v1::RateDecay, RateDecay>(kRateDecays, value, v1::RateDecay_Name(value), field);
 }
 
 absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field) {

@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "worker/program/job.h"
 #include "worker/program/program.h"
 
 namespace penstock::worker {
@@ -17,6 +18,7 @@ absl::StatusOr<FeedForward> FeedForwardFromProto(v1::FeedForward value, absl::st
 absl::StatusOr<Position> PositionFromProto(v1::Position value, absl::string_view field);
 absl::StatusOr<Norm> NormFromProto(v1::Norm value, absl::string_view field);
 absl::StatusOr<Biases> BiasesFromProto(v1::Biases value, absl::string_view field);
+absl::StatusOr<RateDecay> RateDecayFromProto(v1::RateDecay value, absl::string_view field);
 absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field);
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field);
 absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field);

@@ -11,12 +11,16 @@
 
 namespace penstock::worker {
 
-// Linear warm-up to `peak`, then a cosine to `minimum` (job.proto, LearningRate).
+enum class RateDecay : uint8_t { kCosine, kLinear, kConstant, kCooldown };
+
+// Linear warm-up to `peak`, then a decay to `minimum` (job.proto, LearningRate).
 struct LearningRateConfig {
   double peak = 0;
   double minimum = 0;
   uint64_t warmup_iterations = 0;
   uint64_t decay_iterations = 0;
+  RateDecay decay = RateDecay::kCosine;
+  uint64_t cooldown_iterations = 0;
 };
 
 struct TrainingConfig {

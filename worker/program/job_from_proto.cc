@@ -57,21 +57,30 @@ absl::Status CheckTensor(const ModelConfig& model, int64_t tensor) {
 
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
-TrainingConfig TrainingFromProto(const v1::TrainingSpec& training) {
+absl::StatusOr<LearningRateConfig> LearningRateFromProto(const v1::LearningRate& rate) {
+  LearningRateConfig config = {.peak = rate.peak(),
+                               .minimum = rate.minimum(),
+                               .warmup_iterations = rate.warmup_iterations(),
+                               .decay_iterations = rate.decay_iterations(),
+                               .cooldown_iterations = rate.cooldown_iterations()};
+  if (rate.decay() != v1::RATE_DECAY_UNSPECIFIED) {
+    PENSTOCK_ASSIGN_OR_RETURN(config.decay, RateDecayFromProto(rate.decay(), "training.learning_rate.decay"));
+  }
+  return config;
+}
+
+absl::StatusOr<TrainingConfig> TrainingFromProto(const v1::TrainingSpec& training) {
   const TrainingConfig defaults;
-  const v1::LearningRate& rate = training.learning_rate();
-  return {.seed = training.seed(),
-          .learning_rate = {.peak = rate.peak(),
-                            .minimum = rate.minimum(),
-                            .warmup_iterations = rate.warmup_iterations(),
-                            .decay_iterations = rate.decay_iterations()},
-          .beta1 = ValueOr(training.beta1(), defaults.beta1),
-          .beta2 = ValueOr(training.beta2(), defaults.beta2),
-          .epsilon = ValueOr(training.epsilon(), defaults.epsilon),
-          .weight_decay = training.weight_decay(),
-          .clip_norm = training.clip_norm(),
-          .checkpoint_interval = training.checkpoint_interval(),
-          .iterations = training.iterations()};
+  PENSTOCK_ASSIGN_OR_RETURN(const LearningRateConfig rate, LearningRateFromProto(training.learning_rate()));
+  return TrainingConfig{.seed = training.seed(),
+                        .learning_rate = rate,
+                        .beta1 = ValueOr(training.beta1(), defaults.beta1),
+                        .beta2 = ValueOr(training.beta2(), defaults.beta2),
+                        .epsilon = ValueOr(training.epsilon(), defaults.epsilon),
+                        .weight_decay = training.weight_decay(),
+                        .clip_norm = training.clip_norm(),
+                        .checkpoint_interval = training.checkpoint_interval(),
+                        .iterations = training.iterations()};
 }
 
 }  // namespace
@@ -81,13 +90,14 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig model, ModelFromProto(job.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckTensor(model, DegreeOr1(mesh.tensor())));
+  PENSTOCK_ASSIGN_OR_RETURN(const TrainingConfig training, TrainingFromProto(job.training()));
   return JobConfig{.job_id = job.job_id(),
                    .model = model,
                    .pipeline = mesh.pipeline(),
                    .replicas = mesh.data(),
                    .context = DegreeOr1(mesh.context()),
                    .tensor = DegreeOr1(mesh.tensor()),
-                   .training = TrainingFromProto(job.training()),
+                   .training = training,
                    .shard_optimizer_state = job.planning().shard_optimizer_state(),
                    .first_iteration = job.first_iteration()};
 }

@@ -341,7 +341,6 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   for (const v1::CollectiveGroup& group : message.groups()) {
     program.groups.emplace_back(group.ranks().begin(), group.ranks().end());
   }
-  if (program.loss_tokens == 0) return Invalid("loss_tokens is 0");
   return absl::OkStatus();
 }
 

@@ -110,13 +110,14 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
                    [&] { return NormAndVotes{.norm = NormOf(by_shard), .ballot = ballot}; });
 }
 
-absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm) {
+absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm, bool learnt) {
   return CallTorch("clipping", [&] {
     StepScale scale;
     scale.gradients = at::ones_like(all.norm);
     if (clip_norm > 0)
       scale.gradients = at::where(all.norm > clip_norm, clip_norm / all.norm, scale.gradients);
     scale.skip = LossNotFinite(all.ballot).logical_or_(at::isfinite(all.norm).logical_not_());
+    if (!learnt) scale.skip.fill_(true);
     return scale;
   });
 }

@@ -43,7 +43,8 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
                                                 const NormGroups& groups, const at::Tensor& ballot);
 
 // Gradients are scaled so that their norm is `clip_norm` at most (0: not at all); there is no step where the
-// loss of any rank or the norm is not finite. Possible errors: INTERNAL.
-absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm);
+// loss of any rank or the norm is not finite, or nothing was `learnt`: weights would decay and moments fade
+// for nothing. Possible errors: INTERNAL.
+absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm, bool learnt);
 
 }  // namespace penstock::worker

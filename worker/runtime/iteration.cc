@@ -121,6 +121,11 @@ absl::StatusOr<at::Tensor> Iteration::OutputGradientOf(const Instruction& instru
   return input_gradients_.Take({key.stage + 1, key.micro_batch});
 }
 
+// With nothing to learn, loss and gradients are sums of nothing.
+double Iteration::LossDivisor() const {
+  return static_cast<double>(std::max<uint64_t>(1, program_.loss_tokens));
+}
+
 absl::Status Iteration::Forward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   const MicroBatch& shape = program_.micro_batches[key.micro_batch];
@@ -128,9 +133,9 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
   const bool loaded = needs_.at(key.stage).any();
   PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch tokens, loaded ? tokens_.Get(key) : Tokens(key));
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor input, InputOf(instruction));
-  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, parts_.stages.at(key.stage)->Forward(
-                                                      shape, tokens, input, shape.recompute[key.stage],
-                                                      static_cast<double>(program_.loss_tokens)));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      StageForward forward,
+      parts_.stages.at(key.stage)->Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor()));
   at::Tensor output = std::exchange(forward.output, at::Tensor());
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterForward(key, input, output, IsLast(key.stage)));
@@ -254,7 +259,8 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
   if (parts_.gradients_ready) PENSTOCK_RETURN_IF_ERROR(ShowGradients());
   learning_rate_ = parts_.optimizer->learning_rate(program_.iteration);
   PENSTOCK_ASSIGN_OR_RETURN(const StepScale scale,
-                            ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm));
+                            ScaleOfStep(*norm_and_votes_, parts_.job->training.clip_norm,
+                                        /*learnt=*/program_.loss_tokens > 0));
   PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
   PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();

@@ -53,6 +53,7 @@ class Iteration {
   absl::Status Load(const Instruction& instruction);
   // What the stage needs of the micro-batch's samples, on the device.
   absl::StatusOr<TokenBatch> Tokens(const BufferKey& key);
+  double LossDivisor() const;
   absl::Status Forward(const Instruction& instruction);
   absl::Status Backward(const Instruction& instruction);
   absl::Status BackwardInput(const Instruction& instruction);

@@ -52,6 +52,7 @@ class Feed {
 absl::StatusOr<v1::JobSpec> Feed::JobOfFile(const RunData& data) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadJobFile(options_.job_file));
   flags_.seed = job.training().seed();
+  LimitLengthsTo(job.model(), &flags_);
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(flags_, job.model().architecture()));
   console_.Say(DescribeCut(cut));
   return job;
@@ -69,19 +70,20 @@ absl::StatusOr<std::optional<v1::JobSpec>> Feed::RegisteredJob() {
 
 absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
   PENSTOCK_RETURN_IF_ERROR(CheckDevice(flags_));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::ProfileFile> profile, ReadGivenProfile(flags_));
   const RunSetupTools tools = {.bin_dir = BinaryFolder().value_or("."),
                                .say = [this](const std::string& text) { console_.Say(text); },
                                .stopped = [this](absl::Duration most) { return stop_.WaitFor(most); }};
-  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(flags_, data, profile, tools));
+  PENSTOCK_ASSIGN_OR_RETURN(const GivenParts given, ReadGivenParts(flags_, tools));
+  if (given.model.has_value()) LimitLengthsTo(*given.model, &flags_);
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(flags_, data, given, tools));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::JobSpec> registered, RegisteredJob());
-  if (registered.has_value() && !profile.has_value()) {
+  if (registered.has_value() && !given.profile.has_value()) {
     // It was measured when the job was registered; another measurement would make another job.
     *job.mutable_profile() = registered->profile();
     AddMemoryLimitOfGpus(flags_, &job);
     return job;
   }
-  PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, profile, tools, &job));
+  PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, given.profile, tools, &job));
   return job;
 }
 

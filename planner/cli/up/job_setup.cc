@@ -43,34 +43,31 @@ std::vector<uint32_t> MeasuredGpus(const UpOptions& options) {
 absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const RunSetupTools& tools) {
   const absl::StatusOr<HuggingFaceModel> model = ReadHuggingFaceConfig(options.model);
   if (!model.ok()) return AnnotateError(model.status(), "--model");
+  if (!model->window.empty()) tools.say(absl::StrCat("model: ", model->window));
   if (!model->dropout.empty())
     tools.say(absl::StrCat("model: ", model->dropout, ": Penstock trains without dropout"));
   return model->spec;
 }
 
-// A model that --model or --init-from gives as a whole.
-absl::StatusOr<v1::ModelSpec> WholeModel(const UpOptions& options, const RunData& data,
-                                         const RunSetupTools& tools) {
-  const absl::string_view flag = options.init_from.empty() ? "--model" : "--init-from";
-  v1::ModelSpec model;
-  if (options.model_of_run) {
-    PENSTOCK_ASSIGN_OR_RETURN(model, ReadModel(options.run_dir));
-  } else if (options.init_from.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(model, ConfiguredModel(options, tools));
-  } else {
-    PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(options));
-    model = folder.model;
-  }
-  PENSTOCK_RETURN_IF_ERROR(data.CheckVocab(flag, model.vocab()));
-  return FitModel(options, flag, std::move(model));
+// The model that --model or --init-from gives as a whole.
+absl::StatusOr<std::optional<v1::ModelSpec>> ReadGivenModel(const UpOptions& options,
+                                                            const RunSetupTools& tools) {
+  if (IsSimulated(options) || (options.model.empty() && options.init_from.empty())) return std::nullopt;
+  if (options.model_of_run) return ReadModel(options.run_dir);
+  if (options.init_from.empty()) return ConfiguredModel(options, tools);
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(options));
+  return folder.model;
 }
 
-// Of the flags; of simulated devices, of the profile.
+// What is given as a whole; of simulated devices that of the profile, else that of the flags.
 absl::StatusOr<v1::ModelSpec> ModelOf(const UpOptions& options, const RunData& data,
-                                      const std::optional<v1::ProfileFile>& profile,
-                                      const RunSetupTools& tools) {
-  if (IsSimulated(options)) return profile->model();
-  if (!options.model.empty() || !options.init_from.empty()) return WholeModel(options, data, tools);
+                                      const GivenParts& given) {
+  if (IsSimulated(options)) return given.profile->model();
+  if (given.model.has_value()) {
+    const absl::string_view flag = options.init_from.empty() ? "--model" : "--init-from";
+    PENSTOCK_RETURN_IF_ERROR(data.CheckVocab(flag, given.model->vocab()));
+    return FitModel(options, flag, *given.model);
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const uint32_t vocab, data.Vocab(options));
   return ModelOfFlags(options, vocab);
 }
@@ -107,18 +104,21 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
 
 }  // namespace
 
-absl::StatusOr<std::optional<v1::ProfileFile>> ReadGivenProfile(const UpOptions& options) {
-  if (options.profile.empty()) return std::optional<v1::ProfileFile>();
-  PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile profile, ReadProfileFile("--profile", options.profile));
-  return profile;
+absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSetupTools& tools) {
+  GivenParts given;
+  if (!options.profile.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(given.profile, ReadProfileFile("--profile", options.profile));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(given.model, ReadGivenModel(options, tools));
+  return given;
 }
 
-absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data,
-                                    const std::optional<v1::ProfileFile>& profile,
+absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data, const GivenParts& given,
                                     const RunSetupTools& tools) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, profile, tools));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ModelOf(options, data, given));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
   // Better now than after a profile was measured.
+  PENSTOCK_RETURN_IF_ERROR(RunData::CheckValidation(options.validation, model.vocab()));
   PENSTOCK_RETURN_IF_ERROR(core::CheckGroupOfModel(job.mesh(), model));
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(options, model.architecture()));
   tools.say(DescribeCut(cut));

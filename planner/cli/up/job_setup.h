@@ -25,13 +25,20 @@ struct RunSetupTools {
   std::function<bool(absl::Duration)> stopped;
 };
 
-// The file of --profile; nothing where it was not given. Possible errors: those of ReadProfileFile.
-absl::StatusOr<std::optional<v1::ProfileFile>> ReadGivenProfile(const UpOptions& options);
+// What flags give as a whole, in files.
+struct GivenParts {
+  // --profile
+  std::optional<v1::ProfileFile> profile;
+  // --model, --init-from; not with simulated devices.
+  std::optional<v1::ModelSpec> model;
+};
 
-// The job without its cost profile and first iteration. `profile` is that of ReadGivenProfile. Possible
-// errors: INVALID_ARGUMENT, NOT_FOUND (a flag or a file; named).
-absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data,
-                                    const std::optional<v1::ProfileFile>& profile,
+// Possible errors: those of ReadProfileFile, ReadHuggingFaceConfig and OpenModelFolder, naming the flag.
+absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSetupTools& tools);
+
+// The job without its cost profile and first iteration. LimitLengthsTo was called. Possible errors:
+// INVALID_ARGUMENT, NOT_FOUND (a flag or a file; named).
+absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& data, const GivenParts& given,
                                     const RunSetupTools& tools);
 
 // `profile`, or where there is none that of this machine (or of its GPUs), for which it blocks while it is

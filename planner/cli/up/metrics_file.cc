@@ -41,6 +41,7 @@ std::string LineOf(const v1::IterationSummary& iteration) {
       {"gradient_norm", iteration.gradient_norm()},
       {"learning_rate", iteration.learning_rate()},
       {"tokens", iteration.real_tokens()},
+      {"loss_tokens", iteration.loss_tokens()},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(iteration.real_tokens()) / seconds : 0},
       {"micro_batches", iteration.micro_batches()},
       {"measured_ms", Milliseconds(iteration.measured_ns())},
@@ -59,8 +60,14 @@ absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path, uint64_t 
   return MetricsFile(path, std::move(file));
 }
 
-absl::Status MetricsFile::Add(const v1::IterationSummary& iteration) {
-  file_ << LineOf(iteration) << std::endl;
+absl::Status MetricsFile::Add(const v1::IterationSummary& iteration) { return Write(LineOf(iteration)); }
+
+absl::Status MetricsFile::AddValidation(uint64_t iteration, double loss) {
+  return Write(Json({{"iteration", iteration}, {"validation_loss", loss}}).dump());
+}
+
+absl::Status MetricsFile::Write(const std::string& line) {
+  file_ << line << std::endl;
   if (file_) return absl::OkStatus();
   file_.clear();
   return absl::UnavailableError(absl::StrCat("cannot write '", path_, "'"));

@@ -22,8 +22,12 @@ class MetricsFile {
   // An iteration that is done again after a failure has another line: the later one is true. Possible errors:
   // UNAVAILABLE (the file cannot be written; names it). The file goes on with the next line.
   absl::Status Add(const v1::IterationSummary& iteration);
+  // {"iteration":99,"validation_loss":2.9}: of the parameters behind that iteration.
+  absl::Status AddValidation(uint64_t iteration, double loss);
 
  private:
+  absl::Status Write(const std::string& line);
+
   MetricsFile(std::string path, std::ofstream file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/dataset/largest_token.h"
 #include "common/hash/crc32.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/thousands.h"
@@ -20,6 +21,16 @@ constexpr size_t kLookedAt = 1024;
 uint32_t AddLength(const SampleLength& length, uint32_t crc32) {
   const uint32_t both[] = {length.input, length.target};
   return Crc32({reinterpret_cast<const char*>(both), sizeof(both)}, crc32);
+}
+
+void AddLearnt(const SampleLength& length, v1::Architecture architecture, CutSummary& summary) {
+  const bool encoder_decoder = architecture == v1::ARCHITECTURE_T5;
+  // A decoder alone predicts nothing of the first token that it sees.
+  const uint32_t unpredicted = !encoder_decoder && length.input == 0 ? 1 : 0;
+  const uint32_t learnt = length.target - std::min(length.target, unpredicted);
+  summary.learnt_tokens += learnt;
+  summary.samples_with_nothing_to_learn += learnt == 0;
+  summary.samples_without_input += encoder_decoder && length.input == 0;
 }
 
 absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset) {
@@ -48,6 +59,7 @@ absl::StatusOr<CutSummary> RunData::SummarizeCut(const UpOptions& options,
     summary.dropped_samples += !left.has_value();
     summary.cut_samples += left.has_value() && kept < tokens;
     summary.lost_tokens += tokens - kept;
+    if (left.has_value()) AddLearnt(*left, cut.architecture, summary);
   };
   for (const SampleLength& row : rows_) add(row);
   for (size_t i = 0; dataset_ != nullptr && i < dataset_->size(); ++i) add(dataset_->Length(i));
@@ -58,15 +70,25 @@ absl::StatusOr<CutSummary> RunData::SummarizeCut(const UpOptions& options,
 }
 
 std::string DescribeCut(const CutSummary& summary) {
-  std::string text = absl::StrCat("data: ", WithThousands(static_cast<double>(summary.samples)), " samples, ",
-                                  WithThousands(static_cast<double>(summary.tokens)), " tokens");
-  if (summary.lost_tokens == 0) return text;
-  const double share = 100 * static_cast<double>(summary.lost_tokens) / static_cast<double>(summary.tokens);
-  absl::StrAppend(&text, "; longer than --max-length (--max-input, --max-target): ",
-                  WithThousands(static_cast<double>(summary.cut_samples)), " are cut, ",
-                  WithThousands(static_cast<double>(summary.dropped_samples)), " dropped, and ",
-                  WithThousands(static_cast<double>(summary.lost_tokens)), " tokens lost (",
-                  absl::StrFormat("%.1f", share), " %)");
+  const auto count = [](uint64_t number) { return WithThousands(static_cast<double>(number)); };
+  std::string text = absl::StrCat("data: ", count(summary.samples), " samples, ", count(summary.tokens),
+                                  " tokens, of which ", count(summary.learnt_tokens), " are learnt");
+  if (summary.lost_tokens > 0) {
+    const double share = 100 * static_cast<double>(summary.lost_tokens) / static_cast<double>(summary.tokens);
+    absl::StrAppend(&text,
+                    "; longer than --max-length (--max-input, --max-target): ", count(summary.cut_samples),
+                    " are cut, ", count(summary.dropped_samples), " dropped, and ",
+                    count(summary.lost_tokens), " tokens lost (", absl::StrFormat("%.1f", share), " %)");
+  }
+  if (summary.samples_with_nothing_to_learn > 0) {
+    absl::StrAppend(&text, "\ndata: nothing is learnt of ", count(summary.samples_with_nothing_to_learn),
+                    " samples: they have no target, or one token and no input");
+  }
+  if (summary.samples_without_input > 0) {
+    absl::StrAppend(&text, "\ndata: ", count(summary.samples_without_input),
+                    " samples have no input: the encoder reads nothing of them, and the decoder learns the "
+                    "target alone");
+  }
   return text;
 }
 
@@ -115,6 +137,19 @@ absl::Status RunData::CheckVocab(absl::string_view flag, uint32_t vocab) const {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": its vocabulary has ", vocab,
                                                  " tokens, the dataset has token ", largest,
                                                  ": it was made with another tokenizer"));
+}
+
+absl::Status RunData::CheckValidation(const std::string& dataset, uint32_t vocab) {
+  if (dataset.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::unique_ptr<IndexedDataset>> opened = IndexedDataset::Open(dataset);
+  if (!opened.ok()) return AnnotateError(opened.status(), "--validation");
+  if ((*opened)->size() == 0)
+    return absl::InvalidArgumentError(absl::StrCat("--validation '", dataset, "' holds no sample"));
+  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(**opened));
+  if (static_cast<uint32_t>(largest) < vocab) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--validation: it has token ", largest, ", and the model ",
+                                                 vocab, " tokens: give --vocab ", largest + 1,
+                                                 ", or make it with the same tokenizer"));
 }
 
 std::unique_ptr<BatchSource> RunData::MakeBatches(const UpOptions& options,

@@ -24,9 +24,14 @@ struct CutSummary {
   uint64_t dropped_samples = 0;
   // Of both.
   uint64_t lost_tokens = 0;
+  // Of what is left: positions with a loss, and samples without one.
+  uint64_t learnt_tokens = 0;
+  uint64_t samples_with_nothing_to_learn = 0;
+  // Of an encoder-decoder: samples whose encoder reads nothing.
+  uint64_t samples_without_input = 0;
 };
 
-// A line for people.
+// Lines for people.
 std::string DescribeCut(const CutSummary& summary);
 
 class RunData {
@@ -42,12 +47,19 @@ class RunData {
   // Possible errors: INVALID_ARGUMENT, naming `flag`, which gave the model.
   absl::Status CheckVocab(absl::string_view flag, uint32_t vocab) const;
 
+  // The same of the dataset of --validation, if there is one. Possible errors: those of IndexedDataset::Open,
+  // INVALID_ARGUMENT, naming --validation.
+  static absl::Status CheckValidation(const std::string& dataset, uint32_t vocab);
+
   // What the limits of length leave of the data. Possible errors: INVALID_ARGUMENT, naming --cut (nothing).
   absl::StatusOr<CutSummary> SummarizeCut(const UpOptions& options, v1::Architecture architecture) const;
 
   // What distinguishes this data from other: all lengths, and the tokens of samples spread over the dataset.
   // Possible errors: those of reading the dataset.
   absl::StatusOr<DataRecord> Describe(const UpOptions& options, v1::Architecture architecture) const;
+
+  // Of all that there are.
+  uint64_t samples() const { return dataset_ != nullptr ? dataset_->size() : rows_.size(); }
 
   // This object must outlive the source.
   std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;

@@ -93,6 +93,11 @@ const std::vector<Setting>& Settings() {
        [](const RunRecord& r) {
          return static_cast<double>(r.job.training().learning_rate().warmup_iterations());
        }},
+      {"lr-decay",
+       [](const RunRecord& r) {
+         const v1::RateDecay decay = r.job.training().learning_rate().decay();
+         return static_cast<double>(decay == v1::RATE_DECAY_UNSPECIFIED ? v1::RATE_DECAY_COSINE : decay);
+       }},
       {"beta1", [](const RunRecord& r) { return r.job.training().beta1(); }},
       {"beta2", [](const RunRecord& r) { return r.job.training().beta2(); }},
       {"epsilon", [](const RunRecord& r) { return r.job.training().epsilon(); }},
@@ -175,6 +180,13 @@ absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record)
                                {"flags", record.flags},
                                {"data", PrintData(record.data)},
                                {"job", ordered_json::parse(job, nullptr, /*allow_exceptions=*/false)}};
+  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
+}
+
+absl::Status RecordOutlook(const std::string& run_dir, const ordered_json& outlook) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(RecordFile(run_dir)));
+  ordered_json object = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  object["outlook"] = outlook;
   return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
 }
 

@@ -3,10 +3,12 @@
 //
 //   {"format": 2, "flags": {"--lr": ["0.01"]}, "data": {"samples": 3868, "crc32": 77, "global_batch": 64,
 //   ...},
-//    "job": ... a penstock.v1.JobSpec without its cost profile ...}
+//    "job": ... a penstock.v1.JobSpec without its cost profile ...,
+//    "outlook": ... what was expected of it, for people ...}
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,10 @@ struct RunRecord {
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir);
 // Possible errors: those of WriteFileAtomically.
 absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record);
+
+// Adds what the run is expected to do (run_outlook.h) to its run.json. Possible errors: those of ReadFile and
+// WriteFileAtomically.
+absl::Status RecordOutlook(const std::string& run_dir, const nlohmann::ordered_json& outlook);
 
 // The folder of the run that was started last below `runs`. Possible errors: NOT_FOUND (none has a run.json;
 // names --run-dir).

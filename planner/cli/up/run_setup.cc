@@ -11,6 +11,7 @@
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/kept_files.h"
 #include "planner/cli/up/machine.h"
 
 namespace penstock::cli {
@@ -51,6 +52,20 @@ absl::Status FindInitialValues(UpOptions* options) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(*options));
   options->init_from = std::filesystem::absolute(folder.checkpoint).string();
   return absl::OkStatus();
+}
+
+// For the export of the run. A run that goes on has it.
+absl::Status KeepWhatTheModelCameWith(const UpOptions& options) {
+  if (options.resume) return absl::OkStatus();
+  if (!options.init_from.empty()) return KeepFilesOf(options.init_from, options.run_dir);
+  // Of an earlier run in this folder.
+  PENSTOCK_RETURN_IF_ERROR(DropKeptFiles(options.run_dir));
+  if (options.model.empty()) return absl::OkStatus();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.model, ignored))
+    return KeepFiles(options.model, options.run_dir).status();
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string config, ReadFile(options.model));
+  return WriteFileAtomically(KeptFile(options.run_dir, "config.json"), config);
 }
 
 absl::StatusOr<RunFolder> MakeFolder(const UpOptions& options, const RunData& data, const v1::JobSpec& job,
@@ -94,11 +109,12 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
   PENSTOCK_RETURN_IF_ERROR(FindHosts(&options));
   PENSTOCK_RETURN_IF_ERROR(FindGpus(&options));
   PENSTOCK_ASSIGN_OR_RETURN(RunData data, RunData::Open(options));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::optional<v1::ProfileFile> profile, ReadGivenProfile(options));
   NameWhatHasNoName(&options);
   PENSTOCK_RETURN_IF_ERROR(CheckTracePath(options));
   PENSTOCK_RETURN_IF_ERROR(CheckInitialModelStays(options));
-  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, profile, tools));
+  PENSTOCK_ASSIGN_OR_RETURN(const GivenParts given, ReadGivenParts(options, tools));
+  if (given.model.has_value()) LimitLengthsTo(*given.model, &options);
+  PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJob(options, data, given, tools));
   PENSTOCK_ASSIGN_OR_RETURN(RunFolder folder, MakeFolder(options, data, job, tools));
   job.set_first_iteration(folder.first_iteration);
   if (job.first_iteration() >= options.iterations) {
@@ -106,8 +122,9 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
                                                    ": the checkpoint is already at ", job.first_iteration(),
                                                    "; ask for more"));
   }
+  PENSTOCK_RETURN_IF_ERROR(KeepWhatTheModelCameWith(options));
   PENSTOCK_RETURN_IF_ERROR(FindInitialValues(&options));
-  PENSTOCK_RETURN_IF_ERROR(AddProfile(options, profile, tools, &job));
+  PENSTOCK_RETURN_IF_ERROR(AddProfile(options, given.profile, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddMemoryLimit(options, &job));
   return RunSetup{std::move(options), std::move(data), std::move(job), std::move(folder)};
 }

@@ -58,7 +58,8 @@ std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last, R
       kind == RunKind::kSimulated
           ? absl::StrFormat("%.1f ms, planned %.1f ms", Milliseconds(iteration.measured_ns()),
                             Milliseconds(iteration.predicted_ns()))
-          : absl::StrFormat("loss %.3f", iteration.loss());
+      : LearntNothing(iteration) ? "nothing to learn"
+                                 : absl::StrFormat("loss %.3f", iteration.loss());
   return absl::StrFormat(
       "iteration %d/%d  %s  %s tokens/s  padding efficiency %.0f %%  bubble %.0f %%  planned ahead %d",
       iteration.iteration(), last, outcome,
@@ -75,8 +76,14 @@ RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
   for (size_t i = skipped; i < iterations.size(); ++i) Add(iterations[i], sums);
   const double count = static_cast<double>(iterations.size() - skipped);
   summary.iterations = iterations.size();
-  summary.first_loss = iterations.front().loss();
-  summary.last_loss = iterations.back().loss();
+  for (const v1::IterationSummary& iteration : iterations) {
+    if (LearntNothing(iteration)) {
+      ++summary.without_loss;
+      continue;
+    }
+    if (summary.first_loss == 0) summary.first_loss = iteration.loss();
+    summary.last_loss = iteration.loss();
+  }
   summary.tokens_per_second = TokensPerSecond(sums.real_tokens, sums.measured_ns);
   summary.padding_efficiency = PaddingEfficiency(sums.real_tokens, sums.computed_tokens);
   summary.bubble = sums.bubble / count;
@@ -111,6 +118,8 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
   } else {
     row("device", summary.device == "cpu" ? "" : summary.device);
     row("loss, first to last", absl::StrFormat("%.4f -> %.4f", summary.first_loss, summary.last_loss));
+    row("batches with nothing to learn",
+        summary.without_loss == 0 ? "" : absl::StrCat(summary.without_loss, ": no parameter changed"));
   }
   row("tokens/s", WithThousands(summary.tokens_per_second));
   row("padding efficiency", absl::StrFormat("%.1f %%", 100 * summary.padding_efficiency));
@@ -129,6 +138,9 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
   row("planning an iteration", absl::StrFormat("%.1f ms, ahead of time", summary.planning_ms));
   row("ranks waited for a plan",
       absl::StrFormat("%.3f ms (after the first iteration)", summary.waited_for_plan_ms));
+  if (artifacts.best_validation_loss.has_value())
+    row("validation loss, best",
+        absl::StrFormat("%.4f (%s)", *artifacts.best_validation_loss, artifacts.best));
   row("checkpoint", artifacts.checkpoint);
   row("trace (open in Perfetto)", artifacts.trace);
   row("run folder", artifacts.run_dir);
@@ -141,6 +153,7 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
   const nlohmann::ordered_json json = {
       {"device", simulated ? "simulated" : summary.device},
       {"iterations", summary.iterations},
+      {"batches_with_nothing_to_learn", summary.without_loss},
       {"first_loss", simulated ? no_loss : nlohmann::ordered_json(summary.first_loss)},
       {"last_loss", simulated ? no_loss : nlohmann::ordered_json(summary.last_loss)},
       {"tokens_per_second", summary.tokens_per_second},
@@ -155,6 +168,10 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
       {"waited_for_plan_ms", summary.waited_for_plan_ms},
       {"planned_peak_bytes", summary.planned_peak_bytes},
       {"measured_peak_bytes", summary.measured_peak_bytes},
+      {"best_validation_loss", artifacts.best_validation_loss.has_value()
+                                   ? nlohmann::ordered_json(*artifacts.best_validation_loss)
+                                   : no_loss},
+      {"best", artifacts.best},
       {"checkpoint", artifacts.checkpoint},
       {"trace", artifacts.trace},
       {"run_dir", artifacts.run_dir},

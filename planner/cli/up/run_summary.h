@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,19 @@ enum class RunKind : uint8_t { kTraining, kSimulated };
 std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last,
                          RunKind kind = RunKind::kTraining);
 
+// Its batch had no position with a loss, so that no parameter changed.
+inline bool LearntNothing(const v1::IterationSummary& iteration) {
+  return iteration.loss_tokens() == 0 && iteration.loss() == 0;
+}
+
 // Figures over the iterations of a run.
 struct RunSummary {
   RunKind kind = RunKind::kTraining;
   // "cpu", "cuda:0..3", "simulated".
   std::string device = "cpu";
   uint64_t iterations = 0;
+  // Of them: those whose batch had nothing to learn; they are not among the losses.
+  uint64_t without_loss = 0;
   double first_loss = 0;
   double last_loss = 0;
   // Mean over iterations after the first (which includes warm-up of the machine); of all when there is only
@@ -57,6 +65,9 @@ struct RunArtifacts {
   std::string run_dir;
   std::string checkpoint;
   std::string trace;
+  // The model of the least validation loss.
+  std::string best = {};
+  std::optional<double> best_validation_loss = {};
 };
 
 // A table of two columns, for people.

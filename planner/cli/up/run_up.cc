@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -24,12 +26,15 @@
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/metrics_file.h"
 #include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_outlook.h"
+#include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
+#include "planner/cli/up/validation.h"
 
 namespace penstock::cli {
 namespace {
@@ -40,6 +45,8 @@ std::string DescribeGroup(const UpOptions& options) {
                       options.tensor > 1 ? absl::StrCat(" x ", options.tensor, " tensor ranks") : "");
 }
 
+// For a first look at a plan; training does not wait for long.
+constexpr absl::Duration kOutlookDeadline = absl::Seconds(20);
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Workers notice a lost peer within 10 s; then they have said why.
 constexpr absl::Duration kFailureGrace = absl::Seconds(12);
@@ -83,6 +90,17 @@ ClientSecurity WithAbsolutePaths(ClientSecurity security) {
   return security;
 }
 
+ValidationOptions ValidationOf(const RunSetup& setup, const std::string& bin_dir) {
+  const LengthLimits limits = CutOf(setup.options, setup.job.model().architecture()).limits;
+  return {.worker = absl::StrCat(bin_dir, "/penstock-worker"),
+          .run_dir = setup.folder.path,
+          .dataset = AsAbsolutePath(setup.options.validation),
+          .samples = setup.options.validation_samples,
+          .max_length = std::max({limits.max_length, limits.max_input, limits.max_target}),
+          .device = setup.options.validation_device,
+          .first_iteration = setup.folder.first_iteration};
+}
+
 // One run, from what it is made of to its summary.
 class UpRun {
  public:
@@ -98,6 +116,8 @@ class UpRun {
   std::vector<std::string> WorkerArguments() const;
   // All that starts them, on the planner of this address.
   LocalWorkerOptions WorkersOn(const std::string& planner) const;
+  // Model, batches, mesh, first plan, memory and time, to people and to run.json.
+  absl::Status SayWhatIsExpected();
   absl::Status Train();
   // After a signal: has the workers end with a checkpoint.
   absl::Status StopWorkers(TrainingRun& run);
@@ -119,6 +139,12 @@ class UpRun {
   void SayThatItDrains(const TrainingRun& run);
   // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
   void SayWhatCheckpointIsMissing(const TrainingRun& run);
+  // What was found of a checkpoint; ends training that no longer gets better.
+  void Validate(const TrainingRun& run);
+  void SayWhatWasValidated(const ValidatedCheckpoint& checkpoint);
+  void EndWhereItGetsNoBetter(const TrainingRun& run);
+  // Until the last checkpoint was looked at.
+  void ValidateTheLast();
   // A checkpoint is written after the last iteration, and is not there.
   bool MissesLastCheckpoint() const;
   absl::Status Finish();
@@ -150,6 +176,8 @@ class UpRun {
   uint64_t end_ = options_.iterations;
   // Once processes are started.
   std::optional<MetricsFile> metrics_;
+  std::unique_ptr<Validation> validation_;
+  bool ended_by_validation_ = false;
   bool said_that_metrics_fail_ = false;
   bool said_that_it_drains_ = false;
   bool said_what_the_planner_cannot_ = false;
@@ -211,6 +239,9 @@ absl::Status UpRun::StartProcesses() {
   }
   PENSTOCK_ASSIGN_OR_RETURN(metrics_, MetricsFile::Open(absl::StrCat(setup_.folder.path, "/metrics.jsonl"),
                                                         job_.first_iteration()));
+  if (!options_.validation.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
+  }
   const PlannerFlags planner({address, options_.planner.security});
   PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
   PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
@@ -223,10 +254,28 @@ absl::Status UpRun::StartProcesses() {
   console_.Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
                             options_.pipeline, " stages x ", options_.data, " replicas",
                             DescribeGroup(options_), "); logs in ", setup_.folder.logs));
+  PENSTOCK_RETURN_IF_ERROR(SayWhatIsExpected());
   if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
   const LocalWorkerOptions options = WorkersOn(address);
   if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));
   return cluster_->StartWorkers(options);
+}
+
+absl::Status UpRun::SayWhatIsExpected() {
+  const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
+  v1::PlanBatchRequest request;
+  request.set_job_id(job_.job_id());
+  *request.mutable_batch() = batches->Make(job_.first_iteration());
+  RunOutlook outlook = {.job = job_,
+                        .samples = setup_.data.samples(),
+                        .global_batch = static_cast<uint64_t>(request.batch().samples_size()),
+                        .threads = simulated() ? 0 : ThreadsOfEachWorker(options_)};
+  // What is wrong with the batch is said when it is submitted.
+  const absl::StatusOr<v1::PlanBatchResponse> planned = client_->PlanBatch(request, kOutlookDeadline);
+  if (planned.ok())
+    outlook.plan = Summarize(PolicyName(job_.planning().policy()), request.batch(), planned->plan());
+  for (const std::string& line : Describe(outlook)) console_.Say(line);
+  return RecordOutlook(setup_.folder.path, ToJson(outlook));
 }
 
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
@@ -267,6 +316,7 @@ absl::Status UpRun::Train() {
     SayThatItDrains(run);
     SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
+    Validate(run);
     if (run.finished()) break;
     if (const absl::Status processes = Supervise(run); !processes.ok()) return Explain(processes);
     if (stop_.WaitFor(kTick)) return StopWorkers(run);
@@ -306,6 +356,52 @@ void UpRun::SayWhatCheckpointIsMissing(const TrainingRun& run) {
       "the checkpoint after iteration ", wanted - 1, " was not written (", setup_.folder.logs,
       " says why); training goes on, the next one is tried. The newest one is ",
       complete.empty() ? std::string("none") : CheckpointPath(setup_.folder.checkpoints, complete.front())));
+}
+
+void UpRun::SayWhatWasValidated(const ValidatedCheckpoint& checkpoint) {
+  console_.SayNews(absl::StrFormat("validation after iteration %d: loss %.4f%s",
+                                   checkpoint.next_iteration - 1, checkpoint.loss,
+                                   checkpoint.best ? ", the best so far" : ""));
+  metrics_->AddValidation(checkpoint.next_iteration - 1, checkpoint.loss).IgnoreError();
+}
+
+void UpRun::Validate(const TrainingRun& run) {
+  if (validation_ == nullptr) return;
+  const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
+  if (!found.ok()) {
+    console_.SayNews(absl::StrCat("validation: ", found.status().message(), "; training goes on"));
+    return;
+  }
+  if (!found->has_value()) return;
+  SayWhatWasValidated(**found);
+  EndWhereItGetsNoBetter(run);
+}
+
+void UpRun::EndWhereItGetsNoBetter(const TrainingRun& run) {
+  const bool out_of_patience = options_.patience > 0 && validation_->worse_in_a_row() >= options_.patience;
+  if (!out_of_patience || ended_by_validation_ || run.drains() || run.finished()) return;
+  v1::DrainJobRequest request;
+  request.set_job_id(job_.job_id());
+  // Where the planner cannot be asked, the next validation asks again.
+  ended_by_validation_ = watching_client_->DrainJob(request).ok();
+  if (ended_by_validation_) {
+    console_.SayNews(absl::StrCat("training ends: ", options_.patience,
+                                  " validations in a row (--patience) "
+                                  "were no better than that of iteration ",
+                                  validation_->best()->next_iteration - 1));
+  }
+}
+
+void UpRun::ValidateTheLast() {
+  while (validation_ != nullptr && validation_->pending()) {
+    const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
+    if (!found.ok()) {
+      console_.SayNews(absl::StrCat("validation: ", found.status().message()));
+      return;
+    }
+    if (found->has_value()) SayWhatWasValidated(**found);
+    if (stop_.WaitFor(kTick)) return;
+  }
 }
 
 absl::Status UpRun::StopWorkers(TrainingRun& run) {
@@ -406,7 +502,13 @@ bool UpRun::MissesLastCheckpoint() const {
 }
 
 absl::Status UpRun::Finish() {
-  RunArtifacts artifacts{.run_dir = options_.run_dir, .checkpoint = "", .trace = options_.trace};
+  RunArtifacts artifacts;
+  artifacts.run_dir = options_.run_dir;
+  artifacts.trace = options_.trace;
+  if (validation_ != nullptr && validation_->best().has_value()) {
+    artifacts.best = validation_->best_folder();
+    artifacts.best_validation_loss = validation_->best()->loss;
+  }
   if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
     artifacts.checkpoint = checkpoint->path;
   }
@@ -427,6 +529,7 @@ absl::Status UpRun::Run() {
   if (status.ok()) status = Train();
   cluster_->Stop();
   CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
+  if (status.ok()) ValidateTheLast();
   // What was trained before a failure is worth its summary too.
   if (status.ok() || !iterations_.empty()) status.Update(Finish());
   if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).has_value()) return status;

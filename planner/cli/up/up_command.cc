@@ -114,6 +114,41 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
 }
 
+void AddValidationFlags(CLI::App& command, UpOptions& up) {
+  command.add_option(
+      "--validation", up.validation,
+      "Dataset that is not trained on: each checkpoint is evaluated on it beside the training, and "
+      "the best one kept in RUN/best");
+  command
+      .add_option("--validation-samples", up.validation_samples,
+                  "So many samples of it, spread over it; 0: all")
+      ->capture_default_str();
+  command.add_option("--validation-device", up.validation_device, "cpu, or cuda:N: what evaluates it")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--patience", up.patience,
+          "Training ends when so many checkpoints in a row are no better than the best; 0: it goes on")
+      ->capture_default_str();
+}
+
+// A flag that would have no effect is a misunderstanding.
+absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& up) {
+  if (up.validation.empty()) {
+    for (const char* flag : {"--validation-samples", "--validation-device", "--patience"}) {
+      if (command.get_option(flag)->count() > 0)
+        return absl::InvalidArgumentError(absl::StrCat(flag, " is for --validation: give both or neither"));
+    }
+    return absl::OkStatus();
+  }
+  if (IsSimulated(up))
+    return absl::InvalidArgumentError("--validation: simulated devices train nothing; leave it out");
+  if (up.no_checkpoints)
+    return absl::InvalidArgumentError(
+        "--validation is of checkpoints: leave --no-checkpoints out, and give --checkpoint-every");
+  return absl::OkStatus();
+}
+
 // The run's folder is named by it, and written to before a planner sees it.
 absl::Status CheckNameOfJob(const CLI::App& command, const UpOptions& up) {
   if (command.get_option("--job-id")->count() == 0) return absl::OkStatus();
@@ -145,8 +180,8 @@ bool BelongsToTheRun(const std::string& flag) {
 
 // The run may be resumed from another folder.
 void MakePathsAbsolute(FlagValues& flags) {
-  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--hosts",
-                           "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
+  for (const char* flag : {"--dataset", "--validation", "--lengths", "--model", "--init-from", "--profile",
+                           "--hosts", "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
     const auto given = flags.find(flag);
     if (given == flags.end()) continue;
     for (std::string& path : given->second)
@@ -200,6 +235,7 @@ void AddUpCommand(CommandSet& commands) {
   AddJobFlags(*command, *up);
   AddSimulationFlags(*command, up->simulation);
   AddCheckpointFlags(*command, *up);
+  AddValidationFlags(*command, *up);
   AddHostFlags(*command, *up);
   AddRunFlags(*command, *up);
   commands.OnRun(command, [up, command] {
@@ -207,6 +243,7 @@ void AddUpCommand(CommandSet& commands) {
     PENSTOCK_RETURN_IF_ERROR(CompleteFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckSimulationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckHostFlags(*command, *up));
+    PENSTOCK_RETURN_IF_ERROR(CheckValidationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, *up));
     TakeReplicasOfGpus(*command, *up);
     return RunUp(*up);

@@ -72,6 +72,14 @@ const Names<v1::FeedForward>& FeedForwards() {
   return *kinds;
 }
 
+const Names<v1::RateDecay>& RateDecays() {
+  static const auto* decays = new Names<v1::RateDecay>{{"cosine", v1::RATE_DECAY_COSINE},
+                                                       {"linear", v1::RATE_DECAY_LINEAR},
+                                                       {"constant", v1::RATE_DECAY_CONSTANT},
+                                                       {"cooldown", v1::RATE_DECAY_COOLDOWN}};
+  return *decays;
+}
+
 const Names<v1::Architecture>& Architectures() {
   static const auto* architectures =
       new Names<v1::Architecture>{{"gpt", v1::ARCHITECTURE_GPT}, {"t5", v1::ARCHITECTURE_T5}};
@@ -131,9 +139,14 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
 void AddTrainingFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--seed", up.seed, "Seed of initial values and sample order")->capture_default_str();
   command.add_option("--lr", up.learning_rate, "Peak learning rate")->capture_default_str();
-  command.add_option("--min-lr", up.minimum_learning_rate, "Learning rate at the end of the cosine")
+  command.add_option("--min-lr", up.minimum_learning_rate, "Learning rate at the end of the decay")
       ->capture_default_str();
   command.add_option("--warmup", up.warmup, "Iterations of linear warm-up")->capture_default_str();
+  AddChoice(
+      command, "--lr-decay", up.rate_decay, RateDecays(),
+      "How the learning rate falls to --min-lr until the last iteration (cosine); cooldown: stays at its "
+      "peak, and falls linearly over the last --cooldown iterations");
+  command.add_option("--cooldown", up.cooldown, "Iterations of it; 0: a fifth of all")->capture_default_str();
   command.add_option("--beta1", up.beta1, "AdamW: decay of the mean of the gradients")->capture_default_str();
   command.add_option("--beta2", up.beta2, "AdamW: decay of the mean of their squares")->capture_default_str();
   command.add_option("--epsilon", up.epsilon, "AdamW: what is added to the root of the mean of squares")

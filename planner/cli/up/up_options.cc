@@ -18,6 +18,8 @@ namespace penstock::cli {
 namespace {
 
 constexpr uint32_t kDefaultMaxLength = 2048;
+// Of the iterations, one in so many cools down where nobody says how many.
+constexpr uint64_t kCooldownPart = 5;
 // Beside a GPU a worker's threads prepare tokens and write checkpoints: more of them only get into each
 // other's way.
 constexpr uint32_t kMostThreadsBesideAGpu = 4;
@@ -47,6 +49,9 @@ absl::Status CheckTraining(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--weight-decay", options.weight_decay, 0, 1e3));
   PENSTOCK_RETURN_IF_ERROR(CheckNumber("--clip-norm", options.clip_norm, 0, 1e9));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--warmup", options.warmup, 0, core::kMostIterations));
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--cooldown", options.cooldown, 0, core::kMostIterations));
+  if (options.cooldown > 0 && options.rate_decay != v1::RATE_DECAY_COOLDOWN)
+    return absl::InvalidArgumentError("--cooldown: only --lr-decay cooldown has one");
   PENSTOCK_RETURN_IF_ERROR(
       CheckRange("--checkpoint-every", options.checkpoint_every, 0, core::kMostIterations));
   if (options.no_checkpoints && options.checkpoint_every > 0) {
@@ -115,6 +120,8 @@ absl::Status CheckLimits(const LengthLimits& limits) {
   return CheckRange("--max-target", limits.max_target, 0, core::kMostSequenceLength);
 }
 
+bool HasEndlessPositions(const v1::ModelSpec& model) { return model.architecture() == v1::ARCHITECTURE_T5; }
+
 uint32_t LongestOf(const LengthLimits& limits) {
   return std::max({limits.max_length, limits.max_input, limits.max_target});
 }
@@ -125,6 +132,11 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
   training.mutable_learning_rate()->set_minimum(options.minimum_learning_rate);
   training.mutable_learning_rate()->set_warmup_iterations(options.warmup);
   training.mutable_learning_rate()->set_decay_iterations(options.iterations);
+  training.mutable_learning_rate()->set_decay(options.rate_decay);
+  if (options.rate_decay == v1::RATE_DECAY_COOLDOWN) {
+    const uint64_t cooldown = options.cooldown > 0 ? options.cooldown : options.iterations / kCooldownPart;
+    training.mutable_learning_rate()->set_cooldown_iterations(cooldown);
+  }
   training.set_beta1(options.beta1);
   training.set_beta2(options.beta2);
   training.set_epsilon(options.epsilon);
@@ -216,6 +228,11 @@ absl::Status CheckDevice(const UpOptions& options) {
   return simulated ? CheckSimulation(options.simulation, WorkerCount(options)) : absl::OkStatus();
 }
 
+void LimitLengthsTo(const v1::ModelSpec& model, UpOptions* options) {
+  if (options->limits.max_length != 0 || IsSimulated(*options) || HasEndlessPositions(model)) return;
+  options->limits.max_length = std::min(kDefaultMaxLength, model.max_sequence_length());
+}
+
 SampleCut CutOf(const UpOptions& options, v1::Architecture architecture) {
   SampleCut cut = {.architecture = architecture, .limits = options.limits};
   if (cut.limits.max_length == 0 && !IsSimulated(options)) {
@@ -278,14 +295,13 @@ absl::StatusOr<v1::ModelSpec> FitModel(const UpOptions& options, absl::string_vi
   const LengthLimits limits = CutOf(options, model.architecture()).limits;
   PENSTOCK_RETURN_IF_ERROR(CheckLimits(limits));
   const uint32_t longest = LongestOf(limits);
-  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
-  // Relative positions have no end.
-  if (!t5 && longest > model.max_sequence_length()) {
+  const bool endless = HasEndlessPositions(model);
+  if (!endless && longest > model.max_sequence_length()) {
     return absl::InvalidArgumentError(absl::StrCat("--max-length ", longest, ": the model of ", name, " has ",
                                                    model.max_sequence_length(), " positions; use ",
                                                    model.max_sequence_length(), " or less"));
   }
-  if (t5 || model.position() == v1::POSITION_ROTARY) model.set_max_sequence_length(longest);
+  if (endless || model.position() == v1::POSITION_ROTARY) model.set_max_sequence_length(longest);
   const uint32_t layers = core::TotalLayers(model);
   if (layers < options.pipeline) {
     return absl::InvalidArgumentError(absl::StrCat("--pp ", options.pipeline, ": the model of ", name,

@@ -61,7 +61,7 @@ struct UpOptions {
   std::string rows;
   // Of a dataset.
   uint32_t global_batch = 64;
-  // A maximum length of 0: 2048; with simulated devices no limit.
+  // A maximum length of 0: 2048, or what LimitLengthsTo makes of it; with simulated devices no limit.
   LengthLimits limits;
   uint64_t iterations = 30;
 
@@ -109,11 +109,22 @@ struct UpOptions {
   // The user chose it.
   bool dtype_given = false;
 
+  // Data whose loss is found of each checkpoint (validation.h); empty: none. With how many samples of it (0:
+  // all), and on what.
+  std::string validation;
+  uint64_t validation_samples = 0;
+  std::string validation_device = "cpu";
+  // Validations in a row that may be no better before training ends; 0: it does not.
+  uint64_t patience = 0;
+
   // Training.
   uint64_t seed = 1;
   double learning_rate = 3e-3;
   double minimum_learning_rate = 3e-4;
   uint64_t warmup = 5;
+  v1::RateDecay rate_decay = v1::RATE_DECAY_COSINE;
+  // Of RATE_DECAY_COOLDOWN; 0: a fifth of all iterations.
+  uint64_t cooldown = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
@@ -166,6 +177,10 @@ absl::Status CheckData(const UpOptions& options);
 // Whether the data, the profile and the options of the simulation fit the device.
 // Possible errors: INVALID_ARGUMENT, naming the flag.
 absl::Status CheckDevice(const UpOptions& options);
+
+// Sets the longest sample where the user did not, for a model that is given as a whole and may have fewer
+// positions than the usual limit.
+void LimitLengthsTo(const v1::ModelSpec& model, UpOptions* options);
 
 // How samples of a model of this architecture are cut.
 SampleCut CutOf(const UpOptions& options, v1::Architecture architecture);

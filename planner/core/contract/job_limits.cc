@@ -105,6 +105,16 @@ absl::Status CheckTraining(const v1::TrainingSpec& training) {
       CheckAtMost("job.training.learning_rate.warmup_iterations", rate.warmup_iterations(), kMostIterations));
   PENSTOCK_RETURN_IF_ERROR(
       CheckAtMost("job.training.learning_rate.decay_iterations", rate.decay_iterations(), kMostIterations));
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.training.learning_rate.cooldown_iterations",
+                                       rate.cooldown_iterations(), kMostIterations));
+  if (!v1::RateDecay_IsValid(rate.decay())) {
+    return absl::InvalidArgumentError(
+        "job.training.learning_rate.decay: is unknown; use COSINE, LINEAR, CONSTANT or COOLDOWN");
+  }
+  if (rate.cooldown_iterations() > 0 && rate.decay() != v1::RATE_DECAY_COOLDOWN) {
+    return absl::InvalidArgumentError(
+        "job.training.learning_rate.cooldown_iterations: only the decay COOLDOWN has them; leave 0");
+  }
   PENSTOCK_RETURN_IF_ERROR(BelowOne("job.training.beta1", training.beta1()));
   PENSTOCK_RETURN_IF_ERROR(BelowOne("job.training.beta2", training.beta2()));
   PENSTOCK_RETURN_IF_ERROR(NotNegative("job.training.epsilon", training.epsilon()));

@@ -53,6 +53,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   figures.set_content_hash(plan.content_hash());
   figures.set_real_tokens(plan.real_tokens());
   figures.set_computed_tokens(plan.computed_tokens());
+  figures.set_loss_tokens(plan.loss_tokens());
   for (const v1::Replica& replica : plan.replicas()) {
     figures.set_micro_batches(figures.micro_batches() + replica.micro_batches_size());
   }
@@ -82,6 +83,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
   summary.set_iteration(plan.iteration());
   summary.set_real_tokens(plan.real_tokens());
   summary.set_computed_tokens(plan.computed_tokens());
+  summary.set_loss_tokens(plan.loss_tokens());
   summary.set_predicted_ns(plan.makespan_ns());
   summary.set_planning_time_ns(plan.planning_time_ns());
   summary.set_micro_batches(plan.micro_batches());

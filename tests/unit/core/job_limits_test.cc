@@ -106,6 +106,11 @@ TEST(JobLimitsTest, IterationsAreBoundedWhereverTheyAreCounted) {
        [](auto& job, uint64_t x) {
          job.mutable_training()->mutable_learning_rate()->set_warmup_iterations(x);
        }},
+      {"training.learning_rate.cooldown_iterations",
+       [](v1::JobSpec& job, uint64_t x) {
+         job.mutable_training()->mutable_learning_rate()->set_decay(v1::RATE_DECAY_COOLDOWN);
+         job.mutable_training()->mutable_learning_rate()->set_cooldown_iterations(x);
+       }},
       {"training.learning_rate.decay_iterations",
        [](auto& job, uint64_t x) {
          job.mutable_training()->mutable_learning_rate()->set_decay_iterations(x);

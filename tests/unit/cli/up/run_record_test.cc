@@ -82,6 +82,9 @@ TEST(RunRecord, EveryChangeableFlagIsNoticed) {
       [](RunRecord& r) { r.job.mutable_training()->mutable_learning_rate()->set_peak(1); },
       [](RunRecord& r) { r.job.mutable_training()->mutable_learning_rate()->set_minimum(1); },
       [](RunRecord& r) { r.job.mutable_training()->mutable_learning_rate()->set_warmup_iterations(1); },
+      [](RunRecord& r) {
+        r.job.mutable_training()->mutable_learning_rate()->set_decay(v1::RATE_DECAY_LINEAR);
+      },
       [](RunRecord& r) { r.job.mutable_training()->set_beta1(0.5); },
       [](RunRecord& r) { r.job.mutable_training()->set_beta2(0.5); },
       [](RunRecord& r) { r.job.mutable_training()->set_epsilon(1); },

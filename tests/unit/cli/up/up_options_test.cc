@@ -126,6 +126,25 @@ TEST(UpOptionsTest, OnlyRealDevicesCutWithoutBeingAsked) {
   EXPECT_EQ(CutOf(SimulatedRows(), v1::ARCHITECTURE_GPT).limits.max_length, 0);
 }
 
+uint32_t LimitFor(const v1::ModelSpec& model, UpOptions options = {}) {
+  LimitLengthsTo(model, &options);
+  return CutOf(options, model.architecture()).limits.max_length;
+}
+
+TEST(UpOptionsTest, ALimitThatNobodyAskedForFitsTheModelThatIsGiven) {
+  v1::ModelSpec model = SmallModel();
+  model.set_max_sequence_length(512);
+  EXPECT_EQ(LimitFor(model), 512);
+  UpOptions asked;
+  asked.limits.max_length = 600;
+  EXPECT_EQ(LimitFor(model, asked), 600) << "what the user asks for is refused, not changed";
+  model.set_max_sequence_length(4096);
+  EXPECT_EQ(LimitFor(model), 2048);
+  model.set_architecture(v1::ARCHITECTURE_T5);
+  model.set_max_sequence_length(512);
+  EXPECT_EQ(LimitFor(model), 2048) << "positions without an end";
+}
+
 TEST(UpOptionsTest, EveryNumberOfTheOptimizerReachesTheJob) {
   UpOptions options;
   options.learning_rate = 0.5;

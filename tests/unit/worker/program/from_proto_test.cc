@@ -594,8 +594,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"TooManyRecomputed",
                [](auto& m) { m.mutable_micro_batches(1)->mutable_recompute(0)->set_full_layers(3); },
                "recompute of stage 0 names 3 full_layers"},
-        Damage{"WrongLayers", [](auto& m) { m.set_layers_per_stage(0, 3); }, "layers_per_stage sums to 5"},
-        Damage{"NoLossTokens", [](auto& m) { m.clear_loss_tokens(); }, "loss_tokens is 0"}),
+        Damage{"WrongLayers", [](auto& m) { m.set_layers_per_stage(0, 3); }, "layers_per_stage sums to 5"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Describe, NamesOpPlaceAndPeer) {

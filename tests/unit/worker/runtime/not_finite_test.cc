@@ -254,6 +254,32 @@ TEST_F(NotFiniteTest, AGradientStopsTheStepAndNamesItsMicroBatch) {
   }
 }
 
+TEST_F(NotFiniteTest, ABatchWithNothingToLearnChangesNothingAndTrainingGoesOn) {
+  BuildWhole(2);
+  const auto state = [&] {
+    std::vector<at::Tensor> all;
+    for (const TensorPiece& piece : optimizer_->State(true)) all.push_back(piece.values.reshape({-1}));
+    for (const NamedParameter& parameter : stage_->parameters()) all.push_back(parameter.value.reshape({-1}));
+    return at::cat(all);
+  };
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  const at::Tensor before = state();
+  Program nothing = program_;
+  nothing.loss_tokens = 0;
+  for (MicroBatch& micro_batch : nothing.micro_batches) {
+    micro_batch.target_tokens = {0};
+    micro_batch.target_cu_seqlens = {0, 1};
+    micro_batch.computed_tokens = 1;
+  }
+  const absl::StatusOr<IterationResult> result = executor_->Run(nothing);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->loss, 0);
+  EXPECT_EQ(result->gradient_norm, 0);
+  EXPECT_TRUE(at::equal(state(), before)) << "weights did not decay, nor did moments";
+  ASSERT_TRUE(executor_->Run(program_).ok());
+  EXPECT_FALSE(at::equal(state(), before));
+}
+
 TEST_F(NotFiniteTest, FiniteNumbersAreNotLookedAtTwice) {
   BuildWhole(4);
   const absl::StatusOr<IterationResult> result = executor_->Run(program_);

@@ -1,0 +1,121 @@
+#include "planner/cli/up/run_outlook.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "common/mesh/mesh_ranks.h"
+#include "planner/cli/thousands.h"
+#include "planner/cli/units.h"
+
+namespace penstock::cli {
+namespace {
+
+uint32_t LayersCalled(const v1::ModelSpec& model, const std::string& kind) {
+  if (kind == "encoder") return model.encoder_layers();
+  if (kind == "decoder") return model.decoder_layers();
+  return kind == "layer" ? model.layers() : 0;
+}
+
+// Of layers, tables and, where it is not a table, head. By the cost profile, which knows every kind of layer.
+double Parameters(const v1::JobSpec& job) {
+  const v1::ModelSpec& model = job.model();
+  const int tables = model.architecture() == v1::ARCHITECTURE_T5 && !model.tied_embeddings() ? 2 : 1;
+  double bytes = tables * job.profile().embedding_parameter_bytes();
+  for (const v1::LayerCost& layer : job.profile().layers()) {
+    const bool head = layer.name() == "head" && !model.tied_head();
+    bytes += layer.parameter_bytes() * (head ? 1 : LayersCalled(model, layer.name()));
+  }
+  const int element = model.dtype() == v1::DATA_TYPE_BFLOAT16  ? 2
+                      : model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8
+                                                               : 4;
+  return bytes / element;
+}
+
+std::string ModelText(const v1::JobSpec& job) {
+  const v1::ModelSpec& model = job.model();
+  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
+  const std::string layers =
+      t5 ? absl::StrCat(model.encoder_layers(), " + ", model.decoder_layers()) : absl::StrCat(model.layers());
+  const std::string type =
+      absl::AsciiStrToLower(std::string(absl::StripPrefix(v1::DataType_Name(model.dtype()), "DATA_TYPE_")));
+  return absl::StrCat(t5 ? "T5" : "GPT", ", ", layers, " layers of width ", model.hidden(), ", ",
+                      model.heads(), " heads, vocabulary ", WithThousands(model.vocab()), ", ",
+                      WithThousands(Parameters(job)), " parameters, ", type);
+}
+
+std::string IterationsText(const RunOutlook& outlook) {
+  const uint64_t first = outlook.job.first_iteration();
+  const uint64_t end = outlook.job.training().iterations();
+  const double passes = static_cast<double>((end - first) * outlook.global_batch) /
+                        static_cast<double>(std::max<uint64_t>(1, outlook.samples));
+  return absl::StrFormat("%d to %d, %d samples each: %.2f times through the data", first, end - 1,
+                         outlook.global_batch, passes);
+}
+
+std::string MeshText(const RunOutlook& outlook) {
+  const v1::Mesh& mesh = outlook.job.mesh();
+  std::vector<std::string> degrees = {absl::StrCat(mesh.pipeline(), " stages"),
+                                      absl::StrCat(mesh.data(), " replicas")};
+  if (mesh.context() > 1) degrees.push_back(absl::StrCat(mesh.context(), " context ranks"));
+  if (mesh.tensor() > 1) degrees.push_back(absl::StrCat(mesh.tensor(), " tensor ranks"));
+  return absl::StrCat(absl::StrJoin(degrees, " x "), ": ", RanksOf(mesh), " workers",
+                      outlook.threads > 0 ? absl::StrCat(" of ", outlook.threads, " threads") : "");
+}
+
+std::string PlanText(const PlanSummary& plan) {
+  return absl::StrFormat("%s, schedule %s, layers %s; the first batch in %d micro-batches, bubble %.1f %%",
+                         plan.policy, plan.schedule, absl::StrJoin(plan.layers_per_stage, " + "),
+                         plan.micro_batches, 100 * plan.bubble);
+}
+
+std::string MemoryText(const RunOutlook& outlook) {
+  const int64_t limit = outlook.job.planning().memory_limit_bytes();
+  const std::string planned =
+      absl::StrCat(WithThousands(outlook.plan->peak_memory_mb), " MB of the fullest rank");
+  return limit == 0 ? planned
+                    : absl::StrCat(planned, ", which may take ", WithThousands(Megabytes(limit)), " MB");
+}
+
+std::string TimeText(const RunOutlook& outlook) {
+  const double iteration_ms = outlook.plan->makespan_ms;
+  const uint64_t left = outlook.job.training().iterations() - outlook.job.first_iteration();
+  const absl::Duration all = absl::Milliseconds(iteration_ms * static_cast<double>(left));
+  return absl::StrFormat("%.1f ms an iteration planned, %s for all", iteration_ms,
+                         absl::FormatDuration(absl::Trunc(all, absl::Seconds(1))));
+}
+
+}  // namespace
+
+std::vector<std::string> Describe(const RunOutlook& outlook) {
+  std::vector<std::string> lines;
+  const auto line = [&](const char* name, const std::string& text) {
+    lines.push_back(absl::StrFormat("  %-11s %s", name, text));
+  };
+  line("model", ModelText(outlook.job));
+  line("iterations", IterationsText(outlook));
+  line("mesh", MeshText(outlook));
+  if (!outlook.plan.has_value()) return lines;
+  line("plan", PlanText(*outlook.plan));
+  line("memory", MemoryText(outlook));
+  line("time", TimeText(outlook));
+  return lines;
+}
+
+nlohmann::ordered_json ToJson(const RunOutlook& outlook) {
+  nlohmann::ordered_json json = {{"parameters", Parameters(outlook.job)},
+                                 {"samples", outlook.samples},
+                                 {"first_iteration", outlook.job.first_iteration()},
+                                 {"iterations", outlook.job.training().iterations()},
+                                 {"ranks", RanksOf(outlook.job.mesh())},
+                                 {"threads", outlook.threads}};
+  json["plan"] = outlook.plan.has_value() ? ToJson(*outlook.plan) : nullptr;
+  return json;
+}
+
+}  // namespace penstock::cli
