@@ -36,12 +36,16 @@ absl::Status Supervisor::TakeDeaths(const RunView& view, absl::Time now) {
     if (!ended.worth_restarting) {
       return absl::AbortedError(absl::StrCat(ended.name, " is not started again: it would end the same"));
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const absl::Duration pause, policy_.OnDeath(ended.name));
+    const absl::StatusOr<absl::Duration> pause = policy_.OnDeath(ended.name);
+    if (!pause.ok()) {
+      given_up_ = ended.rank;
+      return pause.status();
+    }
     options_.say(
         absl::StrCat(ended.name, " ", ended.how, ": starting it again",
-                     pause > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(pause)) : "",
+                     *pause > absl::ZeroDuration() ? absl::StrCat(" in ", absl::FormatDuration(*pause)) : "",
                      " (", policy_.restarts(), " of ", policy_.most(), " restarts)"));
-    due_[ended.name] = now + pause;
+    due_[ended.name] = now + *pause;
     if (planner_answers) planner_answers = TellPlanner(ended, view.job);
   }
   return absl::OkStatus();

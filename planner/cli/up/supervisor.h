@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -53,6 +54,9 @@ class Supervisor {
   // not started again; those of LocalCluster::Restart.
   absl::Status Step(const RunView& view, absl::Time now);
 
+  // The worker that a Step has given up: it died too often. Nothing where something else ended the run.
+  std::optional<uint32_t> given_up() const { return given_up_; }
+
  private:
   absl::Status TakeDeaths(const RunView& view, absl::Time now);
   absl::Status RestartWhatIsDue(absl::Time now);
@@ -71,6 +75,7 @@ class Supervisor {
   const SupervisorOptions options_;
   RestartPolicy policy_;
   uint64_t furthest_ = 0;
+  std::optional<uint32_t> given_up_;
   // When the planner was last ended or started again: it has as long as ever to answer from then on.
   absl::Time planner_begun_ = absl::InfinitePast();
   // Of processes that are to be started again, by name.

@@ -47,6 +47,13 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
                   "checkpoint. 0: the run ends with the first")
       ->capture_default_str();
   command
+      .add_option(
+          "--min-ranks", up.min_ranks,
+          "Where ranks are lost for good, go on with those that are left, at least so many, on the fastest "
+          "mesh of them, from the newest checkpoint; with --hosts also with those that come back. 0: the "
+          "run ends")
+      ->capture_default_str();
+  command
       .add_option("--planner-timeout", up.planner_timeout_s,
                   "Seconds that the planner, or its store (a full disk, a database that is away), may fail "
                   "before the "

@@ -92,8 +92,21 @@ absl::Status CheckWorkerMetrics(const UpOptions& options) {
                                                  "; use a lower port, or 0 for free ones"));
 }
 
+absl::Status CheckMinRanks(const UpOptions& options) {
+  if (options.min_ranks == 0) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(CheckRange("--min-ranks", options.min_ranks, 1, WorkerCount(options)));
+  if (options.max_restarts == 0) {
+    return absl::InvalidArgumentError(
+        "--min-ranks: with --max-restarts 0 the run ends with its first worker; allow restarts");
+  }
+  if (WritesCheckpoints(options) && options.checkpoint_every > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--min-ranks: a run that goes on with fewer ranks needs checkpoints; give --checkpoint-every");
+}
+
 absl::Status CheckSizes(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(options));
+  PENSTOCK_RETURN_IF_ERROR(CheckMinRanks(options));
   PENSTOCK_RETURN_IF_ERROR(CheckWorkerMetrics(options));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--global-batch", options.global_batch, 1, 1 << 20));
   return CheckRange("--iterations", options.iterations, 1, 1ULL << 40);
@@ -165,7 +178,8 @@ uint32_t WorkersOfOneMachine(const UpOptions& options) {
 absl::Status FindHosts(UpOptions* options) {
   if (options->hosts_file.empty()) return absl::OkStatus();
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(*options));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<WorkerHost> hosts, ReadHostFile(options->hosts_file));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<WorkerHost> hosts, ReadHostFile(options->hosts_file));
+  std::erase_if(hosts, [&](const WorkerHost& host) { return options->lost_hosts.contains(host.name); });
   PENSTOCK_ASSIGN_OR_RETURN(options->hosts, HostOfEachRank(hosts, WorkerCount(*options)));
   if (!options->planner.address.empty()) return absl::OkStatus();
   for (const std::string& host : options->hosts) {

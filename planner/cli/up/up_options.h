@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct UpOptions {
   bool fresh = false;
   // Processes that died are started again so often in all; 0: the first death ends the run.
   uint32_t max_restarts = 10;
+  // Where ranks are lost for good, the run goes on with at least so many; 0: it ends.
+  uint32_t min_ranks = 0;
+  // Of hosts_file, those that no worker is started on.
+  std::set<std::string> lost_hosts;
   // Seconds that the planner, or the store behind it, may fail before the run ends.
   uint32_t planner_timeout_s = 600;
   // A running planner; without an address: a planner of our own.

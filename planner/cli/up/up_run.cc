@@ -1,0 +1,458 @@
+#include "planner/cli/up/up_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/grpc/security/client_flags.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "penstock/client/planner_client.h"
+#include "planner/cli/planning_flags.h"
+#include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/checkpoints.h"
+#include "planner/cli/up/local_cluster.h"
+#include "planner/cli/up/machine.h"
+#include "planner/cli/up/metrics_file.h"
+#include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_outlook.h"
+#include "planner/cli/up/run_record.h"
+#include "planner/cli/up/run_setup.h"
+#include "planner/cli/up/run_summary.h"
+#include "planner/cli/up/stop_signal.h"
+#include "planner/cli/up/supervisor.h"
+#include "planner/cli/up/trace_recorder.h"
+#include "planner/cli/up/training_run.h"
+#include "planner/cli/up/validation.h"
+
+namespace penstock::cli {
+namespace {
+
+// " x 4 context ranks x 2 tensor ranks".
+std::string DescribeGroup(const UpOptions& options) {
+  return absl::StrCat(options.context > 1 ? absl::StrCat(" x ", options.context, " context ranks") : "",
+                      options.tensor > 1 ? absl::StrCat(" x ", options.tensor, " tensor ranks") : "");
+}
+
+// For a first look at a plan; training does not wait for long.
+constexpr absl::Duration kOutlookDeadline = absl::Seconds(20);
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+// Workers notice a lost peer within 10 s; then they have said why.
+constexpr absl::Duration kFailureGrace = absl::Seconds(12);
+constexpr absl::Duration kWorkersEnd = absl::Seconds(20);
+// For a worker that has told the planner that it leaves, or is not heard of any more, to end, on a core of
+// its own.
+constexpr absl::Duration kLeaving = absl::Seconds(4);
+constexpr absl::Duration kAliveDeadline = absl::Seconds(1);
+// Of simulated workers, of which those that share a core take longer, and of those on GPUs.
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+// For a worker to leave a failed epoch and register for the next one, and for a planner to answer, before
+// they are taken to hang.
+constexpr absl::Duration kJoinTimeout = absl::Seconds(20);
+// A planner that could not do something for so long is worth a line.
+constexpr absl::Duration kTroubleWorthSaying = absl::Seconds(10);
+constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
+// More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
+constexpr absl::Duration kGpuStart = absl::Seconds(60);
+// Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
+// may disagree on where to begin.
+constexpr uint32_t kSpareRejoins = 10;
+
+// A worker on another host has another working directory.
+std::string AsAbsolutePath(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
+ClientSecurity WithAbsolutePaths(ClientSecurity security) {
+  for (std::string* path : {&security.authority, &security.certificate, &security.key, &security.token})
+    if (!path->empty()) *path = AsAbsolutePath(*path);
+  return security;
+}
+
+ValidationOptions ValidationOf(const RunSetup& setup, const std::string& bin_dir) {
+  const LengthLimits limits = CutOf(setup.options, setup.job.model().architecture()).limits;
+  return {.worker = absl::StrCat(bin_dir, "/penstock-worker"),
+          .run_dir = setup.folder.path,
+          .dataset = AsAbsolutePath(setup.options.validation),
+          .samples = setup.options.validation_samples,
+          .max_length = std::max({limits.max_length, limits.max_input, limits.max_target}),
+          .device = setup.options.validation_device,
+          .first_iteration = setup.folder.first_iteration};
+}
+
+}  // namespace
+
+std::vector<std::string> UpRun::WorkerArguments() const {
+  const uint32_t rejoins = supervised() ? options_.max_restarts + kSpareRejoins : 0;
+  std::vector<std::string> arguments = AsFlags(WithAbsolutePaths(options_.planner.security));
+  arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
+  arguments.push_back(absl::StrCat("--planner-timeout=", options_.planner_timeout_s));
+  if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
+  arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
+  if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
+  arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
+  if (!simulated()) {
+    arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
+    if (IsOnGpus(options_))
+      arguments.push_back(
+          absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + kGpuStart)));
+    return arguments;
+  }
+  for (std::string& argument : SimulationArguments(options_.simulation))
+    arguments.push_back(std::move(argument));
+  arguments.emplace_back("--device=simulated");
+  arguments.push_back(
+      absl::StrCat("--connect-timeout=", absl::ToInt64Seconds(kConnectTimeout + Crowding(options_))));
+  return arguments;
+}
+
+LocalWorkerOptions UpRun::WorkersOn(const std::string& planner) const {
+  return {.planner_address = planner,
+          .job_id = job_.job_id(),
+          .workers = WorkerCount(options_),
+          .threads = ThreadsOfEachWorker(options_),
+          .dataset = simulated() ? "" : AsAbsolutePath(options_.dataset),
+          .checkpoint_dir = AsAbsolutePath(setup_.folder.checkpoints),
+          .resume = options_.resume,
+          .metrics_listen = options_.worker_metrics_listen,
+          .arguments = WorkerArguments(),
+          .gpus = options_.gpus,
+          .hosts = options_.hosts,
+          .ssh = absl::StrSplit(options_.ssh, ' ', absl::SkipEmpty())};
+}
+
+absl::Status UpRun::StartProcesses() {
+  cluster_ =
+      std::make_unique<LocalCluster>(LocalClusterOptions{.bin_dir = bin_dir_, .log_dir = setup_.folder.logs});
+  std::string address = options_.planner.address;
+  if (address.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(
+        address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
+                                         .metrics_listen = options_.metrics_listen,
+                                         .page_listen = options_.page_listen}));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(metrics_, MetricsFile::Open(absl::StrCat(setup_.folder.path, "/metrics.jsonl"),
+                                                        job_.first_iteration()));
+  if (!options_.validation.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
+  }
+  const PlannerFlags planner({address, options_.planner.security});
+  PENSTOCK_ASSIGN_OR_RETURN(client_, planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(watching_client_, planner.Client());
+  watching_client_->RepeatNoCall();
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = job_;
+  PENSTOCK_RETURN_IF_ERROR(
+      AnnotateError(client_->RegisterJob(request).status(), absl::StrCat("planner ", address)));
+  const uint32_t workers = WorkerCount(options_);
+  console_.Say(absl::StrCat("planner ", address, ", job ", job_.job_id(), ", ", workers, " workers (",
+                            options_.pipeline, " stages x ", options_.data, " replicas",
+                            DescribeGroup(options_), "); logs in ", setup_.folder.logs));
+  PENSTOCK_RETURN_IF_ERROR(SayWhatIsExpected());
+  if (!cluster_->page().empty()) console_.Say(absl::StrCat("watch it in a browser: ", cluster_->page()));
+  const LocalWorkerOptions options = WorkersOn(address);
+  if (!options.hosts.empty()) console_.Say(cluster_->DescribeWorker(options, 0));
+  return cluster_->StartWorkers(options);
+}
+
+v1::Batch UpRun::NextBatch() const {
+  return setup_.data.MakeBatches(options_, job_.model().architecture())->Make(job_.first_iteration());
+}
+
+absl::Status UpRun::SayWhatIsExpected() {
+  v1::PlanBatchRequest request;
+  request.set_job_id(job_.job_id());
+  *request.mutable_batch() = NextBatch();
+  RunOutlook outlook = {.job = job_,
+                        .samples = setup_.data.samples(),
+                        .global_batch = static_cast<uint64_t>(request.batch().samples_size()),
+                        .threads = simulated() ? 0 : ThreadsOfEachWorker(options_)};
+  // What is wrong with the batch is said when it is submitted.
+  const absl::StatusOr<v1::PlanBatchResponse> planned = client_->PlanBatch(request, kOutlookDeadline);
+  if (planned.ok())
+    outlook.plan = Summarize(PolicyName(job_.planning().policy()), request.batch(), planned->plan());
+  for (const std::string& line : Describe(outlook)) console_.Say(line);
+  return RecordOutlook(setup_.folder.path, ToJson(outlook));
+}
+
+void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
+  // What follows it was done before it was done again.
+  const auto same =
+      std::ranges::lower_bound(history_.iterations, iteration.iteration(), {},
+                               [](const v1::IterationSummary& other) { return other.iteration(); });
+  history_.iterations.erase(same, history_.iterations.end());
+  history_.iterations.push_back(iteration);
+  // Training goes on without a line.
+  if (const absl::Status written = metrics_->Add(iteration); !written.ok() && !said_that_metrics_fail_) {
+    said_that_metrics_fail_ = true;
+    console_.SayNews(std::string(written.message()));
+  }
+  if (iteration.iteration() < history_.furthest) return;
+  history_.furthest = iteration.iteration() + 1;
+  console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
+  const bool last = iteration.iteration() + 1 == options_.iterations;
+  if (options_.trace.empty() && !last) return;
+  v1::GetIterationRequest request;
+  request.set_job_id(job_.job_id());
+  request.set_iteration(iteration.iteration());
+  // The planner holds recent iterations only; one that is gone is missing in the trace.
+  const absl::StatusOr<v1::GetIterationResponse> measured = watching_client_->GetIteration(request);
+  if (!measured.ok()) return;
+  if (!options_.trace.empty()) trace_.Add(*measured);
+  if (last) last_iteration_ = *measured;
+}
+
+absl::Status UpRun::Train() {
+  const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
+  TrainingRun run(*watching_client_, job_, *batches, absl::Seconds(options_.planner_timeout_s),
+                  supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
+  while (!run.finished()) {
+    const absl::Status step =
+        run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
+    if (!step.ok()) return Explain(step);
+    SayThatItDrains(run);
+    SayWhatThePlannerCannot(run);
+    SayWhatCheckpointIsMissing(run);
+    Validate(run);
+    if (run.finished()) break;
+    if (const absl::Status processes = Supervise(run); !processes.ok()) {
+      // What was done before it is worth a line, too.
+      run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); }).IgnoreError();
+      return Explain(processes);
+    }
+    if (may_grow_ && may_grow_()) {
+      grows_ = true;
+      return StopWorkers(run, "ranks have come back");
+    }
+    if (stop_.WaitFor(kTick)) return StopWorkers(run, "stopped by a signal");
+  }
+  return WaitForWorkers(run);
+}
+
+// Once, when it lasts: a planner that is started again has answered by then.
+void UpRun::SayWhatThePlannerCannot(const TrainingRun& run) {
+  if (run.trouble().empty()) said_what_the_planner_cannot_ = false;
+  if (run.troubled_for() < kTroubleWorthSaying || said_what_the_planner_cannot_) return;
+  said_what_the_planner_cannot_ = true;
+  console_.SayNews(absl::StrCat("waiting for the planner (",
+                                absl::FormatDuration(absl::Seconds(options_.planner_timeout_s)),
+                                " at most, --planner-timeout): ", run.trouble()));
+}
+
+void UpRun::SayThatItDrains(const TrainingRun& run) {
+  if (!run.drains() || said_that_it_drains_) return;
+  said_that_it_drains_ = true;
+  console_.SayNews(absl::StrCat("job ", job_.job_id(), " drains: it ends before iteration ",
+                                run.status().next_iteration(), ", behind the batches that it has"));
+}
+
+void UpRun::SayWhatCheckpointIsMissing(const TrainingRun& run) {
+  const uint64_t interval = options_.checkpoint_every;
+  if (!WritesCheckpoints(options_) || interval == 0) return;
+  // The ranks settle a checkpoint before they begin the next one, and rank 0 completes it in the background.
+  const uint64_t intervals = run.status().completed_iteration() / interval;
+  if (intervals < 3) return;
+  const uint64_t wanted = (intervals - 2) * interval;
+  if (wanted <= looked_for_ || wanted <= job_.first_iteration()) return;
+  looked_for_ = wanted;
+  const std::vector<uint64_t> complete = CompleteCheckpoints(setup_.folder.checkpoints);
+  if (!complete.empty() && complete.front() >= wanted) return;
+  console_.SayNews(absl::StrCat(
+      "the checkpoint after iteration ", wanted - 1, " was not written (", setup_.folder.logs,
+      " says why); training goes on, the next one is tried. The newest one is ",
+      complete.empty() ? std::string("none") : CheckpointPath(setup_.folder.checkpoints, complete.front())));
+}
+
+void UpRun::SayWhatWasValidated(const ValidatedCheckpoint& checkpoint) {
+  console_.SayNews(absl::StrFormat("validation after iteration %d: loss %.4f%s",
+                                   checkpoint.next_iteration - 1, checkpoint.loss,
+                                   checkpoint.best ? ", the best so far" : ""));
+  metrics_->AddValidation(checkpoint.next_iteration - 1, checkpoint.loss).IgnoreError();
+}
+
+void UpRun::Validate(const TrainingRun& run) {
+  if (validation_ == nullptr) return;
+  const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
+  if (!found.ok()) {
+    console_.SayNews(absl::StrCat("validation: ", found.status().message(), "; training goes on"));
+    return;
+  }
+  if (!found->has_value()) return;
+  SayWhatWasValidated(**found);
+  EndWhereItGetsNoBetter(run);
+}
+
+void UpRun::EndWhereItGetsNoBetter(const TrainingRun& run) {
+  const bool out_of_patience = options_.patience > 0 && validation_->worse_in_a_row() >= options_.patience;
+  if (!out_of_patience || ended_by_validation_ || run.drains() || run.finished()) return;
+  v1::DrainJobRequest request;
+  request.set_job_id(job_.job_id());
+  // Where the planner cannot be asked, the next validation asks again.
+  ended_by_validation_ = watching_client_->DrainJob(request).ok();
+  if (ended_by_validation_) {
+    console_.SayNews(absl::StrCat("training ends: ", options_.patience,
+                                  " validations in a row (--patience) "
+                                  "were no better than that of iteration ",
+                                  validation_->best()->next_iteration - 1));
+  }
+}
+
+void UpRun::ValidateTheLast() {
+  while (validation_ != nullptr && validation_->pending()) {
+    const absl::StatusOr<std::optional<ValidatedCheckpoint>> found = validation_->Step();
+    if (!found.ok()) {
+      console_.SayNews(absl::StrCat("validation: ", found.status().message()));
+      return;
+    }
+    if (found->has_value()) SayWhatWasValidated(**found);
+    if (stop_.WaitFor(kTick)) return;
+  }
+}
+
+absl::Status UpRun::StopWorkers(TrainingRun& run, const std::string& why) {
+  if (WritesCheckpoints(options_)) {
+    console_.SayNews(absl::StrCat("stopping after this iteration, with a checkpoint (within ",
+                                  options_.stop_seconds, " s; once more: at once)"));
+    cluster_->AskWorkersToStop();
+    const absl::Time deadline = absl::Now() + absl::Seconds(options_.stop_seconds);
+    while (!cluster_->WorkersEnded() && absl::Now() < deadline && !stop_.WaitForAnother(kTick)) {
+      // They may wait for a plan. That their epoch fails because they leave is what was asked for.
+      run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); }).IgnoreError();
+    }
+  }
+  return absl::CancelledError(why);
+}
+
+absl::Status UpRun::Supervise(const TrainingRun& run) {
+  if (!supervised()) return cluster_->Check();
+  if (supervisor_ == nullptr) {
+    supervisor_ = std::make_unique<Supervisor>(
+        *cluster_, *watching_client_,
+        SupervisorOptions{.job_id = job_.job_id(),
+                          .max_restarts = options_.max_restarts,
+                          .heartbeat_timeout = HeartbeatTimeoutOf(job_),
+                          .join_timeout = kJoinTimeout + Crowding(options_) +
+                                          (IsOnGpus(options_) ? kGpuStart : absl::ZeroDuration()),
+                          .planner_timeout = kPlannerTimeout,
+                          .say = [this](const std::string& text) { console_.SayNews(text); }});
+  }
+  return supervisor_->Step({.job = run.status(), .silence = run.silence(), .furthest = history_.furthest},
+                           absl::Now());
+}
+
+bool UpRun::WorkersAreAlive() {
+  v1::GetJobRequest request;
+  request.set_job_id(job_.job_id());
+  request.set_from_iteration(job_.training().iterations());
+  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, kAliveDeadline);
+  if (!job.ok()) return true;
+  const auto& workers = job->status().workers();
+  return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
+    return cluster_->IsRunning(worker.rank()) &&
+           absl::Milliseconds(worker.heartbeat_age_ms()) < HeartbeatTimeoutOf(job_);
+  });
+}
+
+UpRun::Wait UpRun::AwaitWorkers(absl::Duration most) {
+  const absl::Time deadline = absl::Now() + most;
+  // One that has left, and cannot be heard of, has as long to end.
+  absl::Time silent_since = absl::Now();
+  while (!cluster_->WorkersEnded()) {
+    if (WorkersAreAlive()) silent_since = absl::Now();
+    if (absl::Now() - silent_since > kLeaving + Crowding(options_)) return Wait::kHung;
+    if (absl::Now() > deadline) return Wait::kTooLong;
+    if (stop_.WaitFor(kTick)) return Wait::kSignal;
+  }
+  return Wait::kEnded;
+}
+
+absl::Status UpRun::Explain(const absl::Status& failure) {
+  // Workers that are supervised wait for the one that is missing.
+  if (!supervised()) AwaitWorkers(kFailureGrace);
+  v1::GetJobRequest request;
+  request.set_job_id(job_.job_id());
+  const absl::StatusOr<v1::GetJobResponse> job = client_->GetJob(request, absl::Seconds(2));
+  std::string message(failure.message());
+  if (job.ok() && !job->status().failure().empty()) {
+    message = supervised() ? absl::StrCat(job->status().failure(), "\n", message) : job->status().failure();
+  }
+  const absl::Status process = cluster_->Check();
+  if (!process.ok()) absl::StrAppend(&message, "\n", process.message());
+  return absl::Status(failure.code(), message);
+}
+
+absl::Status UpRun::WaitForWorkers(const TrainingRun& run) {
+  end_ = run.status().completed_iteration();
+  switch (AwaitWorkers(kWorkersEnd + Crowding(options_))) {
+    case Wait::kEnded:
+      // One that died once all was done, or came too late to do anything, takes nothing away: what it has
+      // written is there.
+      CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
+      return supervised() && !MissesLastCheckpoint() ? absl::OkStatus() : cluster_->Check();
+    case Wait::kSignal:
+      return absl::CancelledError("stopped by a signal");
+    case Wait::kHung:
+    case Wait::kTooLong:
+      break;
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("the job is finished, but ", cluster_->NamesOfRunningWorkers(), " did not end"));
+}
+
+bool UpRun::MissesLastCheckpoint() const {
+  // Drained before anything was done, there is nothing to write.
+  if (!WritesCheckpoints(options_) || end_ <= job_.first_iteration()) return false;
+  const auto newest = LastCheckpoint(setup_.folder.checkpoints);
+  return !newest.has_value() || newest->manifest.next_iteration != end_;
+}
+
+absl::Status UpRun::Finish() {
+  RunArtifacts artifacts;
+  artifacts.run_dir = options_.run_dir;
+  artifacts.trace = options_.trace;
+  if (validation_ != nullptr && validation_->best().has_value()) {
+    artifacts.best = validation_->best_folder();
+    artifacts.best_validation_loss = validation_->best()->loss;
+  }
+  if (const auto checkpoint = LastCheckpoint(setup_.folder.checkpoints); checkpoint.has_value()) {
+    artifacts.checkpoint = checkpoint->path;
+  }
+  console_.EndProgress();
+  RunSummary summary = Summarize(history_.iterations);
+  summary.kind = kind();
+  summary.device = options_.device.name;
+  AddPeaks(last_iteration_, summary);
+  std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
+                            : absl::StrCat("\n", SummaryTable(summary, artifacts)))
+                 .c_str(),
+             stdout);
+  return options_.trace.empty() ? absl::OkStatus() : AnnotateError(trace_.Write(options_.trace), "--trace");
+}
+
+absl::Status UpRun::RunProcesses() {
+  absl::Status status = StartProcesses();
+  if (status.ok()) status = Train();
+  cluster_->Stop();
+  CompleteLeftCheckpoints(setup_.folder.checkpoints, Say());
+  return status;
+}
+
+absl::Status UpRun::Conclude(absl::Status status) {
+  if (status.ok()) ValidateTheLast();
+  // What was trained before a failure is worth its summary too.
+  if (status.ok() || !history_.iterations.empty()) status.Update(Finish());
+  if (status.ok() || !LastCheckpoint(setup_.folder.checkpoints).has_value()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "\n`penstock up --resume --run-dir ",
+                                                  options_.run_dir, "` goes on from the last checkpoint."));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,58 @@
+#include "planner/cli/up/available_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/mesh/mesh_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(AvailableRanksTest, OfThisMachineAreFewerByEachThatIsLost) {
+  UpOptions full;
+  full.data = 4;
+  AvailableRanks available(full);
+  EXPECT_EQ(*available.Count(), 4);
+  EXPECT_EQ(available.Lose(full, 2), "a worker of this machine");
+  EXPECT_EQ(*available.Count(), 3);
+  const UpOptions fewer = available.With(MakeMesh(1, 3, 1, 1));
+  EXPECT_EQ(WorkerCount(fewer), 3);
+  for (int i = 0; i < 9; ++i) available.Lose(full, 0);
+  EXPECT_EQ(*available.Count(), 0);
+}
+
+TEST(AvailableRanksTest, AHostTakesAllItsPlacesWithItAndBringsThemBack) {
+  const TemporaryFolder folder;
+  UpOptions full;
+  full.data = 4;
+  full.hosts_file = folder.Write("hosts", "a slots=2\nb slots=2\nc slots=1\n");
+  full.hosts = {"a", "a", "b", "b"};
+  AvailableRanks available(full);
+  EXPECT_EQ(*available.Count(), 4) << "no more than were asked for";
+  EXPECT_EQ(available.Lose(full, 1), "host a");
+  EXPECT_EQ(*available.Count(), 3) << "c has a place that was free";
+  UpOptions fewer = available.With(MakeMesh(1, 3, 1, 1));
+  fewer.planner.address = "planner:7070";
+  ASSERT_TRUE(FindHosts(&fewer).ok());
+  EXPECT_THAT(fewer.hosts, ElementsAre("b", "b", "c"));
+  available.Return({"a"});
+  EXPECT_EQ(*available.Count(), 4);
+}
+
+TEST(AvailableRanksTest, AGpuIsLostByItsNumber) {
+  UpOptions full;
+  full.data = 4;
+  full.device = *ParseDevices("cuda");
+  ASSERT_TRUE(FindGpus(&full).ok());
+  AvailableRanks available(full);
+  EXPECT_EQ(available.Lose(full, 1), "GPU 1");
+  EXPECT_EQ(*available.Count(), 3);
+  EXPECT_THAT(available.With(MakeMesh(1, 3, 1, 1)).device.gpus, ElementsAre(0, 2, 3));
+  EXPECT_THAT(available.With(MakeMesh(1, 2, 1, 1)).device.gpus, ElementsAre(0, 2));
+}
+
+}  // namespace
+}  // namespace penstock::cli
