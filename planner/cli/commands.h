@@ -9,6 +9,7 @@ void AddPlanCommand(CommandSet& commands);
 void AddCompareCommand(CommandSet& commands);
 void AddAdviseCommand(CommandSet& commands);
 void AddDiagnoseCommand(CommandSet& commands);
+void AddTraceCommand(CommandSet& commands);
 void AddVerifyCommand(CommandSet& commands);
 // `dataset import`, `dataset info` and `dataset lengths`.
 void AddDatasetCommands(CommandSet& commands);

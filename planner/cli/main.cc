@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   AddAdviseCommand(commands);
   AddVerifyCommand(commands);
   AddDiagnoseCommand(commands);
+  AddTraceCommand(commands);
   AddDatasetCommands(commands);
   AddModelCommands(commands);
   AddGenerateCommand(commands);

@@ -161,12 +161,16 @@ class Arrivals {
 
 absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+  return ParseChromeTrace(path, text);
+}
+
+absl::StatusOr<core::Timeline> ParseChromeTrace(const std::string& name, const std::string& text) {
   TraceJson trace = TraceJson::parse(text, nullptr, /*allow_exceptions=*/false);
   TraceJson* events = &trace;
   if (trace.is_object() && trace.contains("traceEvents")) events = &trace["traceEvents"];
   if (!events->is_array())
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is neither CSV nor a Chrome trace (a list of events)"));
+        absl::StrCat(name, ": is neither CSV nor a Chrome trace (a list of events)"));
   TimelineBuilder builder;
   const Arrivals arrivals(*events);
   for (size_t i = 0; i < events->size(); ++i) {
@@ -175,10 +179,10 @@ absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path) {
     arrivals.Complete(event);
     absl::StatusOr<OperationRecord> record = EventReader(event).Read();
     const absl::Status added = record.ok() ? builder.Add(*std::move(record)) : record.status();
-    if (!added.ok()) return AnnotateError(added, absl::StrCat(path, ": traceEvents[", i, "]"));
+    if (!added.ok()) return AnnotateError(added, absl::StrCat(name, ": traceEvents[", i, "]"));
   }
   absl::StatusOr<core::Timeline> timeline = builder.Build();
-  return timeline.ok() ? std::move(timeline) : AnnotateError(timeline.status(), path);
+  return timeline.ok() ? std::move(timeline) : AnnotateError(timeline.status(), name);
 }
 
 }  // namespace penstock::cli

@@ -13,4 +13,7 @@ namespace penstock::cli {
 // NOT_FOUND (the file), INVALID_ARGUMENT (names the file and the event).
 absl::StatusOr<core::Timeline> ReadChromeTrace(const std::string& path);
 
+// The same of its text; `name` is what errors call it.
+absl::StatusOr<core::Timeline> ParseChromeTrace(const std::string& name, const std::string& text);
+
 }  // namespace penstock::cli

@@ -20,6 +20,7 @@
 #include "common/status/status_macros.h"
 #include "penstock/client/planner_client.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
@@ -32,7 +33,6 @@
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
-#include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/cli/up/validation.h"
 

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/metrics_file.h"
@@ -21,7 +22,6 @@
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
-#include "planner/cli/up/trace_recorder.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/cli/up/validation.h"
 

@@ -16,6 +16,7 @@ class TraceRecorder {
   // is the trace's zero.
   void Add(const v1::GetIterationResponse& iteration);
 
+  std::string ToJson() const { return trace_.ToJson(); }
   absl::Status Write(const std::string& path) const;
 
  private:

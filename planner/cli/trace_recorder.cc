@@ -1,4 +1,4 @@
-#include "planner/cli/up/trace_recorder.h"
+#include "planner/cli/trace_recorder.h"
 
 #include <algorithm>
 #include <limits>
