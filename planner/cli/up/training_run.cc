@@ -12,6 +12,10 @@ namespace {
 
 // JobSpec.look_ahead_window of 0.
 constexpr uint64_t kDefaultWindow = 16;
+// What is planned has its costs for good. A planner first fits them to four iterations (docs/costs.md): until
+// then it is given few batches, so that few are planned with costs that nobody has compared with anything.
+constexpr uint64_t kUntilCostsAreFitted = 5;
+constexpr uint64_t kWindowBefore = 4;
 // So that a step does not block for long.
 constexpr absl::Duration kWatchDeadline = absl::Seconds(2);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
@@ -38,9 +42,14 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
       last_answer_(absl::Now()),
       last_heard_(last_answer_) {}
 
+uint64_t TrainingRun::Window() const {
+  const bool costs_are_fitted = completed_ >= job_.first_iteration() + kUntilCostsAreFitted;
+  return job_.fixed_costs() || costs_are_fitted ? window_ : std::min(window_, kWindowBefore);
+}
+
 bool TrainingRun::MayFeed() const {
   const uint64_t end = job_.training().iterations();
-  if ((end > 0 && next_batch_ >= end) || next_batch_ >= completed_ + window_) return false;
+  if ((end > 0 && next_batch_ >= end) || next_batch_ >= completed_ + Window()) return false;
   return completed_ != completed_when_refused_ || absl::Now() >= retry_at_;
 }
 

@@ -70,6 +70,8 @@ class TrainingRun {
   void Take(const v1::JobStatus& status);
   // A refused batch: OK where the job drains, or its epoch has failed meanwhile, and that passes.
   absl::Status ExplainRefusal(const absl::Status& refusal);
+  // Batches behind the last completed iteration that the planner is given.
+  uint64_t Window() const;
   // Whether the window has room for the next batch, and the planner has not just refused it.
   bool MayFeed() const;
   void Refused();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -142,6 +143,7 @@ class TrainingRunTest : public testing::Test {
     v1::JobSpec job;
     job.set_job_id("job");
     job.set_look_ahead_window(window);
+    job.set_fixed_costs(true);
     job.mutable_training()->set_iterations(1000);
     return job;
   }
@@ -151,6 +153,22 @@ class TrainingRunTest : public testing::Test {
 
   OneSample source_;
 };
+
+TEST_F(TrainingRunTest, FeedsLittleUntilCostsAreFittedToWhatWasMeasured) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  v1::JobSpec job = Job(0);
+  job.set_fixed_costs(false);
+  job.set_first_iteration(100);
+  planner.HasBatches(100);
+  TrainingRun run(client, job, source_);
+  for (const auto& [completed, fed] :
+       std::map<uint64_t, uint64_t>{{100, 104}, {104, 108}, {105, 121}, {110, 126}}) {
+    planner.Complete(completed);
+    for (int step = 0; step < 5; ++step) ASSERT_TRUE(Step(run).ok());
+    EXPECT_EQ(run.next_batch(), fed) << completed;
+  }
+}
 
 TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
   FakePlanner planner(16);
