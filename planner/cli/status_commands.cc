@@ -91,6 +91,7 @@ nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStat
 
 nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
   return {{"job", job.job_id()},
+          {"owner", job.owner()},
           {"state", StateName(job.state())},
           {"failure", job.failure()},
           {"store_failure", job.store_failure()},
@@ -102,9 +103,9 @@ nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
 }
 
 std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
-  TextTable table({"job", "state", "submitted", "planned", "completed", "workers"});
+  TextTable table({"job", "owner", "state", "submitted", "planned", "completed", "workers"});
   for (const v1::JobStatus& job : jobs) {
-    table.AddRow({job.job_id(), StateName(job.state()), absl::StrCat(job.next_iteration()),
+    table.AddRow({job.job_id(), job.owner(), StateName(job.state()), absl::StrCat(job.next_iteration()),
                   absl::StrCat(job.planned_iteration()), absl::StrCat(job.completed_iteration()),
                   absl::StrCat(job.workers_size())});
   }

@@ -114,6 +114,7 @@ v1::JobStatus Job::Status() const {
 v1::JobStatus Job::StatusLocked() const {
   v1::JobStatus status;
   status.set_job_id(id_);
+  status.set_owner(spec_.owner());
   status.set_state(StateLocked());
   if (!state_.finished()) {
     status.set_failure(preparation_failure_.ok() ? state_.failure() : preparation_failure_.ToString());

@@ -52,6 +52,12 @@ TEST_F(EngineTest, AJobWhoseIterationsAreAllDoneIsFinishedAtOnce) {
   EXPECT_EQ(*RegisterJob(spec), v1::JOB_STATE_FINISHED);
 }
 
+TEST_F(EngineTest, TheStatusOfAJobNamesItsOwner) {
+  v1::JobSpec spec = MakeJob("job");
+  spec.set_owner("ana");
+  EXPECT_EQ(Register(spec)->Status().owner(), "ana");
+}
+
 TEST_F(EngineTest, AnUnknownJobIsNotFound) {
   EXPECT_THAT(engine_->FindJob("nobody"), Fails(absl::StatusCode::kNotFound, "nobody"));
 }
