@@ -66,9 +66,10 @@ class CachedText : public TextDecoder {
     const at::Tensor projected =
         ProjectHeads(layer.attention, rows, positions, NormForward(layer.attention.norm, input, norm), heads);
     const at::Tensor attended = Attend(layer.attention.options, cache, projected);
-    const at::Tensor hidden = InputsForward(layer.attention.output, rows, attended).add_(input);
+    const at::Tensor hidden =
+        AddToResidual(InputsForward(layer.attention.output, rows, attended), layer.residual_scale, input);
     FeedForwardBlockMemory forgotten;
-    return FeedForwardBlockForward(layer.feed_forward, rows, hidden, forgotten);
+    return FeedForwardBlockForward(layer.feed_forward, layer.residual_scale, rows, hidden, forgotten);
   }
 
   // [tokens, heads x width]

@@ -64,6 +64,7 @@ ModelArchitecture ArchitectureOf(const ModelConfig& config) {
   if (!IsGpt(config) && config.tied_head && !config.unscaled_head) {
     result.head_scale = 1 / std::sqrt(static_cast<double>(config.hidden));
   }
+  if (IsGpt(config)) result.head_scale = 1 / config.multipliers.logits;
   SetNorm(config, result);
   SetBiases(config, result);
   result.stacks = StacksOf(config);

@@ -42,6 +42,10 @@ at::Tensor Normalise(const NormPart& part, const at::Tensor& input, NormMemory& 
   return memory.output;
 }
 
+at::Tensor Scaled(const at::Tensor& gradient, double factor) {
+  return factor == 1 ? gradient : gradient * factor;
+}
+
 // Through the norm, and around it. The result is a tensor of its own.
 at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::Tensor& normalised_gradient,
                             const at::Tensor& output_gradient) {
@@ -49,26 +53,28 @@ at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::T
   return NormBackward(part, memory.input, memory.statistics, normalised_gradient).add_(output_gradient);
 }
 
-at::Tensor SelfAttentionForward(const SelfAttentionPart& part, const LayerContext& context,
-                                const at::Tensor& input, bool keep_attention, SelfAttentionMemory& memory) {
+at::Tensor SelfAttentionForward(const LayerPart& layer, const LayerContext& context, const at::Tensor& input,
+                                bool keep_attention, SelfAttentionMemory& memory) {
+  const SelfAttentionPart& part = layer.attention;
   const AttentionShape& shape = *context.attention;
   const TokenRows rows = context.rows();
   memory.query_key_value = ProjectHeads(part, rows, shape.rotary_positions,
                                         Normalise(part.norm, input, memory.norm), memory.heads);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
-  return InputsForward(part.output, rows, memory.attended).add_(input);
+  return AddToResidual(InputsForward(part.output, rows, memory.attended), layer.residual_scale, input);
 }
 
-at::Tensor SelfAttentionBackward(const SelfAttentionPart& part, const LayerContext& context,
+at::Tensor SelfAttentionBackward(const LayerPart& layer, const LayerContext& context,
                                  SelfAttentionMemory memory, const at::Tensor& output_gradient,
                                  WeightProducts& products) {
+  const SelfAttentionPart& part = layer.attention;
   const AttentionShape& shape = *context.attention;
   const TokenRows rows = context.rows();
   at::Tensor gradient = at::empty_like(memory.query_key_value);
   {
-    const at::Tensor attended_gradient =
-        InputsBackward(part.output, rows, memory.attended, output_gradient, products);
+    const at::Tensor attended_gradient = InputsBackward(
+        part.output, rows, memory.attended, Scaled(output_gradient, layer.residual_scale), products);
     AttentionBackward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                       memory.attended, std::move(memory.attention), attended_gradient,
                       SelfOperands(part.options, gradient));
@@ -117,14 +123,16 @@ at::Tensor CrossAttentionBackward(const CrossAttentionPart& part, const LayerCon
   return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
-at::Tensor FeedForwardBlockBackward(const FeedForwardBlock& block, const TokenRows& rows,
+at::Tensor FeedForwardBlockBackward(const LayerPart& layer, const TokenRows& rows,
                                     FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
                                     WeightProducts& products) {
+  const FeedForwardBlock& block = layer.feed_forward;
+  const at::Tensor own_gradient = Scaled(output_gradient, layer.residual_scale);
   const at::Tensor gradient = block.experts.has_value()
                                   ? ExpertsBackward(*block.experts, rows, memory.norm.output,
-                                                    std::move(memory.experts), output_gradient, products)
+                                                    std::move(memory.experts), own_gradient, products)
                                   : FeedForwardBackward(block.part, rows, memory.norm.output,
-                                                        std::move(memory.part), output_gradient, products);
+                                                        std::move(memory.part), own_gradient, products);
   return ResidualBackward(block.norm, std::move(memory.norm), gradient, output_gradient);
 }
 
@@ -133,23 +141,24 @@ at::Tensor ForgetfulForward(const LayerPart& part, const LayerContext& context, 
   at::Tensor hidden;
   {
     SelfAttentionMemory memory;
-    hidden = SelfAttentionForward(part.attention, context, input, /*keep_attention=*/false, memory);
+    hidden = SelfAttentionForward(part, context, input, /*keep_attention=*/false, memory);
   }
   if (part.cross.has_value()) {
     CrossAttentionMemory memory;
     hidden = CrossAttentionForward(*part.cross, context, hidden, /*keep_attention=*/false, memory);
   }
   FeedForwardBlockMemory memory;
-  return FeedForwardBlockForward(part.feed_forward, context.rows(), hidden, memory);
+  return FeedForwardBlockForward(part.feed_forward, part.residual_scale, context.rows(), hidden, memory);
 }
 
 at::Tensor RememberingForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                               bool keep_attention, LayerMemory& memory) {
-  at::Tensor hidden = SelfAttentionForward(part.attention, context, input, keep_attention, memory.attention);
+  at::Tensor hidden = SelfAttentionForward(part, context, input, keep_attention, memory.attention);
   if (part.cross.has_value()) {
     hidden = CrossAttentionForward(*part.cross, context, hidden, keep_attention, memory.cross);
   }
-  return FeedForwardBlockForward(part.feed_forward, context.rows(), hidden, memory.feed_forward);
+  return FeedForwardBlockForward(part.feed_forward, part.residual_scale, context.rows(), hidden,
+                                 memory.feed_forward);
 }
 
 }  // namespace
@@ -172,12 +181,19 @@ at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
   return query_key_value;
 }
 
-at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
-                                   const at::Tensor& input, FeedForwardBlockMemory& memory) {
+at::Tensor AddToResidual(at::Tensor added, double residual_scale, const at::Tensor& input) {
+  if (residual_scale != 1) added.mul_(residual_scale);
+  return added.add_(input);
+}
+
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
+                                   const TokenRows& rows, const at::Tensor& input,
+                                   FeedForwardBlockMemory& memory) {
   const at::Tensor normalised = Normalise(block.norm, input, memory.norm);
-  if (block.experts.has_value())
-    return ExpertsForward(*block.experts, rows, normalised, memory.experts).add_(input);
-  return FeedForwardForward(block.part, rows, normalised, memory.part).add_(input);
+  at::Tensor added = block.experts.has_value()
+                         ? ExpertsForward(*block.experts, rows, normalised, memory.experts)
+                         : FeedForwardForward(block.part, rows, normalised, memory.part);
+  return AddToResidual(std::move(added), residual_scale, input);
 }
 
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
@@ -197,13 +213,13 @@ at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, Lay
     memory.attention.attention.keep_received = true;
     RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);
   }
-  at::Tensor gradient = FeedForwardBlockBackward(part.feed_forward, context.rows(),
-                                                 std::move(memory.feed_forward), output_gradient, products);
+  at::Tensor gradient = FeedForwardBlockBackward(part, context.rows(), std::move(memory.feed_forward),
+                                                 output_gradient, products);
   if (part.cross.has_value()) {
     gradient = CrossAttentionBackward(*part.cross, context, std::move(memory.cross), gradient,
                                       source_gradient, products);
   }
-  return SelfAttentionBackward(part.attention, context, std::move(memory.attention), gradient, products);
+  return SelfAttentionBackward(part, context, std::move(memory.attention), gradient, products);
 }
 
 }  // namespace penstock::worker

@@ -87,6 +87,8 @@ struct FeedForwardBlockMemory {
 };
 
 struct LayerPart {
+  // Factor of what each part adds to the residual stream.
+  double residual_scale = 1;
   SelfAttentionPart attention;
   // Decoder layers behind an encoder.
   std::optional<CrossAttentionPart> cross;
@@ -122,10 +124,15 @@ at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
 // Views of such rows.
 AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value);
 
+// Through norm, part and around them: [own tokens, hidden] to the same, a tensor of its own.
+at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
+                                   const TokenRows& rows, const at::Tensor& input,
+                                   FeedForwardBlockMemory& memory);
+// `added`, a tensor of its own, to the residual stream.
+at::Tensor AddToResidual(at::Tensor added, double residual_scale, const at::Tensor& input);
+
 // `input`: [own tokens, hidden] (token_rows.h); so is the result, a tensor of its own, and with the same bits
 // for every `recompute`.
-at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, const TokenRows& rows,
-                                   const at::Tensor& input, FeedForwardBlockMemory& memory);
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,
                         Recompute recompute, LayerMemory& memory);
 

@@ -42,14 +42,16 @@ at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, co
   at::Tensor output = rows.Sum(OwnRows(part, tokens.ids));
   if (part.position.value.defined())
     output.add_(at::embedding(part.position.value, OwnPositions(rows, tokens)));
+  if (part.scale != 1) output.mul_(part.scale);
   return output;
 }
 
 void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient) {
-  const at::Tensor own = output_gradient.to(part.token.gradient.scalar_type());
+  const at::Tensor scaled = part.scale == 1 ? output_gradient : output_gradient * part.scale;
+  const at::Tensor own = scaled.to(part.token.gradient.scalar_type());
   if (part.vocabulary.divided()) {
-    AddToOwnRows(part, tokens.ids, rows.Gather(output_gradient));
+    AddToOwnRows(part, tokens.ids, rows.Gather(scaled));
   } else {
     AddRows(part.token.gradient, tokens.ids, own);
   }

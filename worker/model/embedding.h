@@ -16,6 +16,8 @@ struct EmbeddingPart {
   VocabularyPart vocabulary;
   // [positions, hidden]; undefined where the model has none.
   Parameter position;
+  // Of what is embedded.
+  double scale = 1;
 };
 
 // `tokens`: all of the context rank. [own tokens, hidden]

@@ -75,31 +75,42 @@ class PartMaker {
   EmbeddingPart Embedding(const LayerStack& stack) {
     EmbeddingPart part = {.token = Table(TokenTableOf(stack)),
                           .vocabulary = MakeVocabularyPart(config_.vocab, group_),
-                          .position = {}};
+                          .position = {},
+                          .scale = config_.multipliers.embedding};
     if (architecture_.position == Position::kLearned) part.position = Take();
     return part;
   }
 
+  double ScoreScale() const {
+    if (config_.multipliers.attention > 0) return config_.multipliers.attention;
+    return architecture_.scaled_scores ? 1 / std::sqrt(static_cast<double>(HeadWidth(config_))) : 1.0;
+  }
+
   AttentionOptions Attention(bool causal, const RelativeBias* bias) const {
-    const auto width = static_cast<double>(AttentionInner(config_) / config_.heads);
     const int tensors = group_.place().tensors;
     return {.heads = config_.heads / tensors,
             .key_value_heads = std::max<int64_t>(1, KeyValueHeads(config_) / tensors),
             .causal = causal,
-            .scale = architecture_.scaled_scores ? 1 / std::sqrt(width) : 1.0,
+            .scale = ScoreScale(),
             .bias = bias,
             .group = &group_};
   }
 
-  LayerPart Layer(const LayerStack& stack, const StackPart& tables) {
+  // `number`: in its stack, from 0.
+  bool HasPositions(int64_t number) const {
+    return config_.positionless_interval == 0 || (number + 1) % config_.positionless_interval != 0;
+  }
+
+  LayerPart Layer(const LayerStack& stack, int64_t number, const StackPart& tables) {
     LayerPart part;
+    part.residual_scale = config_.multipliers.residual;
     // Braces evaluate in order, which is that of StageParameterSpecs.
     part.attention.norm = Norm();
     part.attention.query_key_value = Inwards();
     if (config_.head_norms) part.attention.head_norms = HeadNormsPart{Norm(), Norm()};
     part.attention.output = Outwards();
     part.attention.options = Attention(stack.causal, tables.bias.get());
-    part.attention.rotary = tables.rotary.get();
+    part.attention.rotary = HasPositions(number) ? tables.rotary.get() : nullptr;
     if (stack.cross) {
       part.cross =
           CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(), Attention(/*causal=*/false, nullptr)};
@@ -163,7 +174,7 @@ class PartMaker {
     }
     for (int64_t layer = begin; layer < end; ++layer) {
       part.layer_begins.push_back(next_->offset);
-      part.layers.push_back(Layer(stack, part));
+      part.layers.push_back(Layer(stack, layer - stack.first_layer, part));
     }
     if (stack.final_norm && end == stack.first_layer + stack.layers) part.final_norm = Norm();
     return part;

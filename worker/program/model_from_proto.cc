@@ -76,6 +76,14 @@ absl::Status SetParts(const v1::ModelSpec& model, ModelConfig& config) {
   return SetRotary(model.rotary(), config.rotary);
 }
 
+Multipliers MultipliersFromProto(const v1::Multipliers& multipliers) {
+  const auto or_1 = [](double factor) { return factor > 0 ? factor : 1.0; };
+  return {.embedding = or_1(multipliers.embedding()),
+          .residual = or_1(multipliers.residual()),
+          .attention = multipliers.attention(),
+          .logits = or_1(multipliers.logits())};
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
@@ -93,6 +101,8 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .experts_per_token = model.experts_per_token(),
       .normalised_experts = model.normalised_experts(),
       .tied_head = model.tied_head(),
+      .multipliers = MultipliersFromProto(model.multipliers()),
+      .positionless_interval = model.positionless_interval(),
       .unscaled_head = model.unscaled_head()};
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));

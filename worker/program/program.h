@@ -37,6 +37,15 @@ struct RotaryConfig {
   int64_t original_max_sequence_length = 0;
 };
 
+// job.proto, Multipliers.
+struct Multipliers {
+  double embedding = 1;
+  double residual = 1;
+  // 0: 1 / sqrt(width of a head).
+  double attention = 0;
+  double logits = 1;
+};
+
 struct ModelConfig {
   // All of them; T5: encoder layers, then decoder layers.
   int64_t layers = 0;
@@ -66,6 +75,9 @@ struct ModelConfig {
   bool normalised_experts = false;
   // The head's matrix is the token embedding (of a T5, the decoder's).
   bool tied_head = false;
+  Multipliers multipliers = {};
+  // Every so-many-th layer has no rotary positions; 0: all have.
+  int64_t positionless_interval = 0;
   // T5 with a tied head: what the head reads is not divided by the root of `hidden`.
   bool unscaled_head = false;
   // T5: encoder and decoder have one token embedding.

@@ -21,7 +21,7 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And those like it: Mistral, Mixtral, Qwen2, Qwen3, with experts or without, and Phi-3.
+  // And those like it: Granite, Mistral, Mixtral, Phi-3, Qwen2, Qwen3, with experts or without, and SmolLM3.
   void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }

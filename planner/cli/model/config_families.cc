@@ -228,6 +228,36 @@ void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model) {
   LimitToWindow(fields.Count("sliding_window", model.max_sequence_length()), model);
 }
 
+void ReadGranite(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
+  v1::Multipliers& multipliers = *model.mutable_multipliers();
+  multipliers.set_embedding(fields.Number("embedding_multiplier", 1));
+  multipliers.set_residual(fields.Number("residual_multiplier", 1));
+  multipliers.set_attention(fields.Number("attention_multiplier", 1));
+  multipliers.set_logits(fields.Number("logits_scaling", 1));
+}
+
+void ReadSmolLm3(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  model.set_positionless_interval(fields.Count("no_rope_layer_interval", 4));
+  // 0 for a layer without positions; transformers writes what the interval makes.
+  const nlohmann::json layers = fields.List("no_rope_layers");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const int expected = (i + 1) % model.positionless_interval() == 0 ? 0 : 1;
+    if (layers[i] != expected)
+      fields.Refuse("no_rope_layers", absl::StrCat("layer ", i, " is ", layers[i].dump(),
+                                                   "; known is 0 for every no_rope_layer_interval-th alone"));
+  }
+  ReadQwenWindow(fields, model);
+  // Of another order of the same sums.
+  fields.MeansNothing({"pretraining_tp"});
+}
+
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_architecture(v1::ARCHITECTURE_T5);
   model.set_vocab(fields.Count("vocab_size", 32128));

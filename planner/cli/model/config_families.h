@@ -21,6 +21,10 @@ void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model);
 void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model);
 // The same with experts in every layer.
 void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama with multipliers.
+void ReadGranite(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama of whose layers every fourth has no positions.
+void ReadSmolLm3(ConfigFields& fields, v1::ModelSpec& model);
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model);
 
 }  // namespace penstock::cli

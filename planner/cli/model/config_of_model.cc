@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,7 @@ absl::StatusOr<Json> Gpt2Config(const v1::ModelSpec& model) {
     return NotInFamily(kGpt2, "feed_forward_biases", "not all linear layers have a bias");
   if (model.key_value_heads() > 0 && model.key_value_heads() != model.heads())
     return NotInFamily(kGpt2, "key_value_heads", "fewer than heads");
+  if (model.has_multipliers()) return NotInFamily(kGpt2, "multipliers", "it has some");
   if (model.experts() > 0) return NotInFamily(kGpt2, "experts", "its feed-forward parts are not dense");
   if (model.head_norms()) return NotInFamily(kGpt2, "head_norms", "queries and keys are normalised");
   if (AttentionInner(model) != model.hidden())
@@ -101,6 +103,34 @@ absl::StatusOr<Json> LlamaConfig(const v1::ModelSpec& model) {
   PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kLlama, "LlamaForCausalLM"));
   config["attention_bias"] = HasAllBiases(model.attention_biases());
   config["mlp_bias"] = HasAllBiases(model.feed_forward_biases());
+  return config;
+}
+
+absl::StatusOr<Json> GraniteConfig(const v1::ModelSpec& model) {
+  if (model.positionless_interval() > 0)
+    return NotInFamily(kGranite, "positionless_interval", "some layers have no positions");
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kGranite, "GraniteForCausalLM"));
+  const v1::Multipliers& multipliers = model.multipliers();
+  const auto or_usual = [](double value, double usual) { return value > 0 ? value : usual; };
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["mlp_bias"] = HasAllBiases(model.feed_forward_biases());
+  config["embedding_multiplier"] = or_usual(multipliers.embedding(), 1);
+  config["residual_multiplier"] = or_usual(multipliers.residual(), 1);
+  config["attention_multiplier"] = or_usual(multipliers.attention(), 1 / std::sqrt(HeadWidth(model)));
+  config["logits_scaling"] = or_usual(multipliers.logits(), 1);
+  return config;
+}
+
+absl::StatusOr<Json> SmolLm3Config(const v1::ModelSpec& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(Json config, LikeALlama(model, kSmolLm3, "SmolLM3ForCausalLM"));
+  config["attention_bias"] = HasAllBiases(model.attention_biases());
+  config["mlp_bias"] = HasAllBiases(model.feed_forward_biases());
+  config["no_rope_layer_interval"] = model.positionless_interval();
+  Json layers = Json::array();
+  for (uint32_t i = 1; i <= model.layers(); ++i)
+    layers.push_back(i % model.positionless_interval() == 0 ? 0 : 1);
+  config["no_rope_layers"] = layers;
+  config["use_sliding_window"] = false;
   return config;
 }
 
@@ -197,6 +227,8 @@ absl::StatusOr<Json> T5Config(const v1::ModelSpec& model) {
 absl::StatusOr<Json> ConfigOfFamily(const v1::ModelSpec& model) {
   const std::string family = FamilyOf(model);
   if (family == kT5) return T5Config(model);
+  if (family == kGranite) return GraniteConfig(model);
+  if (family == kSmolLm3) return SmolLm3Config(model);
   if (family == kQwen2) return Qwen2Config(model);
   if (family == kQwen3) return Qwen3Config(model);
   if (family == kQwen3Moe) return Qwen3MoeConfig(model);
@@ -214,6 +246,8 @@ const char* DataTypeName(v1::DataType type) {
 std::string FamilyOf(const v1::ModelSpec& model) {
   if (IsT5(model)) return kT5;
   if (model.position() != v1::POSITION_ROTARY) return kGpt2;
+  if (model.has_multipliers()) return kGranite;
+  if (model.positionless_interval() > 0) return kSmolLm3;
   if (model.experts() > 0) return model.head_norms() || !model.normalised_experts() ? kQwen3Moe : kMixtral;
   if (model.head_norms()) return kQwen3;
   return model.attention_biases() == v1::BIASES_QUERY_KEY_VALUE ? kQwen2 : kLlama;

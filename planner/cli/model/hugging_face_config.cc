@@ -109,11 +109,9 @@ std::string WhatIsMissing(const std::string& family) {
       {"gemma2", "norms behind attention and feed-forward parts, capped scores, windows"},
       {"gemma3", "images"},
       {"gemma3_text", "norms behind attention and feed-forward parts and of queries and keys, windows"},
-      {"granite", "multipliers"},
       {"olmo2", "norms behind attention and feed-forward parts and of queries and keys"},
       {"qwen2_moe", "experts that all tokens share"},
-      {"olmoe", "norms of queries and keys over all heads"},
-      {"smollm3", "layers without positions"}};
+      {"olmoe", "norms of queries and keys over all heads"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
 }
@@ -148,6 +146,10 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
     ReadMixtral(fields, model.spec);
   } else if (model.family == kMistral) {
     ReadMistral(fields, model.spec);
+  } else if (model.family == kGranite) {
+    ReadGranite(fields, model.spec);
+  } else if (model.family == kSmolLm3) {
+    ReadSmolLm3(fields, model.spec);
   } else if (model.family == kPhi3) {
     ReadPhi3(fields, model.spec);
   } else if (model.family == kT5) {
@@ -155,8 +157,10 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
   } else {
     fields.Refuse(
         "model_type",
-        absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
-                     "; known are gpt2, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe and t5"));
+        absl::StrCat(
+            "'", model.family, "'", WhatIsMissing(model.family),
+            "; known are gpt2, granite, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3 and "
+            "t5"));
   }
   model.spec.set_dtype(ReadDataType(fields));
   model.window = WindowText(config, model.spec);

@@ -1,5 +1,5 @@
-// Hugging Face's config.json as Penstock's description of a model: GPT-2, Llama, Mistral, Mixtral, Phi-3,
-// Qwen2, Qwen3, Qwen3 with experts, and T5 (1.0 and 1.1).
+// Hugging Face's config.json as Penstock's description of a model: GPT-2, Granite, Llama, Mistral, Mixtral,
+// Phi-3, Qwen2, Qwen3, Qwen3 with experts, SmolLM3, and T5 (1.0 and 1.1).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,6 +12,7 @@ namespace penstock::cli {
 
 // `model_type` of the families, as config.json has it.
 inline constexpr const char* kGpt2 = "gpt2";
+inline constexpr const char* kGranite = "granite";
 inline constexpr const char* kLlama = "llama";
 inline constexpr const char* kMistral = "mistral";
 inline constexpr const char* kMixtral = "mixtral";
@@ -19,6 +20,7 @@ inline constexpr const char* kPhi3 = "phi3";
 inline constexpr const char* kQwen2 = "qwen2";
 inline constexpr const char* kQwen3 = "qwen3";
 inline constexpr const char* kQwen3Moe = "qwen3_moe";
+inline constexpr const char* kSmolLm3 = "smollm3";
 inline constexpr const char* kT5 = "t5";
 
 struct HuggingFaceModel {

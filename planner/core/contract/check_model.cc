@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -85,6 +86,20 @@ absl::Status CheckParts(const v1::ModelSpec& model) {
   if (model.heads() % model.key_value_heads() == 0) return absl::OkStatus();
   return Wrong("job.model.key_value_heads",
                absl::StrCat(model.key_value_heads(), "; must divide heads, ", model.heads()));
+}
+
+absl::Status CheckMultipliers(const v1::ModelSpec& model) {
+  if (IsT5(model) && model.has_multipliers())
+    return Wrong("job.model.multipliers", "a T5 has none; leave them");
+  const v1::Multipliers& multipliers = model.multipliers();
+  for (const double factor :
+       {multipliers.embedding(), multipliers.residual(), multipliers.attention(), multipliers.logits()}) {
+    if (!(factor >= 0 && factor <= std::numeric_limits<double>::max()))
+      return Wrong("job.model.multipliers", absl::StrCat(factor, "; use finite numbers of at least 0"));
+  }
+  if (model.positionless_interval() > 0 && model.position() != v1::POSITION_ROTARY)
+    return Wrong("job.model.positionless_interval", "only rotary positions can be left out; leave 0");
+  return absl::OkStatus();
 }
 
 absl::Status CheckExperts(const v1::ModelSpec& model) {
@@ -181,6 +196,7 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckDecoderAndPositions(model));
   PENSTOCK_RETURN_IF_ERROR(CheckParts(model));
   PENSTOCK_RETURN_IF_ERROR(CheckExperts(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckMultipliers(model));
   return CheckPosition(model);
 }
 

@@ -75,8 +75,8 @@ class ModelsTest : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, ModelsTest,
-                         testing::Values("gpt2", "llama", "llama_tied", "mistral", "mixtral", "phi3", "qwen2",
-                                         "qwen3", "qwen3_moe"),
+                         testing::Values("gpt2", "granite", "llama", "llama_tied", "mistral", "mixtral",
+                                         "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(ModelsTest, IsImportedTrainedAndExported) {

@@ -85,7 +85,10 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
       {"rotary { scaling: ROTARY_SCALING_LINEAR }",
        "job.model.rotary.low_frequency_factor: is of the LLAMA3 scaling"},
       {"tied_embeddings: true", "job.model.tied_embeddings: a GPT has one embedding"},
-      {"unscaled_head: true", "job.model.unscaled_head: a GPT has no other"}};
+      {"unscaled_head: true", "job.model.unscaled_head: a GPT has no other"},
+      {"multipliers { residual: -1 }", "job.model.multipliers: -1; use finite numbers"},
+      {"position: POSITION_LEARNED positionless_interval: 4",
+       "job.model.positionless_interval: only rotary positions"}};
   for (const auto& [change, refusal] : kWrong) EXPECT_THAT(Refusal(change), StartsWith(refusal)) << change;
 }
 

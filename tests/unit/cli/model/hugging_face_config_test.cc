@@ -92,6 +92,35 @@ Json T5() {
     "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 32128})");
 }
 
+// ibm-granite/granite-3.1-2b-base
+Json Granite() {
+  return Json::parse(
+      R"({"architectures": ["GraniteForCausalLM"], "attention_bias": false, "attention_dropout": 0.1,
+    "attention_multiplier": 0.015625, "bos_token_id": 0, "embedding_multiplier": 12.0, "eos_token_id": 0,
+    "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+    "logits_scaling": 8.0, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "granite",
+    "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "pad_token_id": 0,
+    "residual_multiplier": 0.22, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 5000000.0,
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.47.0", "use_cache": true,
+    "vocab_size": 49155})");
+}
+
+// HuggingFaceTB/SmolLM3-3B
+Json SmolLm3() {
+  Json config = Json::parse(R"({"architectures": ["SmolLM3ForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128012, "hidden_act": "silu",
+    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 11008,
+    "max_position_embeddings": 65536, "max_window_layers": 28, "mlp_bias": false, "model_type": "smollm3",
+    "no_rope_layer_interval": 4, "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 4,
+    "pad_token_id": 128004, "pretraining_tp": 2, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 5000000.0, "sliding_window": null, "torch_dtype": "bfloat16",
+    "transformers_version": "4.54.0.dev0", "use_cache": false, "use_sliding_window": false,
+    "vocab_size": 128256})");
+  for (int i = 1; i <= 36; ++i) config["no_rope_layers"].push_back(i % 4 == 0 ? 0 : 1);
+  config["layer_types"] = std::vector<std::string>(36, "full_attention");
+  return config;
+}
+
 // As Qwen/Qwen2.5-0.5B has it.
 Json Qwen2() {
   return Json::parse(R"({
@@ -349,8 +378,28 @@ TEST(HuggingFaceConfigTest, RefusesValuesOfAWrongKind) {
               HasSubstr("x.json: is no"));
 }
 
+TEST(HuggingFaceConfigTest, AGraniteHasMultipliers) {
+  const v1::ModelSpec model = SpecOf(Granite());
+  EXPECT_EQ(model.multipliers().embedding(), 12);
+  EXPECT_EQ(model.multipliers().residual(), 0.22);
+  EXPECT_EQ(model.multipliers().attention(), 0.015625);
+  EXPECT_EQ(model.multipliers().logits(), 8);
+  EXPECT_EQ(FamilyOf(model), kGranite);
+  EXPECT_THAT(RefusalOf(Granite(), "residual_multiplier", -1.0), HasSubstr("residual_multiplier: -1.0"));
+}
+
+TEST(HuggingFaceConfigTest, ASmolLm3HasLayersWithoutPositions) {
+  const v1::ModelSpec model = SpecOf(SmolLm3());
+  EXPECT_EQ(model.positionless_interval(), 4);
+  EXPECT_TRUE(model.tied_head());
+  EXPECT_EQ(FamilyOf(model), kSmolLm3);
+  EXPECT_THAT(RefusalOf(SmolLm3(), "no_rope_layers", std::vector<int>(36, 1)),
+              HasSubstr("no_rope_layers: layer 3 is 1"));
+}
+
 TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
-  for (const Json& config : {Llama(), Mistral(), Mixtral(), Qwen2(), Qwen3(), Qwen3Moe(), Gpt2(), T5()}) {
+  for (const Json& config :
+       {Llama(), Mistral(), Mixtral(), Qwen2(), Qwen3(), Qwen3Moe(), Gpt2(), T5(), Granite(), SmolLm3()}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();

@@ -44,8 +44,9 @@ class InferenceTest : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, InferenceTest,
-                         ::testing::Values("gpt2", "llama", "llama_tied", "mistral", "mixtral", "phi3",
-                                           "qwen2", "qwen3", "qwen3_moe", "t5", "t5_1_1", "t5_unscaled"),
+                         ::testing::Values("gpt2", "granite", "llama", "llama_tied", "mistral", "mixtral",
+                                           "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "t5", "t5_1_1",
+                                           "t5_unscaled"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(InferenceTest, TheLossIsThatOfTransformersWhateverIsComputedTogether) {

@@ -124,6 +124,25 @@ def phi3():
     return transformers.Phi3ForCausalLM(config)
 
 
+def granite():
+    """Multipliers of embeddings, residuals, scores and logits."""
+    config = decoder_config(
+        transformers.GraniteConfig,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.4,
+        attention_multiplier=0.3,
+        logits_scaling=2.5,
+        tie_word_embeddings=True,
+    )
+    return transformers.GraniteForCausalLM(config)
+
+
+def smollm3():
+    """A layer of two without positions."""
+    config = decoder_config(transformers.SmolLM3Config, no_rope_layer_interval=2, tie_word_embeddings=False, pad_token_id=0)
+    return transformers.SmolLM3ForCausalLM(config)
+
+
 def mixtral():
     """Experts whose weights sum to 1; without a window."""
     config = decoder_config(
@@ -186,6 +205,7 @@ def t5_unscaled():
 
 MODELS = {
     "gpt2": gpt2,
+    "granite": granite,
     "llama": llama,
     "llama_tied": llama_tied,
     "mistral": mistral,
@@ -194,6 +214,7 @@ MODELS = {
     "qwen2": qwen2,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
+    "smollm3": smollm3,
     "t5": t5,
     "t5_1_1": t5_1_1,
     "t5_unscaled": t5_unscaled,
