@@ -65,7 +65,7 @@ std::string MeshText(const RunOutlook& outlook) {
   if (mesh.context() > 1) degrees.push_back(absl::StrCat(mesh.context(), " context ranks"));
   if (mesh.tensor() > 1) degrees.push_back(absl::StrCat(mesh.tensor(), " tensor ranks"));
   return absl::StrCat(absl::StrJoin(degrees, " x "), ": ", RanksOf(mesh), " workers",
-                      outlook.threads > 0 ? absl::StrCat(" of ", outlook.threads, " threads") : "");
+                      outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
 }
 
 std::string PlanText(const PlanSummary& plan) {
