@@ -102,6 +102,17 @@ v1::DataType ReadDataType(ConfigFields& fields) {
   return v1::DATA_TYPE_FLOAT32;
 }
 
+using FamilyReader = void (*)(ConfigFields& fields, v1::ModelSpec& model);
+
+// By model_type.
+const std::map<std::string, FamilyReader>& Families() {
+  static const auto* const kFamilies = new std::map<std::string, FamilyReader>{
+      {kGpt2, ReadGpt2},         {kGranite, ReadGranite}, {kLlama, ReadLlama}, {kMistral, ReadMistral},
+      {kMixtral, ReadMixtral},   {kPhi3, ReadPhi3},       {kQwen2, ReadQwen2}, {kQwen3, ReadQwen3},
+      {kQwen3Moe, ReadQwen3Moe}, {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
+  return *kFamilies;
+}
+
 // What families have that Penstock has not, of those that are asked for most. Empty: not known here.
 std::string WhatIsMissing(const std::string& family) {
   static const auto* const kMissing = new std::map<std::string, std::string>{
@@ -132,35 +143,12 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
   ConfigFields fields(name, config);
   HuggingFaceModel model;
   model.family = fields.Text("model_type");
-  if (model.family == kGpt2) {
-    ReadGpt2(fields, model.spec);
-  } else if (model.family == kLlama) {
-    ReadLlama(fields, model.spec);
-  } else if (model.family == kQwen2) {
-    ReadQwen2(fields, model.spec);
-  } else if (model.family == kQwen3) {
-    ReadQwen3(fields, model.spec);
-  } else if (model.family == kQwen3Moe) {
-    ReadQwen3Moe(fields, model.spec);
-  } else if (model.family == kMixtral) {
-    ReadMixtral(fields, model.spec);
-  } else if (model.family == kMistral) {
-    ReadMistral(fields, model.spec);
-  } else if (model.family == kGranite) {
-    ReadGranite(fields, model.spec);
-  } else if (model.family == kSmolLm3) {
-    ReadSmolLm3(fields, model.spec);
-  } else if (model.family == kPhi3) {
-    ReadPhi3(fields, model.spec);
-  } else if (model.family == kT5) {
-    ReadT5(fields, model.spec);
+  if (const auto family = Families().find(model.family); family != Families().end()) {
+    family->second(fields, model.spec);
   } else {
-    fields.Refuse(
-        "model_type",
-        absl::StrCat(
-            "'", model.family, "'", WhatIsMissing(model.family),
-            "; known are gpt2, granite, llama, mistral, mixtral, phi3, qwen2, qwen3, qwen3_moe, smollm3 and "
-            "t5"));
+    const auto name_of = [](std::string* text, const auto& known) { text->append(known.first); };
+    fields.Refuse("model_type", absl::StrCat("'", model.family, "'", WhatIsMissing(model.family),
+                                             "; known are ", absl::StrJoin(Families(), ", ", name_of)));
   }
   model.spec.set_dtype(ReadDataType(fields));
   model.window = WindowText(config, model.spec);

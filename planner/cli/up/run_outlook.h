@@ -14,7 +14,7 @@
 namespace penstock::cli {
 
 struct RunOutlook {
-  v1::JobSpec job;
+  v1::JobSpec job = {};
   // Of the data, and of an iteration.
   uint64_t samples = 0;
   uint64_t global_batch = 0;

@@ -58,6 +58,8 @@ TEST_F(ImportTest, TakesAllFormsOfJsonLines) {
   EXPECT_EQ(summary->samples, 4u);
   EXPECT_EQ(summary->input_tokens, 2u);
   EXPECT_EQ(summary->target_tokens, 10u);
+  // The first token of a sample without an input has none before it.
+  EXPECT_EQ(summary->predicted_tokens, 7u);
   EXPECT_EQ(summary->largest_token, 70000);
   const auto dataset = Open();
   EXPECT_THAT(*dataset->Tokens(0), ElementsAre(5, 7, 9));

@@ -208,5 +208,25 @@ TEST_F(TensorPieceTest, InitialValuesAreConvertedFromAnyDivision) {
       HasSubstr("has no tensor 'v'"));
 }
 
+// Of an imported model masters are what its checkpoint has, not the rounding of it; of another run its
+// masters.
+TEST_F(TensorPieceTest, InitialMastersAreTheMostExactThatThereAre) {
+  const at::Tensor exact = at::tensor({1.0F + 1.0F / 1024, -2.0F, 3.0F});
+  const TensorPiece wanted = {WholeSlice("optimizer.master.v", {3}), 0, at::zeros({3})};
+  File({{"v", exact}});
+  absl::Status read = ReadInitialMasters(folder_.path(), {wanted});
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(wanted.values.equal(exact));
+
+  File({{"v", exact.to(at::kBFloat16)}, {"optimizer.master.v", exact * 2}});
+  read = ReadInitialMasters(folder_.path(), {wanted});
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(wanted.values.equal(exact * 2));
+
+  File({{"w", exact}});
+  EXPECT_THAT(std::string(ReadInitialMasters(folder_.path(), {wanted}).message()),
+              HasSubstr("has no tensor 'v'"));
+}
+
 }  // namespace
 }  // namespace penstock::worker
