@@ -26,6 +26,9 @@ class RestartPolicy {
   // again, and why; names the process and the flag).
   absl::StatusOr<absl::Duration> OnDeath(const std::string& process);
 
+  // Whether it has, since the last progress.
+  bool HasDied(const std::string& process) const { return deaths_.contains(process); }
+
   // The run has finished an iteration that it had never finished before.
   void OnProgress();
 

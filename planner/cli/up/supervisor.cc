@@ -34,6 +34,8 @@ absl::Status Supervisor::TakeDeaths(const RunView& view, absl::Time now) {
   for (const EndedProcess& ended : cluster_.Ended()) {
     if (due_.contains(ended.name)) continue;
     if (!ended.worth_restarting) {
+      // Started again, it cannot do what it did: its device is gone.
+      if (policy_.HasDied(ended.name)) given_up_ = ended.rank;
       return absl::AbortedError(absl::StrCat(ended.name, " is not started again: it would end the same"));
     }
     const absl::StatusOr<absl::Duration> pause = policy_.OnDeath(ended.name);

@@ -54,7 +54,8 @@ class Supervisor {
   // not started again; those of LocalCluster::Restart.
   absl::Status Step(const RunView& view, absl::Time now);
 
-  // The worker that a Step has given up: it died too often. Nothing where something else ended the run.
+  // The worker that a Step has given up: it died too often, or died and cannot be started any more. Nothing
+  // where something else ended the run.
   std::optional<uint32_t> given_up() const { return given_up_; }
 
  private:

@@ -71,6 +71,26 @@ TEST_F(ElasticTest, ARunThatLosesARankForGoodGoesOnWithoutIt) {
   ASSERT_NO_FATAL_FAILURE(ExpectLossesOfAnUndisturbedRun("run"));
 }
 
+// As when its GPU is gone: what is started again ends with status 2.
+TEST_F(ElasticTest, ARankThatCannotBeStartedAnyMoreIsGoneWithoutThat) {
+  const std::string ssh = folder_.Write("ssh", R"(#!/bin/sh
+gone=$1; shift
+while [ "$1" = -o ]; do shift 2; done
+[ -e "$gone/$1" ] && exit 2
+exec sh -c "$2"
+)");
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  std::filesystem::create_directories(folder_.Path("gone"));
+  const std::string hosts = folder_.Write("hosts", "localhost\n127.0.0.1\n");
+  PenstockRun up(folder_, "up",
+                 Arguments("run", {"--min-ranks", "1", "--hosts", hosts, "--ssh",
+                                   absl::StrCat(ssh, " ", folder_.Path("gone"))}));
+  ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 7/"));
+  folder_.Write("gone/127.0.0.1", "");
+  ASSERT_NO_FATAL_FAILURE(KillWorkerUntil(up, "run", 1, "host 127.0.0.1 is lost: 1 ranks are left"));
+  EXPECT_EQ(up.Wait(), 0) << up.errors();
+}
+
 TEST_F(ElasticTest, ARunThatMayNotShrinkEnds) {
   PenstockRun up(folder_, "up", Arguments("run", {"--min-ranks", "2"}));
   ASSERT_NO_FATAL_FAILURE(up.WaitForText("iteration 7/"));

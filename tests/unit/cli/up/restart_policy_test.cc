@@ -16,6 +16,10 @@ TEST(RestartPolicy, ADeathIsMadeUpForAtOnceAndTheNextOnesLater) {
   EXPECT_EQ(*policy.OnDeath("worker-1"), absl::ZeroDuration());
   EXPECT_GT(*policy.OnDeath("worker-1"), absl::ZeroDuration());
   EXPECT_EQ(*policy.OnDeath("worker-2"), absl::ZeroDuration());
+  EXPECT_TRUE(policy.HasDied("worker-2"));
+  EXPECT_FALSE(policy.HasDied("worker-3"));
+  policy.OnProgress();
+  EXPECT_FALSE(policy.HasDied("worker-2"));
 }
 
 TEST(RestartPolicy, AProcessThatDiesAgainAndAgainWithoutProgressEndsTheRun) {
