@@ -1,6 +1,7 @@
 // `penstock`: the client.
 #include "planner/cli/commands.h"
 #include "planner/cli/inference/inference_commands.h"
+#include "planner/cli/profile/profile_commands.h"
 #include "planner/cli/store/store_commands.h"
 
 int main(int argc, char** argv) {
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   AddTraceCommand(commands);
   AddDatasetCommands(commands);
   AddModelCommands(commands);
+  AddProfileCommands(commands);
   AddGenerateCommand(commands);
   AddEvaluateCommand(commands);
   AddStatusCommands(commands);

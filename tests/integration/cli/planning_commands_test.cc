@@ -480,6 +480,19 @@ TEST_F(PlanningCommands, APlannerThatIsNotThereFailsTheWork) {
   EXPECT_THAT(ended.errors, HasSubstr("--planner 127.0.0.1:1"));
 }
 
+TEST_F(PlanningCommands, ProfilesAreShownAndCompared) {
+  const std::string profile = penstock_.WriteProfile();
+  const Ended shown = penstock_.Run({"profile", "show", profile});
+  EXPECT_EQ(shown.code, 0) << shown.errors;
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("layer, forward, ms"), HasSubstr("head, backward, ms")));
+  const Ended compared = penstock_.Run({"profile", "compare", profile, profile, "--json"});
+  EXPECT_EQ(compared.code, 0) << compared.errors;
+  const Json ratios = Parse(compared.output)["figures"]["layer, forward"];
+  EXPECT_FALSE(ratios.empty());
+  for (const Json& ratio : ratios) EXPECT_EQ(ratio, 1);
+  ExpectWrongRequest(penstock_.Run({"profile", "show", penstock_.WriteLengths(3)}), "lengths.csv");
+}
+
 TEST_F(PlanningCommands, HelpIsOnEverythingAndShowsExamples) {
   for (const char* command : {"plan", "compare", "verify", "dataset"}) {
     const Ended ended = penstock_.Run({command, "--help"});

@@ -1,0 +1,153 @@
+// `penstock profile show` and `penstock profile compare`: cost profiles for people.
+#include "planner/cli/profile/profile_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/plan_summary.h"
+#include "planner/cli/printable_text.h"
+#include "planner/cli/profile/profile_figures.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/text_table.h"
+#include "planner/cli/thousands.h"
+#include "planner/cli/units.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ProfileFlags {
+  std::string file;
+  std::string other;
+  bool json = false;
+};
+
+std::string Link(double bytes_per_second, int64_t latency_ns) {
+  return absl::StrFormat("%.2f GB/s after %.1f us", bytes_per_second / 1e9,
+                         static_cast<double>(latency_ns) / 1e3);
+}
+
+std::vector<std::string> Header(const std::vector<uint32_t>& lengths) {
+  std::vector<std::string> header = {"one sample of so many tokens"};
+  for (const uint32_t length : lengths) header.push_back(WithThousands(length));
+  return header;
+}
+
+std::string Figure(const std::optional<double>& value) {
+  return value.has_value() ? absl::StrFormat("%.4g", *value) : "-";
+}
+
+Json ToJson(const ProfileFigures& figures) {
+  Json json = {{"lengths", figures.lengths}};
+  for (const ProfileFigures::Row& row : figures.rows) {
+    Json values = Json::array();
+    for (const std::optional<double>& value : row.values)
+      values.push_back(value.has_value() ? Json(*value) : Json());
+    json["figures"][row.what] = values;
+  }
+  return json;
+}
+
+std::string Describe(const v1::CostProfile& profile) {
+  const v1::Cluster& cluster = profile.cluster();
+  return absl::StrCat(
+      "profile       ", profile.name(), ", version ", profile.version(), "\n",
+      profile.comment().empty() ? "" : absl::StrCat("              ", profile.comment(), "\n"),
+      "memory        ", WithThousands(Megabytes(cluster.memory_bytes())), " MB a rank, ",
+      cluster.gpus_per_node(), " ranks a node\n", "links         ",
+      Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
+      Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
+      absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
+                      "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
+                      profile.state_bytes_per_parameter_byte(),
+                      profile.sharded_state_bytes_per_parameter_byte(),
+                      profile.optimizer_ns_per_parameter_byte()));
+}
+
+std::string Table(const ProfileFigures& figures) {
+  TextTable table(Header(figures.lengths));
+  for (const ProfileFigures::Row& row : figures.rows) {
+    std::vector<std::string> cells = {row.what};
+    for (const std::optional<double>& value : row.values) cells.push_back(Figure(value));
+    table.AddRow(std::move(cells));
+  }
+  return table.ToString();
+}
+
+// Others may have written the file: what is printed is made printable.
+void Print(const ProfileFlags& flags, const std::string& above, const ProfileFigures& figures) {
+  PrintOut(flags.json ? absl::StrCat(DumpJson(ToJson(figures)), "\n") : absl::StrCat(above, Table(figures)));
+}
+
+absl::Status RunShow(const ProfileFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
+  PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures figures, FiguresOf(file));
+  Print(flags, Describe(file.profile()), figures);
+  return absl::OkStatus();
+}
+
+// Of the other by this one, where both say something.
+ProfileFigures Ratios(const ProfileFigures& figures, const ProfileFigures& others) {
+  ProfileFigures ratios = {.lengths = figures.lengths};
+  for (const ProfileFigures::Row& row : figures.rows) {
+    for (const ProfileFigures::Row& other : others.rows) {
+      if (other.what != row.what) continue;
+      ProfileFigures::Row& ratio = ratios.rows.emplace_back();
+      ratio.what = row.what.substr(0, row.what.rfind(','));
+      for (size_t i = 0; i < row.values.size(); ++i) {
+        const bool both = row.values[i].value_or(0) > 0 && other.values[i].has_value();
+        ratio.values.push_back(both ? std::optional(*other.values[i] / *row.values[i]) : std::nullopt);
+      }
+    }
+  }
+  return ratios;
+}
+
+absl::Status RunCompare(const ProfileFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile other, ReadProfileFile("OTHER", flags.other));
+  PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures figures, FiguresOf(file));
+  PENSTOCK_ASSIGN_OR_RETURN(const ProfileFigures others, FiguresOf(other, figures.lengths));
+  Print(flags, absl::StrCat(flags.other, " by ", flags.file, ": above 1 is slower, or keeps more\n\n"),
+        Ratios(figures, others));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddProfileCommands(CommandSet& commands) {
+  CLI::App* profile = commands.Add({.name = "profile", .purpose = "Shows and compares cost profiles"});
+  profile->require_subcommand(1);
+  const auto flags = std::make_shared<ProfileFlags>();
+
+  CLI::App* show =
+      commands.Add({.name = "show",
+                    .purpose = "What passes of a layer take, and what they keep, by a cost profile",
+                    .examples = "penstock profile show examples/gpt_7b.json\n"
+                                "penstock profile show ~/.cache/penstock/profiles/gpt-hidden128-....json"},
+                   profile);
+  show->add_option("FILE", flags->file, "The cost profile")->required();
+  show->add_flag("--json", flags->json, "One JSON object");
+  commands.OnRun(show, [flags] { return RunShow(*flags); });
+
+  CLI::App* compare = commands.Add({.name = "compare",
+                                    .purpose = "How much slower or faster one cost profile is than another",
+                                    .examples = "penstock profile compare quiet.json busy.json"},
+                                   profile);
+  compare->add_option("FILE", flags->file, "A cost profile")->required();
+  compare->add_option("OTHER", flags->other, "Another, whose figures are divided by those of FILE")
+      ->required();
+  compare->add_flag("--json", flags->json, "One JSON object");
+  commands.OnRun(compare, [flags] { return RunCompare(*flags); });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,10 @@
+// `penstock profile show` and `penstock profile compare`.
+#pragma once
+
+#include "planner/cli/command_set.h"
+
+namespace penstock::cli {
+
+void AddProfileCommands(CommandSet& commands);
+
+}  // namespace penstock::cli
