@@ -163,9 +163,9 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  // Times at the mean speed of the machine while they were measured.
-  void ScaleToMeanSpeed(MeasuredProfile& profile) const {
-    const double level = pace_.Level();
+  // Times at the mean speed of the machine while they were measured, and `factor` times as long.
+  void ScaleToMeanSpeed(double factor, MeasuredProfile& profile) const {
+    const double level = factor * pace_.Level();
     if (profile.encoder) profile.encoder->Scale(level);
     profile.layer.Scale(level);
     profile.head.Scale(level);
@@ -216,29 +216,41 @@ class Measurement {
   const MeasuringClocks clocks_;
 };
 
+// How much longer a thread takes that shares its core than it computes. A pass alone does not tell: a short
+// one mostly runs in one piece, and now and then the others' turns are in it.
+class CoreShare {
+ public:
+  double Factor() const {
+    return (SteadyNanoseconds() - wall_) / std::max(1.0, ThreadNanoseconds() - thread_);
+  }
+
+ private:
+  const double wall_ = SteadyNanoseconds();
+  const double thread_ = ThreadNanoseconds();
+};
+
 }  // namespace
 
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device, NanosecondClock clock) {
   // A clock that is given says what is left of the time, too.
   const NanosecondClock budget = clock == nullptr ? BudgetClock() : NanosecondClock();
-  if (clock == nullptr) {
-    const bool one_thread = device.place.is_cpu() && settings.threads == 1;
-    clock = one_thread && !settings.shared_cores ? ThreadNanoseconds : SteadyNanoseconds;
-  }
+  const bool own_time = clock == nullptr && device.place.is_cpu() && settings.threads == 1;
+  if (clock == nullptr) clock = own_time ? ThreadNanoseconds : SteadyNanoseconds;
   for (const int degree : settings.tensor_degrees) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, degree));
   }
   at::set_num_threads(settings.threads);
   Measurement measurement(config, settings, device, clock, budget);
   MeasuredProfile profile;
+  const CoreShare share;
   if (measurement.IsT5()) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.encoder, measurement.Encoder());
   }
   PENSTOCK_RETURN_IF_ERROR(measurement.Decoder(profile));
   PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
   PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
-  measurement.ScaleToMeanSpeed(profile);
+  measurement.ScaleToMeanSpeed(own_time && settings.shared_cores ? share.Factor() : 1, profile);
   PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
   PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);

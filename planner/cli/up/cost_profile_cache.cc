@@ -67,7 +67,7 @@ std::string GpuName(const MeasureOptions& options) {
 }
 
 // Grows when more is measured, so that what was cached before is not read.
-constexpr absl::string_view kMeasurement = "5";
+constexpr absl::string_view kMeasurement = "6";
 
 // "FEED_FORWARD_GATED_GELU" -> "-gated-gelu"; nothing for what the architecture has by itself.
 std::string PartName(int value, absl::string_view name, absl::string_view prefix) {
