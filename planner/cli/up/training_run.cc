@@ -44,7 +44,9 @@ TrainingRun::TrainingRun(PlannerClient& client, const v1::JobSpec& job, BatchSou
 
 uint64_t TrainingRun::Window() const {
   const bool costs_are_fitted = completed_ >= job_.first_iteration() + kUntilCostsAreFitted;
-  return job_.fixed_costs() || costs_are_fitted ? window_ : std::min(window_, kWindowBefore);
+  // A window that was asked for is what is wanted.
+  const bool narrow = job_.look_ahead_window() == 0 && !job_.fixed_costs() && !costs_are_fitted;
+  return narrow ? kWindowBefore : window_;
 }
 
 bool TrainingRun::MayFeed() const {

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-RunOutlook SomeRun() {
+RunOutlook SomeOutlook() {
   RunOutlook outlook = {.samples = 1000, .global_batch = 50, .threads = 2};
   EXPECT_TRUE(
       google::protobuf::TextFormat::ParseFromString(R"pb(
@@ -42,12 +42,12 @@ RunOutlook SomeRun() {
 TEST(RunOutlookTest, SaysWhatTheRunIsMadeOf) {
   // Tables, three layers, a head of its own: (256,000 + 600,000 + 256,000) / 4.
   EXPECT_THAT(
-      Describe(SomeRun()),
+      Describe(SomeOutlook()),
       ElementsAre(HasSubstr("GPT, 3 layers of width 64, 4 heads, vocabulary 1,000, 278,000 parameters, "
                             "float32"),
                   HasSubstr("10 to 39, 50 samples each: 1.50 times through the data"),
                   HasSubstr("2 stages x 2 replicas: 4 workers, threads of each: 2")));
-  RunOutlook tied = SomeRun();
+  RunOutlook tied = SomeOutlook();
   tied.job.mutable_model()->set_tied_head(true);
   tied.job.mutable_mesh()->set_context(4);
   EXPECT_THAT(Describe(tied), Contains(HasSubstr("214,000 parameters")));
@@ -55,7 +55,7 @@ TEST(RunOutlookTest, SaysWhatTheRunIsMadeOf) {
 }
 
 TEST(RunOutlookTest, SaysWhatThePlanOfTheFirstBatchPromises) {
-  RunOutlook outlook = SomeRun();
+  RunOutlook outlook = SomeOutlook();
   outlook.plan = PlanSummary{.policy = "dynamic",
                              .micro_batches = 6,
                              .makespan_ms = 2500,
@@ -70,8 +70,8 @@ TEST(RunOutlookTest, SaysWhatThePlanOfTheFirstBatchPromises) {
   EXPECT_THAT(lines[4], HasSubstr("1,234 MB of the fullest rank, which may take 5,000 MB"));
   EXPECT_THAT(lines[5], HasSubstr("2500.0 ms an iteration planned, 1m15s for all"));
   EXPECT_EQ(ToJson(outlook)["plan"]["schedule"], "split-backward");
-  EXPECT_EQ(ToJson(SomeRun())["plan"], nullptr);
-  EXPECT_EQ(ToJson(SomeRun())["ranks"], 4);
+  EXPECT_EQ(ToJson(SomeOutlook())["plan"], nullptr);
+  EXPECT_EQ(ToJson(SomeOutlook())["ranks"], 4);
 }
 
 }  // namespace
