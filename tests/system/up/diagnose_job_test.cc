@@ -1,6 +1,5 @@
 // The job of a planner that lives is asked where its time went.
-#include <nlohmann/json.hpp>
-
+#include "tests/support/planner_process.h"
 #include "tests/system/up/up_fixture.h"
 
 namespace penstock {
@@ -12,14 +11,9 @@ using testing::HasSubstr;
 class DiagnoseJobTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string ports = folder_.Path("ports");
-    auto started = ChildProcess::Start(
-        {.arguments = {PENSTOCK_PLANNER, "--listen=127.0.0.1:0", absl::StrCat("--port-file=", ports)},
-         .log_path = folder_.Path("planner.log")});
+    auto started = PlannerProcess::Start(PENSTOCK_PLANNER);
     ASSERT_TRUE(started.ok()) << started.status();
     planner_ = *std::move(started);
-    while (!std::filesystem::exists(ports)) ASSERT_FALSE(planner_->WaitFor(kPoll).has_value());
-    address_ = absl::StrCat("127.0.0.1:", nlohmann::json::parse(*ReadFile(ports))["planner_port"].get<int>());
     const std::string examples = absl::StrCat(PENSTOCK_SOURCE_DIR, "/examples");
     PenstockRun up(folder_, "up",
                    {"up",
@@ -45,7 +39,7 @@ class DiagnoseJobTest : public testing::Test {
                     "2:1.5",
                     "--fixed-costs",
                     "--planner",
-                    address_,
+                    planner_->address(),
                     "--job-id",
                     "slow",
                     "--run-dir",
@@ -54,12 +48,11 @@ class DiagnoseJobTest : public testing::Test {
   }
 
   const TemporaryFolder folder_;
-  std::unique_ptr<ChildProcess> planner_;
-  std::string address_;
+  std::unique_ptr<PlannerProcess> planner_;
 };
 
 TEST_F(DiagnoseJobTest, NamesTheSlowRankFromThePlannersReportsAndFromTheTraceOfThem) {
-  PenstockRun asked(folder_, "asked", {"diagnose", "--planner", address_, "--job", "slow"});
+  PenstockRun asked(folder_, "asked", {"diagnose", "--planner", planner_->address(), "--job", "slow"});
   ASSERT_EQ(asked.Wait(), 0) << asked.errors();
   EXPECT_THAT(asked.output(), HasSubstr("6 steps of 4 ranks"));
   EXPECT_THAT(asked.output(), HasSubstr("rank 2 (replica 1, stage 0) computes 1.5"));
@@ -67,7 +60,7 @@ TEST_F(DiagnoseJobTest, NamesTheSlowRankFromThePlannersReportsAndFromTheTraceOfT
   const std::string trace = folder_.Path("trace.json");
   PenstockRun traced(
       folder_, "traced",
-      {"trace", "--planner", address_, "--job", "slow", "--iterations", "2:5", "--out", trace});
+      {"trace", "--planner", planner_->address(), "--job", "slow", "--iterations", "2:5", "--out", trace});
   ASSERT_EQ(traced.Wait(), 0) << traced.errors();
   PenstockRun read(folder_, "read", {"diagnose", "--trace", trace});
   ASSERT_EQ(read.Wait(), 0) << read.errors();
@@ -84,10 +77,10 @@ TEST_F(DiagnoseJobTest, NamesTheFlagThatAsksForWhatIsNotThere) {
   };
   EXPECT_THAT(refused({}, 2), HasSubstr("give either --trace, or --planner and --job"));
   EXPECT_THAT(refused({"--job", "slow"}, 2), HasSubstr("--job needs --planner"));
-  EXPECT_THAT(refused({"--planner", address_, "--job", "other"}, 2), HasSubstr("--job other: "));
-  EXPECT_THAT(refused({"--planner", address_, "--job", "slow", "--iterations", "5:5"}, 2),
+  EXPECT_THAT(refused({"--planner", planner_->address(), "--job", "other"}, 2), HasSubstr("--job other: "));
+  EXPECT_THAT(refused({"--planner", planner_->address(), "--job", "slow", "--iterations", "5:5"}, 2),
               HasSubstr("--iterations 5:5: use N"));
-  EXPECT_THAT(refused({"--planner", address_, "--job", "slow", "--iterations", "6:9"}, 2),
+  EXPECT_THAT(refused({"--planner", planner_->address(), "--job", "slow", "--iterations", "6:9"}, 2),
               HasSubstr("of job slow, with 6 iterations, the planner holds none of them"));
 }
 
