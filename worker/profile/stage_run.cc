@@ -17,6 +17,9 @@ namespace {
 constexpr size_t kMostRepeats = 9;
 // Of parameters: more, with as many of gradients, than caches keep of them until the next micro-batch.
 constexpr double kMostCachedBytes = 64 << 20;
+// Passes between two readings of the clock, of a GPU: a stage's layers follow each other without the host
+// waiting, so that starting the kernels of one is hidden behind those of the layer before.
+constexpr size_t kPassesInARow = 4;
 
 PassTimes Medians(const std::vector<PassTimes>& repeats) {
   const auto of = [&](double PassTimes::*member) {
@@ -50,6 +53,7 @@ StageRun::StageRun(const ModelConfig& config, const StageRange& range, std::uniq
       rank_(std::move(rank)),
       place_(place),
       clocks_(std::move(clocks)),
+      passes_in_a_row_(place.is_cpu() ? 1 : kPassesInARow),
       stages_(std::move(stages)) {}
 
 absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const StageRange& range,
@@ -84,26 +88,43 @@ absl::Status StageRun::Prepare(const MicroBatch& shape) {
 }
 
 absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind& kind) {
-  Stage& stage = *stages_[turn_++ % stages_.size()];
-  PassTimes times;
-  double start = clocks_.work();
-  const auto lap = [&] {
-    const double now = clocks_.work();
-    return now - std::exchange(start, now);
+  std::vector<StageInFlight> passes(passes_in_a_row_);
+  for (StageInFlight& pass : passes) pass.stage = stages_[turn_++ % stages_.size()].get();
+  // Mean time of a pass.
+  const auto time_each = [&](const auto& run) -> absl::StatusOr<double> {
+    const double start = clocks_.work();
+    for (StageInFlight& pass : passes) PENSTOCK_RETURN_IF_ERROR(run(pass));
+    return (clocks_.work() - start) / static_cast<double>(passes.size());
   };
-  PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, stage.Forward(shape, tokens_, input_, kind.recompute,
-                                                                static_cast<double>(shape.computed_tokens)));
-  times.forward_ns = lap();
-  if (!kind.split) {
-    PENSTOCK_RETURN_IF_ERROR(stage.Backward(std::move(forward), output_gradient_, {}).status());
-    times.backward_ns = lap();
-    return times;
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage.BackwardInput(std::move(forward), output_gradient_));
-  times.backward_ns = lap();
-  PENSTOCK_RETURN_IF_ERROR(stage.BackwardWeight(std::move(split.put_aside), {}));
-  times.weight_ns = lap();
+  PassTimes times;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      times.forward_ns, time_each([&](StageInFlight& pass) { return Forward(shape, kind.recompute, pass); }));
+  PENSTOCK_ASSIGN_OR_RETURN(times.backward_ns, time_each([&](StageInFlight& pass) {
+                              return kind.split ? BackwardInput(pass) : Backward(pass);
+                            }));
+  if (!kind.split) return times;
+  PENSTOCK_ASSIGN_OR_RETURN(times.weight_ns, time_each([](StageInFlight& pass) {
+                              return pass.stage->BackwardWeight(std::move(pass.put_aside), {});
+                            }));
   return times;
+}
+
+absl::Status StageRun::Forward(const MicroBatch& shape, const LayerRecompute& recompute,
+                               StageInFlight& pass) const {
+  PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape, tokens_, input_, recompute,
+                                                              static_cast<double>(shape.computed_tokens)));
+  return absl::OkStatus();
+}
+
+absl::Status StageRun::Backward(StageInFlight& pass) const {
+  return pass.stage->Backward(std::exchange(pass.forward, {}), output_gradient_, {}).status();
+}
+
+absl::Status StageRun::BackwardInput(StageInFlight& pass) const {
+  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
+                            pass.stage->BackwardInput(std::exchange(pass.forward, {}), output_gradient_));
+  pass.put_aside = std::move(split.put_aside);
+  return absl::OkStatus();
 }
 
 at::Tensor StageRun::Activation(const MicroBatch& shape, int64_t layer) const {

@@ -55,10 +55,21 @@ class StageRun {
 
   // Before the passes of a micro-batch. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
   absl::Status Prepare(const MicroBatch& shape);
-  // With the next of the stages. Possible errors: those of the passes.
+  // With the next of the stages; of a GPU with some in a row, and the mean counts. Possible errors: those of
+  // the passes.
   absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const PassKind& kind);
 
  private:
+  struct StageInFlight {
+    Stage* stage = nullptr;
+    StageForward forward = {};
+    SplitBackward::PutAside put_aside = {};
+  };
+
+  absl::Status Forward(const MicroBatch& shape, const LayerRecompute& recompute, StageInFlight& pass) const;
+  absl::Status Backward(StageInFlight& pass) const;
+  absl::Status BackwardInput(StageInFlight& pass) const;
+
   StageRun(const ModelConfig& config, const StageRange& range, std::unique_ptr<LoneRank> rank,
            at::Device place, MeasuringClocks clocks, std::vector<std::unique_ptr<Stage>> stages);
 
@@ -71,6 +82,7 @@ class StageRun {
   std::unique_ptr<LoneRank> rank_;
   at::Device place_;
   MeasuringClocks clocks_;
+  size_t passes_in_a_row_;
   std::vector<std::unique_ptr<Stage>> stages_;
   size_t turn_ = 0;
   TokenBatch tokens_;
