@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "worker/model/architecture.h"
+#include "worker/model/attention_kernel.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -37,6 +38,7 @@ class CachedText : public TextDecoder {
 
   absl::Status Append(int32_t token) override { return Append(std::vector<int32_t>{token}); }
 
+  // The prompt, or one token: tokens that come together see those before them, and one alone sees all.
   absl::Status Append(const std::vector<int32_t>& tokens) {
     if (length_ + static_cast<int64_t>(tokens.size()) > room_)
       return absl::OutOfRangeError(absl::StrCat("the text has more than ", room_, " tokens"));
@@ -81,16 +83,12 @@ class CachedText : public TextDecoder {
     cache.keys.narrow(1, length_, count).copy_(ByHead(own.key, options.key_value_heads));
     cache.values.narrow(1, length_, count).copy_(ByHead(own.value, options.key_value_heads));
     const auto first = [&](const at::Tensor& kept) { return kept.narrow(1, 0, all).unsqueeze(0); };
-    // Tokens that come together see those before them; one alone sees all.
-    c10::optional<at::Tensor> mask;
-    if (count > 1) {
-      mask = at::ones({count, all}, at::TensorOptions(at::kBool).device(projected.device())).tril(length_);
-    }
-    const at::Tensor attended = at::scaled_dot_product_attention(
-        ByHead(own.query, options.heads).unsqueeze(0), first(cache.keys), first(cache.values), mask,
-        /*dropout_p=*/0.0, /*is_causal=*/false, options.scale,
-        /*enable_gqa=*/options.key_value_heads != options.heads);
-    return attended[0].transpose(0, 1).reshape({count, -1});
+    AttentionOptions seen = options;
+    seen.causal = count > 1;
+    const KernelResult attended = KernelForward(
+        seen, RowBegins(),
+        {ByHead(own.query, options.heads).unsqueeze(0), first(cache.keys), first(cache.values)});
+    return attended.output[0].transpose(0, 1).reshape({count, -1});
   }
 
   const LanguageModel& model_;

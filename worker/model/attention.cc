@@ -69,9 +69,9 @@ void ForEachRectangle(const AttentionShape& shape, size_t index, const Run& run)
 // Over the own keys, and those of others.
 KernelResult MergedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
                            const AttentionOperands& piece, const ReceivedKeys& received) {
-  KernelResult result = KernelForward(options, shape, piece);
+  KernelResult result = KernelForward(options, shape.rows, piece);
   ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
-    Merge(KernelForward(Unmasked(options), shape, rectangle.Operands(options, piece.query, received)),
+    Merge(KernelForward(Unmasked(options), RowBegins(), rectangle.Operands(options, piece.query, received)),
           {rectangle.Queries(result.output), rectangle.Queries(result.log_sums)});
   });
   return result;
@@ -82,16 +82,17 @@ void MergedBackward(const AttentionOptions& options, const AttentionShape& shape
                     const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
                     const at::Tensor& gradient, const AttentionOperands& gradients,
                     const ReceivedKeys& others) {
-  KernelBackward(options, shape, piece, merged, gradient, Write::kOverwrite, gradients);
+  KernelBackward(options, shape.rows, piece, merged, gradient, Write::kOverwrite, gradients);
   ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
-    KernelBackward(Unmasked(options), shape, rectangle.Operands(options, piece.query, received),
+    KernelBackward(Unmasked(options), RowBegins(), rectangle.Operands(options, piece.query, received),
                    {rectangle.Queries(merged.output), rectangle.Queries(merged.log_sums)},
                    rectangle.Queries(gradient), Write::kAdd,
                    rectangle.Operands(options, gradients.query, others));
   });
 }
 
-// Kernels that come with autograd: of the GPU. Keeps the graph in `memory`, where that is given.
+// Kernels that come with autograd: of the GPU, in float32 and float64. Keeps the graph in `memory`, where
+// that is given.
 template <typename Kernel>
 at::Tensor GraphForward(const AttentionOperands& operands, AttentionMemory::Piece* memory,
                         const Kernel& kernel) {
@@ -117,18 +118,6 @@ at::Tensor Kernel(const AttentionOptions& options, const AttentionOperands& piec
                                           /*enable_gqa=*/options.heads > options.key_value_heads);
 }
 
-// All packed samples in one call. [tokens, heads * width] each.
-at::Tensor VariableLengths(const AttentionOptions& options, const AttentionShape& shape,
-                           const AttentionOperands& flat) {
-  const int64_t width = flat.query.size(1) / options.heads;
-  const auto heads = [&](const at::Tensor& tensor) {
-    return tensor.view({tensor.size(0), tensor.size(1) / width, width});
-  };
-  return FlashAttention(heads(flat.query), heads(flat.key), heads(flat.value), shape.cu_seqlens,
-                        shape.longest)
-      .flatten(1);
-}
-
 // What stays the same over the pieces of a call.
 struct Call {
   const AttentionOptions& options;
@@ -138,9 +127,11 @@ struct Call {
   ReceivedKeys gradients;
 };
 
-// On a GPU, where nothing is merged.
+// On a GPU, where nothing is merged and no kernel gives its sums.
 bool HasGraph(const Call& call, const AttentionOperands& operands) {
-  return !operands.query.is_cpu() && !call.shape.exchange.has_value();
+  const at::Tensor& query = operands.query;
+  return !query.is_cpu() && !call.shape.exchange.has_value() &&
+         !FlashAttentionSupports(query.scalar_type(), query.device(), query.size(3));
 }
 
 at::Tensor PieceForward(const Call& call, size_t index, const AttentionOperands& operands,
@@ -176,11 +167,6 @@ void PieceBackward(const Call& call, size_t index, const AttentionOperands& oper
   }
 }
 
-// All rows in one kernel that has a graph.
-bool InOneCall(const AttentionShape& shape) {
-  return shape.cu_seqlens.defined() && !shape.exchange.has_value();
-}
-
 ReceivedKeys Receive(const AttentionOptions& options, const AttentionShape& shape,
                      const AttentionOperands& operands) {
   if (!shape.exchange.has_value()) return {};
@@ -191,11 +177,7 @@ ReceivedKeys Receive(const AttentionOptions& options, const AttentionShape& shap
 
 at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShape& shape,
                             const AttentionOperands& operands, AttentionMemory* memory) {
-  if (memory != nullptr) memory->pieces.resize(InOneCall(shape) ? 1 : shape.pieces.size());
-  if (InOneCall(shape)) {
-    return GraphForward(operands, memory == nullptr ? nullptr : memory->pieces.data(),
-                        [&](const AttentionOperands& flat) { return VariableLengths(options, shape, flat); });
-  }
+  if (memory != nullptr) memory->pieces.resize(shape.pieces.size());
   const Call call = {options, shape, Receive(options, shape, operands), {}};
   if (memory != nullptr && memory->keep_received) memory->received = call.received;
   const int64_t inner = operands.query.size(1);
@@ -215,11 +197,6 @@ at::Tensor AttentionForward(const AttentionOptions& options, const AttentionShap
 void AttentionBackward(const AttentionOptions& options, const AttentionShape& shape,
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients) {
-  if (InOneCall(shape)) {
-    if (memory.pieces.empty()) AttentionForward(options, shape, operands, &memory);
-    GraphBackward(memory.pieces.front(), attended_gradient, gradients);
-    return;
-  }
   if (!shape.all_queries) gradients.query.zero_();
   if (!shape.all_keys) {
     gradients.key.zero_();

@@ -5,9 +5,9 @@
 //   at::Tensor attended = AttentionForward(options, shape, {query, key, value}, &memory);
 //   AttentionBackward(options, shape, operands, attended, memory, attended_gradient, gradients);
 //
-// Where heads have no bias the fused kernels run (Dao, "FlashAttention-2", 2023), one call for each piece, or
-// one for all packed samples on a GPU. With a relative bias, whose gradient the kernels do not give, scores
-// exist for some samples at a time and are made again in the backward pass.
+// Where heads have no bias the fused kernels run (Dao, "FlashAttention-2", 2023), one call for each piece.
+// All packed samples are one piece on a GPU in 16-bit types. With a relative bias, whose gradient the kernels
+// do not give, scores exist for some samples at a time and are made again in the backward pass.
 //
 // Where rows of the micro-batch are divided over context ranks, both passes begin with an exchange of keys
 // and values (key_exchange.h), and the backward pass ends with one of their gradients: all context ranks call
@@ -58,7 +58,7 @@ struct AttentionMemory {
   struct Piece {
     // Logarithms of the sums of exponentials of the scores.
     at::Tensor log_sums;
-    // GPU, nothing exchanged: the fused kernel's graph, from `leaves` to `end`.
+    // GPU in other types, nothing exchanged: the fused kernel's graph, from `leaves` to `end`.
     AttentionOperands leaves;
     GraphEnd end;
   };
@@ -79,10 +79,7 @@ void AttentionBackward(const AttentionOptions& options, const AttentionShape& sh
                        const AttentionOperands& operands, const at::Tensor& attended, AttentionMemory memory,
                        const at::Tensor& attended_gradient, const AttentionOperands& gradients);
 
-// worker/model/flash_attention.cc, built with PENSTOCK_CUDA. query, key, value: [tokens, heads, width], of
-// keys and values their heads.
-bool FlashAttentionSupports(at::ScalarType type, at::Device device);
-at::Tensor FlashAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                          const at::Tensor& cu_seqlens, int64_t longest);
+// Whether a kernel of the GPU takes heads of the width, and rows of every length in one call.
+bool FlashAttentionSupports(at::ScalarType type, at::Device device, int64_t width);
 
 }  // namespace penstock::worker

@@ -59,29 +59,26 @@ void GroupedCpuBackward(const AttentionOptions& options, const AttentionOperands
   }
 }
 
-at::Tensor LengthsOf(const AttentionOptions& options, const AttentionShape& shape) {
-  return options.causal ? shape.cu_seqlens : at::Tensor();
+bool IsForFlash(const AttentionOperands& piece) {
+  return FlashAttentionSupports(piece.query.scalar_type(), piece.query.device(), piece.query.size(3));
 }
 
 }  // namespace
 
-KernelResult KernelForward(const AttentionOptions& options, const AttentionShape& shape,
+KernelResult KernelForward(const AttentionOptions& options, const RowBegins& rows,
                            const AttentionOperands& piece) {
   if (piece.query.is_cpu()) return CpuForward(options, piece);
-  if (FlashAttentionSupports(piece.query.scalar_type(), piece.query.device())) {
-    return FlashForward(options, piece, LengthsOf(options, shape), shape.longest);
-  }
+  if (IsForFlash(piece)) return FlashForward(options, rows, piece);
   return ProductForward(options, piece);
 }
 
-void KernelBackward(const AttentionOptions& options, const AttentionShape& shape,
-                    const AttentionOperands& piece, const KernelResult& merged, const at::Tensor& gradient,
-                    Write write, const AttentionOperands& gradients) {
+void KernelBackward(const AttentionOptions& options, const RowBegins& rows, const AttentionOperands& piece,
+                    const KernelResult& merged, const at::Tensor& gradient, Write write,
+                    const AttentionOperands& gradients) {
   if (piece.query.is_cpu()) {
     GroupedCpuBackward(options, piece, merged, gradient, write, gradients);
-  } else if (FlashAttentionSupports(piece.query.scalar_type(), piece.query.device())) {
-    Put(write, FlashBackward(options, piece, LengthsOf(options, shape), shape.longest, merged, gradient),
-        gradients);
+  } else if (IsForFlash(piece)) {
+    Put(write, FlashBackward(options, rows, piece, merged, gradient), gradients);
   } else {
     Put(write, ProductBackward(options, piece, merged, gradient), gradients);
   }

@@ -1,6 +1,5 @@
 // Fused attention of one piece with the logarithms of its sums, so that results over different keys can be
-// merged, and each part's gradients be made from the merged result (Dao, "FlashAttention-2", 2023). Private
-// to attention.cc.
+// merged, and each part's gradients be made from the merged result (Dao, "FlashAttention-2", 2023).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,24 +17,23 @@ struct KernelResult {
 };
 
 // Operands: [count, heads, queries or keys, width], none of them empty. `options.causal`: as many queries as
-// keys. `shape.cu_seqlens`, where defined, divides the queries and keys of a causal piece.
-KernelResult KernelForward(const AttentionOptions& options, const AttentionShape& shape,
+// keys. `rows`, where defined, divides the queries and keys of a piece, whose count is 1.
+KernelResult KernelForward(const AttentionOptions& options, const RowBegins& rows,
                            const AttentionOperands& piece);
 
 enum class Write : uint8_t { kOverwrite, kAdd };
 
 // Writes the gradients of the operands, or adds them. `merged`: over all keys that the queries see, these and
 // others.
-void KernelBackward(const AttentionOptions& options, const AttentionShape& shape,
-                    const AttentionOperands& piece, const KernelResult& merged, const at::Tensor& gradient,
-                    Write write, const AttentionOperands& gradients);
+void KernelBackward(const AttentionOptions& options, const RowBegins& rows, const AttentionOperands& piece,
+                    const KernelResult& merged, const at::Tensor& gradient, Write write,
+                    const AttentionOperands& gradients);
 
-// worker/model/flash_attention.cc, built with PENSTOCK_CUDA. `cu_seqlens` may be undefined; otherwise the
-// count is 1, and it divides queries and keys, the longest being `longest`.
-KernelResult FlashForward(const AttentionOptions& options, const AttentionOperands& piece,
-                          const at::Tensor& cu_seqlens, int64_t longest);
-AttentionOperands FlashBackward(const AttentionOptions& options, const AttentionOperands& piece,
-                                const at::Tensor& cu_seqlens, int64_t longest, const KernelResult& merged,
+// worker/model/flash_attention.cc, built with PENSTOCK_CUDA.
+KernelResult FlashForward(const AttentionOptions& options, const RowBegins& rows,
+                          const AttentionOperands& piece);
+AttentionOperands FlashBackward(const AttentionOptions& options, const RowBegins& rows,
+                                const AttentionOperands& piece, const KernelResult& merged,
                                 const at::Tensor& gradient);
 
 // Any device and type, from products of some queries' scores at a time: what a GPU has no fused kernel for

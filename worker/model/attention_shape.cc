@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "worker/model/architecture.h"
@@ -191,22 +192,30 @@ void Divide(const MicroBatch& shape, const GroupPlace& place, at::Device device,
   target.others = OtherKeysOf(shape, place, target.pieces);
 }
 
-// For the kernel that attends in all rows at once.
-void AttendInOneCall(const std::vector<Row>& rows, at::Device device, AttentionShape& target) {
-  std::vector<int32_t> ends = {0};
+// int32 [rows + 1], and the longest row.
+std::pair<at::Tensor, int64_t> BeginsOf(const std::vector<Row>& rows, at::Device device) {
+  std::vector<int32_t> begins = {0};
+  int64_t longest = 0;
   for (const Row& row : rows) {
-    ends.push_back(static_cast<int32_t>(row.begin + row.length));
-    target.longest = std::max(target.longest, row.length);
+    begins.push_back(static_cast<int32_t>(row.begin + row.length));
+    longest = std::max(longest, row.length);
   }
-  if (rows.empty()) return;
-  target.cu_seqlens = StagedFor(device, std::move(ends));
-  if (!target.exchange.has_value()) return;
-  target.pieces = {{.count = 1,
-                    .query_length = target.queries,
-                    .key_stride = target.keys,
-                    .key_length = target.keys,
-                    .divided = true}};
-  for (OtherKeys& keys : target.others) keys.piece = 0;
+  return {StagedFor(device, std::move(begins)), longest};
+}
+
+// For the kernel that attends in all rows at once. Not where a row is empty, of which kernels make different
+// things.
+void AttendInOneCall(const std::vector<Row>& queries, const std::vector<Row>& keys, at::Device device,
+                     AttentionShape& shape) {
+  if (shape.pieces.empty() || !shape.all_queries || !shape.all_keys) return;
+  std::tie(shape.rows.queries, shape.rows.longest_query) = BeginsOf(queries, device);
+  std::tie(shape.rows.keys, shape.rows.longest_key) = BeginsOf(keys, device);
+  shape.pieces = {{.count = 1,
+                   .query_length = shape.queries,
+                   .key_stride = shape.keys,
+                   .key_length = shape.keys,
+                   .divided = shape.exchange.has_value()}};
+  for (OtherKeys& others : shape.others) others.piece = 0;
 }
 
 }  // namespace
@@ -242,6 +251,8 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   MicroBatchAttention result;
   const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;
+  const bool in_one_call = shape.layout == Layout::kPacked &&
+                           FlashAttentionSupports(ToScalarType(config.dtype), device, HeadWidth(config));
   const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
   result.target = Pair(target, target, /*causal=*/true, own_positions);
   if (ArchitectureOf(config).position == Position::kRotary) {
@@ -251,14 +262,13 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   }
   if (decoder_only) {
     if (AnyRowIsDivided(shape)) Divide(shape, place, device, result.target);
-    if (shape.layout == Layout::kPacked && FlashAttentionSupports(ToScalarType(config.dtype), device)) {
-      AttendInOneCall(target, device, result.target);
-    }
+    if (in_one_call) AttendInOneCall(target, target, device, result.target);
     return result;
   }
   const std::vector<Row> source = RowsOn(Side::kSource, shape, config, place);
   result.source = Pair(source, source, /*causal=*/false, own_positions);
   result.cross = Pair(target, source, /*causal=*/false, /*alone=*/false);
+  if (in_one_call) AttendInOneCall(target, source, device, result.cross);
   if (own_positions) {
     result.source.query_positions = Positions(Side::kSource, shape, config, place);
     result.source.key_positions = result.source.query_positions;
@@ -269,7 +279,9 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
 }
 
 MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
-  std::vector<at::Tensor*> tensors = {&attention.target.cu_seqlens, &attention.target.rotary_positions};
+  std::vector<at::Tensor*> tensors = {&attention.target.rotary_positions, &attention.target.rows.queries,
+                                      &attention.target.rows.keys, &attention.cross.rows.queries,
+                                      &attention.cross.rows.keys};
   if (attention.target.exchange.has_value()) {
     KeyExchange& exchange = *attention.target.exchange;
     for (at::Tensor* tensor :

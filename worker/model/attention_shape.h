@@ -46,6 +46,18 @@ struct OtherKeys {
   int64_t key_length = 0;
 };
 
+// Where rows begin, for a kernel that attends in all of them at once. Undefined where it is asked for each
+// piece.
+struct RowBegins {
+  // int32 [rows + 1] of queries and of keys; no row is empty.
+  at::Tensor queries;
+  at::Tensor keys;
+  int64_t longest_query = 0;
+  int64_t longest_key = 0;
+
+  bool defined() const { return queries.defined(); }
+};
+
 struct AttentionShape {
   // Without those that have no query or no key.
   std::vector<AttentionPiece> pieces;
@@ -58,10 +70,8 @@ struct AttentionShape {
   // Where any row of the micro-batch is divided, on this rank or not.
   std::optional<KeyExchange> exchange;
   std::vector<OtherKeys> others;
-  // Packed self-attention on a GPU: int32 [samples + 1], and the longest sample. With an exchange, all of
-  // them are one piece.
-  at::Tensor cu_seqlens;
-  int64_t longest = 0;
+  // Packed attention without a bias on a GPU: of the only piece, which is all rows.
+  RowBegins rows;
   // Concatenated rows: of each query and of each key, its position in its sample. Empty elsewhere: positions
   // count from the begin of a piece.
   std::vector<int64_t> query_positions;

@@ -6,13 +6,15 @@
 #include <limits>
 #include <utility>
 
+#include "worker/model/score_chunk.h"
 #include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
 
-// Scores that exist at a time: 4 MiB of float32, or those of one head of one sample.
-constexpr int64_t kScoresPerChunk = int64_t{1} << 20;
+int64_t ScoresPerChunk(const at::Device& device) {
+  return device.is_cpu() ? kScoresPerChunkOnCpu : kScoresPerChunkOnGpu;
+}
 
 // Some neighbours of a piece and some heads.
 struct Block {
@@ -40,26 +42,27 @@ struct HeadGroup {
 
 // Calls `run` with each group of heads. One bias serves all neighbours.
 template <typename Run>
-void ForEachHeadGroup(const AttentionOptions& options, const AttentionPiece& piece, const at::Tensor& buckets,
-                      const Run& run) {
+void ForEachHeadGroup(const AttentionOptions& options, const AttentionPiece& piece, const PieceBias& bias,
+                      const at::Device& device, const Run& run) {
   const int64_t scores = piece.query_length * piece.key_length;
-  const int64_t group = std::clamp<int64_t>(kScoresPerChunk / scores, 1, options.heads);
+  const int64_t group = std::clamp<int64_t>(ScoresPerChunk(device) / scores, 1, options.heads);
   at::Tensor future;
   if (options.causal) {
-    future = at::ones({piece.query_length, piece.key_length}, buckets.options().dtype(at::kBool)).triu_(1);
+    future = at::ones({piece.query_length, piece.key_length}, at::TensorOptions(at::kBool).device(device))
+                 .triu_(1);
   }
   for (int64_t first = 0; first < options.heads; first += group) {
     const int64_t count = std::min(group, options.heads - first);
-    at::Tensor bias = PieceBias(*options.bias, piece, buckets, first, count);
-    if (options.causal) bias.masked_fill_(future, -std::numeric_limits<double>::infinity());
-    run(HeadGroup{first, count, std::move(bias)});
+    at::Tensor values = bias.Of(first, count);
+    if (options.causal) values.masked_fill_(future, -std::numeric_limits<double>::infinity());
+    run(HeadGroup{first, count, std::move(values)});
   }
 }
 
 template <typename Run>
 void ForEachBlock(const AttentionPiece& piece, const HeadGroup& group, const Run& run) {
   const int64_t scores = group.count * piece.query_length * piece.key_length;
-  const int64_t step = std::max<int64_t>(1, kScoresPerChunk / scores);
+  const int64_t step = std::max<int64_t>(1, ScoresPerChunk(group.bias.device()) / scores);
   for (int64_t first = 0; first < piece.count; first += step) {
     run(Block{first, std::min(step, piece.count - first), group.first, group.count});
   }
@@ -98,7 +101,7 @@ void BlockBackward(const AttentionOptions& options, const AttentionOperands& ope
 at::Tensor BiasedForward(const AttentionOptions& options, const AttentionShape& shape,
                          const AttentionPiece& piece, const AttentionOperands& operands,
                          at::Tensor* log_sums) {
-  const at::Tensor buckets = PieceBuckets(*options.bias, shape, piece);
+  const PieceBias bias(*options.bias, shape, piece);
   const at::Tensor output =
       at::empty({piece.count, piece.query_length, options.heads, operands.value.size(3)},
                 operands.query.options())
@@ -107,7 +110,7 @@ at::Tensor BiasedForward(const AttentionOptions& options, const AttentionShape& 
     *log_sums = at::empty({piece.count, options.heads, piece.query_length, 1},
                           operands.query.options().dtype(AccumulationType(operands.query.scalar_type())));
   }
-  ForEachHeadGroup(options, piece, buckets, [&](const HeadGroup& group) {
+  ForEachHeadGroup(options, piece, bias, operands.query.device(), [&](const HeadGroup& group) {
     ForEachBlock(piece, group, [&](const Block& block) {
       const AttentionOperands part = block.Of(operands);
       at::Tensor scores = Scores(options, part, group.bias);
@@ -123,15 +126,15 @@ at::Tensor BiasedForward(const AttentionOptions& options, const AttentionShape& 
 void BiasedBackward(const AttentionOptions& options, const AttentionShape& shape, const AttentionPiece& piece,
                     const AttentionOperands& operands, const at::Tensor& attended, const at::Tensor& log_sums,
                     const at::Tensor& gradient, const AttentionOperands& gradients) {
-  const at::Tensor buckets = PieceBuckets(*options.bias, shape, piece);
-  ForEachHeadGroup(options, piece, buckets, [&](const HeadGroup& group) {
-    const at::Tensor bias_gradient = at::zeros_like(group.bias);
+  const PieceBias bias(*options.bias, shape, piece);
+  ForEachHeadGroup(options, piece, bias, operands.query.device(), [&](const HeadGroup& group) {
+    const at::Tensor bias_gradient = bias.NoGradient(group.count);
     ForEachBlock(piece, group, [&](const Block& block) {
       BlockBackward(options, block.Of(operands), group.bias, block.Of(attended),
                     log_sums.defined() ? block.Of(log_sums) : at::Tensor(), block.Of(gradient),
                     block.Of(gradients), bias_gradient);
     });
-    AddBiasGradient(*options.bias, buckets, bias_gradient, group.first);
+    bias.AddGradient(bias_gradient, group.first);
   });
 }
 

@@ -1,5 +1,8 @@
-// Packed attention on GPU: one varlen kernel for all samples (Dao, "FlashAttention-2", 2023), with ATen's own
-// derivative; and single calls that give their sums, for what is merged.
+// Attention on a GPU in 16-bit types: one kernel for a rectangle, or for all packed samples (Dao,
+// "FlashAttention-2", 2023), that gives the logarithms of its sums.
+//
+// ATen's own choice (at::scaled_dot_product_attention) would be cuDNN, which compiles a kernel for each shape
+// that it has not seen: 0.2 s, where samples of every length come.
 #include <ATen/ATen.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
@@ -11,55 +14,69 @@
 namespace penstock::worker {
 namespace {
 
-// Between [count, heads, length, width] and the kernel's [count, length, heads, width], or [tokens, heads,
-// width] with lengths. Views.
-at::Tensor ByToken(const at::Tensor& heads, bool packed) {
-  const at::Tensor tokens = heads.transpose(1, 2);
-  return packed ? tokens.squeeze(0) : tokens;
+// Of the kernel.
+constexpr int64_t kWidthMultiple = 8;
+constexpr int64_t kWidestHead = 256;
+
+// [..., width], with zeros up to a width that the kernel takes. They add nothing to a product.
+at::Tensor Widened(const at::Tensor& heads) {
+  const int64_t missing = (kWidthMultiple - heads.size(-1) % kWidthMultiple) % kWidthMultiple;
+  return missing == 0 ? heads : at::constant_pad_nd(heads, {0, missing});
 }
 
-at::Tensor ByHead(const at::Tensor& tokens, bool packed) {
-  return (packed ? tokens.unsqueeze(0) : tokens).transpose(1, 2);
+// Between [count, heads, length, width] and the kernel's [count, length, heads, width], or [tokens, heads,
+// width] with rows.
+at::Tensor ByToken(const at::Tensor& heads, const RowBegins& rows) {
+  const at::Tensor tokens = Widened(heads.transpose(1, 2));
+  return rows.defined() ? tokens.squeeze(0) : tokens;
+}
+
+at::Tensor ByHead(const at::Tensor& tokens, const RowBegins& rows, int64_t width) {
+  return (rows.defined() ? tokens.unsqueeze(0) : tokens).narrow(-1, 0, width).transpose(1, 2);
+}
+
+int64_t LongestQuery(const RowBegins& rows, const AttentionOperands& piece) {
+  return rows.defined() ? rows.longest_query : piece.query.size(2);
+}
+
+int64_t LongestKey(const RowBegins& rows, const AttentionOperands& piece) {
+  return rows.defined() ? rows.longest_key : piece.key.size(2);
+}
+
+std::optional<at::Tensor> Optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 }  // namespace
 
-bool FlashAttentionSupports(at::ScalarType type, at::Device device) {
-  return device.is_cuda() && (type == at::kBFloat16 || type == at::kHalf);
+bool FlashAttentionSupports(at::ScalarType type, at::Device device, int64_t width) {
+  return device.is_cuda() && (type == at::kBFloat16 || type == at::kHalf) && width <= kWidestHead;
 }
 
-at::Tensor FlashAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                          const at::Tensor& cu_seqlens, int64_t longest) {
-  return std::get<0>(at::_flash_attention_forward(query, key, value, cu_seqlens, cu_seqlens, longest, longest,
-                                                  /*dropout_p=*/0.0, /*is_causal=*/true,
-                                                  /*return_debug_mask=*/false));
-}
-
-KernelResult FlashForward(const AttentionOptions& options, const AttentionOperands& piece,
-                          const at::Tensor& cu_seqlens, int64_t longest) {
-  const bool packed = cu_seqlens.defined();
-  const std::optional<at::Tensor> lengths = packed ? std::optional(cu_seqlens) : std::nullopt;
+KernelResult FlashForward(const AttentionOptions& options, const RowBegins& rows,
+                          const AttentionOperands& piece) {
   const auto result = at::_flash_attention_forward(
-      ByToken(piece.query, packed), ByToken(piece.key, packed), ByToken(piece.value, packed), lengths,
-      lengths, packed ? longest : piece.query.size(2), packed ? longest : piece.key.size(2),
+      ByToken(piece.query, rows), ByToken(piece.key, rows), ByToken(piece.value, rows),
+      Optional(rows.queries), Optional(rows.keys), LongestQuery(rows, piece), LongestKey(rows, piece),
       /*dropout_p=*/0.0, options.causal, /*return_debug_mask=*/false, options.scale);
   const at::Tensor& log_sums = std::get<1>(result);
-  return {ByHead(std::get<0>(result), packed), packed ? log_sums.unsqueeze(0) : log_sums};
+  return {ByHead(std::get<0>(result), rows, piece.query.size(3)),
+          rows.defined() ? log_sums.unsqueeze(0) : log_sums};
 }
 
-AttentionOperands FlashBackward(const AttentionOptions& options, const AttentionOperands& piece,
-                                const at::Tensor& cu_seqlens, int64_t longest, const KernelResult& merged,
+AttentionOperands FlashBackward(const AttentionOptions& options, const RowBegins& rows,
+                                const AttentionOperands& piece, const KernelResult& merged,
                                 const at::Tensor& gradient) {
-  const bool packed = cu_seqlens.defined();
-  const at::Tensor log_sums = (packed ? merged.log_sums.squeeze(0) : merged.log_sums).contiguous();
+  const at::Tensor log_sums = (rows.defined() ? merged.log_sums.squeeze(0) : merged.log_sums).contiguous();
   // Seed and offset of dropout, which nothing reads.
   const at::Tensor none = at::empty({0}, piece.query.options().dtype(at::kLong));
   const auto [query, key, value] = at::_flash_attention_backward(
-      ByToken(gradient, packed), ByToken(piece.query, packed), ByToken(piece.key, packed),
-      ByToken(piece.value, packed), ByToken(merged.output, packed), log_sums, cu_seqlens, cu_seqlens,
-      packed ? longest : piece.query.size(2), packed ? longest : piece.key.size(2), /*dropout_p=*/0.0,
-      options.causal, none, none, options.scale);
-  return {ByHead(query, packed), ByHead(key, packed), ByHead(value, packed)};
+      ByToken(gradient, rows), ByToken(piece.query, rows), ByToken(piece.key, rows),
+      ByToken(piece.value, rows), ByToken(merged.output, rows), log_sums, rows.queries, rows.keys,
+      LongestQuery(rows, piece), LongestKey(rows, piece), /*dropout_p=*/0.0, options.causal, none, none,
+      options.scale);
+  const int64_t width = piece.query.size(3);
+  return {ByHead(query, rows, width), ByHead(key, rows, width), ByHead(value, rows, width)};
 }
 
 }  // namespace penstock::worker

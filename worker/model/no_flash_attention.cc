@@ -1,22 +1,17 @@
-// Stands in for flash_attention.cc where there is no CUDA: MakeAttentionShape then never asks for it.
+// Stands in for flash_attention.cc where there is no CUDA: nobody asks for it then.
 #include <c10/util/Exception.h>
 
 #include "worker/model/attention_kernel.h"
 
 namespace penstock::worker {
 
-bool FlashAttentionSupports(at::ScalarType, at::Device) { return false; }
+bool FlashAttentionSupports(at::ScalarType, at::Device, int64_t) { return false; }
 
-at::Tensor FlashAttention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                          int64_t) {
+KernelResult FlashForward(const AttentionOptions&, const RowBegins&, const AttentionOperands&) {
   TORCH_CHECK(false, "flash attention needs a build with PENSTOCK_CUDA");
 }
 
-KernelResult FlashForward(const AttentionOptions&, const AttentionOperands&, const at::Tensor&, int64_t) {
-  TORCH_CHECK(false, "flash attention needs a build with PENSTOCK_CUDA");
-}
-
-AttentionOperands FlashBackward(const AttentionOptions&, const AttentionOperands&, const at::Tensor&, int64_t,
+AttentionOperands FlashBackward(const AttentionOptions&, const RowBegins&, const AttentionOperands&,
                                 const KernelResult&, const at::Tensor&) {
   TORCH_CHECK(false, "flash attention needs a build with PENSTOCK_CUDA");
 }

@@ -27,16 +27,40 @@ struct RelativeBias {
 
 RelativeBias MakeRelativeBias(const Parameter& table, bool two_sided, int64_t max_distance, int64_t reach);
 
-// [queries * keys], int64: the buckets of a piece, whose neighbours all have the same.
-at::Tensor PieceBuckets(const RelativeBias& bias, const AttentionShape& shape, const AttentionPiece& piece);
+// The bias of the scores of a piece, which is the same for all its neighbours.
+//
+//   const PieceBias bias(*options.bias, shape, piece);
+//   at::Tensor scores = ...;                                 // [heads, queries, keys]
+//   scores.add_(bias.Of(first_head, heads));
+//   const at::Tensor gradient = bias.NoGradient(heads);
+//   gradient.add_(...);
+//   bias.AddGradient(gradient, first_head);
+//
+// Where positions count from the begin of a sample, all scores of a diagonal have one distance: the bias is a
+// number for each diagonal, and so is its gradient. In rows of several samples each score has its own.
+class PieceBias {
+ public:
+  PieceBias(const RelativeBias& bias, const AttentionShape& shape, const AttentionPiece& piece);
 
-// Of `heads` heads from `first_head`: [heads, queries, keys] of AccumulationType.
-at::Tensor PieceBias(const RelativeBias& bias, const AttentionPiece& piece, const at::Tensor& buckets,
-                     int64_t first_head, int64_t heads);
+  // [heads, queries, keys] of AccumulationType, which the caller may change.
+  at::Tensor Of(int64_t first_head, int64_t heads) const;
+  // Zeros, of the same shape and type.
+  at::Tensor NoGradient(int64_t heads) const;
+  // Adds to the gradient of the table what was added up in NoGradient.
+  void AddGradient(const at::Tensor& gradient, int64_t first_head) const;
 
-// Adds the gradient of the bias of some heads from `first_head`, [heads, queries, keys], to that of the
-// table.
-void AddBiasGradient(const RelativeBias& bias, const at::Tensor& buckets, const at::Tensor& gradient,
-                     int64_t first_head);
+ private:
+  int64_t diagonals() const { return queries_ + keys_ - 1; }
+  // A view of [heads, queries, diagonals], where row i has the diagonals that query i is in from its place
+  // queries - 1 - i on: [heads, queries, keys].
+  at::Tensor Diagonals(const at::Tensor& rows) const;
+
+  const RelativeBias& bias_;
+  const int64_t queries_;
+  const int64_t keys_;
+  const bool consecutive_;
+  // int64: of each diagonal, from the one of the last query and the first key on; or [queries * keys].
+  const at::Tensor buckets_;
+};
 
 }  // namespace penstock::worker

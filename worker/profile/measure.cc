@@ -117,7 +117,7 @@ class Measurement {
     MeasuredLayer layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(layer.tensor, TensorRanks(run, part, passes, layer.forward));
     layer.parameter_bytes = EncoderParameterBytes(config_);
-    layer.bytes = EncoderLayerBytes(config_);
+    layer.bytes = EncoderLayerBytes(config_, ScoresPerChunk());
     return layer;
   }
 
@@ -129,7 +129,7 @@ class Measurement {
     profile.layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(profile.layer.tensor, TensorRanks(run, part, passes, profile.layer.forward));
     profile.layer.parameter_bytes = DecoderParameterBytes(config_);
-    profile.layer.bytes = DecoderLayerBytes(config_);
+    profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
     PENSTOCK_ASSIGN_OR_RETURN(profile.optimizer_ns_per_parameter_byte, MeasureOptimizer(run));
     return absl::OkStatus();
   }
@@ -174,6 +174,8 @@ class Measurement {
   }
 
  private:
+  int64_t ScoresPerChunk() const { return place_.is_cpu() ? kScoresPerChunkOnCpu : kScoresPerChunkOnGpu; }
+
   // A layer, head or embedding.
   struct Part {
     StageRange range;

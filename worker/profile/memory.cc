@@ -4,13 +4,12 @@
 
 #include "worker/model/architecture.h"
 #include "worker/model/head_chunk.h"
+#include "worker/model/score_chunk.h"
 
 namespace penstock::worker {
 namespace {
 
 constexpr double kFloatBytes = 4;
-// Of worker/model/biased_attention.cc.
-constexpr double kScoresPerChunk = 1 << 20;
 constexpr double kIndexBytes = 8;
 constexpr double kPositionBytes = 4;
 
@@ -18,14 +17,15 @@ double Width(int64_t value) { return static_cast<double>(value); }
 
 // The model's widths, and bytes of an element as it is stored and as it is summed.
 struct Widths {
-  explicit Widths(const ModelConfig& config)
+  explicit Widths(const ModelConfig& config, int64_t scores = 0)
       : element(ElementBytes(config.dtype)),
         wide(std::max(element, kFloatBytes)),
         hidden(Width(config.hidden)),
         inner(Width(AttentionInner(config))),
         key_value(Width(KeyValueInner(config))),
         ffn(Width(config.ffn)),
-        heads(Width(config.heads)) {}
+        heads(Width(config.heads)),
+        scores_per_chunk(Width(scores)) {}
 
   double element;
   double wide;
@@ -35,6 +35,7 @@ struct Widths {
   double key_value;
   double ffn;
   double heads;
+  double scores_per_chunk;
 };
 
 bool IsT5(const ModelConfig& config) { return config.architecture == Architecture::kT5; }
@@ -63,12 +64,14 @@ double StatisticsBytes(const ModelConfig& config, const Widths& widths) {
 }
 
 // For each query token of attention with a relative bias, while it runs: the scores of a chunk, their
-// gradients, the bias and its gradient, and the buckets and distances; a longest sample alone has them all.
+// gradients, and the bias and its gradient, which have a place for each diagonal, twice as many as scores; in
+// concatenated rows one for each score, but buckets and distances too. A longest sample alone has them all.
 double ScoreBytes(const ModelConfig& config, const Widths& widths) {
   if (!IsT5(config)) return 0;
   const double longest = Width(config.max_sequence_length);
-  const double scores = std::min(widths.heads * longest, std::max(kScoresPerChunk / longest, longest));
-  return 4 * widths.wide * scores + 2 * kIndexBytes * longest;
+  const double scores =
+      std::min(widths.heads * longest, std::max(widths.scores_per_chunk / longest, longest));
+  return widths.wide * 4 * scores + std::max(widths.wide * 2 * scores, 2 * kIndexBytes * longest);
 }
 
 // For each token of grouped attention, while it runs: a group's gradients as the kernel gives them, with a
@@ -187,16 +190,16 @@ double ElementBytes(DataType type) {
   return 0;
 }
 
-LayerBytes EncoderLayerBytes(const ModelConfig& config) {
-  const SelfBytes self = SelfLayerBytes(config, Widths(config));
+LayerBytes EncoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk) {
+  const SelfBytes self = SelfLayerBytes(config, Widths(config, scores_per_chunk));
   return {.stored_none = {.source = self.none},
           .stored_selective = {.source = self.selective},
           .stored_full = {.source = self.full},
           .peak = {.source = self.peak}};
 }
 
-LayerBytes DecoderLayerBytes(const ModelConfig& config) {
-  const Widths widths(config);
+LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk) {
+  const Widths widths(config, scores_per_chunk);
   const SelfBytes self = SelfLayerBytes(config, widths);
   LayerBytes bytes = {.stored_none = {.target = self.none},
                       .stored_selective = {.target = self.selective},

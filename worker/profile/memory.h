@@ -2,6 +2,9 @@
 // Without LibTorch.
 #pragma once
 
+#include <cstdint>
+
+#include "worker/model/score_chunk.h"
 #include "worker/profile/measured_profile.h"
 #include "worker/program/program.h"
 
@@ -19,9 +22,9 @@ double ElementBytes(DataType type);
 // logarithm of a sum for each head. With selective recompute all but the latter, with full recompute the
 // input. What a split backward pass puts aside is no more than the first of these, which counts it where it
 // is the larger (ReLU). While it runs backward, what it recomputes exists besides, and gradients of the
-// widest of all that; of attention with a relative bias also the scores of some heads.
-LayerBytes DecoderLayerBytes(const ModelConfig& config);
-LayerBytes EncoderLayerBytes(const ModelConfig& config);
+// widest of all that; of attention with a relative bias also the scores of some heads (score_chunk.h).
+LayerBytes DecoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
+LayerBytes EncoderLayerBytes(const ModelConfig& config, int64_t scores_per_chunk = kScoresPerChunkOnCpu);
 
 // The head keeps the gradient of its input. While it runs, the final norm's output and its gradient exist and
 // one chunk of logits, twice, in float32; it is spread over the tokens of one longest sample.

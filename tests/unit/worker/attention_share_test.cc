@@ -188,19 +188,19 @@ TEST(DividedAttention, EqualsThatOfTheWholeMicroBatchHoweverItIsPlaced) {
 at::Tensor Heads(int64_t heads, int64_t length) { return at::randn({2, heads, length, 8}, at::kDouble); }
 
 TEST(AttentionKernel, ProductsEqualTheFusedKernel) {
-  const AttentionShape shape;
+  const RowBegins rows;
   for (const bool causal : {false, true}) {
     const AttentionOptions options = {.heads = 4, .key_value_heads = 2, .causal = causal, .scale = 0.4};
     at::manual_seed(3);
     const AttentionOperands piece = {Heads(4, 70), Heads(2, causal ? 70 : 45), Heads(2, causal ? 70 : 45)};
     const at::Tensor gradient = Heads(4, 70);
-    const KernelResult fused = KernelForward(options, shape, piece);
+    const KernelResult fused = KernelForward(options, rows, piece);
     const KernelResult products = ProductForward(options, piece);
     EXPECT_LT(Difference(products.output, fused.output), 1e-13);
     EXPECT_LT(Difference(products.log_sums, fused.log_sums), 1e-13);
     const AttentionOperands expected = {at::empty_like(piece.query), at::empty_like(piece.key),
                                         at::empty_like(piece.value)};
-    KernelBackward(options, shape, piece, fused, gradient, Write::kOverwrite, expected);
+    KernelBackward(options, rows, piece, fused, gradient, Write::kOverwrite, expected);
     const AttentionOperands found = ProductBackward(options, piece, products, gradient);
     EXPECT_LT(Difference(found.query, expected.query), 1e-13);
     EXPECT_LT(Difference(found.key, expected.key), 1e-13);
@@ -209,16 +209,16 @@ TEST(AttentionKernel, ProductsEqualTheFusedKernel) {
 }
 
 TEST(AttentionKernel, MergesWhatIsSeenInTwoPlaces) {
-  const AttentionShape shape;
+  const RowBegins rows;
   const AttentionOptions options = {.heads = 4, .key_value_heads = 2, .causal = false, .scale = 0.4};
   const AttentionOperands piece = {Heads(4, 9), Heads(2, 31), Heads(2, 31)};
   const auto keys = [&](int64_t begin, int64_t length) {
     return AttentionOperands{piece.query, piece.key.narrow(2, begin, length),
                              piece.value.narrow(2, begin, length)};
   };
-  const KernelResult whole = KernelForward(options, shape, piece);
-  const KernelResult merged = KernelForward(options, shape, keys(0, 5));
-  Merge(KernelForward(options, shape, keys(5, 26)), merged);
+  const KernelResult whole = KernelForward(options, rows, piece);
+  const KernelResult merged = KernelForward(options, rows, keys(0, 5));
+  Merge(KernelForward(options, rows, keys(5, 26)), merged);
   EXPECT_LT(Difference(merged.output, whole.output), 1e-14);
   EXPECT_LT(Difference(merged.log_sums, whole.log_sums), 1e-14);
 }

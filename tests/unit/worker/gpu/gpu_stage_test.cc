@@ -21,8 +21,9 @@ const std::vector<TestSample>& Samples() {
 }
 
 // Loss and gradients of the whole model as one stage on the GPU, brought to the CPU.
-Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& recompute) {
-  const MicroBatch shape = MakeMicroBatch(config, Samples(), layout);
+Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& recompute,
+                const std::vector<TestSample>& samples = Samples()) {
+  const MicroBatch shape = MakeMicroBatch(config, samples, layout);
   auto stage =
       MakeTransformerStage(config, {.first_layer = 0, .layers = config.layers, .first = true, .last = true},
                            kSeed, at::Device(at::kCUDA, 0));
@@ -30,13 +31,13 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& 
   if (!stage.ok()) return {};
   (*stage)->ZeroGradients();
   const at::Device gpu(at::kCUDA, 0);
-  const auto staged = MakeTokenBatch(shape, MakeTokens(Samples(), config.vocab), config,
+  const auto staged = MakeTokenBatch(shape, MakeTokens(samples, config.vocab), config,
                                      {.source = true, .target = true, .loss = true}, gpu);
   EXPECT_TRUE(staged.ok()) << staged.status();
   if (!staged.ok()) return {};
   const auto tokens = ToDevice(*staged, gpu);
   EXPECT_TRUE(tokens.ok()) << tokens.status();
-  auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(config, Samples()));
+  auto forward = (*stage)->Forward(shape, *tokens, {}, recompute, CountLossTokens(config, samples));
   EXPECT_TRUE(forward.ok()) << forward.status();
   if (!forward.ok()) return {};
   Result result;
@@ -73,11 +74,32 @@ TEST_P(GpuStage, RecomputeChangesNothingBeyondRounding) {
   EXPECT_LT(RelativeDifference(RunOnGpu(config, layout(), {.selective = 4}), kept), 1e-9);
 }
 
-// A GPT's packed layout goes through flash attention here.
 TEST_P(GpuStage, IsCloseInBFloat16) {
   const ModelConfig config = Config(DataType::kBFloat16);
   const Result plain = PlainModel(config, kSeed, Samples(), layout());
   EXPECT_NEAR(RunOnGpu(config, layout(), {}).loss / plain.loss, 1, 0.02);
+}
+
+// Of 16-bit types other kernels compute attention. All samples have input, so that packed cross-attention is
+// one call. A T5 does not divide its scores by the root of a head's width, so that more is rounded off.
+TEST_P(GpuStage, GradientsInBFloat16AreCloseToThoseInFloat64) {
+  const std::vector<TestSample> samples = {{4, 17}, {9, 5}, {3, 28}, {7, 2}};
+  const auto run = [&](DataType type) { return RunOnGpu(Config(type), layout(), {}, samples); };
+  const double most = std::get<0>(GetParam()) == Architecture::kT5 ? 0.4 : 0.15;
+  EXPECT_LT(RelativeDifference(run(DataType::kBFloat16), run(DataType::kFloat64)), most);
+}
+
+// The scores' factor is not the root of a head's width.
+TEST(GpuLlama, GradientsInBFloat16AreCloseToThoseInFloat64) {
+  PENSTOCK_NEEDS_GPUS(1);
+  for (const Layout layout : {Layout::kPadded, Layout::kPacked, Layout::kConcatenated}) {
+    const auto run = [&](DataType type) {
+      ModelConfig config = SmallLlamaConfig(type);
+      config.multipliers.attention = 1.5;
+      return RunOnGpu(config, layout, {});
+    };
+    EXPECT_LT(RelativeDifference(run(DataType::kBFloat16), run(DataType::kFloat64)), 0.15);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuStage,
