@@ -1,0 +1,163 @@
+// penstock-tokenizer against Hugging Face's libraries and SentencePiece (make_golden.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/tokenizer/tokenizer_process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string Golden(const std::string& name) { return std::string(PENSTOCK_GOLDEN) + "/" + name; }
+
+Json ReadJson(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return Json::parse(text.value_or("{}"));
+}
+
+std::unique_ptr<TokenizerProcess> Start(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<TokenizerProcess>> tokenizer =
+      TokenizerProcess::Start(PENSTOCK_TOKENIZER, path);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+class Tokenizer : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    tokenizer_ = Start(Golden(GetParam()));
+    ASSERT_NE(tokenizer_, nullptr);
+  }
+
+  const Json expected_ = ReadJson(Golden(GetParam()) + "/expected.json");
+  std::unique_ptr<TokenizerProcess> tokenizer_;
+};
+
+TEST_P(Tokenizer, MakesTheTokensOfItsLibrary) {
+  ASSERT_GT(expected_["texts"].size(), 20u);
+  for (const Json& text : expected_["texts"]) {
+    const auto tokens = tokenizer_->Encode(text["text"]);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    EXPECT_EQ(*tokens, text["tokens"].get<std::vector<int32_t>>()) << text["text"];
+  }
+}
+
+TEST_P(Tokenizer, MakesTheTextOfItsLibrary) {
+  for (const Json& text : expected_["texts"]) {
+    if (text["decoded"].is_null()) continue;
+    const auto decoded = tokenizer_->Decode(text["tokens"]);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(*decoded, text["decoded"].get<std::string>());
+  }
+}
+
+TEST_P(Tokenizer, PutsTheSameAroundAText) {
+  EXPECT_EQ(tokenizer_->info().prefix, expected_["ends"][0].get<std::vector<int32_t>>());
+  EXPECT_EQ(tokenizer_->info().suffix, expected_["ends"][1].get<std::vector<int32_t>>());
+  EXPECT_GE(tokenizer_->info().end, 0);
+}
+
+TEST_P(Tokenizer, WritesConversationsAsItsTemplateDoes) {
+  EXPECT_EQ(tokenizer_->info().has_chat_template, !expected_["chats"].empty());
+  for (const Json& chat : expected_["chats"]) {
+    for (const char* form : {"text", "prompt"}) {
+      const auto text = tokenizer_->Render(chat["messages"].dump(), std::string(form) == "prompt");
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_EQ(*text, chat[form].get<std::string>());
+    }
+  }
+  if (!expected_["chats"].empty()) return;
+  EXPECT_EQ(tokenizer_->Render("[]", true).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Tokenizer,
+                         testing::Values("gpt2", "qwen2", "llama3", "smollm", "llama2", "t5"),
+                         [](const auto& kind) { return kind.param; });
+
+class TokenizerFile : public testing::Test {
+ protected:
+  // Of the small GPT-2's, changed.
+  template <typename Change>
+  std::string With(const Change& change) {
+    Json tokenizer = ReadJson(Golden("gpt2/tokenizer.json"));
+    change(tokenizer);
+    return folder_.Write("tokenizer.json", tokenizer.dump());
+  }
+  static std::string Refusal(const std::string& path) {
+    const auto tokenizer = TokenizerProcess::Start(PENSTOCK_TOKENIZER, path);
+    return tokenizer.ok() ? "" : std::string(tokenizer.status().message());
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(TokenizerFile, IsTakenAloneToo) {
+  const auto tokenizer = Start(Golden("gpt2/tokenizer.json"));
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->Encode("")->size(), 0u);
+}
+
+TEST_F(TokenizerFile, IsRefusedByWhatIsNotKnownOfIt) {
+  EXPECT_THAT(Refusal(With([](Json& json) {
+                json["normalizer"] = {{"type", "NFKC"}};
+              })),
+              AllOf(HasSubstr("tokenizer.json'"), HasSubstr("normalizer (NFKC)"), HasSubstr("\"tokens\"")));
+  EXPECT_THAT(Refusal(With([](Json& json) { json["model"]["type"] = "Unigram"; })),
+              HasSubstr("model.type is 'Unigram'"));
+  EXPECT_THAT(Refusal(With([](Json& json) { json["model"]["dropout"] = 0.1; })), HasSubstr("model.dropout"));
+  EXPECT_THAT(Refusal(With([](Json& json) {
+                json["post_processor"] = {{"type", "Other"}};
+              })),
+              HasSubstr("post_processor.type is 'Other'"));
+  EXPECT_THAT(Refusal(folder_.Write("tokenizer.json", "[]")), HasSubstr("is no JSON object"));
+  EXPECT_THAT(Refusal(folder_.Write("tokenizer.model", "nonsense")),
+              HasSubstr("is no model of SentencePiece"));
+  EXPECT_THAT(Refusal(folder_.Path("nowhere")), HasSubstr("there is no file or folder"));
+}
+
+// The library drops what a split leaves over; Hugging Face's keeps it.
+TEST_F(TokenizerFile, IsRefusedWhereTextWouldBeLost) {
+  const std::string path = With([](Json& json) {
+    const Json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", "\\s?\\p{L}+"}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, json["pre_tokenizer"]}}};
+  });
+  EXPECT_THAT(Refusal(path), HasSubstr("pre_tokenizer (Sequence Split ByteLevel)"));
+}
+
+TEST(TokenizerProcess, SaysWhatTheTemplateRefuses) {
+  const TemporaryFolder folder;
+  folder.Write("tokenizer.json", *ReadFile(Golden("gpt2/tokenizer.json")));
+  folder.Write("chat_template.jinja", "{{ raise_exception('only users speak here') }}");
+  const auto tokenizer = Start(folder.path());
+  ASSERT_NE(tokenizer, nullptr);
+  const auto text = tokenizer->Render(R"([{"role": "user", "content": "Hi"}])", true);
+  ASSERT_FALSE(text.ok());
+  EXPECT_THAT(std::string(text.status().message()), HasSubstr("only users speak here"));
+  // It goes on.
+  EXPECT_TRUE(tokenizer->Encode("Hi").ok());
+}
+
+TEST(TokenizerProcess, NamesAProgramThatCannotBeStarted) {
+  EXPECT_EQ(TokenizerProcess::Start("/nowhere/penstock-tokenizer", Golden("gpt2")).status().code(),
+            absl::StatusCode::kNotFound);
+  const auto ended = TokenizerProcess::Start("/bin/true", Golden("gpt2"));
+  EXPECT_EQ(ended.status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,199 @@
+// Byte pair encodings of tokenizer.json, by pytorch-tokenizers (PyPI). What that library does otherwise than
+// Hugging Face's is done here (NFC), or refused.
+#include <pytorch/tokenizers/hf_tokenizer.h>
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "worker/tokenizer/text_codec.h"
+
+namespace penstock::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+bool IsNfc(const Json& normalizer) { return normalizer.is_object() && normalizer.value("type", "") == "NFC"; }
+
+// Takes NFC, the library's form of which changes nothing, out of the normalizers; whether it was there. It is
+// done before the others: anywhere else than first it stays, and is refused.
+bool TakeNfc(Json& tokenizer) {
+  Json& normalizer = tokenizer["normalizer"];
+  if (IsNfc(normalizer)) {
+    normalizer = nullptr;
+    return true;
+  }
+  if (!normalizer.is_object() || normalizer.value("type", "") != "Sequence") return false;
+  Json& steps = normalizer["normalizers"];
+  if (!steps.is_array() || steps.empty() || !IsNfc(steps.front())) return false;
+  steps.erase(steps.begin());
+  if (steps.empty()) normalizer = nullptr;
+  return true;
+}
+
+bool IsSet(const Json& model, const char* field) {
+  const auto found = model.find(field);
+  return found != model.end() && !found->is_null() && *found != "" && *found != 0.0;
+}
+
+absl::Status CheckKnown(const Json& tokenizer) {
+  for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (IsSet(tokenizer["model"], field))
+      return absl::InvalidArgumentError(absl::StrCat("model.", field, " is set, which Penstock does not do"));
+  }
+  if (tokenizer["normalizer"].dump().find("\"NFC\"") != std::string::npos)
+    return absl::InvalidArgumentError("normalizer: NFC behind another one, which Penstock does not do");
+  for (const Json& added : tokenizer.value("added_tokens", Json::array())) {
+    if (added.value("single_word", false)) {
+      return absl::InvalidArgumentError(absl::StrCat("added_tokens: '", added.value("content", ""),
+                                                     "' is a single_word, which Penstock does not do"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// UTF-8 in; what is none stays as it is.
+std::string ToNfc(const std::string& text) {
+  utf8proc_uint8_t* composed = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+      &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  if (bytes < 0) return text;
+  std::string result(reinterpret_cast<const char*>(composed), static_cast<size_t>(bytes));
+  free(composed);
+  return result;
+}
+
+absl::Status ToStatus(tokenizers::Error error) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the tokenizer's library ends with error ", static_cast<uint32_t>(error)));
+}
+
+// The kinds of a part and of those in it: "Sequence Split ByteLevel".
+std::string KindsOf(const Json& part) {
+  if (!part.is_object()) return "";
+  std::string kinds = part.value("type", "");
+  for (const char* list : {"normalizers", "pretokenizers", "decoders"}) {
+    for (const Json& inner : part.value(list, Json::array())) absl::StrAppend(&kinds, " ", KindsOf(inner));
+  }
+  return kinds;
+}
+
+// Where the library does not say what it does not know.
+absl::Status NotKnown(const Json& tokenizer) {
+  std::string parts;
+  for (const char* part : {"normalizer", "pre_tokenizer", "decoder"}) {
+    const std::string kinds = KindsOf(tokenizer.value(part, Json()));
+    if (!kinds.empty()) absl::StrAppend(&parts, parts.empty() ? "" : ", ", part, " (", kinds, ")");
+  }
+  return absl::InvalidArgumentError(absl::StrCat("Penstock does not know all of its ", parts,
+                                                 ": make the tokens with transformers, and give "
+                                                 "{\"tokens\": [...]}"));
+}
+
+// One text of each of Unicode's categories, of the characters below 0x3100.
+std::vector<std::string> Probes() {
+  std::map<int, std::string> probes;
+  for (utf8proc_int32_t code = 1; code < 0x3100; ++code) {
+    std::array<utf8proc_uint8_t, 4> bytes = {};
+    const auto count = static_cast<size_t>(utf8proc_encode_char(code, bytes.data()));
+    probes.try_emplace(utf8proc_category(code), reinterpret_cast<const char*>(bytes.data()), count);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [category, text] : probes) texts.push_back(text);
+  return texts;
+}
+
+// Of what a pre-tokenizer splits, the library drops what is between the matches, where Hugging Face's keeps
+// it: right for patterns that match everything, as most do.
+absl::Status CheckKeepsText(const Json& tokenizer, const tokenizers::HFTokenizer& library) {
+  if (KindsOf(tokenizer.value("pre_tokenizer", Json())).find("ByteLevel") == std::string::npos)
+    return absl::OkStatus();
+  for (const std::string& probe : Probes()) {
+    const auto ids = library.encode(probe, /*bos=*/0, /*eos=*/0);
+    if (!ids.ok()) return ToStatus(ids.error());
+    const auto text = library.decode(ids.get(), /*skip_special_tokens=*/false);
+    // A space may come before it.
+    if (!text.ok() || !absl::EndsWith(text.get(), probe)) return NotKnown(tokenizer);
+  }
+  return absl::OkStatus();
+}
+
+// The library reads files, and throws what it does not know.
+absl::Status Load(const Json& tokenizer, tokenizers::HFTokenizer& library) {
+  std::string folder = (std::filesystem::temp_directory_path() / "penstock-tokenizer-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr)
+    return absl::UnavailableError(absl::StrCat("cannot make the folder '", folder, "'"));
+  const auto remove = absl::MakeCleanup([&] { std::filesystem::remove_all(folder); });
+  const std::string file = folder + "/tokenizer.json";
+  PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(file, tokenizer.dump()));
+  try {
+    if (library.load(file) == tokenizers::Error::Ok) return CheckKeepsText(tokenizer, library);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  return NotKnown(tokenizer);
+}
+
+class BytePairCodec : public TextCodec {
+ public:
+  BytePairCodec(TokenizerInfo info, bool nfc, std::unique_ptr<tokenizers::HFTokenizer> library)
+      : info_(std::move(info)), nfc_(nfc), library_(std::move(library)) {}
+
+  TokenizerInfo info() const override { return info_; }
+
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const override {
+    const auto ids = library_->encode(nfc_ ? ToNfc(text) : text, /*bos=*/0, /*eos=*/0);
+    if (!ids.ok()) return ToStatus(ids.error());
+    return std::vector<int32_t>(ids.get().begin(), ids.get().end());
+  }
+
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& tokens) const override {
+    const auto text =
+        library_->decode(std::vector<uint64_t>(tokens.begin(), tokens.end()), /*skip_special_tokens=*/true);
+    if (!text.ok()) return ToStatus(text.error());
+    return text.get();
+  }
+
+ private:
+  const TokenizerInfo info_;
+  const bool nfc_;
+  const std::unique_ptr<tokenizers::HFTokenizer> library_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFiles& files) {
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<TextCodec>> {
+    Json tokenizer = files.tokenizer;
+    PENSTOCK_ASSIGN_OR_RETURN(const TextEnds ends, EndsOf(tokenizer.value("post_processor", Json())));
+    // What is put around a text is ours.
+    tokenizer["post_processor"] = nullptr;
+    const bool nfc = TakeNfc(tokenizer);
+    PENSTOCK_RETURN_IF_ERROR(CheckKnown(tokenizer));
+    auto library = std::make_unique<tokenizers::HFTokenizer>();
+    PENSTOCK_RETURN_IF_ERROR(Load(tokenizer, *library));
+    TokenizerInfo info = {.prefix = ends.prefix,
+                          .suffix = ends.suffix,
+                          .end = IdOf(tokenizer, SpecialToken(files, "eos_token")),
+                          .vocab = static_cast<uint32_t>(library->vocab_size()),
+                          .has_chat_template = !files.chat_template.empty()};
+    return std::make_unique<BytePairCodec>(std::move(info), nfc, std::move(library));
+  };
+  absl::StatusOr<std::unique_ptr<TextCodec>> codec = make();
+  if (codec.ok()) return codec;
+  return AnnotateError(codec.status(), absl::StrCat("'", files.json_path, "'"));
+}
+
+}  // namespace penstock::worker
