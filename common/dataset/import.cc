@@ -12,6 +12,8 @@
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/dataset/json_sample.h"
 #include "common/dataset/line_reader.h"
+#include "common/dataset/text_sample.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
@@ -24,10 +26,15 @@ constexpr size_t kBytesToJudge = 8192;
 // Text is read in pieces of so many bytes, and lines of so many are held.
 constexpr size_t kPiece = 1 << 20;
 constexpr size_t kLongestHeldLine = 1 << 24;
+// Lines for each of those who read them side by side.
+constexpr size_t kLinesTogether = 256;
 
 class Importer {
  public:
-  Importer(const ImportOptions& options, IndexedDatasetWriter& writer) : options_(options), writer_(writer) {}
+  Importer(const ImportOptions& options, IndexedDatasetWriter& writer)
+      : options_(options),
+        writer_(writer),
+        pool_(std::max<int>(1, static_cast<int>(options.tokenizers.size()))) {}
 
   const ImportSummary& summary() const { return summary_; }
 
@@ -67,19 +74,51 @@ class Importer {
   absl::Status ImportJsonLines(const std::string& path) {
     PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
     ++summary_.files;
-    std::string line;
-    for (;;) {
-      PENSTOCK_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
-      if (!more) return absl::OkStatus();
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      PENSTOCK_RETURN_IF_ERROR(
-          AnnotateError(AddJson(line), absl::StrCat("'", path, "', line ", reader.line_number())));
+    std::vector<Line> lines;
+    for (bool more = true; more;) {
+      Line line;
+      PENSTOCK_ASSIGN_OR_RETURN(more, reader.Next(&line.text));
+      line.number = reader.line_number();
+      const bool blank = line.text.find_first_not_of(" \t\r") == std::string::npos;
+      if (more && !blank) lines.push_back(std::move(line));
+      if (more && lines.size() < kLinesTogether * pool_.threads()) continue;
+      PENSTOCK_RETURN_IF_ERROR(AddJsonLines(lines, path));
+      lines.clear();
     }
+    return absl::OkStatus();
   }
 
-  absl::Status AddJson(const std::string& line) {
-    PENSTOCK_ASSIGN_OR_RETURN(const TokenSample sample, ParseJsonSample(line));
-    return Add(sample.input, sample.target);
+  struct Line {
+    std::string text;
+    uint64_t number = 0;
+    absl::StatusOr<std::vector<TokenSample>> samples = std::vector<TokenSample>();
+  };
+
+  // Each tokenizer reads every so-many-th line.
+  absl::Status AddJsonLines(std::vector<Line>& lines, const std::string& path) {
+    pool_.Run(pool_.threads(), [&](int reader) {
+      for (size_t i = static_cast<size_t>(reader); i < lines.size();
+           i += static_cast<size_t>(pool_.threads()))
+        lines[i].samples = SamplesOf(lines[i].text, reader);
+    });
+    for (const Line& line : lines) {
+      PENSTOCK_RETURN_IF_ERROR(
+          AnnotateError(AddAll(line.samples), absl::StrCat("'", path, "', line ", line.number)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<TokenSample>> SamplesOf(const std::string& line, int reader) const {
+    if (!options_.tokenizers.empty())
+      return TokenizeJsonSample(line, *options_.tokenizers[static_cast<size_t>(reader)]);
+    PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
+    return std::vector<TokenSample>{std::move(sample)};
+  }
+
+  absl::Status AddAll(const absl::StatusOr<std::vector<TokenSample>>& samples) {
+    PENSTOCK_RETURN_IF_ERROR(samples.status());
+    for (const TokenSample& sample : *samples) PENSTOCK_RETURN_IF_ERROR(Add(sample.input, sample.target));
+    return absl::OkStatus();
   }
 
   absl::Status ImportText(const std::string& path) {
@@ -130,13 +169,26 @@ class Importer {
   }
 
   absl::Status AddSections(TextSections& sections) {
-    for (const std::string& section : sections.Take()) {
-      std::vector<int32_t> tokens;
-      tokens.reserve(section.size());
-      for (char byte : section) tokens.push_back(static_cast<unsigned char>(byte));
-      PENSTOCK_RETURN_IF_ERROR(Add({}, tokens));
+    const std::vector<std::string> texts = sections.Take();
+    std::vector<absl::StatusOr<TokenSample>> samples(texts.size(), TokenSample());
+    pool_.Run(pool_.threads(), [&](int reader) {
+      for (size_t i = static_cast<size_t>(reader); i < texts.size();
+           i += static_cast<size_t>(pool_.threads()))
+        samples[i] = SampleOf(texts[i], reader);
+    });
+    for (const absl::StatusOr<TokenSample>& sample : samples) {
+      PENSTOCK_RETURN_IF_ERROR(sample.status());
+      PENSTOCK_RETURN_IF_ERROR(Add({}, sample->target));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<TokenSample> SampleOf(const std::string& text, int reader) const {
+    if (!options_.tokenizers.empty())
+      return TokenizeText(text, *options_.tokenizers[static_cast<size_t>(reader)]);
+    TokenSample sample;
+    for (const char byte : text) sample.target.push_back(static_cast<unsigned char>(byte));
+    return sample;
   }
 
   absl::Status Add(const std::vector<int32_t>& input, const std::vector<int32_t>& target) {
@@ -152,6 +204,7 @@ class Importer {
 
   const ImportOptions& options_;
   IndexedDatasetWriter& writer_;
+  TaskPool pool_;
   ImportSummary summary_;
 };
 

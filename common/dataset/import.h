@@ -13,14 +13,17 @@
 
 #include "absl/status/statusor.h"
 #include "common/dataset/text_sections.h"
+#include "common/tokenizer/text_tokenizer.h"
 
 namespace penstock {
 
 enum class ImportFormat {
-  // By name: .jsonl, .json, .jsonl.gz and .json.gz are JSON lines (json_sample.h), everything else is text.
+  // By name: .jsonl, .json, .jsonl.gz and .json.gz are JSON lines (json_sample.h, with a tokenizer
+  // text_sample.h), everything else is text.
   kAuto,
   kJsonLines,
-  // Bytes as tokens 0 to 255; a folder means all text files below it, in order of their paths, without hidden
+  // Without a tokenizer bytes as tokens 0 to 255; a folder means all text files below it, in order of their
+  // paths, without hidden
   // ones.
   kText,
 };
@@ -29,7 +32,10 @@ struct ImportOptions {
   ImportFormat format = ImportFormat::kAuto;
   // Number of token ids; larger tokens are refused. 0: not known.
   uint32_t vocab = 0;
-  TextSectionOptions sections;
+  TextSectionOptions sections = {};
+  // What makes tokens of text: all of one model, as many as lines are read side by side. Empty: bytes are
+  // tokens. They outlive the import.
+  std::vector<TextTokenizer*> tokenizers = {};
 };
 
 struct ImportSummary {
@@ -46,7 +52,7 @@ struct ImportSummary {
 
 // Writes PREFIX.idx and PREFIX.bin; on an error neither is touched.
 // Possible errors: NOT_FOUND (a path), INVALID_ARGUMENT (a file's contents: names the file and the line; no
-// sample at all), and those of IndexedDatasetWriter.
+// sample at all), and those of IndexedDatasetWriter and of the tokenizers.
 absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,
                                             const ImportOptions& options);
 

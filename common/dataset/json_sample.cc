@@ -1,5 +1,7 @@
 #include "common/dataset/json_sample.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,7 +38,10 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   bool key(std::string& name) override {
     if (depth_ != 1) return true;
     field_ = FieldOf(name);
-    if (field_ == kOther) return MeansNothing(name);
+    if (field_ == kOther) {
+      const absl::Status nothing = CheckMeansNothing(name);
+      return nothing.ok() || Fail(std::string(nothing.message()));
+    }
     if (has_[field_]) return Fail(absl::StrCat("field \"", name, "\" appears twice"));
     has_[field_] = true;
     return true;
@@ -92,19 +97,6 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     if (name == "labels") return kLabels;
     if (name == "loss_mask") return kLossMask;
     return name == "text" ? kText : kOther;
-  }
-
-  // Fields that would change what is learnt are not passed over.
-  bool MeansNothing(const std::string& name) {
-    static constexpr const char* kMeanSomething[] = {
-        "weight", "weights", "loss_weight", "loss_weights", "token_weights", "mask", "loss_masks"};
-    for (const char* field : kMeanSomething) {
-      if (name == field)
-        return Fail(absl::StrCat(
-            "field \"", name,
-            "\": tokens have no weights here; leave it out, or use \"labels\" or \"loss_mask\""));
-    }
-    return true;
   }
 
   // What is learnt has to be the end of the tokens: what comes before it is input.
@@ -177,6 +169,15 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
 };
 
 }  // namespace
+
+absl::Status CheckMeansNothing(const std::string& field) {
+  static constexpr const char* kMeanSomething[] = {"weight",        "weights", "loss_weight", "loss_weights",
+                                                   "token_weights", "mask",    "loss_masks"};
+  if (std::ranges::find(kMeanSomething, field) == std::end(kMeanSomething)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("field \"", field,
+                   "\": tokens have no weights here; leave it out, or use \"labels\" or \"loss_mask\""));
+}
 
 absl::StatusOr<TokenSample> ParseJsonSample(std::string_view line) {
   SampleHandler handler;

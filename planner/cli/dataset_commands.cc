@@ -14,10 +14,13 @@
 #include "common/dataset/largest_token.h"
 #include "common/dataset/length_statistics.h"
 #include "common/files/files.h"
+#include "common/parallel/task_pool.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/text_table.h"
+#include "planner/cli/tokenizer/model_tokenizer.h"
 
 namespace penstock::cli {
 namespace {
@@ -28,6 +31,10 @@ struct ImportFlags {
   std::vector<std::string> paths;
   std::string out;
   ImportOptions options;
+  // Empty: bytes are tokens.
+  std::string tokenizer;
+  // 0: the cores of this machine.
+  uint32_t threads = 0;
   bool json = false;
 };
 
@@ -37,6 +44,19 @@ struct ShowFlags {
   bool json = false;
 };
 
+// One for each thread; none without --tokenizer.
+absl::StatusOr<std::vector<std::unique_ptr<TokenizerProcess>>> StartTokenizers(const ImportFlags& flags) {
+  std::vector<std::unique_ptr<TokenizerProcess>> tokenizers;
+  if (flags.tokenizer.empty()) return tokenizers;
+  const uint32_t threads = flags.threads > 0 ? flags.threads : static_cast<uint32_t>(DefaultThreads());
+  for (uint32_t i = 0; i < threads; ++i) {
+    absl::StatusOr<std::unique_ptr<TokenizerProcess>> tokenizer = StartTokenizer(flags.tokenizer);
+    if (!tokenizer.ok()) return AnnotateError(tokenizer.status(), "--tokenizer");
+    tokenizers.push_back(*std::move(tokenizer));
+  }
+  return tokenizers;
+}
+
 absl::Status RunImport(const ImportFlags& flags) {
   const TextSectionOptions& sections = flags.options.sections;
   if (sections.min_bytes > sections.max_bytes) {
@@ -44,8 +64,10 @@ absl::Status RunImport(const ImportFlags& flags) {
                                                    ": --max-section is ", sections.max_bytes,
                                                    ", give one that is not above it"));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const ImportSummary summary,
-                            ImportDataset(flags.paths, flags.out, flags.options));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizers, StartTokenizers(flags));
+  ImportOptions options = flags.options;
+  for (const auto& tokenizer : tokenizers) options.tokenizers.push_back(tokenizer.get());
+  PENSTOCK_ASSIGN_OR_RETURN(const ImportSummary summary, ImportDataset(flags.paths, flags.out, options));
   if (flags.json) {
     std::cout << DumpJson({{"samples", summary.samples},
                            {"input_tokens", summary.input_tokens},
@@ -171,10 +193,17 @@ void AddImport(CommandSet& commands, CLI::App* parent) {
        .purpose = "Makes a dataset from JSONL, plain or gzip, or from text files and folders",
        .examples =
            "penstock dataset import train.jsonl.gz --out data/train\n"
-           "penstock dataset import --out data/docs README.md docs src\n\n"
+           "penstock dataset import --out data/docs README.md docs src\n"
+           "penstock dataset import chats.jsonl --tokenizer models/qwen --out data/chats\n\n"
            "Lines of JSONL: {\"tokens\": [...]}, {\"input\": [...], \"target\": [...]} (the target is "
            "learnt) or\n"
-           "{\"text\": \"...\"} (bytes as tokens). Text files: bytes as tokens, a sample for each section."},
+           "{\"text\": \"...\"} (bytes as tokens). Text files: bytes as tokens, a sample for each section.\n"
+           "With --tokenizer text becomes the model's tokens, and there are {\"messages\": [...]} (each "
+           "answer "
+           "is\n"
+           "learnt), {\"prompt\": \"...\", \"completion\": \"...\"}, {\"instruction\": ..., \"input\": ..., "
+           "\"output\": ...}\n"
+           "and {\"conversations\": [...]}."},
       parent);
   command->add_option("paths", flags->paths, "Files or folders")->required();
   command->add_option("--out", flags->out, "Path of the dataset, without .idx and .bin")->required();
@@ -183,6 +212,12 @@ void AddImport(CommandSet& commands, CLI::App* parent) {
           "--format", [flags](const std::string& name) { flags->options.format = formats.at(name); },
           "What the files are (auto: by their names)")
       ->check(CLI::IsMember(formats));
+  command->add_option(
+      "--tokenizer", flags->tokenizer,
+      "Makes tokens of text: a folder with tokenizer.json, tokenizer.model or spiece.model, of "
+      "Hugging Face's or of `penstock model import`, or such a file");
+  command->add_option("--threads", flags->threads, "Tokenizers that run side by side (default: one a core)")
+      ->check(CLI::Range(1U, 1024U));
   command->add_option("--vocab", flags->options.vocab, "Number of token ids; larger tokens are refused");
   command->add_option("--min-section", flags->options.sections.min_bytes,
                       "Text: shortest section, bytes (64)");

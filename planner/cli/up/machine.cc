@@ -16,13 +16,6 @@
 
 namespace penstock::cli {
 
-absl::StatusOr<std::string> BinaryFolder() {
-  std::error_code error;
-  const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError(absl::StrCat("finding penstock's own folder: ", error.message()));
-  return binary.parent_path().string();
-}
-
 absl::StatusOr<int64_t> AvailableMemoryBytes() {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string info, ReadFile("/proc/meminfo"));
   for (const absl::string_view line : absl::StrSplit(info, '\n')) {

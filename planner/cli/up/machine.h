@@ -9,9 +9,6 @@
 
 namespace penstock::cli {
 
-// Folder of the running binary, where the other binaries are.
-absl::StatusOr<std::string> BinaryFolder();
-
 // Bytes that new processes can take without swapping (MemAvailable of /proc/meminfo).
 absl::StatusOr<int64_t> AvailableMemoryBytes();
 

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/binary_folder.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/up/available_ranks.h"
 #include "planner/cli/up/checkpoints.h"

@@ -8,6 +8,7 @@
 
 #include "common/dataset/indexed_dataset.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/dataset/fake_tokenizer.h"
 
 namespace penstock {
 namespace {
@@ -165,6 +166,34 @@ TEST_F(ImportTest, NamesThePathThatIsMissing) {
 TEST_F(ImportTest, RefusesFilesWithoutAnySample) {
   EXPECT_EQ(Import({folder_.Write("a.jsonl", "\n\n")}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("out.bin.partial")));
+}
+
+// Whoever reads a line, samples come in the order of the lines.
+TEST_F(ImportTest, WithTokenizersLinesAndTextFilesAreTokensInTheirOrder) {
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) absl::StrAppend(&lines, "{\"text\": \"", i, "\"}\n");
+  FakeTokenizer first, second, third;
+  const auto summary =
+      Import({folder_.Write("lines.jsonl", lines), folder_.Write("story.txt", std::string(100, 'a'))},
+             {.tokenizers = {&first, &second, &third}});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples, 2001u);
+  const auto dataset = Open();
+  for (size_t i = 0; i < 2000; ++i) {
+    std::string text;
+    const std::vector<int32_t> tokens = *dataset->Tokens(i);
+    ASSERT_EQ(tokens.front(), 1);
+    ASSERT_EQ(tokens.back(), 2);
+    EXPECT_EQ(std::string(tokens.begin() + 1, tokens.end() - 1), absl::StrCat(i));
+  }
+  EXPECT_EQ(dataset->Length(2000).target, 102u);
+}
+
+TEST_F(ImportTest, NamesTheLineThatATokenizerRefuses) {
+  FakeTokenizer first, second;
+  const std::string path = folder_.Write("bad.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b!\"}\n");
+  const auto summary = Import({path}, {.tokenizers = {&first, &second}});
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("bad.jsonl', line 3: no '!' here"));
 }
 
 }  // namespace

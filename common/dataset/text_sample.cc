@@ -1,0 +1,218 @@
+#include "common/dataset/text_sample.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::json;
+using Samples = std::vector<TokenSample>;
+using Tokens = std::vector<int32_t>;
+
+Tokens Joined(Tokens first, const Tokens& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+absl::StatusOr<std::string> StringOf(const Json& line, const char* field) {
+  const auto found = line.find(field);
+  if (found == line.end())
+    return absl::InvalidArgumentError(absl::StrCat("field \"", field, "\" is missing"));
+  if (!found->is_string())
+    return absl::InvalidArgumentError(absl::StrCat("field \"", field, "\" is no string"));
+  return found->get<std::string>();
+}
+
+// What a text begins with, and what it is.
+class Reader {
+ public:
+  explicit Reader(TextTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  absl::StatusOr<TokenSample> Whole(const std::string& text) {
+    PENSTOCK_ASSIGN_OR_RETURN(Tokens tokens, tokenizer_.Encode(text));
+    return TokenSample{.input = {}, .target = Ended(Joined(info().prefix, tokens))};
+  }
+
+  absl::StatusOr<Samples> Of(const Json& line) {
+    for (const auto& [field, value] : line.items()) PENSTOCK_RETURN_IF_ERROR(CheckMeansNothing(field));
+    if (line.contains("messages")) return Conversation(line["messages"], 0);
+    if (line.contains("conversations")) return ShareGpt(line["conversations"]);
+    if (line.contains("prompt") || line.contains("completion")) return Completion(line);
+    if (line.contains("instruction")) return Instruction(line);
+    if (line.contains("text")) return Text(line);
+    if (line.contains("input") && line.contains("target")) return InputAndTarget(line);
+    return absl::InvalidArgumentError(
+        "expected \"text\", \"messages\", \"conversations\", \"prompt\" and \"completion\", \"instruction\" "
+        "and "
+        "\"output\", \"input\" and \"target\", or \"tokens\"");
+  }
+
+ private:
+  const TokenizerInfo& info() const { return tokenizer_.info(); }
+
+  // With what ends a text, once.
+  Tokens Ended(Tokens tokens) const {
+    tokens = Joined(std::move(tokens), info().suffix);
+    if (info().end >= 0 && (tokens.empty() || tokens.back() != info().end)) tokens.push_back(info().end);
+    return tokens;
+  }
+
+  absl::StatusOr<Samples> Text(const Json& line) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string text, StringOf(line, "text"));
+    PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, Whole(text));
+    return Samples{std::move(sample)};
+  }
+
+  absl::StatusOr<Samples> Completion(const Json& line) {
+    if (line.value("prompt", Json()).is_array() && line.value("completion", Json()).is_array()) {
+      Json messages = line["prompt"];
+      const size_t given = messages.size();
+      for (const Json& message : line["completion"]) messages.push_back(message);
+      return Conversation(messages, given);
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, StringOf(line, "prompt"));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string completion, StringOf(line, "completion"));
+    // Apart, as the prompt is when a text is generated.
+    PENSTOCK_ASSIGN_OR_RETURN(const Tokens input, tokenizer_.Encode(prompt));
+    PENSTOCK_ASSIGN_OR_RETURN(const Tokens target, tokenizer_.Encode(completion));
+    return Samples{{.input = Joined(info().prefix, input), .target = Ended(target)}};
+  }
+
+  absl::StatusOr<Samples> InputAndTarget(const Json& line) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string input, StringOf(line, "input"));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string target, StringOf(line, "target"));
+    PENSTOCK_ASSIGN_OR_RETURN(const Tokens inputs, tokenizer_.Encode(input));
+    PENSTOCK_ASSIGN_OR_RETURN(const Tokens targets, tokenizer_.Encode(target));
+    return Samples{{.input = Joined(Joined(info().prefix, inputs), info().suffix), .target = Ended(targets)}};
+  }
+
+  absl::StatusOr<Samples> Instruction(const Json& line) {
+    if (!info().has_chat_template) {
+      return absl::InvalidArgumentError(
+          "field \"instruction\" needs a tokenizer with a chat template: give \"prompt\" and \"completion\"");
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(std::string asked, StringOf(line, "instruction"));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string output, StringOf(line, "output"));
+    if (line.contains("input") && line["input"] != "") {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::string input, StringOf(line, "input"));
+      absl::StrAppend(&asked, "\n\n", input);
+    }
+    const Json messages = {{{"role", "user"}, {"content", asked}},
+                           {{"role", "assistant"}, {"content", output}}};
+    return Conversation(messages, 0);
+  }
+
+  absl::StatusOr<Samples> ShareGpt(const Json& turns) {
+    static const auto& roles = *new std::map<std::string, std::string>{{"human", "user"},
+                                                                       {"user", "user"},
+                                                                       {"gpt", "assistant"},
+                                                                       {"assistant", "assistant"},
+                                                                       {"system", "system"}};
+    Json messages = Json::array();
+    for (const Json& turn : turns) {
+      const auto role = roles.find(turn.is_object() ? turn.value("from", "") : "");
+      if (role == roles.end() || !turn.value("value", Json()).is_string()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "conversations[", messages.size(), "]: expected \"from\" (human, gpt or system) and \"value\""));
+      }
+      messages.push_back({{"role", role->second}, {"content", turn["value"]}});
+    }
+    return Conversation(messages, 0);
+  }
+
+  static absl::Status CheckMessage(const Json& message, size_t index) {
+    if (message.is_object() && message.value("role", Json()).is_string() &&
+        (message.value("content", Json()).is_string() || message.contains("tool_calls")))
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages[", index, "]: expected \"role\" and \"content\", both strings"));
+  }
+
+  // Of an answer, unless it has OpenAI's "weight": 0.
+  static absl::StatusOr<bool> IsLearnt(const Json& message, size_t index) {
+    if (message["role"] != "assistant") return false;
+    const Json weight = message.value("weight", Json(1));
+    if (weight == 0 || weight == 1) return weight == 1;
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages[", index, "].weight is ", weight.dump(), ": 0 and 1 are known"));
+  }
+
+  // Learns the answers from message `first` on.
+  absl::StatusOr<Samples> Conversation(const Json& messages, size_t first) {
+    if (!messages.is_array()) return absl::InvalidArgumentError("\"messages\" is no list");
+    if (!info().has_chat_template) {
+      return absl::InvalidArgumentError(
+          "the tokenizer has no chat template, which says how messages are written: give \"prompt\" and "
+          "\"completion\"");
+    }
+    Samples samples;
+    Json before = Json::array();
+    for (size_t i = 0; i < messages.size(); ++i) {
+      PENSTOCK_RETURN_IF_ERROR(CheckMessage(messages[i], i));
+      PENSTOCK_ASSIGN_OR_RETURN(const bool learnt, IsLearnt(messages[i], i));
+      if (learnt && i >= first) {
+        absl::StatusOr<TokenSample> sample = Answer(before, messages[i]);
+        if (!sample.ok()) return AnnotateError(sample.status(), absl::StrCat("messages[", i, "]"));
+        samples.push_back(*std::move(sample));
+      }
+      before.push_back(messages[i]);
+    }
+    if (samples.empty())
+      return absl::InvalidArgumentError(
+          "no message with \"role\": \"assistant\", of which something is learnt");
+    return samples;
+  }
+
+  absl::StatusOr<TokenSample> Answer(const Json& before, const Json& answer) {
+    Json with_answer = before;
+    with_answer.push_back(answer);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string asked,
+                              tokenizer_.Render(before.dump(), /*add_generation_prompt=*/true));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string whole,
+                              tokenizer_.Render(with_answer.dump(), /*add_generation_prompt=*/false));
+    if (!absl::StartsWith(whole, asked)) {
+      return absl::InvalidArgumentError(
+          "the chat template writes what comes before the answer otherwise where the answer follows: give "
+          "\"prompt\" and \"completion\"");
+    }
+    // The template has what begins and ends a text.
+    PENSTOCK_ASSIGN_OR_RETURN(Tokens input, tokenizer_.Encode(asked));
+    PENSTOCK_ASSIGN_OR_RETURN(Tokens target, tokenizer_.Encode(whole.substr(asked.size())));
+    if (target.empty()) return absl::InvalidArgumentError("the chat template writes nothing of the answer");
+    return TokenSample{.input = std::move(input), .target = std::move(target)};
+  }
+
+  TextTokenizer& tokenizer_;
+};
+
+// A list in one of the fields that hold text or tokens.
+bool HasTokens(const Json& line) {
+  return line.contains("tokens") || line.contains("input_ids") ||
+         (line.contains("target") && line["target"].is_array());
+}
+
+}  // namespace
+
+absl::StatusOr<Samples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  // The one that names the column.
+  if (!json.is_object() || HasTokens(json)) {
+    PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
+    return Samples{std::move(sample)};
+  }
+  return Reader(tokenizer).Of(json);
+}
+
+absl::StatusOr<TokenSample> TokenizeText(const std::string& text, TextTokenizer& tokenizer) {
+  return Reader(tokenizer).Whole(text);
+}
+
+}  // namespace penstock

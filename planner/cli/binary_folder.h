@@ -1,0 +1,13 @@
+// Where Penstock's other programs are.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace penstock::cli {
+
+// Folder of the running binary, where the other binaries are.
+absl::StatusOr<std::string> BinaryFolder();
+
+}  // namespace penstock::cli
