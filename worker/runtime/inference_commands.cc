@@ -22,6 +22,7 @@
 #include "worker/inference/sampling.h"
 #include "worker/inference/text_decoder.h"
 #include "worker/profile/measured_device.h"
+#include "worker/runtime/generated_text.h"
 #include "worker/torch/boundary.h"
 
 namespace penstock::worker {
@@ -39,22 +40,6 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Load(const InferenceOptions& opti
                        config.position.value_or(Position::kLearned) == Position::kLearned;
   if (!learned) config.max_sequence_length = std::max(config.max_sequence_length, longest);
   return LanguageModel::Load(config, options.checkpoint, device.place);
-}
-
-// What a model says must not command a terminal.
-char Printable(int32_t token) {
-  const auto byte = static_cast<unsigned char>(token);
-  const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
-  return control ? '?' : static_cast<char>(byte);
-}
-
-void Write(const GenerateOptions& options, int32_t token, bool first, std::ostream& out) {
-  if (options.as_bytes) {
-    out << Printable(token);
-  } else {
-    out << (first ? "" : " ") << token;
-  }
-  out.flush();
 }
 
 // Of a decoder-only model the target loses its end last: what is learnt stays. Returns whether it was cut.
@@ -137,6 +122,7 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
   const int64_t longest = static_cast<int64_t>(options.tokens.size()) + options.max_tokens;
   PENSTOCK_ASSIGN_OR_RETURN(const auto model, Load(options.inference, longest));
   PENSTOCK_ASSIGN_OR_RETURN(const auto decoder, StartDecoder(*model, options.tokens, options.max_tokens));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto text, MakeGeneratedText(options));
   Sampler sampler({.temperature = options.temperature, .top_p = options.top_p, .seed = options.seed});
   const absl::Time begin = absl::Now();
   int64_t count = 0;
@@ -144,7 +130,8 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
     PENSTOCK_ASSIGN_OR_RETURN(const int32_t token,
                               CallTorch("sampling", [&] { return sampler.Choose(decoder->logits()); }));
     if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) break;
-    Write(options, token, count == 0, out);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string next, text->Append(token));
+    out << next << std::flush;
     if (++count < options.max_tokens) PENSTOCK_RETURN_IF_ERROR(decoder->Append(token));
   }
   out << std::endl;

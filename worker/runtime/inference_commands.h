@@ -9,7 +9,7 @@
 namespace penstock::worker {
 
 // Writes each token as soon as it is there, and a line on stderr when it is done. Possible errors: those of
-// ReadModelSpec, LanguageModel::Load and StartDecoder, INVALID_ARGUMENT (names --device).
+// ReadModelSpec, LanguageModel::Load, StartDecoder and MakeGeneratedText, INVALID_ARGUMENT (names --device).
 absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out);
 
 // Possible errors: those of ReadModelSpec, LanguageModel::Load, IndexedDataset::Open and Evaluate,

@@ -150,7 +150,10 @@ CLI::App* AddGenerateCommand(CLI::App& app, GenerateOptions& generate) {
       ->capture_default_str();
   command->add_option("--seed", generate.seed, "What tokens are drawn by")->capture_default_str();
   command->add_option("--stop-tokens", generate.stop_tokens, "Tokens that end the text")->delimiter(',');
-  command->add_flag("--as-bytes", generate.as_bytes, "Tokens are bytes, and printed as such");
+  CLI::Option* const bytes =
+      command->add_flag("--as-bytes", generate.as_bytes, "Tokens are bytes, and printed as such");
+  command->add_option("--tokenizer", generate.tokenizer, "Folder of the tokenizer whose text is printed")
+      ->excludes(bytes);
   return command;
 }
 

@@ -91,6 +91,8 @@ struct GenerateOptions {
   std::vector<int32_t> stop_tokens = {};
   // Tokens are bytes, and printed as such.
   bool as_bytes = false;
+  // Folder of the tokenizer whose text is printed; empty: the tokens are.
+  std::string tokenizer = {};
 };
 
 // `penstock-worker evaluate ...`: the loss on a dataset. `penstock evaluate` calls it.

@@ -19,9 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/binary_folder.h"
 #include "planner/cli/inference/prompt.h"
+#include "planner/cli/model/kept_files.h"
 #include "planner/cli/model/model_folder.h"
-#include "planner/cli/up/machine.h"
+#include "planner/cli/tokenizer/model_tokenizer.h"
 
 namespace penstock::cli {
 namespace {
@@ -36,9 +38,9 @@ struct InferenceFlags {
 
 struct GenerateFlags {
   InferenceFlags inference;
-  std::string prompt;
-  std::vector<int32_t> tokens;
-  uint64_t max_tokens = 64;
+  PromptRequest prompt;
+  // 0: kTokens, or what the model has positions for.
+  uint64_t max_tokens = 0;
   double temperature = 0;
   double top_p = 1;
   uint64_t seed = 1;
@@ -54,6 +56,18 @@ struct EvaluateFlags {
 };
 
 using Arguments = std::vector<std::string>;
+
+constexpr uint64_t kTokens = 64;
+
+// Learned positions end; whoever does not say how many tokens he wants gets those that are left.
+uint64_t TokensToAskFor(const v1::ModelSpec& model, const Prompt& prompt) {
+  const bool learned =
+      model.architecture() == v1::ARCHITECTURE_GPT &&
+      (model.position() == v1::POSITION_LEARNED || model.position() == v1::POSITION_UNSPECIFIED);
+  const uint64_t taken = prompt.tokens.size();
+  if (!learned || taken >= model.max_sequence_length()) return kTokens;
+  return std::min(kTokens, model.max_sequence_length() - taken);
+}
 
 absl::StatusOr<Arguments> WorkerCommand(const std::string& command, const InferenceFlags& flags,
                                         const ModelFolder& folder) {
@@ -83,16 +97,24 @@ absl::Status Become(const Arguments& arguments) {
 
 absl::Status RunGenerate(const GenerateFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(flags.inference.from));
-  PENSTOCK_ASSIGN_OR_RETURN(const Prompt prompt,
-                            PromptOf(flags.inference.from, folder.model, flags.prompt, flags.tokens));
+  std::unique_ptr<TokenizerProcess> tokenizer;
+  if (flags.prompt.tokens.empty() && HasTokenizer(flags.inference.from)) {
+    PENSTOCK_ASSIGN_OR_RETURN(tokenizer, StartTokenizer(flags.inference.from));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(const Prompt prompt, PromptOf(folder.model, flags.prompt, tokenizer.get()));
   PENSTOCK_ASSIGN_OR_RETURN(Arguments arguments, WorkerCommand("generate", flags.inference, folder));
   arguments.push_back(absl::StrCat("--tokens=", absl::StrJoin(prompt.tokens, ",")));
-  arguments.push_back(absl::StrCat("--max-tokens=", flags.max_tokens));
+  arguments.push_back(absl::StrCat(
+      "--max-tokens=", flags.max_tokens > 0 ? flags.max_tokens : TokensToAskFor(folder.model, prompt)));
   arguments.push_back(absl::StrCat("--temperature=", flags.temperature));
   arguments.push_back(absl::StrCat("--top-p=", flags.top_p));
   arguments.push_back(absl::StrCat("--seed=", flags.seed));
   if (prompt.as_bytes) arguments.emplace_back("--as-bytes");
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, EndTokens(flags.inference.from));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ends, EndTokens(flags.inference.from));
+  if (tokenizer != nullptr) {
+    arguments.push_back(absl::StrCat("--tokenizer=", KeptFile(flags.inference.from, "")));
+    if (ends.empty() && tokenizer->info().end >= 0) ends = {tokenizer->info().end};
+  }
   if (!flags.no_stop && !ends.empty())
     arguments.push_back(absl::StrCat("--stop-tokens=", absl::StrJoin(ends, ",")));
   return Become(arguments);
@@ -122,23 +144,31 @@ void AddInferenceFlags(CLI::App* command, InferenceFlags& flags) {
 
 void AddGenerateCommand(CommandSet& commands) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* command = commands.Add({.name = "generate",
-                                    .purpose = "Goes on with a text, with a model that was trained",
-                                    .examples = "penstock generate runs/text \"To be\"\n"
-                                                "penstock generate runs/text \"To be\" --temperature 0.8 "
-                                                "--top-p 0.95 --max-tokens 200\n"
-                                                "penstock generate models/llama --tokens 1,15043,29892"});
+  CLI::App* command =
+      commands.Add({.name = "generate",
+                    .purpose = "Goes on with a text, with a model that was trained",
+                    .examples = "penstock generate runs/text \"To be\"\n"
+                                "penstock generate runs/text \"To be\" --temperature 0.8 "
+                                "--top-p 0.95 --max-tokens 200\n"
+                                "penstock generate models/qwen --chat \"What is a penstock?\"\n"
+                                "penstock generate models/llama --tokens 1,15043,29892"});
   AddInferenceFlags(command, flags->inference);
-  CLI::Option* const prompt =
-      command->add_option("PROMPT", flags->prompt,
-                          "The beginning of the text, or what a T5 reads: its bytes are the tokens, as "
-                          "`penstock dataset import` makes them of text");
-  command->add_option("--tokens", flags->tokens, "The same as tokens; those that follow are printed as such")
+  CLI::Option* const prompt = command->add_option(
+      "PROMPT", flags->prompt.text,
+      "The beginning of the text, or what a T5 reads: as tokens of the tokenizer that came "
+      "with the model, or as bytes, as `penstock dataset import` takes text");
+  command->add_flag("--chat", flags->prompt.chat,
+                    "PROMPT is a user's message, written as the model's chat template does; what follows is "
+                    "the answer");
+  command
+      ->add_option("--tokens", flags->prompt.tokens,
+                   "The same as tokens; those that follow are printed as such")
       ->delimiter(',')
       ->excludes(prompt);
-  command->add_option("--max-tokens", flags->max_tokens, "Tokens to ask for")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24))
-      ->capture_default_str();
+  command
+      ->add_option("--max-tokens", flags->max_tokens,
+                   "Tokens to ask for (64, or those that the model still has positions for)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command
       ->add_option("--temperature", flags->temperature,
                    "0: always the most probable token; 1: drawn as the model says")

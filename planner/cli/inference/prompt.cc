@@ -1,11 +1,11 @@
 #include "planner/cli/inference/prompt.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/kept_files.h"
 
@@ -13,15 +13,6 @@ namespace penstock::cli {
 namespace {
 
 constexpr uint32_t kBytes = 256;
-
-// The file that its tokens are made with; empty: none came.
-std::string TokenizerOf(const std::string& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(KeptFile(folder, name), ignored)) return name;
-  }
-  return "";
-}
 
 absl::StatusOr<std::vector<int32_t>> EndTokensIn(const std::string& file) {
   const absl::StatusOr<std::string> text = ReadFile(file);
@@ -41,18 +32,25 @@ absl::StatusOr<std::vector<int32_t>> EndTokensIn(const std::string& file) {
   return tokens;
 }
 
-}  // namespace
-
-absl::StatusOr<Prompt> PromptOf(const std::string& folder, const v1::ModelSpec& model,
-                                const std::string& text, const std::vector<int32_t>& tokens) {
-  if (text.empty() == tokens.empty()) return absl::InvalidArgumentError("give either PROMPT or --tokens");
-  if (!tokens.empty()) return Prompt{.tokens = tokens};
-  const std::string tokenizer = TokenizerOf(folder);
-  if (!tokenizer.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("PROMPT: this model's tokens are made by its ", tokenizer,
-                     ", which Penstock keeps and does not run: give --tokens 1,2,3"));
+absl::StatusOr<Prompt> TokenizedPrompt(const PromptRequest& request, TextTokenizer& tokenizer) {
+  if (request.chat) {
+    const nlohmann::json messages = {{{"role", "user"}, {"content", request.text}}};
+    const absl::StatusOr<std::string> text =
+        tokenizer.Render(messages.dump(), /*add_generation_prompt=*/true);
+    if (!text.ok()) return AnnotateError(text.status(), "--chat");
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.Encode(*text));
+    return Prompt{.tokens = std::move(tokens)};
   }
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> own, tokenizer.Encode(request.text));
+  const TokenizerInfo& info = tokenizer.info();
+  Prompt prompt = {.tokens = info.prefix};
+  prompt.tokens.insert(prompt.tokens.end(), own.begin(), own.end());
+  // Of a T5, whose input ends where the text does.
+  prompt.tokens.insert(prompt.tokens.end(), info.suffix.begin(), info.suffix.end());
+  return prompt;
+}
+
+absl::StatusOr<Prompt> BytePrompt(const v1::ModelSpec& model, const std::string& text) {
   if (model.vocab() > kBytes) {
     return absl::InvalidArgumentError(absl::StrCat("PROMPT: this model has ", model.vocab(),
                                                    " tokens, which are not bytes: give --tokens 1,2,3"));
@@ -65,6 +63,20 @@ absl::StatusOr<Prompt> PromptOf(const std::string& folder, const v1::ModelSpec& 
         absl::StrCat("PROMPT: byte ", byte, " was in no sample that the model was trained on"));
   }
   return prompt;
+}
+
+}  // namespace
+
+absl::StatusOr<Prompt> PromptOf(const v1::ModelSpec& model, const PromptRequest& request,
+                                TextTokenizer* tokenizer) {
+  if (request.text.empty() == request.tokens.empty())
+    return absl::InvalidArgumentError("give either PROMPT or --tokens");
+  if (!request.tokens.empty()) return Prompt{.tokens = request.tokens};
+  if (tokenizer != nullptr) return TokenizedPrompt(request, *tokenizer);
+  if (request.chat)
+    return absl::InvalidArgumentError(
+        "--chat: this model came without a tokenizer, and so without a template");
+  return BytePrompt(model, request.text);
 }
 
 absl::StatusOr<std::vector<int32_t>> EndTokens(const std::string& folder) {

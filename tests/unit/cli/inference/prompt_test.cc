@@ -20,7 +20,7 @@ class PromptTest : public ::testing::Test {
   PromptTest() { model_.set_vocab(256); }
 
   absl::StatusOr<Prompt> Of(const std::string& text, const std::vector<int32_t>& tokens = {}) const {
-    return PromptOf(folder_.path(), model_, text, tokens);
+    return PromptOf(model_, {.text = text, .tokens = tokens}, nullptr);
   }
   std::string Refusal(const std::string& text, const std::vector<int32_t>& tokens = {}) const {
     const absl::StatusOr<Prompt> prompt = Of(text, tokens);
@@ -40,7 +40,6 @@ TEST_F(PromptTest, OfAModelOfBytesIsTheTextItself) {
 
 TEST_F(PromptTest, TokensAreTakenAsTheyAre) {
   model_.set_vocab(32000);
-  folder_.Write("hugging_face/tokenizer.json", "{}");
   const absl::StatusOr<Prompt> prompt = Of("", {1, 29892});
   ASSERT_TRUE(prompt.ok()) << prompt.status();
   EXPECT_THAT(prompt->tokens, ElementsAre(1, 29892));
@@ -54,9 +53,6 @@ TEST_F(PromptTest, TextIsRefusedWhereTokensAreNoBytes) {
   EXPECT_THAT(Refusal("z"), HasSubstr("byte 122 was in no sample"));
   model_.set_vocab(257);
   EXPECT_THAT(Refusal("a"), HasSubstr("257 tokens, which are not bytes: give --tokens"));
-  model_.set_vocab(200);
-  folder_.Write("hugging_face/spiece.model", "");
-  EXPECT_THAT(Refusal("a"), HasSubstr("made by its spiece.model"));
 }
 
 TEST_F(PromptTest, TextsEndWhereTheModelSaysSo) {
