@@ -79,14 +79,13 @@ absl::Status WriteFrame(int socket, const Frame& frame, absl::Time deadline) {
 }
 
 std::string TokensToPayload(const std::vector<int32_t>& tokens) {
-  std::string payload(tokens.size() * sizeof(int32_t), '\0');
-  std::memcpy(payload.data(), tokens.data(), payload.size());
-  return payload;
+  return std::string(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t));
 }
 
 std::vector<int32_t> TokensOfPayload(const std::string& payload) {
   std::vector<int32_t> tokens(payload.size() / sizeof(int32_t));
-  std::memcpy(tokens.data(), payload.data(), tokens.size() * sizeof(int32_t));
+  // No tokens have no address.
+  if (!tokens.empty()) std::memcpy(tokens.data(), payload.data(), tokens.size() * sizeof(int32_t));
   return tokens;
 }
 

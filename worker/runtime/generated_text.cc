@@ -48,7 +48,7 @@ size_t BytesOfUnfinished(const std::string& text) {
 
 class TokenizerText : public GeneratedText {
  public:
-  explicit TokenizerText(std::unique_ptr<TokenizerProcess> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  explicit TokenizerText(std::unique_ptr<TextTokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
   // Of all tokens: what a token is written as depends on those before it.
   absl::StatusOr<std::string> Append(int32_t token) override {
@@ -63,7 +63,7 @@ class TokenizerText : public GeneratedText {
   }
 
  private:
-  const std::unique_ptr<TokenizerProcess> tokenizer_;
+  const std::unique_ptr<TextTokenizer> tokenizer_;
   std::vector<int32_t> tokens_;
   // Bytes of the text.
   size_t printed_ = 0;
@@ -80,12 +80,16 @@ absl::StatusOr<std::string> TokenizerProgram() {
 
 }  // namespace
 
+std::unique_ptr<GeneratedText> TextOfTokenizer(std::unique_ptr<TextTokenizer> tokenizer) {
+  return std::make_unique<TokenizerText>(std::move(tokenizer));
+}
+
 absl::StatusOr<std::unique_ptr<GeneratedText>> MakeGeneratedText(const GenerateOptions& options) {
   if (options.as_bytes) return std::make_unique<Bytes>();
   if (options.tokenizer.empty()) return std::make_unique<Numbers>();
   PENSTOCK_ASSIGN_OR_RETURN(const std::string program, TokenizerProgram());
   PENSTOCK_ASSIGN_OR_RETURN(auto tokenizer, TokenizerProcess::Start(program, options.tokenizer));
-  return std::make_unique<TokenizerText>(std::move(tokenizer));
+  return TextOfTokenizer(std::move(tokenizer));
 }
 
 }  // namespace penstock::worker

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/tokenizer/text_tokenizer.h"
 #include "worker/runtime/worker_options.h"
 
 namespace penstock::worker {
@@ -23,7 +24,10 @@ class GeneratedText {
   virtual absl::StatusOr<std::string> Append(int32_t token) = 0;
 };
 
-// Text of the tokenizer, bytes, or numbers. Possible errors: those of TokenizerProcess::Start.
+// `tokenizer` is not null.
+std::unique_ptr<GeneratedText> TextOfTokenizer(std::unique_ptr<TextTokenizer> tokenizer);
+
+// Text of the model's tokenizer, bytes, or numbers. Possible errors: those of TokenizerProcess::Start.
 absl::StatusOr<std::unique_ptr<GeneratedText>> MakeGeneratedText(const GenerateOptions& options);
 
 }  // namespace penstock::worker

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "common/dataset/indexed_dataset.h"
+#include "tests/support/fake_tokenizer.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/unit/dataset/fake_tokenizer.h"
 
 namespace penstock {
 namespace {

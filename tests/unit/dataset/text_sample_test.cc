@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/dataset/fake_tokenizer.h"
+#include "tests/support/fake_tokenizer.h"
 
 namespace penstock {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/fake_tokenizer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::cli {
@@ -53,6 +54,29 @@ TEST_F(PromptTest, TextIsRefusedWhereTokensAreNoBytes) {
   EXPECT_THAT(Refusal("z"), HasSubstr("byte 122 was in no sample"));
   model_.set_vocab(257);
   EXPECT_THAT(Refusal("a"), HasSubstr("257 tokens, which are not bytes: give --tokens"));
+}
+
+TEST_F(PromptTest, TextIsThatOfTheTokenizerWithWhatItPutsAround) {
+  model_.set_vocab(32000);
+  FakeTokenizer tokenizer;
+  const absl::StatusOr<Prompt> prompt = PromptOf(model_, {.text = "ab"}, &tokenizer);
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_THAT(prompt->tokens, ElementsAre(1, 'a', 'b'));
+  EXPECT_FALSE(prompt->as_bytes);
+  // Of a T5.
+  tokenizer.mutable_info() = {.prefix = {}, .suffix = {2}};
+  EXPECT_THAT(PromptOf(model_, {.text = "ab"}, &tokenizer)->tokens, ElementsAre('a', 'b', 2));
+  EXPECT_THAT(std::string(PromptOf(model_, {.text = "a!"}, &tokenizer).status().message()),
+              HasSubstr("no '!' here"));
+}
+
+TEST_F(PromptTest, AMessageIsWrittenAsTheTemplateHasItAndNothingIsPutAround) {
+  FakeTokenizer tokenizer;
+  const absl::StatusOr<Prompt> prompt = PromptOf(model_, {.text = "Hi", .chat = true}, &tokenizer);
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(std::string(prompt->tokens.begin(), prompt->tokens.end()), "<user>Hi</><assistant>");
+  EXPECT_THAT(std::string(PromptOf(model_, {.text = "Hi", .chat = true}, nullptr).status().message()),
+              HasSubstr("--chat: this model came without a tokenizer"));
 }
 
 TEST_F(PromptTest, TextsEndWhereTheModelSaysSo) {
