@@ -247,6 +247,10 @@ class Costs:
     def peak(self, kind, sums):
         return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated if kind == "decoder" else 0.0)
 
+    def slowness(self, ranks):
+        """By what passes of the stage group of these ranks are slower than the profile says."""
+        return max((slow.factor for slow in self.profile.slow_ranks if slow.rank in ranks), default=1)
+
     def transfer_ns(self, transferred_bytes, rank, other_rank):
         """What a transfer between two ranks takes, nanoseconds."""
         node = self.profile.cluster.gpus_per_node

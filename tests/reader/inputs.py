@@ -96,6 +96,12 @@ def t5_profile(tables=False, closed_form=True, encoder_layers=5, decoder_layers=
     return _file("t5", model, {"grid": grid if tables else None, "layers": layers}, dtype)
 
 
+def with_slow_ranks(file, factors):
+    """The same of a job in which some ranks are slow."""
+    ranks = [{"rank": rank, "factor": factor} for rank, factor in sorted(factors.items())]
+    return {**file, "profile": {**file["profile"], "slow_ranks": ranks}}
+
+
 def _file(name, model, profile, dtype):
     """A ProfileFile as JSON."""
     model = {**model, "max_sequence_length": 2048, "dtype": f"DATA_TYPE_{dtype}"}
@@ -139,6 +145,8 @@ PROFILES = {
         cluster={"intra_node_collective_bytes_per_second": 2.3e7, "intra_node_collective_latency_ns": "77", "gpus_per_node": 8},
     ),
     "gpt-fast": gpt_profile(cluster={"intra_node_collective_bytes_per_second": 5e11, "intra_node_collective_latency_ns": "7", "gpus_per_node": 16}),
+    "gpt-slow": with_slow_ranks(gpt_profile(), {1: 1.37, 3: 2.113}),
+    "gpt-groups-slow": with_slow_ranks(gpt_profile(cluster={"gpus_per_node": 4, "attention_hides_exchange": True}), {2: 1.709, 5: 1.211, 6: 1.533}),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

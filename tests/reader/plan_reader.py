@@ -8,7 +8,7 @@ import hashlib
 
 import habits
 import rules
-from costs import Costs
+from costs import Costs, round_half_up
 from durations import optimizer_duration, pass_durations, rank_parameter_bytes, reduce_duration
 from exchange import NAMES, Exchanges, PassExchange
 from execution import times
@@ -132,7 +132,8 @@ def _check_durations(reading, costs, exchanges, report):
         if key not in passes:
             recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
             shares = [reading.share(replica, index, context) for context in range(pipeline.contexts)]
-            passes[key] = [_pass_costs(costs, exchanges, stage, share, recompute) for share in shares]
+            factor = costs.slowness(pipeline.ranks_of_group(replica, stage))
+            passes[key] = [_slowed(_pass_costs(costs, exchanges, stage, share, recompute), factor) for share in shares]
         return passes[key]
 
     for rank, item in reading.instructions():
@@ -167,6 +168,15 @@ def _pass_costs(costs, exchanges, stage, share, recompute):
         exchange = exchanges.of_pass(op, stage, share, recompute)
         result[op] = (computed + exchange.added_ns, exchange)
     return result
+
+
+def _slowed(costs_of, factor):
+    """The same on a stage group that is slow; rounded once more."""
+    if factor == 1:
+        return costs_of
+    result = {op: (round_half_up(own * factor), exchange) for op, (own, exchange) in costs_of.items()}
+    inputs = result["BACKWARD"][0] - result["BACKWARD_WEIGHT"][0]
+    return {**result, "BACKWARD_INPUT": (inputs, costs_of["BACKWARD_INPUT"][1])}
 
 
 def _compare_exchange(item, expected, place, report):

@@ -121,6 +121,9 @@ class Pipeline:
     def rank(self, replica, stage_index, place=0):
         return self._ranks[replica][stage_index][place]
 
+    def ranks_of_group(self, replica, stage):
+        return self._ranks[replica][stage.index]
+
     def replica_of(self, rank):
         return self._place[rank][0]
 

@@ -236,12 +236,15 @@ class CostsAudit {
     const int64_t kept = costs_.PutAsideBytes(stage, memory);
     const int64_t input = BoundaryBytes(stage - 1, of.share), output = BoundaryBytes(stage, of.share);
     const int64_t forward_peak = memory.forward_peak(), peak = memory.backward_peak();
-    const int64_t backward_ns = costs_.BackwardNs(stage, of.layers, recompute);
-    const int64_t weight_ns = costs_.WeightNs(stage, of.layers);
+    const auto slowed = [&](int64_t ns) {
+      return costs_.slow_groups().Slowed(ns, place_.replica, place_.position);
+    };
+    const int64_t backward_ns = slowed(costs_.BackwardNs(stage, of.layers, recompute));
+    const int64_t weight_ns = slowed(costs_.WeightNs(stage, of.layers));
     const PassExchange backward_exchange = costs_.BackwardExchange(stage, of.layers, recompute);
     switch (pass.op()) {
       case v1::OP_FORWARD:
-        return {costs_.ForwardNs(stage, of.layers), costs_.ForwardExchange(stage, of.layers),
+        return {slowed(costs_.ForwardNs(stage, of.layers)), costs_.ForwardExchange(stage, of.layers),
                 stored + output + forward_peak, forward_peak};
       case v1::OP_BACKWARD:
         return {backward_ns, backward_exchange, peak + input, peak + stored + input + output};

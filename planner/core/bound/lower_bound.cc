@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "planner/core/bound/infinity.h"
 #include "planner/core/cost/rounding.h"
@@ -43,7 +45,19 @@ double LargestPeak(const RankBound& rank, const TokenSums& sums) {
 }  // namespace
 
 LowerBound::LowerBound(const CostModel& costs, const Job& job)
-    : replicas_(job.topology.replicas()), pipeline_(costs, job) {}
+    : replicas_(job.topology.replicas()), slow_groups_(costs.slow_groups()), pipeline_(costs, job) {}
+
+std::vector<double> LowerBound::CapacityOf(int replicas) const {
+  std::vector<double> capacity;
+  for (size_t position = 0; position < pipeline_.ranks.size(); ++position) {
+    std::vector<double> speeds;
+    for (int replica = 0; replica < replicas_; ++replica)
+      speeds.push_back(1 / slow_groups_.FactorOf(replica, static_cast<int>(position)));
+    std::sort(speeds.begin(), speeds.end(), std::greater<>());
+    capacity.push_back(std::accumulate(speeds.begin(), speeds.begin() + replicas, 0.0));
+  }
+  return capacity;
+}
 
 LowerBound::BatchSums LowerBound::Sum(absl::Span<const SampleTokens> samples) const {
   BatchSums batch;
@@ -242,7 +256,7 @@ double LowerBound::RankNs(size_t index, const BatchSums& batch, absl::Span<const
     AddTo(&until_inputs, bound.pass(BoundPass::kInput));
   }
   const auto share = [&](const LayerVector& work) {
-    return (Dot(work, batch.linear) + MicroBatchesNs(rank, work, batch)) / batch.replicas;
+    return (Dot(work, batch.linear) + MicroBatchesNs(rank, work, batch)) / batch.capacity[index];
   };
   LayerVector linear_share = batch.linear;
   for (double& value : linear_share) value /= batch.replicas;
@@ -261,6 +275,7 @@ int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples, StopToken
   if (samples.empty()) return 0;
   BatchSums batch = Sum(samples);
   batch.replicas = std::min(static_cast<double>(replicas_), batch.samples);
+  batch.capacity = CapacityOf(static_cast<int>(batch.replicas));
   RampBound ramp(pipeline_, batch.overhead);
   double bound = 0;
   for (const SampleTokens& sample : samples) {

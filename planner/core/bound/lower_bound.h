@@ -40,6 +40,8 @@ class LowerBound {
     double samples = 0;
     // Replicas that have work.
     double replicas = 0;
+    // By position: what they do together in the time in which one rank that is not slow does 1.
+    std::vector<double> capacity;
     TokenSums all;
     LayerVector linear = {};
     // What every micro-batch pays once.
@@ -88,7 +90,11 @@ class LowerBound {
   HeldStage HeldOn(int stage, const BatchSums& batch, absl::Span<const SampleTokens> samples) const;
   double RecomputeNs(const TokenSums& sums) const;
 
+  // What the `replicas` fastest ranks of each position do.
+  std::vector<double> CapacityOf(int replicas) const;
+
   int replicas_;
+  SlowGroups slow_groups_;
   PipelineBound pipeline_;
 };
 

@@ -30,6 +30,7 @@ constexpr Limit kOptimizerNs = {1e6, "nanoseconds a byte"};
 constexpr Limit kBackwardRatio = {1000, "units of the forward pass"};
 constexpr Limit kEfficiency = {100, "parts of the speed of a whole layer"};
 constexpr Limit kShare = {1, "a share between 0 and 1"};
+constexpr double kMostSlowness = 100;
 constexpr Limit kTableMs = {1e9, "milliseconds"};  // 11 days
 // What-if questions set links that are as good as free.
 constexpr Limit kBandwidth = {1e22, "bytes a second"};
@@ -210,6 +211,20 @@ absl::Status CheckCluster(const v1::Cluster& cluster) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSlowRanks(const v1::CostProfile& profile) {
+  for (int i = 0; i < profile.slow_ranks_size(); ++i) {
+    const v1::SlowRank& slow = profile.slow_ranks(i);
+    const std::string field = absl::StrCat("slow_ranks[", i, "]");
+    if (!(slow.factor() > 1 && slow.factor() <= kMostSlowness)) {
+      return WrongInProfile(absl::StrCat(field, ".factor"),
+                            absl::StrCat(slow.factor(), "; above 1, at most ", kMostSlowness));
+    }
+    if (i > 0 && slow.rank() <= profile.slow_ranks(i - 1).rank())
+      return WrongInProfile(absl::StrCat(field, ".rank"), absl::StrCat(slow.rank(), "; ranks must ascend"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckProfile(const v1::CostProfile& profile) {
@@ -235,6 +250,7 @@ absl::Status CheckProfile(const v1::CostProfile& profile) {
   }
   PENSTOCK_RETURN_IF_ERROR(
       Check("optimizer_ns_per_parameter_byte", profile.optimizer_ns_per_parameter_byte(), kOptimizerNs));
+  PENSTOCK_RETURN_IF_ERROR(CheckSlowRanks(profile));
   return CheckCluster(profile.cluster());
 }
 

@@ -314,6 +314,12 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
                               ": profile the model in the number format that it trains in"));
   }
   PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(spec));
+  for (const v1::SlowRank& slow : spec.profile().slow_ranks()) {
+    if (slow.rank() >= static_cast<uint32_t>(job.topology.ranks())) {
+      return Wrong("job.profile.slow_ranks",
+                   absl::StrCat("rank ", slow.rank(), "; job.mesh has ", job.topology.ranks(), " ranks"));
+    }
+  }
   PENSTOCK_RETURN_IF_ERROR(ReadChoices(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadStageSplit(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));

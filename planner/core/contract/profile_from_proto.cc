@@ -176,6 +176,8 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architect
   profile.sharded_state_bytes_per_parameter_byte = proto.sharded_state_bytes_per_parameter_byte();
   profile.optimizer_ns_per_parameter_byte = proto.optimizer_ns_per_parameter_byte();
   profile.cluster = ClusterFromProto(proto.cluster());
+  for (const v1::SlowRank& slow : proto.slow_ranks())
+    profile.slow_ranks.push_back({static_cast<int32_t>(slow.rank()), slow.factor()});
   return profile;
 }
 

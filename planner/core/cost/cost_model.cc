@@ -46,6 +46,7 @@ CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
       topology_(job.topology),
       nodes_(topology_, profile_.cluster.gpus_per_node),
+      slow_groups_(profile_.slow_ranks, topology_),
       layer_model_(profile_, shape().group.tensor),
       exchange_model_(profile_.cluster, job, nodes_),
       repeated_(RepeatedHeadsOf(job, group().tensor)),

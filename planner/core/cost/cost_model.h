@@ -19,6 +19,7 @@
 #include "planner/core/cost/pass_exchange.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/cost/repeated_heads.h"
+#include "planner/core/cost/slow_groups.h"
 #include "planner/core/model/micro_batch.h"
 #include "planner/core/model/share.h"
 #include "planner/core/model/types.h"
@@ -70,6 +71,8 @@ class CostModel {
   int position_of(int stage) const { return shape().position_of_stage[stage]; }
   const std::vector<int32_t>& position_of_stage() const { return shape().position_of_stage; }
   const Profile& profile() const { return profile_; }
+  // Times below are those of groups that are not slow.
+  const SlowGroups& slow_groups() const { return slow_groups_; }
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
   bool Layers(const Share& share, LayerCosts* costs) const;
@@ -163,6 +166,7 @@ class CostModel {
   Profile profile_;
   Topology topology_;
   Nodes nodes_;
+  SlowGroups slow_groups_;
   LayerModel layer_model_;
   ExchangeModel exchange_model_;
   RepeatedHeads repeated_;

@@ -91,6 +91,12 @@ struct Cluster {
   bool attention_hides_exchange = false;
 };
 
+struct SlowRank {
+  int32_t rank = 0;
+  // Above 1.
+  double factor = 1;
+};
+
 enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };
 
 struct Profile {
@@ -104,6 +110,8 @@ struct Profile {
   double sharded_state_bytes_per_parameter_byte = 0;
   double optimizer_ns_per_parameter_byte = 0;
   Cluster cluster;
+  // Ascending by rank.
+  std::vector<SlowRank> slow_ranks;
 
   // Whether every layer has one, which packed micro-batches need.
   bool has_closed_form() const {

@@ -122,6 +122,29 @@ Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t>
   return groups;
 }
 
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds) {
+  Groups groups(speeds.size());
+  std::vector<double> loads(speeds.size(), 0);
+  size_t empty = groups.size();
+  size_t left = sizes.size();
+  for (const uint32_t sample : DescendingOrder(sizes)) {
+    const bool only_empty = left-- <= empty;
+    size_t first = groups.size();
+    double first_end = 0;
+    for (size_t group = 0; group < groups.size(); ++group) {
+      if (only_empty && !groups[group].empty()) continue;
+      const double end = (loads[group] + sizes[sample]) / speeds[group];
+      if (first < groups.size() && end >= first_end) continue;
+      first = group;
+      first_end = end;
+    }
+    if (groups[first].empty()) --empty;
+    groups[first].push_back(sample);
+    loads[first] += sizes[sample];
+  }
+  return groups;
+}
+
 Groups WeightedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending,
                       absl::Span<const double> weights) {
   const double total = std::accumulate(sizes.begin(), sizes.end(), 0.0);

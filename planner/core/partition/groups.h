@@ -41,6 +41,11 @@ Groups BalancedGroups(absl::Span<const double> sizes, int count, bool small_ends
 Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const uint32_t> descending, int count,
                       bool small_ends = false);
 
+// Largest first, each into the group that would be done with it first; group g does speeds[g] in a unit of
+// time (LPT on machines of unequal speed, Gonzalez, Ibarra and Sahni 1977). None stays empty unless there are
+// fewer samples than groups; places are kept. Linear in sizes times groups.
+Groups BalancedGroups(absl::Span<const double> sizes, absl::Span<const double> speeds);
+
 // Largest first, each into the group that lacks most of its target; group g is to have a share of all in
 // proportion to weights[g] (LPT, Graham 1969, with unequal targets). Groups may stay empty; their places are
 // kept.

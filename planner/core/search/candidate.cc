@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/core/search/replica_speeds.h"
+
 namespace penstock::core {
 namespace {
 
@@ -60,7 +62,11 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
     work.push_back(static_cast<double>(candidate.table.work_ns(slot)));
   }
   candidate.replicas.resize(space.replicas());
-  const Groups slots_of_replicas = BalancedGroups(work, space.replicas());
+  TokenSums all;
+  for (const SampleTokens& sample : tokens) AddPacked(sample, &all);
+  const std::vector<double> speeds = ReplicaSpeeds(space.costs(), space.replicas(), all);
+  const Groups slots_of_replicas =
+      speeds.empty() ? BalancedGroups(work, space.replicas()) : BalancedGroups(work, speeds);
   for (size_t replica = 0; replica < slots_of_replicas.size(); ++replica) {
     CandidateReplica& part = candidate.replicas[replica];
     part.slots.assign(slots_of_replicas[replica].begin(), slots_of_replicas[replica].end());

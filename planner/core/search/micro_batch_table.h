@@ -102,6 +102,10 @@ class MicroBatchTable {
   const int64_t* field(Field field) const {
     return figures_.data() + static_cast<ptrdiff_t>(field * costs_->stages());
   }
+  // All figures of a slot, [field * stages + stage].
+  absl::Span<const int64_t> figures(int slot) const {
+    return {figures_.data() + offset(slot), static_cast<size_t>(offset(1))};
+  }
 
   const CostModel& costs() const { return *costs_; }
   absl::Span<const SampleTokens> tokens() const { return tokens_; }

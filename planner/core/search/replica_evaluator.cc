@@ -9,14 +9,17 @@ namespace {
 constexpr int64_t kReplaySpeed = 8;
 
 // What each context rank takes alone.
-void AddContexts(const CostModel& costs, int stage, const StageRecompute& recompute,
+void AddContexts(const CostModel& costs, int replica, int stage, const StageRecompute& recompute,
                  absl::Span<const Share> shares, absl::Span<const LayerCosts> layers,
                  ReplicaPipeline* pipeline) {
+  const auto slowed = [&](int64_t ns) {
+    return costs.slow_groups().Slowed(ns, replica, costs.position_of(stage));
+  };
   for (size_t context = 0; context < shares.size(); ++context) {
     ContextPass& pass = pipeline->contexts.emplace_back();
-    pass.forward_ns = costs.ForwardNs(stage, layers[context]);
-    pass.backward_ns = costs.BackwardNs(stage, layers[context], recompute);
-    pass.weight_ns = costs.WeightNs(stage, layers[context]);
+    pass.forward_ns = slowed(costs.ForwardNs(stage, layers[context]));
+    pass.backward_ns = slowed(costs.BackwardNs(stage, layers[context], recompute));
+    pass.weight_ns = slowed(costs.WeightNs(stage, layers[context]));
     pass.forward = costs.ForwardExchange(stage, layers[context]);
     pass.backward = costs.BackwardExchange(stage, layers[context], recompute);
     pass.sums = shares[context].sums;
@@ -32,6 +35,23 @@ ReplicaEvaluator::ReplicaEvaluator(const ScheduleSpace& space)
   transfer_ns_.resize(space.costs().stages());
 }
 
+void ReplicaEvaluator::SlowDown(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica) {
+  const CostModel& costs = space_.costs();
+  slowed_.clear();
+  rows_.clear();
+  for (const int32_t slot : slots) {
+    rows_.push_back(static_cast<int32_t>(slowed_.size()));
+    const absl::Span<const int64_t> figures = table.figures(slot);
+    slowed_.insert(slowed_.end(), figures.begin(), figures.end());
+    for (const auto field :
+         {MicroBatchTable::kForwardNs, MicroBatchTable::kBackwardNs, MicroBatchTable::kWeightNs}) {
+      int64_t* const times = &slowed_[rows_.back() + field * costs.stages()];
+      for (int stage = 0; stage < costs.stages(); ++stage)
+        times[stage] = costs.slow_groups().Slowed(times[stage], replica, costs.position_of(stage));
+    }
+  }
+}
+
 bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica) {
   using Table = MicroBatchTable;
   rows_.clear();
@@ -40,24 +60,28 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
     rows_.push_back(table.offset(slot));
   }
   const CostModel& costs = space_.costs();
+  const bool slow = costs.slow_groups().AnyOf(replica);
+  if (slow) SlowDown(table, slots, replica);
+  const auto field = [&](Table::Field which) {
+    return slow ? slowed_.data() + static_cast<ptrdiff_t>(which * costs.stages()) : table.field(which);
+  };
   passes_.stages = costs.stages();
   passes_.positions = costs.positions();
   passes_.rows = rows_;
-  passes_.forward_ns = table.field(Table::kForwardNs);
-  passes_.backward_ns = table.field(Table::kBackwardNs);
-  passes_.weight_ns = table.field(Table::kWeightNs);
-  passes_.input_bytes = table.field(Table::kInputBytes);
-  passes_.held_bytes = table.field(Table::kHeldBytes);
-  passes_.put_aside_bytes = table.field(Table::kPutAsideBytes);
-  passes_.passing_bytes = table.field(Table::kPassingBytes);
+  passes_.forward_ns = field(Table::kForwardNs);
+  passes_.backward_ns = field(Table::kBackwardNs);
+  passes_.weight_ns = field(Table::kWeightNs);
+  passes_.input_bytes = field(Table::kInputBytes);
+  passes_.held_bytes = field(Table::kHeldBytes);
+  passes_.put_aside_bytes = field(Table::kPutAsideBytes);
+  passes_.passing_bytes = field(Table::kPassingBytes);
   passes_.reduce_ns = space_.reduce_ns().data();
   passes_.optimizer_ns = space_.optimizer_ns().data();
   passes_.available_bytes = space_.available_bytes().data();
   const Topology& topology = space_.topology();
   for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
     const Link link = costs.LinkAcross(topology, replica, stage);
-    transfer_ns_[stage] =
-        table.field(link == Link::kInsideNode ? Table::kNearTransferNs : Table::kFarTransferNs);
+    transfer_ns_[stage] = field(link == Link::kInsideNode ? Table::kNearTransferNs : Table::kFarTransferNs);
   }
   passes_.transfer_ns = transfer_ns_.data();
   return true;
@@ -110,7 +134,8 @@ bool ReplicaEvaluator::MakePipeline(const MicroBatchTable& table, absl::Span<con
       pipeline->recompute.push_back(
           RecomputeAtLevel(costs.stage(stage), table.levels(slots[m])[stage], costs.has_selective()));
       if (costs.group().ranks() > 1)
-        AddContexts(costs, stage, pipeline->recompute.back(), shares, table.layer_costs(slots[m]), pipeline);
+        AddContexts(costs, replica, stage, pipeline->recompute.back(), shares, table.layer_costs(slots[m]),
+                    pipeline);
     }
   }
   return true;

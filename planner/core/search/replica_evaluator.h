@@ -40,12 +40,16 @@ class ReplicaEvaluator {
 
  private:
   bool Gather(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica);
+  // Fills slowed_ and its rows: the figures of the slots as they are on the slow groups of the replica.
+  void SlowDown(const MicroBatchTable& table, absl::Span<const int32_t> slots, int replica);
 
   const ScheduleSpace& space_;
   ListScheduler scheduler_;
   PassReplay replay_;
   PassTable passes_;
   std::vector<int32_t> rows_;
+  // [micro-batch][field][stage], as in the table.
+  std::vector<int64_t> slowed_;
   std::vector<const int64_t*> transfer_ns_;
   int64_t simulated_ = 0;
 };

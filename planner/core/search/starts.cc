@@ -9,6 +9,7 @@
 #include "planner/core/partition/sample_order.h"
 #include "planner/core/schedule/stage_bytes.h"
 #include "planner/core/search/linear_pipeline.h"
+#include "planner/core/search/replica_speeds.h"
 
 namespace penstock::core {
 namespace {
@@ -77,7 +78,7 @@ class StartMaker {
   bool PaddingMayPay() const;
   void AddPadded();
   void AddPacked();
-  // Fills replica_, work_ and descending_.
+  // Fills replica_, speeds_, work_ and descending_.
   void Weigh();
   void AddBalanced(int groups);
   void AddRamps(double most);
@@ -89,7 +90,7 @@ class StartMaker {
   std::vector<double> AddedTimes() const;
   // Shares of the micro-batches of a replica, which add up to 1.
   std::vector<std::vector<double>> Ramps(int micro_batches) const;
-  // The same targets for every replica.
+  // The same targets for every replica, relative to its speed.
   void AddWeighted(const std::vector<double>& weights);
   // Micro-batches of a replica beyond which more bring nothing.
   double MostMicroBatches() const;
@@ -102,6 +103,8 @@ class StartMaker {
   absl::Span<const SampleTokens> tokens_;
   // Sums over the samples of a replica, as they are on average.
   TokenSums replica_;
+  // Empty: all are as fast.
+  std::vector<double> speeds_;
   // AddedTimes, and the samples by it.
   std::vector<double> work_;
   std::vector<uint32_t> descending_;
@@ -180,6 +183,7 @@ void StartMaker::Weigh() {
   TokenSums all;
   for (const SampleTokens& sample : tokens_) core::AddPacked(sample, &all);
   replica_ = ShareOf(all, 1.0 / job_.topology.replicas());
+  speeds_ = ReplicaSpeeds(costs_, job_.topology.replicas(), all);
   work_ = AddedTimes();
   descending_ = DescendingOrder(work_);
 }
@@ -250,7 +254,8 @@ void StartMaker::AddWeighted(const std::vector<double>& weights) {
   if (stopped()) return;
   std::vector<double> all;
   for (int replica = 0; replica < job_.topology.replicas(); ++replica) {
-    all.insert(all.end(), weights.begin(), weights.end());
+    const double speed = speeds_.empty() ? 1 : speeds_[replica];
+    for (const double weight : weights) all.push_back(weight * speed);
   }
   Groups groups = WeightedGroups(work_, descending_, all);
   Start start;
@@ -258,6 +263,11 @@ void StartMaker::AddWeighted(const std::vector<double>& weights) {
   for (size_t group = 0; group < groups.size(); ++group) {
     start.replicas[group / weights.size()].push_back(std::move(groups[group]));
   }
+  // A replica that is so slow that nothing is left for it still has to have something.
+  const auto has_nothing = [](const Groups& replica) {
+    return std::ranges::all_of(replica, [](const auto& group) { return group.empty(); });
+  };
+  if (std::ranges::any_of(start.replicas, has_nothing)) return;
   starts_.push_back(std::move(start));
 }
 

@@ -76,6 +76,12 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
   }
   result.embedding_forward = OfWhole(profile.embedding_forward, 1, group.context);
   result.embedding_parameter_bytes /= group.tensor;
+  result.slow_ranks.clear();
+  const Topology groups = JobOfGroups(job).topology;
+  for (const SlowRank& slow : profile.slow_ranks) {
+    const RankPlace place = job.topology.PlaceOf(slow.rank);
+    result.slow_ranks.push_back({groups.RankAt(place.replica, place.position), slow.factor});
+  }
   // Equal places exchange side by side.
   result.cluster.intra_node_bytes_per_second *= group.ranks();
   result.cluster.inter_node_bytes_per_second *= group.ranks();

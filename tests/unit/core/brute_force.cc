@@ -123,6 +123,12 @@ std::optional<SmallMicroBatch> MakeMicroBatch(const CostModel& costs, const Job&
       pass.weight_ns = std::max(pass.weight_ns, costs.WeightNs(s, share));
     }
     pass.choices = Choices(costs, job, s, layers, memory, input + memory.tokens);
+    const auto slow_down = [&](int64_t* ns) {
+      *ns = costs.slow_groups().Slowed(*ns, replica, costs.position_of(s));
+    };
+    slow_down(&pass.forward_ns);
+    slow_down(&pass.weight_ns);
+    for (PassChoice& choice : pass.choices) slow_down(&choice.backward_ns);
     pass.forward_bytes = output + memory.forward_peak();
     pass.backward_bytes = memory.backward_peak() + input + output;
     pass.put_aside_bytes = costs.PutAsideBytes(s, memory) + memory.tokens;
@@ -208,7 +214,7 @@ class Enumeration {
     std::string text;
   };
 
-  // Replicas whose links are equally fast share answers.
+  // Replicas whose links are equally fast share answers, unless some of their ranks are slow.
   int ClassOf(int replica) const;
   // All layouts and placements that may be of use.
   std::vector<SmallMicroBatch> Layouts(Mask samples, int replica) const;
@@ -238,7 +244,7 @@ int Enumeration::ClassOf(int replica) const {
     const Link link = costs_.LinkAcross(costs_.topology(), replica, stage);
     bits = 2 * bits + (link == Link::kInsideNode ? 0 : 1);
   }
-  return bits;
+  return costs_.slow_groups().AnyOf(replica) ? -1 - replica : bits;
 }
 
 // Whether no pass without recompute and no transfer of `a` is slower: all that counts where memory is plenty.

@@ -121,6 +121,15 @@ TEST(GroupsTest, BalancedGroupsGiveTheNextLargestToTheSmallest) {
   EXPECT_THAT(BalancedGroups(std::vector<double>{5, 4}, 4), ElementsAre(ElementsAre(0), ElementsAre(1)));
 }
 
+TEST(GroupsTest, TheFastestGroupGetsMostAndNoneNothing) {
+  EXPECT_THAT(BalancedGroups(std::vector<double>{4, 4, 4, 4, 4, 4}, std::vector<double>{2, 1}),
+              ElementsAre(ElementsAre(0, 1, 3, 4), ElementsAre(2, 5)));
+  EXPECT_THAT(BalancedGroups(std::vector<double>{9, 1}, std::vector<double>{0.01, 1}),
+              ElementsAre(ElementsAre(1), ElementsAre(0)));
+  EXPECT_THAT(BalancedGroups(std::vector<double>{9}, std::vector<double>{0.5, 1}),
+              ElementsAre(ElementsAre(), ElementsAre(0)));
+}
+
 TEST(GroupsTest, SmallEndsGetAboutAQuarterOfTheOthers) {
   const Groups groups = BalancedGroups(std::vector<double>(64, 1.0), 8, /*small_ends=*/true);
   // 64 samples of size 1 on eight groups, two of them with a head start of 6.

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "planner/core/verify/check_plan.h"
 #include "tests/unit/core/job_builder.h"
 
@@ -51,6 +56,54 @@ TEST(PlannerTest, TheSameJobAndBatchGiveTheSameBytes) {
   EXPECT_EQ(first.SerializeAsString(), second.SerializeAsString());
   EXPECT_EQ(first.content_hash().size(), 32);
   EXPECT_EQ(first.content_hash(), Planner::ContentHash(first));
+}
+
+void AddSlowRank(v1::JobSpec* job, uint32_t rank, double factor) {
+  v1::SlowRank* const slow = job->mutable_profile()->add_slow_ranks();
+  slow->set_rank(rank);
+  slow->set_factor(factor);
+}
+
+// Tokens of the replica's samples.
+int64_t TokensOf(const v1::Batch& batch, const v1::Replica& replica) {
+  int64_t tokens = 0;
+  for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
+    for (const uint32_t sample : micro_batch.samples())
+      tokens += batch.samples(static_cast<int>(sample)).input_tokens() +
+                batch.samples(static_cast<int>(sample)).target_tokens();
+  }
+  return tokens;
+}
+
+// With one of two replicas at half speed, the other one does two thirds of the work.
+TEST(PlannerTest, ASlowRankGetsLessToDoInEveryPolicy) {
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < 60; ++i) lengths.emplace_back(10, 40 + i % 7);
+  const v1::Batch batch = MakeBatch(lengths);
+  for (const v1::Policy policy : {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
+                                  v1::POLICY_TOKEN_BUDGET, v1::POLICY_DYNAMIC}) {
+    v1::JobSpec job = GptJob(2, 2, policy);
+    job.mutable_planning()->set_micro_batch_size(policy == v1::POLICY_PADDING ? 2 : 0);
+    const int64_t usual = MakePlan(job, batch).predicted().makespan_ns();
+    AddSlowRank(&job, 3, 2);
+    const v1::Plan plan = MakePlan(job, batch);
+    ExpectValid(batch, plan);
+    const auto fast = static_cast<double>(TokensOf(batch, plan.replicas(0)));
+    const auto slow = static_cast<double>(TokensOf(batch, plan.replicas(1)));
+    EXPECT_GT(fast / slow, 1.6) << v1::Policy_Name(policy);
+    EXPECT_LT(fast / slow, 2.6) << v1::Policy_Name(policy);
+    EXPECT_LT(static_cast<double>(plan.predicted().makespan_ns()), 1.6 * static_cast<double>(usual))
+        << v1::Policy_Name(policy);
+  }
+}
+
+TEST(PlannerTest, EvenTheSlowestReplicaGetsASample) {
+  v1::JobSpec job = GptJob(1, 2, v1::POLICY_DYNAMIC);
+  AddSlowRank(&job, 0, 100);
+  const v1::Batch batch = MakeBatch({{10, 20}, {7, 7}, {30, 1}});
+  const v1::Plan plan = MakePlan(job, batch);
+  ExpectValid(batch, plan);
+  EXPECT_EQ(TokensOf(batch, plan.replicas(0)), 14) << "the shortest";
 }
 
 TEST(PlannerTest, APlanCarriesTheOptionsThatItsBoundDependsOn) {
@@ -270,6 +323,18 @@ INSTANTIATE_TEST_SUITE_P(
                kInvalid, "job.profile.bytes_per_element"},
         BadJob{"NoHead", [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers()->RemoveLast(); },
                kInvalid, "job.profile.layers: 'head'"},
+        BadJob{"SlowRankThatIsFast", [](v1::JobSpec* job) { AddSlowRank(job, 1, 1); }, kInvalid,
+               "job.profile.slow_ranks[0].factor: 1; above 1, at most 100"},
+        BadJob{"SlowRankThatStands", [](v1::JobSpec* job) { AddSlowRank(job, 1, std::nan("")); }, kInvalid,
+               "job.profile.slow_ranks[0].factor: nan"},
+        BadJob{"SlowRankTwice",
+               [](v1::JobSpec* job) {
+                 AddSlowRank(job, 1, 2);
+                 AddSlowRank(job, 1, 3);
+               },
+               kInvalid, "job.profile.slow_ranks[1].rank: 1; ranks must ascend"},
+        BadJob{"SlowRankOfNobody", [](v1::JobSpec* job) { AddSlowRank(job, 4, 2); }, kInvalid,
+               "job.profile.slow_ranks: rank 4; job.mesh has 4 ranks"},
         BadJob{
             "BackwardRatio",
             [](v1::JobSpec* job) { job->mutable_profile()->mutable_layers(0)->clear_backward_ratio_none(); },

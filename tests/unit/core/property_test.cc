@@ -26,6 +26,7 @@ RandomJobLimits Limits() {
   limits.pipeline = 8;
   limits.replicas = 4;
   limits.layers = 16;
+  limits.slow_percent = 25;
   return limits;
 }
 

@@ -118,6 +118,17 @@ void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* jo
   cluster->set_inter_node_collective_latency_ns(random->Range(1, 400));
 }
 
+void RandomSlowRanks(Random* random, v1::JobSpec* job) {
+  const uint32_t ranks = job->mesh().pipeline() * job->mesh().data() * std::max(1u, job->mesh().context()) *
+                         std::max(1u, job->mesh().tensor());
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    if (!random->Chance(25)) continue;
+    v1::SlowRank* slow = job->mutable_profile()->add_slow_ranks();
+    slow->set_rank(rank);
+    slow->set_factor(1 + 0.01 * random->Range(1, 250));
+  }
+}
+
 // Measured points near the closed form, for the padded layout of a GPT.
 void RandomTables(Random* random, v1::CostProfile* profile) {
   for (const uint32_t rows : {1, 2, 4}) profile->mutable_grid()->add_micro_batch_size(rows);
@@ -222,7 +233,10 @@ std::string RandomPlanningCase::Describe() const {
   for (const v1::Sample& sample : batch.samples()) {
     absl::StrAppend(&lengths, " ", sample.input_tokens(), "+", sample.target_tokens());
   }
-  return absl::StrCat(job.mesh().ShortDebugString(), "\n", job.model().ShortDebugString(), "\n",
+  std::string slow;
+  for (const v1::SlowRank& rank : job.profile().slow_ranks())
+    absl::StrAppend(&slow, "rank ", rank.rank(), " slow by ", rank.factor(), "\n");
+  return absl::StrCat(slow, job.mesh().ShortDebugString(), "\n", job.model().ShortDebugString(), "\n",
                       job.planning().ShortDebugString(), "\nsamples", lengths, "\n");
 }
 
@@ -253,6 +267,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
+  Random slow(seed + (uint64_t{3} << 40));
+  if (slow.Chance(limits.slow_percent)) RandomSlowRanks(&slow, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);
   RandomMemory(result.batch, &random, &job);
   return result;

@@ -299,6 +299,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
   const int count = only >= 0 ? only + 1 : FromEnvironment("PENSTOCK_RANDOM_JOBS", JobCount(2000));
   for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) {
     RandomJobLimits limits;
+    limits.slow_percent = 25;
     // Every other one is small enough for brute force.
     if (seed % 2 == 1) {
       limits.samples = kBruteForceSamples;

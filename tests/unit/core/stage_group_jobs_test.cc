@@ -41,6 +41,7 @@ RandomJobLimits Limits(int seed) {
   limits.context = 4;
   limits.tensor = 4;
   limits.replicas = 2;
+  limits.slow_percent = 25;
   if (seed % 4 == 0) limits.samples = 30;
   if (seed % 4 == 1 || seed % 4 == 3) {
     limits.samples = 4;
