@@ -7,7 +7,9 @@
 
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/durations.h"
+#include "planner/core/calibrate/find_slow_ranks.h"
 #include "planner/core/calibrate/fit_costs.h"
+#include "planner/core/calibrate/foretold_pass.h"
 #include "planner/core/calibrate/least_squares.h"
 #include "planner/core/calibrate/revise_profile.h"
 #include "planner/core/contract/job_from_proto.h"
@@ -23,6 +25,15 @@ constexpr double kLeastGain = 0.005;
 // Of the ratios of transfers, from below: a transfer that was measured also waited for its receiver to come.
 constexpr double kTransferQuantile = 0.25;
 constexpr double kMostLinkFactor = 50;
+// Of finding slow ranks and fitting without their slowness, in turn: at most so often, and until they change
+// no more.
+constexpr int kSlowRankRounds = 8;
+constexpr double kSettled = 0.005;
+// Ranks that have become so much slower or faster are worth other plans, though those in effect may foretell
+// the iterations: who waits for a rank that is said to be slow foretells it well. If only the fit is not so
+// much worse.
+constexpr double kSpeedChange = 0.05;
+constexpr double kMostLoss = 0.02;
 // More than that is no waiting between passes.
 constexpr double kMostMissing = 3;
 
@@ -78,8 +89,9 @@ double QuantileOf(std::vector<double> values, double quantile) {
   return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
-absl::StatusOr<CostFactors> FactorsOf(const Planner& planner,
-                                      absl::Span<const ObservedIteration> iterations) {
+// All measurements of the iterations.
+absl::StatusOr<Measurements> MeasuredIn(const Planner& planner,
+                                        absl::Span<const ObservedIteration> iterations) {
   Measurements all;
   for (const ObservedIteration& iteration : iterations) {
     PENSTOCK_ASSIGN_OR_RETURN(Measurements one, MeasurementsOf(iteration, planner.costs(), planner.job()));
@@ -89,11 +101,48 @@ absl::StatusOr<CostFactors> FactorsOf(const Planner& planner,
     all.transfer_ratios.insert(all.transfer_ratios.end(), one.transfer_ratios.begin(),
                                one.transfer_ratios.end());
   }
-  CostFactors factors = FitCosts(planner.costs(), all.passes);
+  return all;
+}
+
+// The costs of passes, and who is slow. A fit to all ranks lies between the slow and the others: passes are
+// fitted again as they would have been on ranks that are not slow.
+absl::StatusOr<CostFactors> FitPasses(const Planner& planner, absl::Span<const SlowRank> before,
+                                      std::vector<MeasuredPass> passes) {
+  const v1::CostProfile& base = planner.spec().profile();
+  const Job& job = planner.job();
+  std::vector<SlowRank> slow;
+  CostFactors factors;
+  for (int round = 0; round < kSlowRankRounds; ++round) {
+    std::vector<MeasuredPass> usual = passes;
+    TakeSlownessOut(slow, job.topology, &usual);
+    factors = FitCosts(planner.costs(), usual);
+    PENSTOCK_ASSIGN_OR_RETURN(
+        Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors), job.architecture));
+    std::vector<SlowRank> found = FindSlowRanks(CostModel(std::move(fitted), job), passes, before,
+                                                /*peers_alone=*/round == 0);
+    const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
+    slow = std::move(found);
+    if (settled) break;
+  }
+  factors.slow_ranks = std::move(slow);
+  return factors;
+}
+
+absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const SlowRank> before,
+                                      absl::Span<const ObservedIteration> iterations) {
+  PENSTOCK_ASSIGN_OR_RETURN(Measurements all, MeasuredIn(planner, iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FitPasses(planner, before, std::move(all.passes)));
   factors.optimizer = QuantileOf(std::move(all.optimizer_ratios), 0.5);
   factors.link = std::clamp(QuantileOf(std::move(all.transfer_ratios), kTransferQuantile),
                             1 / kMostLinkFactor, kMostLinkFactor);
   return factors;
+}
+
+std::vector<SlowRank> SlowRanksOf(const v1::CostProfile& profile) {
+  std::vector<SlowRank> slow;
+  for (const v1::SlowRank& one : profile.slow_ranks())
+    slow.push_back({static_cast<int32_t>(one.rank()), one.factor()});
+  return slow;
 }
 
 absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
@@ -109,7 +158,7 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
                                                      StopToken stop) {
   if (iterations.empty()) return std::nullopt;
   const Job& job = planner.job();
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(planner, iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(planner, SlowRanksOf(in_effect), iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
   const v1::CostProfile& base = planner.spec().profile();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
@@ -122,8 +171,11 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<double> after, RatiosWith(result.profile, job, &replays, stop));
   result.error_before = MeanError(before);
   result.error_after = MeanError(after);
-  if (result.error_after > result.error_before - kLeastGain) return std::nullopt;
-  return result;
+  if (result.error_after <= result.error_before - kLeastGain) return result;
+  const bool other_speeds =
+      LargestChange(SlowRanksOf(in_effect), SlowRanksOf(result.profile)) >= kSpeedChange;
+  if (other_speeds && result.error_after <= result.error_before + kMostLoss) return result;
+  return std::nullopt;
 }
 
 absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<const MeasuredPass> passes) {
@@ -136,14 +188,8 @@ absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<c
   const auto error = [&](const CostModel& costs) {
     std::vector<double> ratios;
     for (const MeasuredPass& pass : passes) {
-      LayerCosts layers;
-      if (!costs.Layers(pass.sums, &layers)) continue;
-      int64_t foretold = 0;
-      if (pass.kind == MeasuredKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
-      if (pass.kind == MeasuredKind::kBackward)
-        foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
-      if (pass.kind == MeasuredKind::kBackwardWeight) foretold = costs.WeightNs(pass.stage, layers);
-      ratios.push_back(pass.duration_ns / static_cast<double>(std::max<int64_t>(foretold, 1)));
+      const double foretold = ForetoldNs(costs, pass);
+      if (foretold > 0) ratios.push_back(pass.duration_ns / foretold);
     }
     if (ratios.empty()) return -1.0;
     return MeanError(ratios);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <vector>
 
 #include "planner/core/cost/profile.h"
 
@@ -25,6 +27,8 @@ struct CostFactors {
   double link = 1;
   // Of all computing, beyond those above: waiting that no plan foresees.
   double all = 1;
+  // Those of the profile are replaced by them; nothing: they stay.
+  std::optional<std::vector<SlowRank>> slow_ranks;
 
   CostFactors() {
     for (auto& levels : backward_ratio) levels.fill(1);

@@ -1,102 +1,83 @@
 #include "planner/core/calibrate/durations.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "planner/core/contract/micro_batch_shares.h"
+#include "planner/core/calibrate/plan_layers.h"
 
 namespace penstock::core {
 namespace {
 
-StageRecompute RecomputeAt(const v1::MicroBatch& micro_batch, int stage) {
-  if (stage >= micro_batch.recompute_size()) return {};
-  return {.selective = static_cast<int32_t>(micro_batch.recompute(stage).selective_layers()),
-          .full = static_cast<int32_t>(micro_batch.recompute(stage).full_layers())};
+void SetDuration(const CostModel& costs, const PlanLayers& layers, const ProgramSet& programs, int rank,
+                 Instruction* instruction) {
+  const RankPlace place = costs.topology().PlaceOf(rank);
+  if (IsPass(instruction->op)) {
+    instruction->duration_ns =
+        layers.PassNs(place.replica, instruction->op, instruction->micro_batch, instruction->stage);
+  } else if (instruction->op == Op::kSend || instruction->op == Op::kRecv) {
+    const Transfer& transfer = programs.transfers[instruction->joint];
+    instruction->duration_ns = costs.TransferNs(transfer.bytes, transfer.from_rank, transfer.to_rank);
+  } else if (instruction->op == Op::kReduceGradients) {
+    instruction->duration_ns = costs.ReduceNs(instruction->stage, place.tensor);
+  } else if (instruction->op == Op::kOptimizerStep) {
+    instruction->duration_ns = costs.StepNs(rank);
+  }
 }
 
-class DurationSetter {
- public:
-  DurationSetter(const v1::Plan& plan, const CostModel& costs, ProgramSet* programs)
-      : plan_(plan), costs_(costs), programs_(*programs) {}
+Op PassOf(v1::Op op) {
+  if (op == v1::OP_FORWARD) return Op::kForward;
+  if (op == v1::OP_BACKWARD) return Op::kBackward;
+  return op == v1::OP_BACKWARD_INPUT ? Op::kBackwardInput : Op::kBackwardWeight;
+}
 
-  absl::Status Run(const Batch& batch) {
-    PENSTOCK_RETURN_IF_ERROR(ReadLayers(batch));
-    for (int rank = 0; rank < programs_.ranks(); ++rank) {
-      for (int32_t i = programs_.rank_begin[rank]; i < programs_.rank_begin[rank + 1]; ++i)
-        Set(rank, &programs_.instructions[i]);
-    }
-    return absl::OkStatus();
+int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const RankPlace& place, int rank,
+                    const v1::Instruction& instruction) {
+  const auto stage = static_cast<int>(instruction.stage());
+  switch (instruction.op()) {
+    case v1::OP_FORWARD:
+    case v1::OP_BACKWARD:
+    case v1::OP_BACKWARD_INPUT:
+    case v1::OP_BACKWARD_WEIGHT:
+      return layers.OwnNs(place.replica, PassOf(instruction.op()),
+                          static_cast<int>(instruction.micro_batch()), stage, place.context);
+    case v1::OP_SEND:
+    case v1::OP_RECV:
+      return costs.TransferNs(static_cast<int64_t>(instruction.transfer().bytes()), rank,
+                              static_cast<int>(instruction.transfer().peer()));
+    case v1::OP_REDUCE_GRADIENTS:
+      return costs.ReduceNs(stage, place.tensor);
+    case v1::OP_OPTIMIZER_STEP:
+      return costs.StepNs(rank);
+    default:
+      return 0;
   }
-
- private:
-  absl::Status ReadLayers(const Batch& batch) {
-    for (const v1::Replica& replica : plan_.replicas()) {
-      auto& of_replica = layers_.emplace_back();
-      for (const v1::MicroBatch& micro_batch : replica.micro_batches()) {
-        for (const uint32_t sample : micro_batch.samples()) {
-          if (sample >= batch.samples.size())
-            return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
-        }
-        PENSTOCK_ASSIGN_OR_RETURN(
-            const MicroBatchShares shares,
-            SharesOfMicroBatch(micro_batch, batch, costs_.nodes(), costs_.group().context));
-        auto& of_micro_batch = of_replica.emplace_back();
-        for (const Share& share : shares.computed) {
-          if (!costs_.Layers(share, &of_micro_batch.emplace_back()))
-            return absl::InvalidArgumentError("plan.replicas: a micro-batch outside of the profile");
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // A group takes as long as its slowest rank.
-  int64_t PassNs(int replica, const Instruction& instruction) const {
-    const v1::MicroBatch& micro_batch = plan_.replicas(replica).micro_batches(instruction.micro_batch);
-    const StageRecompute recompute = RecomputeAt(micro_batch, instruction.stage);
-    int64_t longest = 0;
-    for (const LayerCosts& layers : layers_[replica][instruction.micro_batch]) {
-      int64_t time = 0;
-      if (instruction.op == Op::kForward) time = costs_.ForwardNs(instruction.stage, layers);
-      if (instruction.op == Op::kBackwardWeight) time = costs_.WeightNs(instruction.stage, layers);
-      if (instruction.op == Op::kBackward) time = costs_.BackwardNs(instruction.stage, layers, recompute);
-      if (instruction.op == Op::kBackwardInput) {
-        time = costs_.BackwardNs(instruction.stage, layers, recompute) -
-               costs_.WeightNs(instruction.stage, layers);
-      }
-      longest = std::max(longest, time);
-    }
-    return longest;
-  }
-
-  void Set(int rank, Instruction* instruction) const {
-    const RankPlace place = costs_.topology().PlaceOf(rank);
-    if (IsPass(instruction->op)) {
-      instruction->duration_ns = PassNs(place.replica, *instruction);
-    } else if (instruction->op == Op::kSend || instruction->op == Op::kRecv) {
-      const Transfer& transfer = programs_.transfers[instruction->joint];
-      instruction->duration_ns = costs_.TransferNs(transfer.bytes, transfer.from_rank, transfer.to_rank);
-    } else if (instruction->op == Op::kReduceGradients) {
-      instruction->duration_ns = costs_.ReduceNs(instruction->stage, place.tensor);
-    } else if (instruction->op == Op::kOptimizerStep) {
-      instruction->duration_ns = costs_.StepNs(rank);
-    }
-  }
-
-  const v1::Plan& plan_;
-  const CostModel& costs_;
-  ProgramSet& programs_;
-  // By replica, micro-batch and context rank.
-  std::vector<std::vector<std::vector<LayerCosts>>> layers_;
-};
+}
 
 }  // namespace
 
 absl::Status SetDurations(const v1::Plan& plan, const Batch& batch, const CostModel& costs,
                           ProgramSet* programs) {
-  return DurationSetter(plan, costs, programs).Run(batch);
+  PENSTOCK_ASSIGN_OR_RETURN(const PlanLayers layers, PlanLayers::OfPlan(plan, batch, costs));
+  for (int rank = 0; rank < programs->ranks(); ++rank) {
+    for (int32_t i = programs->rank_begin[rank]; i < programs->rank_begin[rank + 1]; ++i)
+      SetDuration(costs, layers, *programs, rank, &programs->instructions[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int64_t>> OwnDurations(const v1::Plan& plan, const Batch& batch,
+                                                  const CostModel& costs, int rank) {
+  if (rank >= plan.programs_size() || plan.programs_size() != costs.topology().ranks())
+    return absl::InvalidArgumentError(absl::StrCat("plan.programs: not those of the job with rank ", rank));
+  const RankPlace place = costs.topology().PlaceOf(rank);
+  PENSTOCK_ASSIGN_OR_RETURN(const PlanLayers layers,
+                            PlanLayers::OfReplica(plan, batch, costs, place.replica));
+  std::vector<int64_t> durations;
+  for (const v1::Instruction& instruction : plan.programs(rank).instructions())
+    durations.push_back(OwnDuration(costs, layers, place, rank, instruction));
+  return durations;
 }
 
 }  // namespace penstock::core

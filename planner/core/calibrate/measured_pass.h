@@ -18,6 +18,8 @@ enum class MeasuredKind : uint8_t {
 
 struct MeasuredPass {
   MeasuredKind kind = MeasuredKind::kForward;
+  // -1: nobody says which.
+  int rank = -1;
   int stage = 0;
   // Of its rank's share of the micro-batch.
   TokenSums sums;

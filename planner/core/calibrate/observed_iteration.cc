@@ -119,6 +119,7 @@ class Observer {
       return;
     const auto rank = static_cast<int>(program.rank());
     MeasuredPass pass;
+    pass.rank = rank;
     pass.stage = static_cast<int>(instruction.stage());
     pass.sums =
         shares_[program.replica()][instruction.micro_batch()][costs_.topology().PlaceOf(rank).context].sums;

@@ -93,6 +93,14 @@ v1::CostProfile ReviseProfile(const v1::CostProfile& profile, Architecture archi
   revised.set_optimizer_ns_per_parameter_byte(revised.optimizer_ns_per_parameter_byte() * factors.optimizer *
                                               factors.all);
   ReviseLinks(factors.link, revised.mutable_cluster());
+  if (factors.slow_ranks.has_value()) {
+    revised.clear_slow_ranks();
+    for (const SlowRank& slow : *factors.slow_ranks) {
+      v1::SlowRank* const added = revised.add_slow_ranks();
+      added->set_rank(static_cast<uint32_t>(slow.rank));
+      added->set_factor(slow.factor);
+    }
+  }
   return revised;
 }
 

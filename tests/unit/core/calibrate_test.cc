@@ -170,6 +170,29 @@ TEST(ReplayTest, APlanReplayedWithItsOwnDurationsTakesWhatItSays) {
   }
 }
 
+// What simulated ranks take, whatever a plan was made with.
+TEST(ReplayTest, OwnDurationsAreThoseOfTheGivenCosts) {
+  for (const GoldenJob& job : GoldenJobs()) {
+    const auto planner = Planner::Create(job.given.job);
+    ASSERT_TRUE(planner.ok()) << job.name;
+    const auto plan = (*planner)->MakePlan(job.given.batch);
+    const auto batch = BatchFromProto(job.given.batch, (*planner)->job());
+    ASSERT_TRUE(plan.ok() && batch.ok()) << job.name;
+    for (const v1::Program& program : plan->programs()) {
+      const auto durations =
+          OwnDurations(*plan, *batch, (*planner)->costs(), static_cast<int>(program.rank()));
+      ASSERT_TRUE(durations.ok()) << job.name << durations.status();
+      ASSERT_EQ(durations->size(), static_cast<size_t>(program.instructions_size()));
+      for (const v1::Instruction& instruction : program.instructions()) {
+        const int64_t alone = instruction.own_duration_ns() > 0 ? instruction.own_duration_ns()
+                                                                : instruction.expected_duration_ns();
+        ASSERT_EQ((*durations)[instruction.id()], alone)
+            << job.name << ", rank " << program.rank() << ": " << instruction.ShortDebugString();
+      }
+    }
+  }
+}
+
 TEST(CalibrateTest, CostsThatAreRightAreKept) {
   const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   const auto fitted = Ran(job, job.profile(), 4).Fit();
@@ -233,6 +256,60 @@ TEST(CalibrateTest, AFitForetellsBatchesThatItHasNotSeen) {
   const Ran unseen(job, true_profile, 20);
   EXPECT_GT(unseen.WorstError(job.profile()), 0.2);
   EXPECT_LT(unseen.WorstError((*fitted)->profile), 0.05);
+}
+
+v1::CostProfile WithSlowRank(v1::CostProfile profile, uint32_t rank, double factor) {
+  v1::SlowRank* const slow = profile.add_slow_ranks();
+  slow->set_rank(rank);
+  slow->set_factor(factor);
+  return profile;
+}
+
+TEST(CalibrateTest, ASlowRankIsFoundAndTheOthersCostsAreNotMixedUpWithIt) {
+  for (const auto& [pipeline, replicas] : {std::pair(2, 2), std::pair(4, 2), std::pair(1, 2)}) {
+    for (const double factor : {1.1, 1.4, 3.0}) {
+      const std::string name = absl::StrCat("pp ", pipeline, " dp ", replicas, ", ", factor);
+      const v1::JobSpec job = GptJob(pipeline, replicas, v1::POLICY_DYNAMIC);
+      const v1::CostProfile truth = WithSlowRank(job.profile(), 1, factor);
+      const Ran ran(job, truth, 6, /*noise=*/0.02);
+      const auto fitted = ran.Fit();
+      ASSERT_TRUE(fitted.ok() && fitted->has_value()) << name << fitted.status();
+      const v1::CostProfile& profile = (*fitted)->profile;
+      ASSERT_EQ(profile.slow_ranks_size(), 1) << name << profile.ShortDebugString();
+      EXPECT_EQ(profile.slow_ranks(0).rank(), 1U) << name;
+      EXPECT_NEAR(profile.slow_ranks(0).factor(), factor, 0.03 * factor) << name;
+      EXPECT_LT(Ran(job, truth, 6).WorstError(profile), 0.03) << name;
+    }
+  }
+}
+
+// Where it alone has its stage, the stage may be as dear; the iterations are foretold either way.
+TEST(CalibrateTest, ASlowRankOfASingleReplicaIsForetold) {
+  const v1::JobSpec job = GptJob(4, 1, v1::POLICY_DYNAMIC);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const v1::CostProfile truth = WithSlowRank(job.profile(), rank, 1.5);
+    const auto fitted = Ran(job, truth, 6).Fit();
+    ASSERT_TRUE(fitted.ok() && fitted->has_value()) << rank << fitted.status();
+    EXPECT_LT(Ran(job, truth, 6).WorstError((*fitted)->profile), 0.03) << rank;
+  }
+}
+
+TEST(CalibrateTest, RanksThatAreAllAsSlowAreNotSlow) {
+  const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  CostFactors truth;
+  truth.all = 1.5;
+  const auto fitted = Ran(job, ReviseProfile(job.profile(), Architecture::kGpt, truth), 6, 0.05).Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_EQ((*fitted)->profile.slow_ranks_size(), 0) << (*fitted)->profile.ShortDebugString();
+}
+
+TEST(CalibrateTest, ARankThatIsNotSlowAnyMoreIsSaidToBe) {
+  v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
+  const v1::CostProfile truth = job.profile();
+  *job.mutable_profile() = WithSlowRank(truth, 3, 1.5);
+  const auto fitted = Ran(job, truth, 6).Fit();
+  ASSERT_TRUE(fitted.ok() && fitted->has_value()) << fitted.status();
+  EXPECT_EQ((*fitted)->profile.slow_ranks_size(), 0) << (*fitted)->profile.ShortDebugString();
 }
 
 // Noise may say otherwise, and no profile may.

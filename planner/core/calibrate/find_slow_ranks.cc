@@ -1,0 +1,125 @@
+#include "planner/core/calibrate/find_slow_ranks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "planner/core/calibrate/foretold_pass.h"
+
+namespace penstock::core {
+namespace {
+
+// Less than this is noise, which would change plans for nothing; a rank that was slow stays so a little
+// longer.
+constexpr double kClearlySlow = 1.05;
+constexpr double kStillSlow = 1.03;
+// All ranks of a position may be slow; below this, its layers or its head are as likely to be dearer.
+constexpr double kSlowPosition = 1.2;
+// More is no slow rank but one that stands still.
+constexpr double kMostSlow = 20;
+constexpr size_t kFewestPasses = 4;
+
+struct Ratio {
+  double value = 0;
+  double weight = 0;
+};
+
+// The value that half of the weight is not above; 0 without any.
+double WeightedMedian(std::vector<Ratio> ratios) {
+  std::sort(ratios.begin(), ratios.end(), [](const Ratio& a, const Ratio& b) { return a.value < b.value; });
+  double all = 0;
+  for (const Ratio& ratio : ratios) all += ratio.weight;
+  double sum = 0;
+  for (const Ratio& ratio : ratios) {
+    sum += ratio.weight;
+    if (2 * sum >= all) return ratio.value;
+  }
+  return 0;
+}
+
+// The lower one of two: where there are two groups, the slower one is the slow one.
+double LowerMedian(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What a rank of each position takes that is not slow, of the medians of groups by their first ranks; 0:
+// unknown. Ranks are compared with those of the same position, which run the same layers; a position with all
+// others where it is far off, or has no second rank to compare with.
+std::vector<double> UsualOfPositions(const Topology& topology, const std::vector<double>& medians,
+                                     bool peers_alone) {
+  std::vector<double> usual;
+  for (int position = 0; position < topology.shape().positions; ++position) {
+    std::vector<double> peers;
+    for (int replica = 0; replica < topology.replicas(); ++replica) {
+      const double median = medians[topology.RankAt(replica, position)];
+      if (median > 0) peers.push_back(median);
+    }
+    usual.push_back(LowerMedian(std::move(peers)));
+  }
+  if (peers_alone && topology.replicas() > 1) return usual;
+  std::vector<double> known;
+  std::copy_if(usual.begin(), usual.end(), std::back_inserter(known), [](double value) { return value > 0; });
+  const double of_all = LowerMedian(std::move(known));
+  const double far_off = topology.replicas() > 1 ? kSlowPosition : 1;
+  for (double& value : usual) {
+    if (value > far_off * of_all) value = of_all;
+  }
+  return usual;
+}
+
+}  // namespace
+
+std::vector<SlowRank> FindSlowRanks(const CostModel& costs, absl::Span<const MeasuredPass> passes,
+                                    absl::Span<const SlowRank> before, bool peers_alone) {
+  const Topology& topology = costs.topology();
+  // By the first rank of the group.
+  std::vector<std::vector<Ratio>> ratios(topology.ranks());
+  for (const MeasuredPass& pass : passes) {
+    if (pass.rank < 0) continue;
+    const double foretold = ForetoldNs(costs, pass);
+    if (foretold <= 0) continue;
+    const RankPlace place = topology.PlaceOf(pass.rank);
+    ratios[topology.RankAt(place.replica, place.position)].push_back({pass.duration_ns / foretold, foretold});
+  }
+  std::vector<double> medians(ratios.size(), 0);
+  for (size_t rank = 0; rank < ratios.size(); ++rank) {
+    if (ratios[rank].size() >= kFewestPasses) medians[rank] = WeightedMedian(std::move(ratios[rank]));
+  }
+  const std::vector<double> usual = UsualOfPositions(topology, medians, peers_alone);
+  std::vector<SlowRank> slow;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    const double of_peers = usual[topology.PlaceOf(rank).position];
+    if (of_peers <= 0) continue;
+    const bool was_slow =
+        std::any_of(before.begin(), before.end(), [&](const SlowRank& one) { return one.rank == rank; });
+    const double factor = medians[rank] / of_peers;
+    if (factor >= (was_slow ? kStillSlow : kClearlySlow)) slow.push_back({rank, std::min(factor, kMostSlow)});
+  }
+  return slow;
+}
+
+double LargestChange(absl::Span<const SlowRank> before, absl::Span<const SlowRank> after) {
+  std::map<int32_t, double> changes;
+  for (const SlowRank& slow : before) changes[slow.rank] = std::log(slow.factor);
+  for (const SlowRank& slow : after) changes[slow.rank] -= std::log(slow.factor);
+  double largest = 0;
+  for (const auto& [rank, change] : changes) largest = std::max(largest, std::abs(change));
+  return largest;
+}
+
+void TakeSlownessOut(absl::Span<const SlowRank> slow, const Topology& topology,
+                     std::vector<MeasuredPass>* passes) {
+  const SlowGroups groups(slow, topology);
+  for (MeasuredPass& pass : *passes) {
+    if (pass.rank < 0) continue;
+    const RankPlace place = topology.PlaceOf(pass.rank);
+    pass.duration_ns /= groups.FactorOf(place.replica, place.position);
+  }
+}
+
+}  // namespace penstock::core

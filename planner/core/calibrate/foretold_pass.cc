@@ -1,0 +1,17 @@
+#include "planner/core/calibrate/foretold_pass.h"
+
+#include <algorithm>
+
+namespace penstock::core {
+
+double ForetoldNs(const CostModel& costs, const MeasuredPass& pass) {
+  LayerCosts layers;
+  if (!costs.Layers(pass.sums, &layers)) return 0;
+  int64_t foretold = 0;
+  if (pass.kind == MeasuredKind::kForward) foretold = costs.ForwardNs(pass.stage, layers);
+  if (pass.kind == MeasuredKind::kBackward) foretold = costs.BackwardNs(pass.stage, layers, pass.recompute);
+  if (pass.kind == MeasuredKind::kBackwardWeight) foretold = costs.WeightNs(pass.stage, layers);
+  return static_cast<double>(std::max<int64_t>(foretold, 1));
+}
+
+}  // namespace penstock::core

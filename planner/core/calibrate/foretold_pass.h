@@ -1,0 +1,12 @@
+// What costs say that a measured pass takes.
+#pragma once
+
+#include "planner/core/calibrate/measured_pass.h"
+#include "planner/core/cost/cost_model.h"
+
+namespace penstock::core {
+
+// Nanoseconds, on a group that is not slow; 0 where the pass is outside of the profile.
+double ForetoldNs(const CostModel& costs, const MeasuredPass& pass);
+
+}  // namespace penstock::core
