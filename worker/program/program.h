@@ -179,6 +179,9 @@ struct Instruction {
   // What the plan expects it to take; not negative. Of a joint pass: on the slowest rank, and on this one.
   int64_t expected_duration_ns = 0;
   int64_t own_duration_ns = 0;
+  // Of simulated jobs: what it takes on this rank alone by the profile that the job came with; -1: what is
+  // expected.
+  int64_t profile_duration_ns = -1;
   // What the plan says it takes when it starts and gives back when it ends; not negative.
   int64_t memory_acquired_bytes = 0;
   int64_t memory_released_bytes = 0;

@@ -344,6 +344,21 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   return absl::OkStatus();
 }
 
+absl::Status ConvertProfileDurations(const StreamProgramsResponse& message, Program& program) {
+  const auto& durations = message.profile_duration_ns();
+  if (durations.empty()) return absl::OkStatus();
+  if (static_cast<size_t>(durations.size()) != program.instructions.size()) {
+    return Invalid("profile_duration_ns has ", durations.size(), " values for ", program.instructions.size(),
+                   " instructions");
+  }
+  for (Instruction& instruction : program.instructions) {
+    instruction.profile_duration_ns = durations.Get(static_cast<int>(instruction.id));
+    if (instruction.profile_duration_ns < 0 || instruction.profile_duration_ns > kLongestNs)
+      return Invalid("profile_duration_ns has a time of ", instruction.profile_duration_ns);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const JobConfig& job) {
   Program program;
   PENSTOCK_RETURN_IF_ERROR(ConvertHeader(message, job, program));
@@ -356,6 +371,7 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(AppendInstruction(message.program().instructions(i), job, program),
                                            absl::StrCat("instruction ", i)));
   }
+  PENSTOCK_RETURN_IF_ERROR(ConvertProfileDurations(message, program));
   return program;
 }
 

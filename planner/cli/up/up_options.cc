@@ -341,6 +341,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   FillTraining(options, *job.mutable_training());
   job.set_look_ahead_window(options.look_ahead);
   job.set_fixed_costs(options.fixed_costs);
+  job.set_simulated(IsSimulated(options));
   return job;
 }
 

@@ -192,6 +192,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // program_subscription.cc
   absl::Status CheckReaderLocked(const v1::StreamProgramsRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nothing where the plan was made with the job's own profile, or workers compute. `planner`: of that
+  // profile.
+  absl::StatusOr<std::vector<int64_t>> ProfileDurations(const BatchPlanner& planner, const v1::Batch& batch,
+                                                        const v1::Plan& plan, uint32_t rank) const;
   ProgramSubscription::Item NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration);
 
   // job.cc

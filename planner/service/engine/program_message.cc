@@ -28,7 +28,8 @@ void AddGroups(const v1::Plan& plan, uint32_t rank, v1::StreamProgramsResponse* 
 
 }  // namespace
 
-v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank) {
+v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank,
+                                              absl::Span<const int64_t> profile_durations) {
   const v1::Program& program = plan.programs(static_cast<int>(rank));
   v1::StreamProgramsResponse message;
   message.set_iteration(plan.iteration());
@@ -39,6 +40,7 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   message.set_loss_tokens(plan.loss_tokens());
   AddGroups(plan, rank, &message);
   *message.mutable_layers_per_stage() = plan.layers_per_stage();
+  message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());
   return message;
 }
 

@@ -15,9 +15,10 @@ absl::StatusOr<std::shared_ptr<void>> ProgramMessages::OpenStream(const Reader& 
 }
 
 absl::StatusOr<ProgramBytes> ProgramMessages::Message(const v1::Batch& batch, const v1::Plan& plan,
-                                                      const Reader& reader) {
+                                                      const Reader& reader,
+                                                      absl::Span<const int64_t> profile_durations) {
   if (ProgramBytes found = Find(plan, reader.rank); found != nullptr) return found;
-  std::string message = MakeProgramMessage(batch, plan, reader.rank).SerializeAsString();
+  std::string message = MakeProgramMessage(batch, plan, reader.rank, profile_durations).SerializeAsString();
   MutexLock lock(&mutex_);
   ProgramBytes bytes;
   if (reader.is_worker && workers_[reader.rank].message.expired()) {

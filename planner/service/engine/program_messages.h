@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/sync/sync.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/service/engine/stream_budget.h"
@@ -39,8 +40,10 @@ class ProgramMessages {
   // A place for one more stream, kept while it is open.
   // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget.
   absl::StatusOr<std::shared_ptr<void>> OpenStream(const Reader& reader);
-  // What a stream sends for the iteration of the plan. Possible errors: as OpenStream.
-  absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const v1::Plan& plan, const Reader& reader);
+  // What a stream sends for the iteration of the plan. Possible errors: as OpenStream. `profile_durations`:
+  // as of MakeProgramMessage.
+  absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const v1::Plan& plan, const Reader& reader,
+                                       absl::Span<const int64_t> profile_durations = {});
 
  private:
   struct Made {

@@ -59,11 +59,21 @@ absl::Status Job::CheckReaderLocked(const v1::StreamProgramsRequest& request) co
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& planner,
+                                                           const v1::Batch& batch, const v1::Plan& plan,
+                                                           uint32_t rank) const {
+  if (!spec_.simulated() || plan.profile_version() == spec_.profile().version())
+    return std::vector<int64_t>();
+  return planner.Durations(batch, plan, rank);
+}
+
 ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration) {
   BatchPtr batch;
   PlanPtr plan;
+  std::shared_ptr<const BatchPlanner> planner;
   {
     MutexLock lock(&mutex_);
+    planner = planner_;
     if (absl::Status status = CheckReaderLocked(request); !status.ok()) return status;
     if (state_.finished() && iteration >= state_.admission().next_iteration()) return absl::OkStatus();
     if (iteration < state_.first_held()) {
@@ -100,7 +110,9 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
     PlanMore();
     return ProgramSubscription::Pending{};
   }
-  absl::StatusOr<ProgramBytes> message = messages_.Message(*batch, *plan, ReaderOf(request));
+  absl::StatusOr<std::vector<int64_t>> durations = ProfileDurations(*planner, *batch, *plan, request.rank());
+  if (!durations.ok()) return durations.status();
+  absl::StatusOr<ProgramBytes> message = messages_.Message(*batch, *plan, ReaderOf(request), *durations);
   if (!message.ok()) return message.status();
   return *std::move(message);
 }

@@ -6,7 +6,9 @@
 
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/calibrate.h"
+#include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/passes_from_proto.h"
+#include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
 #include "planner/core/verify/check_plan.h"
 
@@ -30,6 +32,11 @@ class CoreBatchPlanner final : public BatchPlanner {
   v1::Topology Topology() const override { return planner_->topology(); }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
+  }
+  absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
+                                                 uint32_t rank) const override {
+    PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner_->job()));
+    return core::OwnDurations(plan, samples, planner_->costs(), static_cast<int>(rank));
   }
 
  private:

@@ -395,6 +395,17 @@ class SimulatedUpTest : public testing::Test {
     return nlohmann::json::parse(run.output(), nullptr, /*allow_exceptions=*/false);
   }
 
+  // Of each iteration of the last run.
+  std::vector<double> MeasuredMs() const {
+    std::vector<double> measured;
+    const std::string metrics = ReadFile(folder_.Path("run/metrics.jsonl")).value_or("");
+    for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
+      const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (row.is_object() && row.contains("measured_ms")) measured.push_back(row["measured_ms"]);
+    }
+    return measured;
+  }
+
   TemporaryFolder folder_;
   int runs_ = 0;
 };
@@ -426,6 +437,26 @@ TEST_F(SimulatedUpTest, GoesOnFromACheckpointOnASlowerMachine) {
   EXPECT_THAT(second["checkpoint"].get<std::string>(), HasSubstr("iteration-6"));
   EXPECT_GT(second["measured_iteration_ms"].get<double>(),
             1.2 * second["planned_iteration_ms"].get<double>());
+}
+
+// Costs are fitted to what is measured, what is measured stays what the profile says, and the slow rank gets
+// less to do.
+TEST_F(SimulatedUpTest, ASlowRankIsFoundAndPlannedFor) {
+  const std::vector<std::string> run = {"--dp", "2", "--time-scale", "0", "--iterations", "24"};
+  Summary("up", run);
+  const std::vector<double> usual = MeasuredMs();
+  std::filesystem::remove_all(folder_.Path("run"));
+  std::vector<std::string> with_slow_rank = run;
+  with_slow_rank.insert(with_slow_rank.end(), {"--slow-rank", "2:1.5"});
+  const nlohmann::json slow = Summary("up", with_slow_rank);
+  const std::vector<double> measured = MeasuredMs();
+  ASSERT_TRUE(slow.is_object());
+  ASSERT_EQ(usual.size(), 24U);
+  ASSERT_EQ(measured.size(), 24U);
+  EXPECT_GT(measured.front(), 1.35 * usual.front());
+  // A quarter of one replica's stage is gone, and a batch of 64 samples is coarse.
+  for (size_t i = 16; i < measured.size(); ++i) EXPECT_LT(measured[i], 1.25 * usual[i]) << i;
+  EXPECT_LT(slow["late_prediction_error"], 0.03);
 }
 
 // Client, workers and planner over TLS, each with the certificate of its role.

@@ -106,6 +106,9 @@ TEST(ProgramMessageTest, HoldsAllThatARankNeedsAndNothingOfTheOtherReplicas) {
   EXPECT_THAT(message.groups(0).ranks(), testing::IsEmpty());
   EXPECT_THAT(message.groups(1).ranks(), testing::ElementsAre(2, 3));
   EXPECT_EQ(message.layers_per_stage(0), 12);
+  EXPECT_THAT(message.profile_duration_ns(), testing::IsEmpty());
+  EXPECT_THAT(MakeProgramMessage(batch, plan, 2, {5, 6, 7}).profile_duration_ns(),
+              testing::ElementsAre(5, 6, 7));
 }
 
 }  // namespace

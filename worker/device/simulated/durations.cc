@@ -77,9 +77,11 @@ double SimulatedDurations::StallNs(const Program& program, const Instruction& in
 
 int64_t SimulatedDurations::Of(const Program& program, const Instruction& instruction) const {
   if (instruction.expected_duration_ns == 0) return 0;
-  const auto planned =
-      static_cast<double>(instruction.joint ? instruction.own_duration_ns : instruction.expected_duration_ns);
-  return std::llround(planned * FactorOf(program, instruction) + StallNs(program, instruction));
+  const int64_t alone = instruction.profile_duration_ns >= 0 ? instruction.profile_duration_ns
+                        : instruction.joint                  ? instruction.own_duration_ns
+                                                             : instruction.expected_duration_ns;
+  return std::llround(static_cast<double>(alone) * FactorOf(program, instruction) +
+                      StallNs(program, instruction));
 }
 
 }  // namespace penstock::worker

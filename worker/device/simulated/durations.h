@@ -1,5 +1,5 @@
-// How long each instruction takes on a simulated device: what the plan expects, and what the options do to
-// it.
+// How long each instruction takes on a simulated device: what the profile that the job came with says, and
+// what the options do to it.
 #pragma once
 
 #include <cstdint>

@@ -37,6 +37,17 @@ TEST(SimulatedDurationsTest, AreThoseOfThePlan) {
   for (uint32_t id = 1; id < 6; ++id) EXPECT_EQ(Duration({}, id), kExpected) << id;
 }
 
+TEST(SimulatedDurationsTest, AreThoseOfTheProfileWhereThePlanHasOthers) {
+  Program program = ProgramOf(2, 1, Op::kSend);
+  program.instructions[1].profile_duration_ns = kExpected / 4;
+  program.instructions[2].joint = true;
+  program.instructions[2].own_duration_ns = kExpected / 2;
+  program.instructions[2].profile_duration_ns = kExpected / 8;
+  const SimulatedDurations durations({.slow_ranks = {{2, 3}}}, 2);
+  EXPECT_EQ(durations.Of(program, program.instructions[1]), kExpected / 4 * 3);
+  EXPECT_EQ(durations.Of(program, program.instructions[2]), kExpected / 8 * 3);
+}
+
 TEST(SimulatedDurationsTest, ASlowRankComputesSlowly) {
   const SimulationOptions options = {.slow_ranks = {{2, 1.5}, {1, 7}}};
   EXPECT_EQ(Duration(options, 0), 0);

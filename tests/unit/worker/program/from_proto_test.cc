@@ -369,6 +369,15 @@ TEST(ProgramFromProto, ConvertsEveryPart) {
   EXPECT_EQ(program->instructions[6].group, 1u);
 }
 
+TEST(ProgramFromProto, KnowsWhatInstructionsOfASimulatedJobTake) {
+  v1::StreamProgramsResponse message = ValidMessage();
+  EXPECT_EQ(ProgramFromProto(message, Job())->instructions[3].profile_duration_ns, -1);
+  for (int i = 0; i < 7; ++i) message.add_profile_duration_ns(100 + i);
+  const absl::StatusOr<Program> program = ProgramFromProto(message, Job());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->instructions[3].profile_duration_ns, 103);
+}
+
 TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
   v1::StreamProgramsResponse message = ValidMessage();
   message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_RESHARD);
@@ -567,6 +576,13 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"NoSuchMicroBatch", [](auto& m) { At(m, 3).set_micro_batch(2); }, "micro_batch is 2"},
         Damage{"NegativeDuration", [](auto& m) { At(m, 3).set_expected_duration_ns(-1); },
                "expected_duration_ns is -1"},
+        Damage{"TooFewDurationsOfTheProfile", [](auto& m) { m.add_profile_duration_ns(7); },
+               "profile_duration_ns has 1 values for 7 instructions"},
+        Damage{"NegativeDurationOfTheProfile",
+               [](auto& m) {
+                 for (int i = 0; i < 7; ++i) m.add_profile_duration_ns(i == 5 ? -1 : 1);
+               },
+               "profile_duration_ns has a time of -1"},
         Damage{"LaterDep", [](auto& m) { At(m, 3).set_deps(0, 4); }, "deps names 4"},
         Damage{"NoSuchPeer", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(4); }, "transfer.peer is 4"},
         Damage{"PeerIsItself", [](auto& m) { At(m, 1).mutable_transfer()->set_peer(1); }, "the rank itself"},
