@@ -1,6 +1,7 @@
 #include "planner/cli/trace.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -138,6 +139,32 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
   return arguments;
 }
 
+bool IsPass(const v1::Instruction& instruction) {
+  return instruction.op() == v1::OP_FORWARD || instruction.op() == v1::OP_BACKWARD ||
+         instruction.op() == v1::OP_BACKWARD_INPUT || instruction.op() == v1::OP_BACKWARD_WEIGHT;
+}
+
+// By rank: by what the profile says that its stage group is slow (execution.md, section 7).
+std::vector<double> SlowFactors(const v1::Plan& plan, const v1::CostProfile& profile) {
+  std::vector<double> factors(plan.programs_size(), 1);
+  if (profile.slow_ranks().empty()) return factors;
+  std::map<uint32_t, double> of_rank;
+  for (const v1::SlowRank& slow : profile.slow_ranks()) of_rank[slow.rank()] = slow.factor();
+  for (const v1::ReplicaTopology& replica : plan.topology().replicas()) {
+    for (const v1::StageTopology& stage : replica.stages()) {
+      double slowest = 1;
+      for (const uint32_t rank : stage.ranks()) {
+        if (const auto found = of_rank.find(rank); found != of_rank.end())
+          slowest = std::max(slowest, found->second);
+      }
+      for (const uint32_t rank : stage.ranks()) {
+        if (rank < factors.size()) factors[rank] = slowest;
+      }
+    }
+  }
+  return factors;
+}
+
 Json Metadata(const char* what, uint32_t rank, int thread, const char* key, const Json& value) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
 }
@@ -153,24 +180,27 @@ void Trace::AddPredicted(const v1::Plan& plan, int64_t origin_ns) {
   AddMeasured(plan, times);
 }
 
-void Trace::AddMeasured(const v1::Plan& plan,
-                        const std::vector<std::vector<InstructionTime>>& times_by_rank) {
+void Trace::AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank,
+                        const v1::CostProfile& profile) {
   const int ranks = std::min(plan.programs_size(), static_cast<int>(times_by_rank.size()));
   const std::vector<GroupPlace> places = PlacesOf(plan);
-  for (int rank = 0; rank < ranks; ++rank)
-    AddProgram(plan, rank, PlaceName(plan.mesh(), places[rank]), times_by_rank[rank]);
+  const std::vector<double> factors = SlowFactors(plan, profile);
+  for (int rank = 0; rank < ranks; ++rank) {
+    AddProgram(plan, rank, {.place = PlaceName(plan.mesh(), places[rank]), .slow_factor = factors[rank]},
+               times_by_rank[rank]);
+  }
 }
 
-void Trace::AddProgram(const v1::Plan& plan, int rank, const std::string& place,
+void Trace::AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
                        const std::vector<InstructionTime>& times) {
   const v1::Program& program = plan.programs(rank);
-  AddNames(program, place);
+  AddNames(program, look.place);
   for (const InstructionTime& time : times) {
     if (time.id >= static_cast<uint32_t>(program.instructions_size())) continue;
     const v1::Instruction& instruction = program.instructions(static_cast<int>(time.id));
-    AddSlice(plan, rank, instruction, time);
+    AddSlice(plan, rank, instruction, look, time);
     if (instruction.op() == v1::OP_SEND || IsArrival(program, instruction))
-      AddFlow(plan, rank, place, instruction, time);
+      AddFlow(plan, rank, look.place, instruction, time);
   }
   AddMemory(program, times);
 }
@@ -191,8 +221,10 @@ void Trace::AddNames(const v1::Program& program, const std::string& place) {
   }
 }
 
-void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction, const RankLook& look,
                      const InstructionTime& time) {
+  Json arguments = ArgumentsOf(plan, plan.programs(rank), instruction);
+  if (look.slow_factor > 1 && IsPass(instruction)) arguments["slow_factor"] = look.slow_factor;
   events_.push_back(Dump({{"ph", "X"},
                           {"name", NameOf(plan.programs(rank), instruction)},
                           {"cat", CategoryOf(instruction)},
@@ -200,7 +232,7 @@ void Trace::AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& inst
                           {"tid", ThreadOf(instruction)},
                           {"ts", Microseconds(time.start_ns)},
                           {"dur", Microseconds(time.duration_ns)},
-                          {"args", ArgumentsOf(plan, plan.programs(rank), instruction)}}));
+                          {"args", std::move(arguments)}}));
 }
 
 // An arrow begins at the SEND and ends at the WAIT for the data: a RECV may be posted long before. Both

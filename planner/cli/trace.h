@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/v1/cost_profile.pb.h"
 #include "penstock/v1/plan.pb.h"
 
 namespace penstock::cli {
@@ -36,17 +37,24 @@ class Trace {
   void AddPredicted(const v1::Plan& plan, int64_t origin_ns = 0);
 
   // `times_by_rank[r]` are those of rank r; ranks and instructions may be missing, ids that the program lacks
-  // are left out.
-  void AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank);
+  // are left out. `profile`: that of the plan, if it is known; of passes that it says are on a slow stage
+  // group, the trace says by what.
+  void AddMeasured(const v1::Plan& plan, const std::vector<std::vector<InstructionTime>>& times_by_rank,
+                   const v1::CostProfile& profile = {});
 
   std::string ToJson() const;
 
  private:
-  // `place`: in its stage group, for people; empty without groups.
-  void AddProgram(const v1::Plan& plan, int rank, const std::string& place,
+  struct RankLook {
+    // In its stage group, for people; empty without groups.
+    std::string place;
+    // By what the plan's costs say that its stage group is slow; 1: it is not.
+    double slow_factor = 1;
+  };
+  void AddProgram(const v1::Plan& plan, int rank, const RankLook& look,
                   const std::vector<InstructionTime>& times);
   void AddNames(const v1::Program& program, const std::string& place);
-  void AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction,
+  void AddSlice(const v1::Plan& plan, int rank, const v1::Instruction& instruction, const RankLook& look,
                 const InstructionTime& time);
   void AddFlow(const v1::Plan& plan, int rank, const std::string& place, const v1::Instruction& instruction,
                const InstructionTime& time);

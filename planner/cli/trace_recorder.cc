@@ -30,7 +30,7 @@ void TraceRecorder::Add(const v1::GetIterationResponse& iteration) {
                                       .duration_ns = measured.duration_ns()});
     }
   }
-  trace_.AddMeasured(iteration.plan(), times);
+  trace_.AddMeasured(iteration.plan(), times, iteration.profile());
 }
 
 absl::Status TraceRecorder::Write(const std::string& path) const {

@@ -67,6 +67,10 @@ class EventReader {
     record.duration_ns = Nanoseconds(event_, "dur", kNanosecondsPerMicrosecond);
     if (arguments_.contains("expected_ms"))
       record.expected_ns = Nanoseconds(arguments_, "expected_ms", kNanosecondsPerMillisecond);
+    // What a rank would take that is as fast as the others.
+    if (const auto slow = arguments_.find("slow_factor");
+        slow != arguments_.end() && slow->is_number() && slow->get<double>() > 1)
+      record.expected_ns = std::llround(static_cast<double>(record.expected_ns) / slow->get<double>());
     // Only ours say in which order they are.
     if (arguments_.contains("position")) ReadOrder(record);
     PENSTOCK_RETURN_IF_ERROR(status_);

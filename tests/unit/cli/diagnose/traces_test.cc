@@ -172,5 +172,29 @@ TEST_F(TracesTest, OurOwnTraceIsReplayed) {
   for (const core::Cause& cause : diagnosis->causes) EXPECT_NE(cause.kind, core::CauseKind::kSlowRank);
 }
 
+// The plan has counted with it; it is slow all the same.
+TEST_F(TracesTest, ASlowRankIsNamedAlsoWhereThePlanKnowsIt) {
+  v1::JobSpec job = core::GptJob(2, 2, v1::POLICY_DYNAMIC);
+  v1::SlowRank* const slow = job.mutable_profile()->add_slow_ranks();
+  slow->set_rank(2);
+  slow->set_factor(1.5);
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < 40; ++i) lengths.emplace_back(0, 1 + i * i % 97);
+  const auto planner = core::Planner::Create(job);
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  const auto plan = (*planner)->MakePlan(core::MakeBatch(lengths));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  Trace trace;
+  trace.AddMeasured(*plan, TimesOfRanks(*plan), job.profile());
+  const auto timeline = ReadChrome(trace.ToJson());
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  const auto diagnosis = core::Diagnose(*timeline);
+  ASSERT_TRUE(diagnosis.ok()) << diagnosis.status();
+  ASSERT_FALSE(diagnosis->causes.empty());
+  EXPECT_EQ(diagnosis->causes[0].kind, core::CauseKind::kSlowRank);
+  EXPECT_EQ(diagnosis->causes[0].rank, 2);
+  EXPECT_NEAR(diagnosis->causes[0].factor, 1.5, 0.01);
+}
+
 }  // namespace
 }  // namespace penstock::cli
