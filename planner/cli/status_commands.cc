@@ -86,7 +86,8 @@ nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStat
           {"host", worker.host()},
           {"incarnation", worker.incarnation()},
           {"heartbeat_age_ms", worker.heartbeat_age_ms()},
-          {"last_iteration", worker.last_iteration()}};
+          {"last_iteration", worker.last_iteration()},
+          {"slow_factor", worker.slow_factor() > 0 ? worker.slow_factor() : 1}};
 }
 
 nlohmann::ordered_json JobJson(const v1::JobStatus& job) {
@@ -113,11 +114,12 @@ std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
 }
 
 std::string WorkerTable(const std::vector<v1::JobStatus>& jobs) {
-  TextTable table({"job", "rank", "host", "heartbeat ms ago", "last iteration"});
+  TextTable table({"job", "rank", "host", "heartbeat ms ago", "last iteration", "slow"});
   for (const v1::JobStatus& job : jobs) {
     for (const v1::WorkerStatus& worker : job.workers()) {
       table.AddRow({job.job_id(), absl::StrCat(worker.rank()), worker.host(),
-                    absl::StrCat(worker.heartbeat_age_ms()), absl::StrCat(worker.last_iteration())});
+                    absl::StrCat(worker.heartbeat_age_ms()), absl::StrCat(worker.last_iteration()),
+                    worker.slow_factor() > 0 ? absl::StrFormat("%.2f x", worker.slow_factor()) : ""});
     }
   }
   return table.ToString();

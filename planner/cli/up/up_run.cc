@@ -220,6 +220,7 @@ absl::Status UpRun::Train() {
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
     SayThatItDrains(run);
+    if (const std::string news = slow_ranks_.Take(run.status()); !news.empty()) console_.SayNews(news);
     SayWhatThePlannerCannot(run);
     SayWhatCheckpointIsMissing(run);
     Validate(run);

@@ -20,6 +20,7 @@
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
+#include "planner/cli/up/slow_rank_news.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
 #include "planner/cli/up/training_run.h"
@@ -134,6 +135,7 @@ class UpRun {
   bool ended_by_validation_ = false;
   bool said_that_metrics_fail_ = false;
   bool said_that_it_drains_ = false;
+  SlowRankNews slow_ranks_;
   bool said_what_the_planner_cannot_ = false;
   // The last checkpoint that was looked for.
   uint64_t looked_for_ = 0;

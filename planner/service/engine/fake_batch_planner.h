@@ -167,6 +167,10 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     core::Calibration calibration;
     calibration.profile = in_effect;
     calibration.profile.set_version(in_effect.version() + 1);
+    calibration.profile.clear_slow_ranks();
+    v1::SlowRank* const slow = calibration.profile.add_slow_ranks();
+    slow->set_rank(1);
+    slow->set_factor(1.5);
     return calibration;
   }
 

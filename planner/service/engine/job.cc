@@ -126,7 +126,12 @@ v1::JobStatus Job::StatusLocked() const {
   status.set_planned_iteration(state_.planned());
   status.set_completed_iteration(state_.progress().completed());
   const absl::Time now = services_.clock->Now();
+  const v1::CostProfile& costs =
+      state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
   for (v1::WorkerStatus& worker : state_.membership().Workers()) {
+    for (const v1::SlowRank& slow : costs.slow_ranks()) {
+      if (slow.rank() == worker.rank()) worker.set_slow_factor(slow.factor());
+    }
     worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));
     worker.set_last_iteration(state_.progress().last_reported(worker.rank()));
     *status.add_workers() = std::move(worker);

@@ -64,6 +64,21 @@ Samples HeartbeatAges(const PlannerEngine& engine) {
   return samples;
 }
 
+// Of slow ranks alone.
+Samples SlowFactors(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const v1::JobStatus status = job->Status();
+    if (!Runs(status)) continue;
+    for (const v1::WorkerStatus& worker : status.workers()) {
+      if (worker.slow_factor() > 0)
+        samples.push_back(
+            {{{kJobLabel, status.job_id()}, {"rank", absl::StrCat(worker.rank())}}, worker.slow_factor()});
+    }
+  }
+  return samples;
+}
+
 using OfSummary = std::function<double(const v1::IterationSummary&)>;
 
 // Of the last iteration of each job.
@@ -174,6 +189,10 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       "Iterations planned beyond what the slowest rank has reported, of jobs that run.", LookAhead);
   add("penstock_worker_heartbeat_age_seconds", "Time since the last heartbeat of a worker, of jobs that run.",
       HeartbeatAges);
+  add("penstock_worker_slow_factor",
+      "How many times as long as its peers a rank computes, by fitted costs: of slow ranks, of jobs that "
+      "run.",
+      SlowFactors);
   add("penstock_loss", "Loss of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
   add("penstock_gradient_norm", "Norm of the gradient of a job's last iteration, before clipping.",

@@ -2,7 +2,9 @@
 // with what is waited for.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "common/process/sanitized.h"
@@ -40,6 +42,10 @@ class WatchedFactory final : public BatchPlannerFactory {
     absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
       started_->Notify();
       return planner_->MakePlan(batch, stop);
+    }
+    absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
+                                                   uint32_t rank) const override {
+      return planner_->Durations(batch, plan, rank);
     }
 
    private:

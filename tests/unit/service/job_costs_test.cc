@@ -74,6 +74,38 @@ TEST_F(JobCostsTest, IterationsThatAreNotPlannedYetGetTheCostsThatWereFitted) {
   EXPECT_EQ(VersionOf(job, kWindow + 3), 1);
 }
 
+TEST_F(JobCostsTest, ARankThatTheFittedCostsCallSlowIsCalledSo) {
+  const auto job = TrainedTo(Spec(), kFirstFit - 1);
+  const v1::JobStatus before = job->Status();
+  for (const v1::WorkerStatus& worker : before.workers()) EXPECT_EQ(worker.slow_factor(), 0);
+  Feed(job);
+  Train(job, kFirstFit - 1, kFirstFit, 101);
+  AwaitCosts(*job, 1);
+  const v1::JobStatus status = job->Status();
+  ASSERT_GE(status.workers_size(), 2);
+  EXPECT_EQ(status.workers(0).slow_factor(), 0);
+  EXPECT_EQ(status.workers(1).slow_factor(), 1.5);
+}
+
+class SimulatedJobCostsTest : public JobCostsTest, public testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Workers, SimulatedJobCostsTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "AreSimulated" : "Compute"; });
+
+TEST_P(SimulatedJobCostsTest, ProgramsSayWhatTheJobsOwnProfileDoesWhereWorkersAreSimulated) {
+  v1::JobSpec spec = Spec();
+  spec.set_simulated(GetParam());
+  const auto job = TrainedTo(spec, kFirstFit);
+  AwaitCosts(*job, 1);
+  Feed(job);
+  Reader reader(job, StreamRequest(0, kWindow - 1, 101, job->Status().epoch()));
+  const auto before = reader.Next();
+  const auto after = reader.Next();
+  ASSERT_TRUE(before.has_value() && after.has_value());
+  EXPECT_EQ(before->profile_duration_ns_size(), 0);
+  EXPECT_EQ(after->profile_duration_ns_size(), GetParam() ? after->program().instructions_size() : 0);
+}
+
 TEST_F(JobCostsTest, FewerIterationsAreNotFitted) {
   const auto job = TrainedTo(Spec(), kFirstFit - 1);
   Feed(job);

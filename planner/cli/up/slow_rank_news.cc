@@ -1,0 +1,40 @@
+#include "planner/cli/up/slow_rank_news.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace penstock::cli {
+namespace {
+
+// Of a factor.
+constexpr double kWorthSaying = 0.1;
+
+bool SameSpeeds(const std::map<uint32_t, double>& before, const std::map<uint32_t, double>& now) {
+  return std::equal(before.begin(), before.end(), now.begin(), now.end(), [](const auto& a, const auto& b) {
+    return a.first == b.first && std::abs(b.second / a.second - 1) < kWorthSaying;
+  });
+}
+
+}  // namespace
+
+std::string SlowRankNews::Take(const v1::JobStatus& status) {
+  std::map<uint32_t, double> slow;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    if (worker.slow_factor() > 0) slow[worker.rank()] = worker.slow_factor();
+  }
+  // Workers that begin again are missing for a while.
+  if (status.state() != v1::JOB_STATE_RUNNING || SameSpeeds(said_, slow)) return "";
+  said_ = slow;
+  if (slow.empty()) return "no rank is slower than the others any more";
+  std::vector<std::string> parts;
+  for (const auto& [rank, factor] : slow)
+    parts.push_back(absl::StrFormat("rank %d computes %.2f times as long as its peers", rank, factor));
+  return absl::StrJoin(parts, ", ") +
+         ": plans give its replica less to do. `penstock diagnose` says what mending it would bring";
+}
+
+}  // namespace penstock::cli
