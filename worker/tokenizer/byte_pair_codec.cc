@@ -17,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/tokenizer/regular_expressions.h"
 #include "worker/tokenizer/text_codec.h"
 
 namespace penstock::worker {
@@ -117,7 +118,8 @@ std::vector<std::string> Probes() {
 
 // Of what a pre-tokenizer splits, the library drops what is between the matches, where Hugging Face's keeps
 // it: right for patterns that match everything, as most do.
-absl::Status CheckKeepsText(const Json& tokenizer, const tokenizers::HFTokenizer& library) {
+absl::Status CheckKeepsText(const Json& tokenizer, const Json& as_given,
+                            const tokenizers::HFTokenizer& library) {
   if (KindsOf(tokenizer.value("pre_tokenizer", Json())).find("ByteLevel") == std::string::npos)
     return absl::OkStatus();
   for (const std::string& probe : Probes()) {
@@ -125,13 +127,13 @@ absl::Status CheckKeepsText(const Json& tokenizer, const tokenizers::HFTokenizer
     if (!ids.ok()) return ToStatus(ids.error());
     const auto text = library.decode(ids.get(), /*skip_special_tokens=*/false);
     // A space may come before it.
-    if (!text.ok() || !absl::EndsWith(text.get(), probe)) return NotKnown(tokenizer);
+    if (!text.ok() || !absl::EndsWith(text.get(), probe)) return NotKnown(as_given);
   }
   return absl::OkStatus();
 }
 
-// The library reads files, and throws what it does not know.
-absl::Status Load(const Json& tokenizer, tokenizers::HFTokenizer& library) {
+// The library reads files, and throws what it does not know. `as_given`: for people.
+absl::Status Load(const Json& tokenizer, const Json& as_given, tokenizers::HFTokenizer& library) {
   std::string folder = (std::filesystem::temp_directory_path() / "penstock-tokenizer-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr)
     return absl::UnavailableError(absl::StrCat("cannot make the folder '", folder, "'"));
@@ -139,11 +141,11 @@ absl::Status Load(const Json& tokenizer, tokenizers::HFTokenizer& library) {
   const std::string file = folder + "/tokenizer.json";
   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(file, tokenizer.dump()));
   try {
-    if (library.load(file) == tokenizers::Error::Ok) return CheckKeepsText(tokenizer, library);
+    if (library.load(file) == tokenizers::Error::Ok) return CheckKeepsText(tokenizer, as_given, library);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(error.what());
   }
-  return NotKnown(tokenizer);
+  return NotKnown(as_given);
 }
 
 class BytePairCodec : public TextCodec {
@@ -182,8 +184,9 @@ absl::StatusOr<std::unique_ptr<TextCodec>> MakeBytePairCodec(const TokenizerFile
     tokenizer["post_processor"] = nullptr;
     const bool nfc = TakeNfc(tokenizer);
     PENSTOCK_RETURN_IF_ERROR(CheckKnown(tokenizer));
+    PENSTOCK_RETURN_IF_ERROR(WriteExpressionsOut(tokenizer));
     auto library = std::make_unique<tokenizers::HFTokenizer>();
-    PENSTOCK_RETURN_IF_ERROR(Load(tokenizer, *library));
+    PENSTOCK_RETURN_IF_ERROR(Load(tokenizer, files.tokenizer, *library));
     TokenizerInfo info = {.prefix = ends.prefix,
                           .suffix = ends.suffix,
                           .end = IdOf(tokenizer, SpecialToken(files, "eos_token")),

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/tokenizer/jinja_source.h"
+#include "worker/tokenizer/python_space.h"
 
 namespace penstock::worker {
 namespace {
@@ -61,13 +64,74 @@ absl::StatusOr<Library> OpenLibrary() {
   return library;
 }
 
+// Every string in it, however deep.
+void AddStrings(const Json& json, std::vector<std::string>& strings) {
+  if (json.is_string()) strings.push_back(json.get<std::string>());
+  if (!json.is_structured()) return;
+  for (const Json& inner : json) AddStrings(inner, strings);
+}
+
+// Whether a message begins or ends with spaces that are none to the library.
+bool HasOtherSpaces(const Json& message) {
+  if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) return false;
+  const std::string content = message["content"].get<std::string>();
+  constexpr const char* kKnown = " \t\r\n";
+  const size_t first = content.find_first_not_of(kKnown);
+  if (first == std::string::npos) return false;
+  const std::string known = content.substr(first, content.find_last_not_of(kKnown) + 1 - first);
+  return StripRight(StripLeft(content)) != known;
+}
+
 class JinjaTemplate : public ChatTemplate {
  public:
-  JinjaTemplate(const Library& library, void* tokenizer, std::string text)
-      : library_(library), tokenizer_(tokenizer), text_(std::move(text)) {}
+  JinjaTemplate(const Library& library, void* tokenizer, const std::string& text)
+      : library_(library), tokenizer_(tokenizer), text_(TrimBlocks(text)), searched_(SearchedStrings(text)) {}
   ~JinjaTemplate() override { library_.dispose(&tokenizer_); }
 
   absl::StatusOr<std::string> Render(const std::string& messages, bool add_generation_prompt) const override {
+    Json conversation = Json::parse(messages, nullptr, /*allow_exceptions=*/false);
+    PENSTOCK_RETURN_IF_ERROR(CheckStrings(conversation));
+    Trim(conversation, add_generation_prompt);
+    return RenderAsItIs(conversation.dump(), add_generation_prompt);
+  }
+
+ private:
+  // What the library would make something else of without a word.
+  absl::Status CheckStrings(const Json& conversation) const {
+    std::vector<std::string> strings;
+    AddStrings(conversation, strings);
+    for (const std::string& text : strings) {
+      if (text.find('\0') != std::string::npos)
+        return absl::InvalidArgumentError("chat template: a text with the character U+0000: take it out");
+      for (const std::string& searched : searched_) {
+        if (!searched.empty() && text.find(searched) == std::string::npos) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("chat template: it asks whether '", searched,
+                         "' is in a text, which Penstock does not do where it is: make the tokens with "
+                         "transformers, and give {\"tokens\": [...]}"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The library's trim knows few spaces: where the template trims a message, the others are taken away
+  // before. Whether it does, the template itself says, asked with a content that has only those that the
+  // library knows.
+  void Trim(Json& conversation, bool add_generation_prompt) const {
+    for (size_t i = 0; i < conversation.size(); ++i) {
+      if (!HasOtherSpaces(conversation[i])) continue;
+      Json asked = conversation;
+      asked[i]["content"] = "  penstock  ";
+      const absl::StatusOr<std::string> text = RenderAsItIs(asked.dump(), add_generation_prompt);
+      if (!text.ok() || text->find("penstock") == std::string::npos) continue;
+      std::string content = conversation[i]["content"].get<std::string>();
+      if (text->find("  penstock") == std::string::npos) content = StripLeft(content);
+      if (text->find("penstock  ") == std::string::npos) content = StripRight(content);
+      conversation[i]["content"] = content;
+    }
+  }
+
+  absl::StatusOr<std::string> RenderAsItIs(const std::string& messages, bool add_generation_prompt) const {
     void* result = nullptr;
     if (library_.apply_chat_template(tokenizer_, text_.c_str(), messages.c_str(), nullptr, &result,
                                      add_generation_prompt, /*tokenize=*/false) != 0)
@@ -85,10 +149,10 @@ class JinjaTemplate : public ChatTemplate {
     return text;
   }
 
- private:
   const Library library_;
   void* tokenizer_;
   const std::string text_;
+  const std::vector<std::string> searched_;
 };
 
 // Templates name the first and last token of a text. The library wants a whole tokenizer with them: it gets
@@ -104,6 +168,12 @@ Json SmallestTokenizer() {
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> MakeChatTemplate(const TokenizerFiles& files) {
   if (files.chat_template.empty()) return absl::FailedPreconditionError("the tokenizer has no chat template");
+  if (!files.sentence_piece_path.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", files.sentence_piece_path,
+        "': SentencePiece alone does not know the special tokens that a chat template writes: put "
+        "the model's tokenizer.json beside it (save_pretrained of transformers makes one)"));
+  }
   PENSTOCK_ASSIGN_OR_RETURN(const Library library, OpenLibrary());
   const std::string config = Json({{"tokenizer_class", "GPT2Tokenizer"},
                                    {"bos_token", SpecialToken(files, "bos_token")},

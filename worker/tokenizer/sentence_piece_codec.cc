@@ -41,6 +41,9 @@ class SentencePieceCodec : public TextCodec {
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const override {
     // Of nothing the library makes an error.
     if (text.empty()) return std::vector<int32_t>();
+    // It would lose what is behind it.
+    if (text.find('\0') != std::string::npos)
+      return absl::InvalidArgumentError("a text with the character U+0000: take it out");
     const auto ids = library_->encode(text, /*bos=*/0, /*eos=*/0);
     if (!ids.ok()) return ToStatus(ids.error());
     return std::vector<int32_t>(ids.get().begin(), ids.get().end());

@@ -30,6 +30,8 @@ TEXTS = CORPUS[:5] + [
     "", " ", "  leading and trailing  ", "\n\n\n  \t\t x", "\r\n\r\nend\r\n", "I'LL we've DON'T it's", "1234567 8 90", "a<", "x <|",
     "<|im_start|>user\nHi<|im_end|>\n", "<|endoftext|><|endoftext|>", "e\u0301 is \u00e9, \ufb01 stays", "👨\u200d👩\u200d👧 🎉", "\u200b\ufeffx",
     "ſ ǅ İ", "̈start", "한국어 ไทย עברית العربية",
+    # A space to some libraries, and a letter that is new in Unicode 16.
+    "\t\t\u180e \u180ex", "a\U000105c0\U000105c1 \u3000\u00a0\u2003x\x85",
 ]
 CHATS = [
     [{"role": "user", "content": "Hi"}],

@@ -139,6 +139,80 @@ TEST_F(TokenizerFile, IsRefusedWhereTextWouldBeLost) {
   EXPECT_THAT(Refusal(path), HasSubstr("pre_tokenizer (Sequence Split ByteLevel)"));
 }
 
+// ASCII to the library, all of Unicode to Hugging Face's.
+TEST_F(TokenizerFile, IsRefusedWhereAnExpressionMeansSomethingElse) {
+  EXPECT_THAT(Refusal(With([](Json& json) {
+                json["pre_tokenizer"] = {{"type", "Split"},
+                                         {"pattern", {{"Regex", "\\w+|[^\\w]+"}}},
+                                         {"behavior", "Isolated"},
+                                         {"invert", false}};
+              })),
+              HasSubstr("has \\w"));
+}
+
+class ChatTemplate : public testing::Test {
+ protected:
+  void SetTemplate(const std::string& text) {
+    folder_.Write("tokenizer.json", *ReadFile(Golden("gpt2/tokenizer.json")));
+    folder_.Write("chat_template.jinja", text);
+    tokenizer_ = Start(folder_.path());
+    ASSERT_NE(tokenizer_, nullptr);
+  }
+  // What a user's message becomes, or why not.
+  std::string Rendered(const std::string& content) {
+    const Json messages = {{{"role", "user"}, {"content", content}}};
+    const auto text = tokenizer_->Render(messages.dump(), /*add_generation_prompt=*/true);
+    return text.ok() ? *text : std::string(text.status().message());
+  }
+
+  const TemporaryFolder folder_;
+  std::unique_ptr<TokenizerProcess> tokenizer_;
+};
+
+// As transformers reads templates: trim_blocks, lstrip_blocks.
+TEST_F(ChatTemplate, LineEndsAndIndentsOfBlocksAreNoText) {
+  SetTemplate(
+      "{% for message in messages %}\n"
+      "  {% if message['role'] == 'user' %}\n"
+      "{{ '<|user|>\\n' + message['content'] }}\n"
+      "\t{# a comment with %} in it #}\n"
+      "  {% endif %}\n"
+      "{% endfor %} {% if '%}' == '%}' %}x{% endif %}\n"
+      "{%- if add_generation_prompt +%}\n<|assistant|>{% endif %}");
+  EXPECT_EQ(Rendered("h"), "<|user|>\nh\n x\n<|assistant|>");
+}
+
+// The library trims ASCII's spaces, Python all of Unicode's.
+TEST_F(ChatTemplate, TrimsWhatPythonTrims) {
+  SetTemplate("{% for message in messages %}[{{ message['content'] | trim }}]{% endfor %}");
+  EXPECT_EQ(Rendered("\u3000 \u00a0h\u2003 h\f\u0085"), "[h\u2003 h]");
+  SetTemplate("{% for message in messages %}[{{ message['content'] }}]{% endfor %}");
+  EXPECT_EQ(Rendered("\u3000h\f"), "[\u3000h\f]");
+}
+
+TEST_F(ChatTemplate, SaysWhatItWouldLoseOrGetWrong) {
+  SetTemplate(
+      "{% for message in messages %}{% if '</think>' in message['content'] %}thought{% else %}"
+      "{{ message['content'] }}{% endif %}{% if message['role'] in ['user'] and 'x' not in ['y'] %}!{% endif "
+      "%}"
+      "{% endfor %}");
+  EXPECT_EQ(Rendered("h"), "h!");
+  EXPECT_THAT(Rendered("a</think>b"), HasSubstr("asks whether '</think>' is in a text"));
+  EXPECT_THAT(Rendered(std::string("a\0b", 3)), HasSubstr("U+0000"));
+}
+
+TEST_F(ChatTemplate, NeedsATokenizerThatKnowsItsSpecialTokens) {
+  const TemporaryFolder folder;
+  folder.Write("spiece.model", *ReadFile(Golden("t5/spiece.model")));
+  folder.Write("chat_template.jinja", "{{ messages[0]['content'] }}");
+  const auto tokenizer = Start(folder.path());
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_THAT(
+      std::string(tokenizer->Render(R"([{"role": "user", "content": "Hi"}])", true).status().message()),
+      HasSubstr("SentencePiece alone does not know the special tokens"));
+  EXPECT_THAT(std::string(tokenizer->Encode(std::string("a\0b", 3)).status().message()), HasSubstr("U+0000"));
+}
+
 TEST(TokenizerProcess, SaysWhatTheTemplateRefuses) {
   const TemporaryFolder folder;
   folder.Write("tokenizer.json", *ReadFile(Golden("gpt2/tokenizer.json")));
