@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/printable_text.h"
@@ -57,6 +58,15 @@ Json ToJson(const ProfileFigures& figures) {
   return json;
 }
 
+// A line, where there are any.
+std::string SlowRanks(const v1::CostProfile& profile) {
+  if (profile.slow_ranks().empty()) return "";
+  std::vector<std::string> ranks;
+  for (const v1::SlowRank& slow : profile.slow_ranks())
+    ranks.push_back(absl::StrFormat("%d (%.3g times as long)", slow.rank(), slow.factor()));
+  return absl::StrCat("slow ranks    ", absl::StrJoin(ranks, ", "), "\n");
+}
+
 std::string Describe(const v1::CostProfile& profile) {
   const v1::Cluster& cluster = profile.cluster();
   return absl::StrCat(
@@ -66,6 +76,7 @@ std::string Describe(const v1::CostProfile& profile) {
       cluster.gpus_per_node(), " ranks a node\n", "links         ",
       Link(cluster.intra_node_bytes_per_second(), cluster.intra_node_latency_ns()), " inside a node, ",
       Link(cluster.inter_node_bytes_per_second(), cluster.inter_node_latency_ns()), " between nodes\n",
+      SlowRanks(profile),
       absl::StrFormat("state         %.3g bytes for each byte of parameters, of which %.3g are divided with "
                       "--shard-optimizer-state; a step takes %.3g ns a byte\n\n",
                       profile.state_bytes_per_parameter_byte(),

@@ -32,9 +32,10 @@ std::string SlowRankNews::Take(const v1::JobStatus& status) {
   if (slow.empty()) return "no rank is slower than the others any more";
   std::vector<std::string> parts;
   for (const auto& [rank, factor] : slow)
-    parts.push_back(absl::StrFormat("rank %d computes %.2f times as long as its peers", rank, factor));
+    parts.push_back(
+        absl::StrFormat("rank %d takes %.2f times as long as others for the same work", rank, factor));
   return absl::StrJoin(parts, ", ") +
-         ": plans give its replica less to do. `penstock diagnose` says what mending it would bring";
+         ": plans count with it. `penstock diagnose` says what mending it would bring";
 }
 
 }  // namespace penstock::cli

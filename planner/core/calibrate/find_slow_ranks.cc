@@ -15,7 +15,8 @@ namespace {
 // longer.
 constexpr double kClearlySlow = 1.05;
 constexpr double kStillSlow = 1.03;
-// All ranks of a position may be slow; below this, its layers or its head are as likely to be dearer.
+// All ranks of a position may be slow, and so may the one of a single replica; below this, its layers or its
+// head are as likely to be dearer.
 constexpr double kSlowPosition = 1.2;
 // More is no slow rank but one that stands still.
 constexpr double kMostSlow = 20;
@@ -48,8 +49,8 @@ double LowerMedian(std::vector<double> values) {
 }
 
 // What a rank of each position takes that is not slow, of the medians of groups by their first ranks; 0:
-// unknown. Ranks are compared with those of the same position, which run the same layers; a position with all
-// others where it is far off, or has no second rank to compare with.
+// unknown. Ranks are compared with those of the same position, which run the same layers, and a position with
+// all others where it is far off.
 std::vector<double> UsualOfPositions(const Topology& topology, const std::vector<double>& medians,
                                      bool peers_alone) {
   std::vector<double> usual;
@@ -65,9 +66,8 @@ std::vector<double> UsualOfPositions(const Topology& topology, const std::vector
   std::vector<double> known;
   std::copy_if(usual.begin(), usual.end(), std::back_inserter(known), [](double value) { return value > 0; });
   const double of_all = LowerMedian(std::move(known));
-  const double far_off = topology.replicas() > 1 ? kSlowPosition : 1;
   for (double& value : usual) {
-    if (value > far_off * of_all) value = of_all;
+    if (value > kSlowPosition * of_all) value = of_all;
   }
   return usual;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "common/files/files.h"
 #include "common/process/sanitized.h"
 #include "tests/integration/cli/penstock_process.h"
 
@@ -491,6 +492,26 @@ TEST_F(PlanningCommands, ProfilesAreShownAndCompared) {
   EXPECT_FALSE(ratios.empty());
   for (const Json& ratio : ratios) EXPECT_EQ(ratio, 1);
   ExpectWrongRequest(penstock_.Run({"profile", "show", penstock_.WriteLengths(3)}), "lengths.csv");
+}
+
+// A profile that names slow ranks: they are shown, planned for, and proven.
+TEST_F(PlanningCommands, AProfileMayNameSlowRanks) {
+  Json profile = Parse(ReadFile(penstock_.WriteProfile()).value_or(""));
+  profile["profile"]["slow_ranks"] = {{{"rank", 1}, {"factor", 1.5}}};
+  const std::string file = penstock_.folder().Write("slow.json", profile.dump());
+  EXPECT_THAT(penstock_.Run({"profile", "show", file}).output,
+              HasSubstr("slow ranks    1 (1.5 times as long)"));
+  const auto plan_with = [&](const std::string& with, const std::string& out) {
+    return penstock_.Run({"plan", "--profile", with, "--lengths", penstock_.WriteLengths(100), "--rows",
+                          "0:24", "--dp", "2", "--out", out});
+  };
+  const std::string plan = Path("slow-plan.json");
+  const Ended planned = plan_with(file, plan);
+  EXPECT_EQ(planned.code, 0) << planned.errors;
+  EXPECT_EQ(penstock_.Run({"verify", plan, "--profile", file}).code, 0);
+  profile["profile"]["slow_ranks"][0]["rank"] = 9;
+  ExpectWrongRequest(plan_with(penstock_.folder().Write("nobody.json", profile.dump()), plan),
+                     "slow_ranks: rank 9");
 }
 
 TEST_F(PlanningCommands, HelpIsOnEverythingAndShowsExamples) {

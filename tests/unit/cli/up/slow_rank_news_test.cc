@@ -28,7 +28,8 @@ v1::JobStatus Status(const std::vector<double>& slow_factors, v1::JobState state
 TEST(SlowRankNews, AreSaidOnceAndWhenTheyChange) {
   SlowRankNews news;
   EXPECT_EQ(news.Take(Status({0, 0})), "");
-  EXPECT_THAT(news.Take(Status({0, 1.3})), StartsWith("rank 1 computes 1.30 times as long as its peers: "));
+  EXPECT_THAT(news.Take(Status({0, 1.3})),
+              StartsWith("rank 1 takes 1.30 times as long as others for the same work: "));
   EXPECT_EQ(news.Take(Status({0, 1.3})), "");
   EXPECT_EQ(news.Take(Status({0, 1.33})), "") << "the same for people";
   EXPECT_THAT(news.Take(Status({0, 2})), HasSubstr("2.00 times"));
