@@ -17,6 +17,7 @@
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/tokenizer/composed_form.h"
 #include "worker/tokenizer/regular_expressions.h"
 #include "worker/tokenizer/text_codec.h"
 
@@ -62,18 +63,6 @@ absl::Status CheckKnown(const Json& tokenizer) {
     }
   }
   return absl::OkStatus();
-}
-
-// UTF-8 in; what is none stays as it is.
-std::string ToNfc(const std::string& text) {
-  utf8proc_uint8_t* composed = nullptr;
-  const utf8proc_ssize_t bytes = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-      &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  if (bytes < 0) return text;
-  std::string result(reinterpret_cast<const char*>(composed), static_cast<size_t>(bytes));
-  free(composed);
-  return result;
 }
 
 absl::Status ToStatus(tokenizers::Error error) {

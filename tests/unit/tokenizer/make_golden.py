@@ -32,6 +32,8 @@ TEXTS = CORPUS[:5] + [
     "ſ ǅ İ", "̈start", "한국어 ไทย עברית العربية",
     # A space to some libraries, and a letter that is new in Unicode 16.
     "\t\t\u180e \u180ex", "a\U000105c0\U000105c1 \u3000\u00a0\u2003x\x85",
+    # Marks of Unicode 9 and of later ones, in the wrong order; what composes in later ones alone.
+    "a\u0301\u0323 a\u0eb9\u0eba\u0323 e\u1abf\u0301 \U00011935\U00011930 \u1df7\u0316\u0301",
 ]
 CHATS = [
     [{"role": "user", "content": "Hi"}],
