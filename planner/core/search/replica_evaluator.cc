@@ -60,7 +60,9 @@ bool ReplicaEvaluator::Gather(const MicroBatchTable& table, absl::Span<const int
     rows_.push_back(table.offset(slot));
   }
   const CostModel& costs = space_.costs();
-  const bool slow = costs.slow_groups().AnyOf(replica);
+  // A replica without work, where there are fewer samples than replicas, has nothing that could be slowed
+  // down.
+  const bool slow = !slots.empty() && costs.slow_groups().AnyOf(replica);
   if (slow) SlowDown(table, slots, replica);
   const auto field = [&](Table::Field which) {
     return slow ? slowed_.data() + static_cast<ptrdiff_t>(which * costs.stages()) : table.field(which);
