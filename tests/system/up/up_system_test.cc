@@ -395,15 +395,20 @@ class SimulatedUpTest : public testing::Test {
     return nlohmann::json::parse(run.output(), nullptr, /*allow_exceptions=*/false);
   }
 
+  struct IterationTimes {
+    double measured_ms = 0;
+    double planned_ms = 0;
+  };
   // Of each iteration of the last run.
-  std::vector<double> MeasuredMs() const {
-    std::vector<double> measured;
+  std::vector<IterationTimes> Times() const {
+    std::vector<IterationTimes> times;
     const std::string metrics = ReadFile(folder_.Path("run/metrics.jsonl")).value_or("");
     for (const absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
       const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (row.is_object() && row.contains("measured_ms")) measured.push_back(row["measured_ms"]);
+      if (row.is_object() && row.contains("measured_ms"))
+        times.push_back({row["measured_ms"], row["planned_ms"]});
     }
-    return measured;
+    return times;
   }
 
   TemporaryFolder folder_;
@@ -442,21 +447,25 @@ TEST_F(SimulatedUpTest, GoesOnFromACheckpointOnASlowerMachine) {
 // Costs are fitted to what is measured, what is measured stays what the profile says, and the slow rank gets
 // less to do.
 TEST_F(SimulatedUpTest, ASlowRankIsFoundAndPlannedFor) {
-  const std::vector<std::string> run = {"--dp", "2", "--time-scale", "0", "--iterations", "24"};
+  // On a busy machine the fit may take as long as many of these iterations.
+  constexpr size_t kIterations = 48, kSettled = 36;
+  const std::vector<std::string> run = {
+      "--dp", "2", "--time-scale", "0", "--iterations", absl::StrCat(kIterations), "--look-ahead", "4"};
   Summary("up", run);
-  const std::vector<double> usual = MeasuredMs();
+  const std::vector<IterationTimes> usual = Times();
   std::filesystem::remove_all(folder_.Path("run"));
   std::vector<std::string> with_slow_rank = run;
   with_slow_rank.insert(with_slow_rank.end(), {"--slow-rank", "2:1.5"});
-  const nlohmann::json slow = Summary("up", with_slow_rank);
-  const std::vector<double> measured = MeasuredMs();
-  ASSERT_TRUE(slow.is_object());
-  ASSERT_EQ(usual.size(), 24U);
-  ASSERT_EQ(measured.size(), 24U);
-  EXPECT_GT(measured.front(), 1.35 * usual.front());
-  // A quarter of one replica's stage is gone, and a batch of 64 samples is coarse.
-  for (size_t i = 16; i < measured.size(); ++i) EXPECT_LT(measured[i], 1.25 * usual[i]) << i;
-  EXPECT_LT(slow["late_prediction_error"], 0.03);
+  Summary("up", with_slow_rank);
+  const std::vector<IterationTimes> slow = Times();
+  ASSERT_EQ(usual.size(), kIterations);
+  ASSERT_EQ(slow.size(), kIterations);
+  EXPECT_GT(slow.front().measured_ms, 1.35 * usual.front().measured_ms);
+  for (size_t i = kSettled; i < kIterations; ++i) {
+    // A quarter of one replica's stage is gone, and a batch of 64 samples is coarse.
+    EXPECT_LT(slow[i].measured_ms, 1.25 * usual[i].measured_ms) << i;
+    EXPECT_NEAR(slow[i].planned_ms / slow[i].measured_ms, 1, 0.03) << i;
+  }
 }
 
 // Client, workers and planner over TLS, each with the certificate of its role.
