@@ -10,6 +10,8 @@
 namespace penstock::cli {
 namespace {
 
+// Ranks that share cores take turns in being a little slower.
+constexpr double kWorthNaming = 1.15;
 // Of a factor.
 constexpr double kWorthSaying = 0.1;
 
@@ -24,7 +26,7 @@ bool SameSpeeds(const std::map<uint32_t, double>& before, const std::map<uint32_
 std::string SlowRankNews::Take(const v1::JobStatus& status) {
   std::map<uint32_t, double> slow;
   for (const v1::WorkerStatus& worker : status.workers()) {
-    if (worker.slow_factor() > 0) slow[worker.rank()] = worker.slow_factor();
+    if (worker.slow_factor() >= kWorthNaming) slow[worker.rank()] = worker.slow_factor();
   }
   // Workers that begin again are missing for a while.
   if (status.state() != v1::JOB_STATE_RUNNING || SameSpeeds(said_, slow)) return "";

@@ -13,7 +13,7 @@ namespace penstock::cli {
 
 class SlowRankNews {
  public:
-  // Empty where nothing has changed that a person would call another speed.
+  // Empty where nothing has changed that a person would call another speed, or call slow.
   std::string Take(const v1::JobStatus& status);
 
  private:

@@ -13,8 +13,8 @@ namespace {
 
 // Less than this is noise, which would change plans for nothing; a rank that was slow stays so a little
 // longer.
-constexpr double kClearlySlow = 1.05;
-constexpr double kStillSlow = 1.03;
+constexpr double kClearlySlow = 1.08;
+constexpr double kStillSlow = 1.04;
 // All ranks of a position may be slow, and so may the one of a single replica; below this, its layers or its
 // head are as likely to be dearer.
 constexpr double kSlowPosition = 1.2;

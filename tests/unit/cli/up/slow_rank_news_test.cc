@@ -27,7 +27,7 @@ v1::JobStatus Status(const std::vector<double>& slow_factors, v1::JobState state
 
 TEST(SlowRankNews, AreSaidOnceAndWhenTheyChange) {
   SlowRankNews news;
-  EXPECT_EQ(news.Take(Status({0, 0})), "");
+  EXPECT_EQ(news.Take(Status({0, 1.1})), "");
   EXPECT_THAT(news.Take(Status({0, 1.3})),
               StartsWith("rank 1 takes 1.30 times as long as others for the same work: "));
   EXPECT_EQ(news.Take(Status({0, 1.3})), "");
