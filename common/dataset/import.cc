@@ -94,13 +94,18 @@ class Importer {
     absl::StatusOr<std::vector<TokenSample>> samples = std::vector<TokenSample>();
   };
 
-  // Each tokenizer reads every so-many-th line.
-  absl::Status AddJsonLines(std::vector<Line>& lines, const std::string& path) {
+  // Calls read(i, reader) for each of so many texts: each reader, one of a tokenizer, has every so-many-th.
+  template <typename Read>
+  void ReadSideBySide(size_t texts, const Read& read) {
     pool_.Run(pool_.threads(), [&](int reader) {
-      for (size_t i = static_cast<size_t>(reader); i < lines.size();
-           i += static_cast<size_t>(pool_.threads()))
-        lines[i].samples = SamplesOf(lines[i].text, reader);
+      for (size_t i = static_cast<size_t>(reader); i < texts; i += static_cast<size_t>(pool_.threads()))
+        read(i, reader);
     });
+  }
+
+  absl::Status AddJsonLines(std::vector<Line>& lines, const std::string& path) {
+    ReadSideBySide(lines.size(),
+                   [&](size_t i, int reader) { lines[i].samples = SamplesOf(lines[i].text, reader); });
     for (const Line& line : lines) {
       PENSTOCK_RETURN_IF_ERROR(
           AnnotateError(AddAll(line.samples), absl::StrCat("'", path, "', line ", line.number)));
@@ -171,11 +176,7 @@ class Importer {
   absl::Status AddSections(TextSections& sections) {
     const std::vector<std::string> texts = sections.Take();
     std::vector<absl::StatusOr<TokenSample>> samples(texts.size(), TokenSample());
-    pool_.Run(pool_.threads(), [&](int reader) {
-      for (size_t i = static_cast<size_t>(reader); i < texts.size();
-           i += static_cast<size_t>(pool_.threads()))
-        samples[i] = SampleOf(texts[i], reader);
-    });
+    ReadSideBySide(texts.size(), [&](size_t i, int reader) { samples[i] = SampleOf(texts[i], reader); });
     for (const absl::StatusOr<TokenSample>& sample : samples) {
       PENSTOCK_RETURN_IF_ERROR(sample.status());
       PENSTOCK_RETURN_IF_ERROR(Add({}, sample->target));

@@ -1,6 +1,6 @@
 // What penstock-tokenizer and whoever asks it send each other, over one socket: a kind, a length, bytes.
 //
-// The program speaks first: kTakes with a TokenizerInfo as JSON, or kRefused with the reason. Then each
+// The program speaks first: kDone with a TokenizerInfo as JSON, or kRefused with the reason. Then each
 // request has one reply, in order: kDone with what was asked for, or kRefused.
 #pragma once
 

@@ -1,11 +1,10 @@
 #include "worker/runtime/generated_text.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
 #include "common/tokenizer/tokenizer_process.h"
 
@@ -69,15 +68,6 @@ class TokenizerText : public GeneratedText {
   size_t printed_ = 0;
 };
 
-// Beside this program.
-absl::StatusOr<std::string> TokenizerProgram() {
-  std::error_code error;
-  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    return absl::UnavailableError(absl::StrCat("finding the worker's own folder: ", error.message()));
-  return (own.parent_path() / "penstock-tokenizer").string();
-}
-
 }  // namespace
 
 std::unique_ptr<GeneratedText> TextOfTokenizer(std::unique_ptr<TextTokenizer> tokenizer) {
@@ -87,8 +77,10 @@ std::unique_ptr<GeneratedText> TextOfTokenizer(std::unique_ptr<TextTokenizer> to
 absl::StatusOr<std::unique_ptr<GeneratedText>> MakeGeneratedText(const GenerateOptions& options) {
   if (options.as_bytes) return std::make_unique<Bytes>();
   if (options.tokenizer.empty()) return std::make_unique<Numbers>();
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string program, TokenizerProgram());
-  PENSTOCK_ASSIGN_OR_RETURN(auto tokenizer, TokenizerProcess::Start(program, options.tokenizer));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string binaries, BinaryFolder());
+  PENSTOCK_ASSIGN_OR_RETURN(
+      auto tokenizer,
+      TokenizerProcess::Start(absl::StrCat(binaries, "/penstock-tokenizer"), options.tokenizer));
   return TextOfTokenizer(std::move(tokenizer));
 }
 

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/process/binary_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/planner_client.h"
-#include "planner/cli/binary_folder.h"
 #include "planner/cli/feed/job_file.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/up/job_setup.h"

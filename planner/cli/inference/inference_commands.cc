@@ -18,8 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/binary_folder.h"
 #include "planner/cli/inference/prompt.h"
 #include "planner/cli/model/kept_files.h"
 #include "planner/cli/model/model_folder.h"

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
-#include "planner/cli/binary_folder.h"
 #include "planner/cli/model/kept_files.h"
 
 namespace penstock::cli {

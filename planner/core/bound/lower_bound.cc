@@ -48,6 +48,7 @@ LowerBound::LowerBound(const CostModel& costs, const Job& job)
     : replicas_(job.topology.replicas()), slow_groups_(costs.slow_groups()), pipeline_(costs, job) {}
 
 std::vector<double> LowerBound::CapacityOf(int replicas) const {
+  if (!slow_groups_.any()) return std::vector<double>(pipeline_.ranks.size(), replicas);
   std::vector<double> capacity;
   for (size_t position = 0; position < pipeline_.ranks.size(); ++position) {
     std::vector<double> speeds;

@@ -138,13 +138,6 @@ absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const S
   return factors;
 }
 
-std::vector<SlowRank> SlowRanksOf(const v1::CostProfile& profile) {
-  std::vector<SlowRank> slow;
-  for (const v1::SlowRank& one : profile.slow_ranks())
-    slow.push_back({static_cast<int32_t>(one.rank()), one.factor()});
-  return slow;
-}
-
 absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
                                                Replays* replays, StopToken stop) {
   PENSTOCK_ASSIGN_OR_RETURN(Profile costs, ProfileFromProto(profile, job.architecture));
@@ -158,7 +151,8 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
                                                      StopToken stop) {
   if (iterations.empty()) return std::nullopt;
   const Job& job = planner.job();
-  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors, FactorsOf(planner, SlowRanksOf(in_effect), iterations));
+  PENSTOCK_ASSIGN_OR_RETURN(CostFactors factors,
+                            FactorsOf(planner, SlowRanksFromProto(in_effect), iterations));
   PENSTOCK_ASSIGN_OR_RETURN(Replays replays, Replays::Of(iterations, job));
   const v1::CostProfile& base = planner.spec().profile();
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<double> missing,
@@ -173,7 +167,7 @@ absl::StatusOr<std::optional<Calibration>> Calibrate(const Planner& planner, con
   result.error_after = MeanError(after);
   if (result.error_after <= result.error_before - kLeastGain) return result;
   const bool other_speeds =
-      LargestChange(SlowRanksOf(in_effect), SlowRanksOf(result.profile)) >= kSpeedChange;
+      LargestChange(SlowRanksFromProto(in_effect), SlowRanksFromProto(result.profile)) >= kSpeedChange;
   if (other_speeds && result.error_after <= result.error_before + kMostLoss) return result;
   return std::nullopt;
 }

@@ -160,6 +160,13 @@ LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes) {
   return {bytes.source_token_bytes(), bytes.target_token_bytes()};
 }
 
+std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile) {
+  std::vector<SlowRank> slow;
+  for (const v1::SlowRank& one : profile.slow_ranks())
+    slow.push_back({static_cast<int32_t>(one.rank()), one.factor()});
+  return slow;
+}
+
 absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architecture architecture) {
   PENSTOCK_RETURN_IF_ERROR(CheckProfile(proto));
   Profile profile;
@@ -176,8 +183,7 @@ absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architect
   profile.sharded_state_bytes_per_parameter_byte = proto.sharded_state_bytes_per_parameter_byte();
   profile.optimizer_ns_per_parameter_byte = proto.optimizer_ns_per_parameter_byte();
   profile.cluster = ClusterFromProto(proto.cluster());
-  for (const v1::SlowRank& slow : proto.slow_ranks())
-    profile.slow_ranks.push_back({static_cast<int32_t>(slow.rank()), slow.factor()});
+  profile.slow_ranks = SlowRanksFromProto(proto);
   return profile;
 }
 

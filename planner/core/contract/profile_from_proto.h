@@ -1,6 +1,8 @@
 // From v1::CostProfile to the core's profile, validated.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "penstock/v1/cost_profile.pb.h"
 #include "planner/core/cost/profile.h"
@@ -13,5 +15,8 @@ LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes);
 
 // Possible errors: INVALID_ARGUMENT naming the field, as "profile.layers[0].forward: ...".
 absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& profile, Architecture architecture);
+
+// Of a profile that is valid.
+std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile);
 
 }  // namespace penstock::core

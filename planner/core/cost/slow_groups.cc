@@ -18,7 +18,7 @@ SlowGroups::SlowGroups(absl::Span<const SlowRank> ranks, const Topology& topolog
 }
 
 bool SlowGroups::AnyOf(int replica) const {
-  for (int position = 0; position < positions_; ++position) {
+  for (int position = 0; any() && position < positions_; ++position) {
     if (FactorOf(replica, position) > 1) return true;
   }
   return false;

@@ -6,7 +6,9 @@ namespace penstock::core {
 namespace {
 
 // By position. Where the profile says nothing of so many tokens, all are as busy.
-std::vector<double> BusyTimes(const CostModel& costs, const TokenSums& batch) {
+std::vector<double> BusyTimes(const CostModel& costs, absl::Span<const SampleTokens> tokens) {
+  TokenSums batch;
+  for (const SampleTokens& sample : tokens) AddPacked(sample, &batch);
   LayerCosts layers;
   if (!costs.Layers(costs.EvenShare(batch), &layers)) return std::vector<double>(costs.positions(), 1);
   std::vector<double> busy(costs.positions(), 0);
@@ -19,10 +21,11 @@ std::vector<double> BusyTimes(const CostModel& costs, const TokenSums& batch) {
 
 }  // namespace
 
-std::vector<double> ReplicaSpeeds(const CostModel& costs, int replicas, const TokenSums& batch) {
+std::vector<double> ReplicaSpeeds(const CostModel& costs, int replicas,
+                                  absl::Span<const SampleTokens> tokens) {
   const SlowGroups& slow = costs.slow_groups();
   if (!slow.any()) return {};
-  const std::vector<double> busy = BusyTimes(costs, batch);
+  const std::vector<double> busy = BusyTimes(costs, tokens);
   const double usual = *std::max_element(busy.begin(), busy.end());
   std::vector<double> speeds;
   for (int replica = 0; replica < replicas; ++replica) {

@@ -3,14 +3,16 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/model/micro_batch.h"
 
 namespace penstock::core {
 
 // For each replica the work that it does in the time in which one without slow ranks does 1: its pipeline is
-// as fast as its busiest position. Empty: all are as fast. `batch`: sums over all samples, which say how busy
+// as fast as its busiest position. Empty: all are as fast. `tokens`: of all samples, which say how busy
 // positions are.
-std::vector<double> ReplicaSpeeds(const CostModel& costs, int replicas, const TokenSums& batch);
+std::vector<double> ReplicaSpeeds(const CostModel& costs, int replicas,
+                                  absl::Span<const SampleTokens> tokens);
 
 }  // namespace penstock::core

@@ -5,9 +5,9 @@
 
 #include "absl/status/statusor.h"
 
-namespace penstock::cli {
+namespace penstock {
 
 // Folder of the running binary, where the other binaries are.
 absl::StatusOr<std::string> BinaryFolder();
 
-}  // namespace penstock::cli
+}  // namespace penstock

@@ -1,11 +1,11 @@
-#include "planner/cli/binary_folder.h"
+#include "common/process/binary_folder.h"
 
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 
-namespace penstock::cli {
+namespace penstock {
 
 absl::StatusOr<std::string> BinaryFolder() {
   std::error_code error;
@@ -14,4 +14,4 @@ absl::StatusOr<std::string> BinaryFolder() {
   return binary.parent_path().string();
 }
 
-}  // namespace penstock::cli
+}  // namespace penstock
