@@ -51,7 +51,8 @@ class ElasticTest : public UpTest {
     ASSERT_EQ(whole.Wait(), 0) << whole.errors();
     const std::vector<double> expected = Losses("whole");
     const std::vector<double> losses = Losses(run);
-    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], kTolerance) << "iteration " << i;
+    for (size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], kTolerance) << "iteration " << i;
   }
 
   // As often as it is started, until `up` says the text.
