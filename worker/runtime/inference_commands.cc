@@ -53,11 +53,32 @@ bool Cut(const ModelConfig& config, int64_t max_length, SampleTokensOf& sample) 
 }
 
 struct Evaluation {
+  // Of them, and of all that the datasets have.
   uint64_t samples = 0;
+  uint64_t all_samples = 0;
   uint64_t cut_samples = 0;
   uint64_t tokens = 0;
   EvaluatedLoss loss;
 };
+
+struct NamedEvaluation {
+  std::string name;
+  Evaluation evaluation;
+};
+
+// As if it were one dataset.
+Evaluation SumOf(const std::vector<NamedEvaluation>& parts) {
+  Evaluation sum;
+  for (const auto& [name, part] : parts) {
+    sum.samples += part.samples;
+    sum.all_samples += part.all_samples;
+    sum.cut_samples += part.cut_samples;
+    sum.tokens += part.tokens;
+    sum.loss.sum += part.loss.sum;
+    sum.loss.positions += part.loss.positions;
+  }
+  return sum;
+}
 
 absl::StatusOr<SampleTokensOf> ReadSample(const IndexedDataset& dataset, size_t index) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, dataset.Tokens(index));
@@ -77,6 +98,7 @@ absl::Status AddLoss(const LanguageModel& model, std::vector<SampleTokensOf>& to
 absl::StatusOr<Evaluation> EvaluateDataset(const LanguageModel& model, const IndexedDataset& dataset,
                                            const EvaluateOptions& options, int64_t max_length) {
   Evaluation result;
+  result.all_samples = dataset.size();
   result.samples =
       options.samples == 0 ? dataset.size() : std::min<uint64_t>(options.samples, dataset.size());
   std::vector<SampleTokensOf> together;
@@ -98,22 +120,49 @@ absl::StatusOr<Evaluation> EvaluateDataset(const LanguageModel& model, const Ind
   return result;
 }
 
-std::string Describe(const Evaluation& evaluation, size_t all) {
-  const double loss = evaluation.loss.mean();
-  return absl::StrFormat(
+std::string Describe(const std::vector<NamedEvaluation>& parts) {
+  const Evaluation all = SumOf(parts);
+  std::string text = absl::StrFormat(
       "samples     %d of %d, %d of them cut\ntokens      %d, of which %d are predicted\n"
       "loss        %.6f a token (perplexity %.4g)\n",
-      evaluation.samples, all, evaluation.cut_samples, evaluation.tokens, evaluation.loss.positions, loss,
-      std::exp(loss));
+      all.samples, all.all_samples, all.cut_samples, all.tokens, all.loss.positions, all.loss.mean(),
+      std::exp(all.loss.mean()));
+  if (parts.size() == 1) return text;
+  for (const auto& [name, part] : parts) {
+    absl::StrAppendFormat(&text, "  %-9s %.6f a token, of %d predicted tokens of %d samples\n", name,
+                          part.loss.mean(), part.loss.positions, part.samples);
+  }
+  return text;
 }
 
-std::string Json(const Evaluation& evaluation) {
-  const nlohmann::ordered_json json = {{"samples", evaluation.samples},
-                                       {"cut_samples", evaluation.cut_samples},
-                                       {"tokens", evaluation.tokens},
-                                       {"predicted_tokens", evaluation.loss.positions},
-                                       {"loss", evaluation.loss.mean()}};
+nlohmann::ordered_json ToJson(const Evaluation& evaluation) {
+  return {{"samples", evaluation.samples},
+          {"cut_samples", evaluation.cut_samples},
+          {"tokens", evaluation.tokens},
+          {"predicted_tokens", evaluation.loss.positions},
+          {"loss", evaluation.loss.mean()}};
+}
+
+std::string Json(const std::vector<NamedEvaluation>& parts) {
+  nlohmann::ordered_json json = ToJson(SumOf(parts));
+  for (const auto& [name, part] : parts) {
+    if (parts.size() == 1) break;
+    nlohmann::ordered_json own = {{"name", name}};
+    own.update(ToJson(part));
+    json["datasets"].push_back(std::move(own));
+  }
   return json.dump() + "\n";
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<IndexedDataset>>> OpenAll(
+    const std::vector<NamedDataset>& datasets) {
+  std::vector<std::unique_ptr<IndexedDataset>> opened;
+  for (const NamedDataset& dataset : datasets) {
+    PENSTOCK_ASSIGN_OR_RETURN(opened.emplace_back(), IndexedDataset::Open(dataset.path));
+    if (opened.back()->size() == 0)
+      return absl::InvalidArgumentError(absl::StrCat("--dataset '", dataset.path, "' holds no sample"));
+  }
+  return opened;
 }
 
 }  // namespace
@@ -141,10 +190,7 @@ absl::Status RunGenerate(const GenerateOptions& options, std::ostream& out) {
 }
 
 absl::Status RunEvaluate(const EvaluateOptions& options, std::ostream& out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedDataset> dataset,
-                            IndexedDataset::Open(options.dataset));
-  if (dataset->size() == 0)
-    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options.dataset, "' holds no sample"));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto datasets, OpenAll(options.datasets));
   PENSTOCK_ASSIGN_OR_RETURN(const auto model, Load(options.inference, options.max_length));
   const int64_t positions = model->config().max_sequence_length;
   const int64_t max_length = options.max_length == 0 ? positions : options.max_length;
@@ -152,9 +198,13 @@ absl::Status RunEvaluate(const EvaluateOptions& options, std::ostream& out) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max-length ", max_length, ": the model has ", positions, " positions; use less"));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const Evaluation evaluation,
-                            EvaluateDataset(*model, *dataset, options, max_length));
-  out << (options.json ? Json(evaluation) : Describe(evaluation, dataset->size()));
+  std::vector<NamedEvaluation> parts;
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    parts.push_back({.name = options.datasets[i].name, .evaluation = {}});
+    PENSTOCK_ASSIGN_OR_RETURN(parts.back().evaluation,
+                              EvaluateDataset(*model, *datasets[i], options, max_length));
+  }
+  out << (options.json ? Json(parts) : Describe(parts));
   return absl::OkStatus();
 }
 

@@ -22,6 +22,21 @@ bool IsCudaDevice(const std::string& name) {
   return absl::StartsWith(name, "cuda:") && absl::SimpleAtoi(name.substr(5), &number);
 }
 
+void AddDataFlags(CLI::App& app, RunOptions& run) {
+  CLI::Option* const dataset = app.add_option_function<std::string>(
+      "--dataset", [&run](const std::string& path) { run.datasets = {path}; },
+      "Prefix of the dataset's .bin and .idx");
+  app.add_option_function<std::string>(
+         "--mix",
+         [&run](const std::string& mix) {
+           run.datasets = PathsOf(ParseMixture(mix).value_or(std::vector<MixtureTask>()));
+         },
+         "The mixture of datasets that penstock up or penstock feed was given: the same tasks in the same "
+         "order")
+      ->check([](const std::string& mix) { return std::string(ParseMixture(mix).status().message()); })
+      ->excludes(dataset);
+}
+
 void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--planner", run.planner,
                  "Address of the planner, HOST:PORT; of all that share a store: A:7070,B:7070")
@@ -31,7 +46,7 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
   app.add_option("--rank", run.rank,
                  "The wanted rank (default: RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID or "
                  "JOB_COMPLETION_INDEX of the environment, the first that is set; else any that is free)");
-  app.add_option("--dataset", run.dataset, "Prefix of the dataset's .bin and .idx");
+  AddDataFlags(app, run);
   app.add_option_function<std::string>(
          "--cut",
          [&run](const std::string& cut) {
@@ -160,8 +175,16 @@ CLI::App* AddGenerateCommand(CLI::App& app, GenerateOptions& generate) {
 CLI::App* AddEvaluateCommand(CLI::App& app, EvaluateOptions& evaluate) {
   CLI::App* command = app.add_subcommand("evaluate", "The loss on a dataset (see penstock evaluate)");
   AddInferenceFlags(command, evaluate.inference);
-  command->add_option("--dataset", evaluate.dataset, "Prefix of the dataset's .bin and .idx")->required();
-  command->add_option("--samples", evaluate.samples, "Samples, spread over the dataset; 0: all")
+  command
+      ->add_option_function<std::string>(
+          "--dataset",
+          [&evaluate](const std::string& text) {
+            evaluate.datasets = ParseDatasets(text).value_or(std::vector<NamedDataset>());
+          },
+          "Prefix of the dataset's .bin and .idx; of several, [NAME:]PREFIX,..., also the loss of each")
+      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); })
+      ->required();
+  command->add_option("--samples", evaluate.samples, "Samples of each dataset, spread over it; 0: all")
       ->capture_default_str();
   command->add_option("--max-length", evaluate.max_length, "Longer samples are cut; 0: the model's positions")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
@@ -175,7 +198,7 @@ void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
   if (run.planner.empty()) throw CLI::RequiredError("--planner");
   if (run.job_id.empty()) throw CLI::RequiredError("--job");
   if (run.device != kSimulatedDevice) {
-    if (run.dataset.empty()) throw CLI::RequiredError("--dataset");
+    if (run.datasets.empty()) throw CLI::RequiredError("--dataset");
     if (SimulationFlagsGiven(app)) {
       throw CLI::ValidationError(
           "--device " + run.device,

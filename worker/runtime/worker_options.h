@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/dataset/named_datasets.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/client/security.h"
 #include "worker/runtime/launcher_rank.h"
@@ -23,7 +24,8 @@ struct RunOptions {
   std::optional<uint32_t> rank;
   // What said so: "--rank" or a variable of the environment; empty where the planner chooses.
   std::string rank_from;
-  std::string dataset;
+  // Of one dataset, or of all tasks of a mixture in their order.
+  std::vector<std::string> datasets;
   // The start of an input that is too long is cut, and not its end.
   bool cut_input_start = false;
   std::string checkpoint_dir;
@@ -95,11 +97,11 @@ struct GenerateOptions {
   std::string tokenizer = {};
 };
 
-// `penstock-worker evaluate ...`: the loss on a dataset. `penstock evaluate` calls it.
+// `penstock-worker evaluate ...`: the loss on datasets. `penstock evaluate` calls it.
 struct EvaluateOptions {
   InferenceOptions inference;
-  std::string dataset;
-  // Samples, spread over the dataset; 0: all.
+  std::vector<NamedDataset> datasets;
+  // Samples of each, spread over it; 0: all.
   uint64_t samples = 0;
   // Tokens, beyond which samples are cut; 0: the model's positions.
   int64_t max_length = 0;

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/dataset/indexed_dataset.h"
+#include "common/dataset/joined_dataset.h"
 #include "common/logging/logging.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
@@ -61,7 +61,7 @@ absl::StatusOr<Accelerator> MakeAccelerator(const RunOptions& options) {
     accelerator.device = MakeSimulatedDevice(options.simulation);
     return accelerator;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, IndexedDataset::Open(options.dataset));
+  PENSTOCK_ASSIGN_OR_RETURN(accelerator.dataset, OpenJoined(options.datasets));
   PENSTOCK_ASSIGN_OR_RETURN(accelerator.device,
                             MakeTorchDevice(options.device, accelerator.dataset.get(),
                                             options.cut_input_start ? InputCut::kStart : InputCut::kEnd));

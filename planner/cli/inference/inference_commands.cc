@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/dataset/named_datasets.h"
 #include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/inference/prompt.h"
@@ -191,10 +192,17 @@ void AddEvaluateCommand(CommandSet& commands) {
       {.name = "evaluate",
        .purpose = "The loss of a model on a dataset, without training on it",
        .examples = "penstock evaluate runs/mix --dataset data/validation\n"
+                   "penstock evaluate runs/mix --dataset data/flan-v,data/code-v\n"
                    "penstock evaluate models/llama --dataset data/validation --samples 1000 --json"});
   AddInferenceFlags(command, flags->inference);
-  command->add_option("--dataset", flags->dataset, "Path of the dataset, without .idx and .bin")->required();
-  command->add_option("--samples", flags->samples, "So many samples, spread over the dataset; 0: all")
+  command
+      ->add_option(
+          "--dataset", flags->dataset,
+          "Path of the dataset, without .idx and .bin; of several, [NAME:]PATH,..., also the loss of "
+          "each")
+      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); })
+      ->required();
+  command->add_option("--samples", flags->samples, "So many samples of each dataset, spread over it; 0: all")
       ->capture_default_str();
   command
       ->add_option("--max-length", flags->max_length,

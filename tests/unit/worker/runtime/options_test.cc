@@ -12,6 +12,7 @@ namespace penstock::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
@@ -35,6 +36,12 @@ TEST(WorkerOptions, AreReadFromTheCommandLine) {
   EXPECT_TRUE(command.run.resume);
   EXPECT_EQ(command.run.threads, 1u);
   EXPECT_FALSE(command.profile.has_value());
+}
+
+TEST(WorkerOptions, TheTasksOfAMixtureKeepTheirOrder) {
+  EXPECT_THAT(Parse({"--planner=h:1", "--job=j", "--dataset=d"}).run.datasets, ElementsAre("d"));
+  EXPECT_THAT(Parse({"--planner=h:1", "--job=j", "--mix=b/x=0.7,a:c/x=0.3"}).run.datasets,
+              ElementsAre("b/x", "c/x"));
 }
 
 TEST(WorkerOptions, TheRankIsThatOfTheLauncherUnlessItIsGiven) {
