@@ -3,7 +3,9 @@
 #include <optional>
 #include <utility>
 
+#include "planner/cli/up/mixture_order.h"
 #include "planner/cli/up/sample_order.h"
+#include "planner/core/search/split_mix.h"
 
 namespace penstock::cli {
 namespace {
@@ -26,31 +28,64 @@ std::vector<uint64_t> KeptSamples(const IndexedDataset& dataset, const SampleCut
   return kept;
 }
 
-class Shuffled : public BatchSource {
+// The samples of one dataset in the order of their epochs.
+class Walk {
  public:
-  Shuffled(const IndexedDataset& dataset, const ShuffleOptions& options)
+  // `first_id`: of the dataset's first sample.
+  Walk(const IndexedDataset& dataset, uint64_t first_id, uint64_t seed, const SampleCut& cut)
       : dataset_(dataset),
-        options_(options),
-        kept_(KeptSamples(dataset, options.cut)),
-        order_(kept_.empty() ? dataset.size() : kept_.size(), options.seed) {}
+        first_id_(first_id),
+        cut_(cut),
+        kept_(KeptSamples(dataset, cut)),
+        order_(kept_.empty() ? dataset.size() : kept_.size(), seed) {}
 
-  v1::Batch Make(uint64_t iteration) override {
-    v1::Batch batch;
-    batch.set_iteration(iteration);
-    const uint64_t first = iteration * options_.global_batch;
-    for (uint32_t i = 0; i < options_.global_batch; ++i) {
-      const uint64_t place = order_.At(first + i);
-      const uint64_t id = kept_.empty() ? place : kept_[place];
-      AddSample(id, dataset_.Length(id), options_.cut, batch);
-    }
-    return batch;
+  void AddSampleAt(uint64_t position, v1::Batch& batch) {
+    const uint64_t place = order_.At(position);
+    const uint64_t sample = kept_.empty() ? place : kept_[place];
+    AddSample(first_id_ + sample, dataset_.Length(sample), cut_, batch);
   }
 
  private:
   const IndexedDataset& dataset_;
-  const ShuffleOptions options_;
+  const uint64_t first_id_;
+  const SampleCut cut_;
   const std::vector<uint64_t> kept_;
   SampleOrder order_;
+};
+
+// Datasets of the same size are shuffled differently.
+uint64_t SeedOf(size_t task, uint64_t seed) {
+  return task == 0 ? seed : core::SplitMix(seed ^ (task * 0xbf58476d1ce4e5b9ULL)).Next();
+}
+
+std::vector<double> WeightsOf(const std::vector<WeightedDataset>& datasets) {
+  std::vector<double> weights;
+  for (const WeightedDataset& dataset : datasets) weights.push_back(dataset.weight);
+  return weights;
+}
+
+class Mixed : public BatchSource {
+ public:
+  Mixed(const std::vector<WeightedDataset>& datasets, const ShuffleOptions& options)
+      : order_(WeightsOf(datasets), options.global_batch, options.seed) {
+    uint64_t first_id = 0;
+    for (const auto& [dataset, weight] : datasets) {
+      walks_.emplace_back(*dataset, first_id, SeedOf(walks_.size(), options.seed), options.cut);
+      first_id += dataset->size();
+    }
+  }
+
+  v1::Batch Make(uint64_t iteration) override {
+    v1::Batch batch;
+    batch.set_iteration(iteration);
+    std::vector<uint64_t> next = order_.TakenBefore(iteration);
+    for (const uint32_t task : order_.TasksOf(iteration)) walks_[task].AddSampleAt(next[task]++, batch);
+    return batch;
+  }
+
+ private:
+  const MixtureOrder order_;
+  std::vector<Walk> walks_;
 };
 
 class Rows : public BatchSource {
@@ -76,8 +111,13 @@ class Rows : public BatchSource {
 
 }  // namespace
 
+std::unique_ptr<BatchSource> MixedBatches(const std::vector<WeightedDataset>& datasets,
+                                          const ShuffleOptions& options) {
+  return std::make_unique<Mixed>(datasets, options);
+}
+
 std::unique_ptr<BatchSource> ShuffledBatches(const IndexedDataset& dataset, const ShuffleOptions& options) {
-  return std::make_unique<Shuffled>(dataset, options);
+  return MixedBatches({{.dataset = &dataset}}, options);
 }
 
 std::unique_ptr<BatchSource> RowBatches(std::vector<SampleLength> rows, RowRange first,

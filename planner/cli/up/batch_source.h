@@ -35,8 +35,21 @@ struct ShuffleOptions {
   SampleCut cut;
 };
 
-// A fresh shuffle of all samples in each epoch, but those that the cut leaves out: batches are full.
-// `dataset` must outlive the source and hold a sample that is not left out.
+// A dataset and its weight beside others.
+struct WeightedDataset {
+  const IndexedDataset* dataset = nullptr;
+  double weight = 1;
+};
+
+// Of each dataset a fresh shuffle of all samples in each epoch of its own, but those that the cut leaves out:
+// batches are full. Which samples of a batch are of which dataset says MixtureOrder (mixture_order.h).
+// Samples of the first dataset have their own ids, those of the next ones ids behind them (joined_dataset.h).
+// Each dataset must outlive the source and hold a sample that is not left out; weights are 0 or more, one
+// above 0.
+std::unique_ptr<BatchSource> MixedBatches(const std::vector<WeightedDataset>& datasets,
+                                          const ShuffleOptions& options);
+
+// The same of one dataset.
 std::unique_ptr<BatchSource> ShuffledBatches(const IndexedDataset& dataset, const ShuffleOptions& options);
 
 // The rows of a file of lengths in their order: `first` is the first batch, as many rows after it the second,

@@ -67,6 +67,20 @@ TEST(BatchSourceTest, ARestartedSourceMakesTheSameBatch) {
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(walked->Make(7), restarted->Make(7)));
 }
 
+TEST(BatchSourceTest, EachDatasetOfAMixtureIsWalkedThroughByItself) {
+  // 3 samples of each batch of 4 are of the second one, of which two samples are short enough.
+  const FakeDataset one({{0, 5}});
+  const ShuffleOptions options = {
+      .global_batch = 4, .seed = 3, .cut = {.limits = {.max_length = 20, .cut = Cut::kDrop}}};
+  const auto source = MixedBatches({{&one, 1}, {&Dataset(), 3}}, options);
+  std::multiset<uint64_t> seen;
+  for (uint64_t iteration = 0; iteration < 2; ++iteration) {
+    const v1::Batch batch = source->Make(iteration);
+    for (const v1::Sample& sample : batch.samples()) seen.insert(sample.sample_id());
+  }
+  EXPECT_EQ(seen, (std::multiset<uint64_t>{0, 0, 1, 1, 1, 2, 2, 2}));
+}
+
 TEST(BatchSourceTest, SidesOfAnEncoderDecoderSampleAreCutApart) {
   const SampleCut cut = {.architecture = v1::ARCHITECTURE_T5,
                          .limits = {.max_length = 8, .max_input = 20, .max_target = 0}};
