@@ -151,4 +151,9 @@ std::optional<SampleLength> CutToLimits(const SampleLength& length, v1::Architec
   return left;
 }
 
+uint32_t LearntTokens(const SampleLength& left, v1::Architecture architecture) {
+  const uint32_t unpredicted = architecture != v1::ARCHITECTURE_T5 && left.input == 0 ? 1 : 0;
+  return left.target - std::min(left.target, unpredicted);
+}
+
 }  // namespace penstock::cli

@@ -57,4 +57,8 @@ struct LengthLimits {
 std::optional<SampleLength> CutToLimits(const SampleLength& length, v1::Architecture architecture,
                                         const LengthLimits& limits);
 
+// Of a sample as it is left: the tokens that the loss counts. A decoder alone predicts nothing of the first
+// token that it sees.
+uint32_t LearntTokens(const SampleLength& left, v1::Architecture architecture);
+
 }  // namespace penstock::cli

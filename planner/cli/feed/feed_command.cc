@@ -33,9 +33,10 @@ void AddFeedFlags(CLI::App& command, FeedOptions& feed) {
 // A flag that would have no effect is a misunderstanding.
 absl::Status CheckFlagsFitJobFile(const CLI::App& command) {
   static const auto* kept = new std::set<std::string>{
-      "--job-file",   "--planner-timeout", "--planner",    "--tls-ca",  "--tls-cert", "--tls-key",
-      "--token-file", "--tls-server-name", "--dataset",    "--lengths", "--rows",     "--global-batch",
-      "--max-length", "--max-input",       "--max-target", "--cut",     "--device",   "--help"};
+      "--job-file",     "--planner-timeout", "--planner",   "--tls-ca",     "--tls-cert", "--tls-key",
+      "--token-file",   "--tls-server-name", "--dataset",   "--mix",        "--lengths",  "--rows",
+      "--global-batch", "--max-length",      "--max-input", "--max-target", "--cut",      "--device",
+      "--help"};
   for (const auto& [flag, values] : GivenFlags(command)) {
     if (kept->contains(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, ": the job is that of --job-file; leave it out"));
@@ -49,6 +50,7 @@ absl::Status CheckFlags(const CLI::App& command, FeedOptions& feed) {
         absl::StrCat("--device ", feed.job.device.name, ": penstock feed starts no workers: use cuda, or ",
                      "cuda:N for the GPU of this machine that a cost profile is measured on"));
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
   if (!feed.job_file.empty()) return CheckFlagsFitJobFile(command);
   if (feed.job.job_id.empty()) {
     return absl::InvalidArgumentError(

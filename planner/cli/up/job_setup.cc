@@ -119,6 +119,11 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, MakeJobSpec(options, model));
   // Better now than after a profile was measured.
   PENSTOCK_RETURN_IF_ERROR(RunData::CheckValidation(options.validation, model.vocab()));
+  if (options.mix.size() > 1 && options.validation.size() == 1) {
+    tools.say(
+        "validation: one loss for all tasks; name data of each, --validation PATH,PATH,..., for a loss of "
+        "each");
+  }
   PENSTOCK_RETURN_IF_ERROR(core::CheckGroupOfModel(job.mesh(), model));
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(options, model.architecture()));
   tools.say(DescribeCut(cut));

@@ -8,6 +8,7 @@
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/units.h"
+#include "planner/cli/up/run_summary.h"
 
 namespace penstock::cli {
 namespace {
@@ -33,21 +34,20 @@ absl::Status KeepBefore(const std::string& path, uint64_t first_iteration) {
 }
 
 // nlohmann writes the shortest number that is read as the same.
-std::string LineOf(const v1::IterationSummary& iteration) {
-  const double seconds = static_cast<double>(iteration.measured_ns()) / (1e3 * kNanosecondsPerMillisecond);
-  const Json line = {
-      {"iteration", iteration.iteration()},
-      {"loss", iteration.loss()},
-      {"gradient_norm", iteration.gradient_norm()},
-      {"learning_rate", iteration.learning_rate()},
-      {"tokens", iteration.real_tokens()},
-      {"loss_tokens", iteration.loss_tokens()},
-      {"tokens_per_second", seconds > 0 ? static_cast<double>(iteration.real_tokens()) / seconds : 0},
-      {"micro_batches", iteration.micro_batches()},
-      {"measured_ms", Milliseconds(iteration.measured_ns())},
-      {"planned_ms", Milliseconds(iteration.predicted_ns())},
-      {"bubble", iteration.bubble()},
-      {"planned_bubble", iteration.predicted_bubble()}};
+std::string LineOf(const v1::IterationSummary& iteration, const std::vector<TaskCounts>& tasks) {
+  Json line = {{"iteration", iteration.iteration()},
+               {"loss", iteration.loss()},
+               {"gradient_norm", iteration.gradient_norm()},
+               {"learning_rate", iteration.learning_rate()},
+               {"tokens", iteration.real_tokens()},
+               {"loss_tokens", iteration.loss_tokens()},
+               {"tokens_per_second", TokensPerSecond(iteration)},
+               {"micro_batches", iteration.micro_batches()},
+               {"measured_ms", Milliseconds(iteration.measured_ns())},
+               {"planned_ms", Milliseconds(iteration.predicted_ns())},
+               {"bubble", iteration.bubble()},
+               {"planned_bubble", iteration.predicted_bubble()}};
+  if (!tasks.empty()) line["tasks"] = ToJson(tasks);
   return line.dump();
 }
 
@@ -60,10 +60,14 @@ absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path, uint64_t 
   return MetricsFile(path, std::move(file));
 }
 
-absl::Status MetricsFile::Add(const v1::IterationSummary& iteration) { return Write(LineOf(iteration)); }
+absl::Status MetricsFile::Add(const v1::IterationSummary& iteration, const std::vector<TaskCounts>& tasks) {
+  return Write(LineOf(iteration, tasks));
+}
 
-absl::Status MetricsFile::AddValidation(uint64_t iteration, double loss) {
-  return Write(Json({{"iteration", iteration}, {"validation_loss", loss}}).dump());
+absl::Status MetricsFile::AddValidation(const ValidatedCheckpoint& checkpoint) {
+  Json line = {{"iteration", checkpoint.next_iteration - 1}, {"validation_loss", checkpoint.loss}};
+  for (const TaskLoss& task : checkpoint.tasks) line["validation_tasks"][task.task] = task.loss;
+  return Write(line.dump());
 }
 
 absl::Status MetricsFile::Write(const std::string& line) {

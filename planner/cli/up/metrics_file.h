@@ -1,15 +1,20 @@
 // RUN/metrics.jsonl: a line for each iteration, in full precision, for plots and comparisons.
 //
 //   {"iteration":7,"loss":2.8824353,"gradient_norm":1.25,"learning_rate":0.0003,"tokens":24576,...}
+//
+// Of a mixture: "tasks":{"flan":{"samples":45,"tokens":20110,"loss_tokens":9120},...}.
 #pragma once
 
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/cli/up/task_counts.h"
+#include "planner/cli/up/validation.h"
 
 namespace penstock::cli {
 
@@ -21,9 +26,10 @@ class MetricsFile {
 
   // An iteration that is done again after a failure has another line: the later one is true. Possible errors:
   // UNAVAILABLE (the file cannot be written; names it). The file goes on with the next line.
-  absl::Status Add(const v1::IterationSummary& iteration);
-  // {"iteration":99,"validation_loss":2.9}: of the parameters behind that iteration.
-  absl::Status AddValidation(uint64_t iteration, double loss);
+  absl::Status Add(const v1::IterationSummary& iteration, const std::vector<TaskCounts>& tasks = {});
+  // {"iteration":99,"validation_loss":2.9}: of the parameters behind that iteration. With several datasets
+  // also "validation_tasks":{"flan":2.7,"code":3.1}.
+  absl::Status AddValidation(const ValidatedCheckpoint& checkpoint);
 
  private:
   absl::Status Write(const std::string& line);

@@ -24,17 +24,42 @@ uint32_t AddLength(const SampleLength& length, uint32_t crc32) {
 }
 
 void AddLearnt(const SampleLength& length, v1::Architecture architecture, CutSummary& summary) {
-  const bool encoder_decoder = architecture == v1::ARCHITECTURE_T5;
-  // A decoder alone predicts nothing of the first token that it sees.
-  const uint32_t unpredicted = !encoder_decoder && length.input == 0 ? 1 : 0;
-  const uint32_t learnt = length.target - std::min(length.target, unpredicted);
+  const uint32_t learnt = LearntTokens(length, architecture);
   summary.learnt_tokens += learnt;
   summary.samples_with_nothing_to_learn += learnt == 0;
-  summary.samples_without_input += encoder_decoder && length.input == 0;
+  summary.samples_without_input += architecture == v1::ARCHITECTURE_T5 && length.input == 0;
 }
 
-absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset) {
-  uint32_t crc32 = 0;
+void AddToSummary(const SampleLength& length, const SampleCut& cut, CutSummary& summary) {
+  ++summary.samples;
+  const uint64_t tokens = uint64_t{length.input} + length.target;
+  summary.tokens += tokens;
+  const std::optional<SampleLength> left = CutToLimits(length, cut.architecture, cut.limits);
+  const uint64_t kept = left.has_value() ? uint64_t{left->input} + left->target : 0;
+  summary.dropped_samples += !left.has_value();
+  summary.cut_samples += left.has_value() && kept < tokens;
+  summary.lost_tokens += tokens - kept;
+  if (left.has_value()) AddLearnt(*left, cut.architecture, summary);
+}
+
+// `of`: " of 'data/code'", where there are several datasets.
+absl::Status CheckSomeAreLeft(const CutSummary& summary, absl::string_view of) {
+  if (summary.dropped_samples < summary.samples) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--cut drop: every sample", of,
+                                                 " is longer than --max-length (--max-input, --max-target); "
+                                                 "raise it or cut them"));
+}
+
+// Data for a decoder alone beside an encoder-decoder's is a mistake; alone it may be what is wanted.
+absl::Status CheckInputs(const DataTask& task, const CutSummary& summary) {
+  if (summary.samples_without_input < summary.samples - summary.dropped_samples) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--mix: no sample of '", task.path, "' (", task.name,
+                                                 ") has an input, which an encoder-decoder reads: it is data "
+                                                 "for a decoder alone (GPT). Leave it out, or "
+                                                 "import it as {\"input\": [...], \"target\": [...]}"));
+}
+
+absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset, uint32_t crc32) {
   for (size_t i = 0; i < dataset.size(); ++i) crc32 = AddLength(dataset.Length(i), crc32);
   const size_t step = std::max<size_t>(1, dataset.size() / kLookedAt);
   for (size_t i = 0; i < dataset.size(); i += step) {
@@ -46,27 +71,39 @@ absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset) {
 
 }  // namespace
 
+CutSummary& operator+=(CutSummary& sum, const CutSummary& other) {
+  sum.samples += other.samples;
+  sum.tokens += other.tokens;
+  sum.cut_samples += other.cut_samples;
+  sum.dropped_samples += other.dropped_samples;
+  sum.lost_tokens += other.lost_tokens;
+  sum.learnt_tokens += other.learnt_tokens;
+  sum.samples_with_nothing_to_learn += other.samples_with_nothing_to_learn;
+  sum.samples_without_input += other.samples_without_input;
+  return sum;
+}
+
+CutSummary RunData::SummarizeTask(const DataTask& task, const SampleCut& cut) {
+  CutSummary summary;
+  for (size_t i = 0; i < task.dataset->size(); ++i) AddToSummary(task.dataset->Length(i), cut, summary);
+  return summary;
+}
+
 absl::StatusOr<CutSummary> RunData::SummarizeCut(const UpOptions& options,
                                                  v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
   CutSummary summary;
-  const auto add = [&](const SampleLength& length) {
-    ++summary.samples;
-    const uint64_t tokens = uint64_t{length.input} + length.target;
-    summary.tokens += tokens;
-    const std::optional<SampleLength> left = CutToLimits(length, cut.architecture, cut.limits);
-    const uint64_t kept = left.has_value() ? uint64_t{left->input} + left->target : 0;
-    summary.dropped_samples += !left.has_value();
-    summary.cut_samples += left.has_value() && kept < tokens;
-    summary.lost_tokens += tokens - kept;
-    if (left.has_value()) AddLearnt(*left, cut.architecture, summary);
-  };
-  for (const SampleLength& row : rows_) add(row);
-  for (size_t i = 0; dataset_ != nullptr && i < dataset_->size(); ++i) add(dataset_->Length(i));
-  if (summary.dropped_samples < summary.samples) return summary;
-  return absl::InvalidArgumentError(
-      "--cut drop: every sample is longer than --max-length (--max-input, --max-target); raise it or cut "
-      "them");
+  for (const SampleLength& row : rows_) AddToSummary(row, cut, summary);
+  for (const DataTask& task : tasks_) {
+    const CutSummary of_task = SummarizeTask(task, cut);
+    if (tasks_.size() > 1) {
+      PENSTOCK_RETURN_IF_ERROR(CheckSomeAreLeft(of_task, absl::StrCat(" of '", task.path, "'")));
+      PENSTOCK_RETURN_IF_ERROR(CheckInputs(task, of_task));
+    }
+    summary += of_task;
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckSomeAreLeft(summary, ""));
+  return summary;
 }
 
 std::string DescribeCut(const CutSummary& summary) {
@@ -101,19 +138,40 @@ absl::StatusOr<DataRecord> RunData::Describe(const UpOptions& options, v1::Archi
                        .max_target = limits.max_target,
                        .cut = CutName(limits.cut)};
   for (const SampleLength& row : rows_) record.crc32 = AddLength(row, record.crc32);
-  if (dataset_ == nullptr) return record;
-  record.samples = dataset_->size();
+  if (tasks_.empty()) return record;
+  record.samples = samples();
   record.global_batch = options.global_batch;
-  PENSTOCK_ASSIGN_OR_RETURN(record.crc32, ChecksumOf(*dataset_));
+  for (const DataTask& task : tasks_) {
+    PENSTOCK_ASSIGN_OR_RETURN(record.crc32, ChecksumOf(*task.dataset, record.crc32));
+  }
+  for (const MixtureTask& task : options.mix)
+    record.mix.push_back({.task = task.dataset.name, .weight = task.weight});
   return record;
+}
+
+absl::Status RunData::OpenTasks(const UpOptions& options) {
+  mixed_ = !options.mix.empty();
+  std::vector<MixtureTask> tasks = options.mix;
+  if (!mixed_) tasks = {{.dataset = {.name = options.dataset, .path = options.dataset}, .weight = 1}};
+  double sum = 0;
+  for (const MixtureTask& task : tasks) sum += task.weight;
+  for (const auto& [named, weight] : tasks) {
+    absl::StatusOr<std::unique_ptr<IndexedDataset>> dataset = IndexedDataset::Open(named.path);
+    if (!dataset.ok()) return mixed_ ? AnnotateError(dataset.status(), "--mix") : dataset.status();
+    if ((*dataset)->size() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(mixed_ ? "--mix" : "--dataset", " '", named.path, "' holds no sample"));
+    }
+    tasks_.push_back({named.name, weight / sum, named.path, *std::move(dataset)});
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {
   RunData data;
   if (options.lengths.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(data.dataset_, IndexedDataset::Open(options.dataset));
-    if (data.dataset_->size() > 0) return data;
-    return absl::InvalidArgumentError(absl::StrCat("--dataset '", options.dataset, "' holds no sample"));
+    PENSTOCK_RETURN_IF_ERROR(data.OpenTasks(options));
+    return data;
   }
   PENSTOCK_ASSIGN_OR_RETURN(data.first_, ParseRows(options.rows));
   PENSTOCK_ASSIGN_OR_RETURN(data.rows_, ReadAllLengths(options.lengths));
@@ -122,9 +180,41 @@ absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {
       absl::StrCat("--rows ", options.rows, ": '", options.lengths, "' has ", data.rows_.size(), " rows"));
 }
 
+uint64_t RunData::samples() const {
+  uint64_t samples = rows_.size();
+  for (const DataTask& task : tasks_) samples += task.dataset->size();
+  return samples;
+}
+
+std::vector<TaskOutlook> RunData::OutlookOfTasks(const SampleCut& cut) const {
+  std::vector<TaskOutlook> outlook;
+  if (!mixed_) return outlook;
+  for (const DataTask& task : tasks_) {
+    const CutSummary summary = SummarizeTask(task, cut);
+    outlook.push_back({.name = task.name,
+                       .share = task.share,
+                       .samples = summary.samples,
+                       .dropped_samples = summary.dropped_samples,
+                       .tokens = summary.tokens});
+  }
+  return outlook;
+}
+
+std::vector<TaskEnd> RunData::TaskEnds() const {
+  std::vector<TaskEnd> ends;
+  uint64_t end = 0;
+  if (!mixed_) return ends;
+  for (const DataTask& task : tasks_)
+    ends.push_back({.task = task.name, .sample_id = end += task.dataset->size()});
+  return ends;
+}
+
 absl::StatusOr<uint32_t> RunData::Vocab(const UpOptions& options) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*dataset_));
-  const uint32_t least = static_cast<uint32_t>(largest) + 1;
+  uint32_t least = 0;
+  for (const DataTask& task : tasks_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*task.dataset));
+    least = std::max(least, static_cast<uint32_t>(largest) + 1);
+  }
   if (options.vocab == 0) return least;
   if (options.vocab >= least) return options.vocab;
   return absl::InvalidArgumentError(absl::StrCat("--vocab ", options.vocab, ": the dataset has token ",
@@ -132,31 +222,39 @@ absl::StatusOr<uint32_t> RunData::Vocab(const UpOptions& options) const {
 }
 
 absl::Status RunData::CheckVocab(absl::string_view flag, uint32_t vocab) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*dataset_));
-  if (static_cast<uint32_t>(largest) < vocab) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": its vocabulary has ", vocab,
-                                                 " tokens, the dataset has token ", largest,
-                                                 ": it was made with another tokenizer"));
+  for (const DataTask& task : tasks_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(*task.dataset));
+    if (static_cast<uint32_t>(largest) < vocab) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": its vocabulary has ", vocab,
+                                                   " tokens, the dataset '", task.path, "' has token ",
+                                                   largest, ": it was made with another tokenizer"));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status RunData::CheckValidation(const std::string& dataset, uint32_t vocab) {
-  if (dataset.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::unique_ptr<IndexedDataset>> opened = IndexedDataset::Open(dataset);
-  if (!opened.ok()) return AnnotateError(opened.status(), "--validation");
-  if ((*opened)->size() == 0)
-    return absl::InvalidArgumentError(absl::StrCat("--validation '", dataset, "' holds no sample"));
-  PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(**opened));
-  if (static_cast<uint32_t>(largest) < vocab) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--validation: it has token ", largest, ", and the model ",
-                                                 vocab, " tokens: give --vocab ", largest + 1,
-                                                 ", or make it with the same tokenizer"));
+absl::Status RunData::CheckValidation(const std::vector<NamedDataset>& datasets, uint32_t vocab) {
+  for (const NamedDataset& dataset : datasets) {
+    const absl::StatusOr<std::unique_ptr<IndexedDataset>> opened = IndexedDataset::Open(dataset.path);
+    if (!opened.ok()) return AnnotateError(opened.status(), "--validation");
+    if ((*opened)->size() == 0)
+      return absl::InvalidArgumentError(absl::StrCat("--validation '", dataset.path, "' holds no sample"));
+    PENSTOCK_ASSIGN_OR_RETURN(const int32_t largest, LargestToken(**opened));
+    if (static_cast<uint32_t>(largest) < vocab) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--validation: '", dataset.path, "' has token ", largest,
+                                                   ", and the model ", vocab, " tokens: give --vocab ",
+                                                   largest + 1, ", or make it with the same tokenizer"));
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<BatchSource> RunData::MakeBatches(const UpOptions& options,
                                                   v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
-  if (dataset_ == nullptr) return RowBatches(rows_, first_, cut);
-  return ShuffledBatches(*dataset_, {.global_batch = options.global_batch, .seed = options.seed, .cut = cut});
+  if (tasks_.empty()) return RowBatches(rows_, first_, cut);
+  std::vector<WeightedDataset> datasets;
+  for (const DataTask& task : tasks_)
+    datasets.push_back({.dataset = task.dataset.get(), .weight = task.share});
+  return MixedBatches(datasets, {.global_batch = options.global_batch, .seed = options.seed, .cut = cut});
 }
 
 }  // namespace penstock::cli

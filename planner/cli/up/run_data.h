@@ -1,4 +1,5 @@
-// Where the sample lengths of a run come from: a token dataset, or a CSV file of lengths.
+// Where the sample lengths of a run come from: a token dataset, a mixture of several (tasks), or a CSV file
+// of lengths.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/dataset/indexed_dataset.h"
+#include "common/dataset/named_datasets.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/cli/up/batch_source.h"
+#include "planner/cli/up/run_outlook.h"
 #include "planner/cli/up/run_record.h"
+#include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/up_options.h"
 
 namespace penstock::cli {
@@ -31,8 +35,19 @@ struct CutSummary {
   uint64_t samples_without_input = 0;
 };
 
+CutSummary& operator+=(CutSummary& sum, const CutSummary& other);
+
 // Lines for people.
 std::string DescribeCut(const CutSummary& summary);
+
+// A dataset of a mixture; one that is alone is a task, too.
+struct DataTask {
+  std::string name;
+  // Of all samples, at most 1.
+  double share = 0;
+  std::string path;
+  std::unique_ptr<IndexedDataset> dataset;
+};
 
 class RunData {
  public:
@@ -43,30 +58,42 @@ class RunData {
   // Possible errors: INVALID_ARGUMENT, naming --vocab.
   absl::StatusOr<uint32_t> Vocab(const UpOptions& options) const;
 
-  // Whether every token of the dataset is below `vocab`.
-  // Possible errors: INVALID_ARGUMENT, naming `flag`, which gave the model.
+  // Whether every token is below `vocab`.
+  // Possible errors: INVALID_ARGUMENT, naming `flag`, which gave the model, and the dataset.
   absl::Status CheckVocab(absl::string_view flag, uint32_t vocab) const;
 
-  // The same of the dataset of --validation, if there is one. Possible errors: those of IndexedDataset::Open,
+  // The same of the datasets of --validation. Possible errors: those of IndexedDataset::Open,
   // INVALID_ARGUMENT, naming --validation.
-  static absl::Status CheckValidation(const std::string& dataset, uint32_t vocab);
+  static absl::Status CheckValidation(const std::vector<NamedDataset>& datasets, uint32_t vocab);
 
-  // What the limits of length leave of the data. Possible errors: INVALID_ARGUMENT, naming --cut (nothing).
+  // What the limits of length leave of the data. Possible errors: INVALID_ARGUMENT, naming --cut (nothing is
+  // left, of a mixture nothing of a task) or --mix (an encoder-decoder's task without any input).
   absl::StatusOr<CutSummary> SummarizeCut(const UpOptions& options, v1::Architecture architecture) const;
+  // The same of one task.
+  static CutSummary SummarizeTask(const DataTask& task, const SampleCut& cut);
 
   // What distinguishes this data from other: all lengths, and the tokens of samples spread over the dataset.
   // Possible errors: those of reading the dataset.
   absl::StatusOr<DataRecord> Describe(const UpOptions& options, v1::Architecture architecture) const;
 
   // Of all that there are.
-  uint64_t samples() const { return dataset_ != nullptr ? dataset_->size() : rows_.size(); }
+  uint64_t samples() const;
+  // Empty with rows of a file of lengths.
+  const std::vector<DataTask>& tasks() const { return tasks_; }
+  // Of a mixture; empty: there is none.
+  std::vector<TaskOutlook> OutlookOfTasks(const SampleCut& cut) const;
+  std::vector<TaskEnd> TaskEnds() const;
 
   // This object must outlive the source.
   std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;
 
  private:
+  // Of --dataset or --mix.
+  absl::Status OpenTasks(const UpOptions& options);
+
   // One of the two.
-  std::unique_ptr<IndexedDataset> dataset_;
+  std::vector<DataTask> tasks_;
+  bool mixed_ = false;
   std::vector<SampleLength> rows_;
   RowRange first_;
 };

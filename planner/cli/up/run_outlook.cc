@@ -49,13 +49,35 @@ std::string ModelText(const v1::JobSpec& job) {
                       WithThousands(Parameters(job)), " parameters, ", type);
 }
 
+// How often samples are seen that are `share` of those of the iterations that are left.
+double PassesThrough(const RunOutlook& outlook, double share, uint64_t samples) {
+  const uint64_t left = outlook.job.training().iterations() - outlook.job.first_iteration();
+  return share * static_cast<double>(left * outlook.global_batch) /
+         static_cast<double>(std::max<uint64_t>(1, samples));
+}
+
 std::string IterationsText(const RunOutlook& outlook) {
-  const uint64_t first = outlook.job.first_iteration();
-  const uint64_t end = outlook.job.training().iterations();
-  const double passes = static_cast<double>((end - first) * outlook.global_batch) /
-                        static_cast<double>(std::max<uint64_t>(1, outlook.samples));
-  return absl::StrFormat("%d to %d, %d samples each: %.2f times through the data", first, end - 1,
-                         outlook.global_batch, passes);
+  const std::string text = absl::StrFormat("%d to %d, %d samples each", outlook.job.first_iteration(),
+                                           outlook.job.training().iterations() - 1, outlook.global_batch);
+  // Of a mixture each task has passes of its own.
+  if (!outlook.tasks.empty()) return text;
+  return absl::StrFormat("%s: %.2f times through the data", text, PassesThrough(outlook, 1, outlook.samples));
+}
+
+double EpochsOf(const TaskOutlook& task, const RunOutlook& outlook) {
+  return PassesThrough(outlook, task.share, task.samples - task.dropped_samples);
+}
+
+std::string TaskText(const TaskOutlook& task, const RunOutlook& outlook) {
+  return absl::StrFormat("%s: %.4g %% of the samples of a batch; has %s samples, %s tokens: %.2f epochs",
+                         task.name, 100 * task.share, WithThousands(static_cast<double>(task.samples)),
+                         WithThousands(static_cast<double>(task.tokens)), EpochsOf(task, outlook));
+}
+
+nlohmann::ordered_json ToJson(const TaskOutlook& task, const RunOutlook& outlook) {
+  return {{"task", task.name},       {"share", task.share},
+          {"samples", task.samples}, {"dropped_samples", task.dropped_samples},
+          {"tokens", task.tokens},   {"epochs", EpochsOf(task, outlook)}};
 }
 
 std::string MeshText(const RunOutlook& outlook) {
@@ -99,6 +121,7 @@ std::vector<std::string> Describe(const RunOutlook& outlook) {
   };
   line("model", ModelText(outlook.job));
   line("iterations", IterationsText(outlook));
+  for (const TaskOutlook& task : outlook.tasks) line("task", TaskText(task, outlook));
   line("mesh", MeshText(outlook));
   if (!outlook.plan.has_value()) return lines;
   line("plan", PlanText(*outlook.plan));
@@ -114,6 +137,7 @@ nlohmann::ordered_json ToJson(const RunOutlook& outlook) {
                                  {"iterations", outlook.job.training().iterations()},
                                  {"ranks", RanksOf(outlook.job.mesh())},
                                  {"threads", outlook.threads}};
+  for (const TaskOutlook& task : outlook.tasks) json["tasks"].push_back(ToJson(task, outlook));
   json["plan"] = outlook.plan.has_value() ? ToJson(*outlook.plan) : nullptr;
   return json;
 }

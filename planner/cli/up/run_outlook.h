@@ -13,11 +13,23 @@
 
 namespace penstock::cli {
 
+// A task of a mixture.
+struct TaskOutlook {
+  std::string name;
+  // Of the samples of each global batch, at most 1.
+  double share = 0;
+  // Of its dataset; of them, those that are left out (--cut drop).
+  uint64_t samples = 0;
+  uint64_t dropped_samples = 0;
+  uint64_t tokens = 0;
+};
+
 struct RunOutlook {
   v1::JobSpec job = {};
   // Of the data, and of an iteration.
   uint64_t samples = 0;
   uint64_t global_batch = 0;
+  std::vector<TaskOutlook> tasks = {};
   // Of a worker.
   uint32_t threads = 0;
   // Of the first batch; nothing where the planner could not say.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/files/files.h"
 #include "common/status/status_macros.h"
 
@@ -40,6 +41,19 @@ bool ReadNumber(const json& object, const char* key, Number& number) {
   return value <= std::numeric_limits<Number>::max();
 }
 
+// A run of one dataset has none, and so have runs of before mixtures.
+bool ParseMix(const json& object, std::vector<MixRecord>& mix) {
+  const json tasks = object.value("mix", json::array());
+  if (!tasks.is_array()) return false;
+  for (const json& task : tasks) {
+    const bool whole = task.is_object() && task.contains("task") && task["task"].is_string() &&
+                       task.contains("weight") && task["weight"].is_number();
+    if (!whole) return false;
+    mix.push_back({.task = task["task"], .weight = task["weight"]});
+  }
+  return true;
+}
+
 std::optional<DataRecord> ParseData(const json& object) {
   DataRecord data;
   const bool whole =
@@ -47,19 +61,22 @@ std::optional<DataRecord> ParseData(const json& object) {
       ReadNumber(object, "crc32", data.crc32) && ReadNumber(object, "global_batch", data.global_batch) &&
       ReadNumber(object, "max_length", data.max_length) && ReadNumber(object, "max_input", data.max_input) &&
       ReadNumber(object, "max_target", data.max_target) && object.contains("cut") &&
-      object["cut"].is_string();
+      object["cut"].is_string() && ParseMix(object, data.mix);
   if (whole) data.cut = object["cut"];
   return whole ? std::optional(data) : std::nullopt;
 }
 
 ordered_json PrintData(const DataRecord& data) {
-  return {{"samples", data.samples},
-          {"crc32", data.crc32},
-          {"global_batch", data.global_batch},
-          {"max_length", data.max_length},
-          {"max_input", data.max_input},
-          {"max_target", data.max_target},
-          {"cut", data.cut}};
+  ordered_json json = {{"samples", data.samples},
+                       {"crc32", data.crc32},
+                       {"global_batch", data.global_batch},
+                       {"max_length", data.max_length},
+                       {"max_input", data.max_input},
+                       {"max_target", data.max_target},
+                       {"cut", data.cut}};
+  for (const MixRecord& task : data.mix)
+    json["mix"].push_back({{"task", task.task}, {"weight", task.weight}});
+  return json;
 }
 
 std::optional<FlagValues> ParseFlags(const json& object) {
@@ -116,6 +133,29 @@ absl::Status Refuse(const std::string& flag, absl::string_view now, absl::string
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, " ", now, ": the run in '", run_dir, "' was started with ", before,
                    "; leave the flag out to go on as before, or add --allow-change ", flag));
+}
+
+// "flan=0.7,code=0.3".
+std::string MixText(const std::vector<MixRecord>& mix) {
+  if (mix.empty()) return "one dataset";
+  return absl::StrJoin(mix, ",", [](std::string* text, const MixRecord& task) {
+    absl::StrAppend(text, task.task, "=", task.weight);
+  });
+}
+
+// What is in the data, then what its tasks are called and weigh.
+absl::Status CheckSameData(const DataRecord& before, const DataRecord& now,
+                           const std::vector<std::string>& allowed, const std::string& run_dir) {
+  const std::string flag = now.mix.empty() ? "dataset" : "mix";
+  if (Allows(allowed, flag)) return absl::OkStatus();
+  if (before.samples != now.samples || before.crc32 != now.crc32) {
+    return Refuse(flag, absl::StrCat("of ", now.samples, " samples"),
+                  absl::StrCat("another one, of ", before.samples, " samples"), run_dir);
+  }
+  const bool same = std::ranges::equal(before.mix, now.mix, [](const MixRecord& a, const MixRecord& b) {
+    return a.task == b.task && a.weight == b.weight;
+  });
+  return same ? absl::OkStatus() : Refuse(flag, MixText(now.mix), MixText(before.mix), run_dir);
 }
 
 // Of a model that has learned each position; of others it only says how samples are cut.
@@ -208,11 +248,7 @@ absl::StatusOr<std::string> NewestRunFolder(const std::string& runs) {
 absl::Status CheckSameRun(const RunRecord& before, const RunRecord& now,
                           const std::vector<std::string>& allowed, const std::string& run_dir) {
   // The model last: another dataset has another vocabulary, too.
-  const bool same_data = before.data.samples == now.data.samples && before.data.crc32 == now.data.crc32;
-  if (!same_data && !Allows(allowed, "dataset")) {
-    return Refuse("dataset", absl::StrCat("of ", now.data.samples, " samples"),
-                  absl::StrCat("another one, of ", before.data.samples, " samples"), run_dir);
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckSameData(before.data, now.data, allowed, run_dir));
   PENSTOCK_RETURN_IF_ERROR(CheckPositions(before, now, run_dir));
   for (const Setting& setting : Settings()) {
     if (setting.of(before) == setting.of(now) || Allows(allowed, setting.flag)) continue;
@@ -225,7 +261,7 @@ absl::Status CheckSameRun(const RunRecord& before, const RunRecord& now,
 }
 
 std::vector<std::string> ChangeableFlags() {
-  std::vector<std::string> flags = {"dataset"};
+  std::vector<std::string> flags = {"dataset", "mix"};
   for (const Setting& setting : Settings()) flags.emplace_back(setting.flag);
   flags.emplace_back("cut");
   return flags;

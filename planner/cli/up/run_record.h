@@ -22,6 +22,12 @@ namespace penstock::cli {
 // Where the folders of runs are that were given no --run-dir.
 inline constexpr const char* kRunsFolder = "penstock-runs";
 
+// A task of a mixture, as --mix gave it.
+struct MixRecord {
+  std::string task;
+  double weight = 0;
+};
+
 // What the samples of a run are.
 struct DataRecord {
   // Of a dataset: what is in it, wherever it lies.
@@ -34,6 +40,8 @@ struct DataRecord {
   uint32_t max_target = 0;
   // The word of --cut.
   std::string cut = "input-end";
+  // Empty: one dataset, or lengths.
+  std::vector<MixRecord> mix = {};
 };
 
 struct RunRecord {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/status/annotate.h"
@@ -20,8 +21,18 @@ namespace {
 // Of the memory that is available, what the ranks may plan with.
 constexpr double kMemoryShare = 0.8;
 
-std::string DefaultJobId(const std::string& dataset) {
-  std::string id = std::filesystem::path(dataset).filename().string();
+// Of the tasks of a mixture: all of them.
+std::string NameOfData(const UpOptions& options) {
+  if (options.mix.empty()) {
+    const std::string& path = options.dataset.empty() ? options.lengths : options.dataset;
+    return std::filesystem::path(path).filename().string();
+  }
+  return absl::StrJoin(options.mix, "-", [](std::string* name, const MixtureTask& task) {
+    absl::StrAppend(name, task.dataset.name);
+  });
+}
+
+std::string DefaultJobId(std::string id) {
   for (char& c : id) {
     if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') c = '-';
   }
@@ -30,9 +41,7 @@ std::string DefaultJobId(const std::string& dataset) {
 }
 
 void NameWhatHasNoName(UpOptions* options) {
-  if (options->job_id.empty()) {
-    options->job_id = DefaultJobId(options->dataset.empty() ? options->lengths : options->dataset);
-  }
+  if (options->job_id.empty()) options->job_id = DefaultJobId(NameOfData(*options));
   if (options->run_dir.empty()) options->run_dir = absl::StrCat(kRunsFolder, "/", options->job_id);
 }
 

@@ -51,7 +51,28 @@ void Add(const v1::IterationSummary& iteration, Sums& sums) {
   }
 }
 
+// "70.1 % of the samples, 55.2 % of the tokens: 1,120 samples, 503,101 tokens, 240,877 learnt".
+std::string TaskText(const TaskCounts& task, const TaskCounts& all) {
+  const auto percent = [](uint64_t part, uint64_t whole) {
+    return 100 * static_cast<double>(part) / static_cast<double>(std::max<uint64_t>(1, whole));
+  };
+  const auto count = [](uint64_t number) { return WithThousands(static_cast<double>(number)); };
+  return absl::StrFormat("%.1f %% of the samples, %.1f %% of the tokens: %s samples, %s tokens, %s learnt",
+                         percent(task.samples, all.samples), percent(task.tokens, all.tokens),
+                         count(task.samples), count(task.tokens), count(task.loss_tokens));
+}
+
+TaskCounts SumOf(const std::vector<TaskCounts>& tasks) {
+  std::vector<TaskCounts> sum(1);
+  for (const TaskCounts& task : tasks) AddCounts({task}, sum);
+  return sum.front();
+}
+
 }  // namespace
+
+double TokensPerSecond(const v1::IterationSummary& iteration) {
+  return TokensPerSecond(iteration.real_tokens(), iteration.measured_ns());
+}
 
 std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last, RunKind kind) {
   const std::string outcome =
@@ -62,8 +83,7 @@ std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last, R
                                  : absl::StrFormat("loss %.3f", iteration.loss());
   return absl::StrFormat(
       "iteration %d/%d  %s  %s tokens/s  padding efficiency %.0f %%  bubble %.0f %%  planned ahead %d",
-      iteration.iteration(), last, outcome,
-      WithThousands(TokensPerSecond(iteration.real_tokens(), iteration.measured_ns())),
+      iteration.iteration(), last, outcome, WithThousands(TokensPerSecond(iteration)),
       100 * PaddingEfficiency(iteration.real_tokens(), iteration.computed_tokens()), 100 * iteration.bubble(),
       iteration.planned_ahead());
 }
@@ -122,6 +142,9 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
         summary.without_loss == 0 ? "" : absl::StrCat(summary.without_loss, ": no parameter changed"));
   }
   row("tokens/s", WithThousands(summary.tokens_per_second));
+  const TaskCounts all = SumOf(summary.tasks);
+  for (const TaskCounts& task : summary.tasks)
+    row(absl::StrCat("task ", task.task).c_str(), TaskText(task, all));
   row("padding efficiency", absl::StrFormat("%.1f %%", 100 * summary.padding_efficiency));
   row("bubble, planned / measured",
       absl::StrFormat("%.1f %% / %.1f %%", 100 * summary.predicted_bubble, 100 * summary.bubble));
@@ -150,7 +173,7 @@ std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifact
 std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts) {
   const bool simulated = summary.kind == RunKind::kSimulated;
   const nlohmann::ordered_json no_loss = nullptr;
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"device", simulated ? "simulated" : summary.device},
       {"iterations", summary.iterations},
       {"batches_with_nothing_to_learn", summary.without_loss},
@@ -176,6 +199,7 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
       {"trace", artifacts.trace},
       {"run_dir", artifacts.run_dir},
   };
+  if (!summary.tasks.empty()) json["tasks"] = ToJson(summary.tasks);
   return json.dump();
 }
 

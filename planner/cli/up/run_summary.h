@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/cli/up/task_counts.h"
 
 namespace penstock::cli {
 
@@ -23,6 +24,9 @@ std::string ProgressLine(const v1::IterationSummary& iteration, uint64_t last,
 inline bool LearntNothing(const v1::IterationSummary& iteration) {
   return iteration.loss_tokens() == 0 && iteration.loss() == 0;
 }
+
+// Real ones, of a measured iteration; 0 of one that has no time.
+double TokensPerSecond(const v1::IterationSummary& iteration);
 
 // Figures over the iterations of a run.
 struct RunSummary {
@@ -47,6 +51,8 @@ struct RunSummary {
   double prediction_error = 0;
   // The same of the last half of the iterations, whose plans know what was measured before.
   double late_prediction_error = 0;
+  // Of a mixture: of all iterations.
+  std::vector<TaskCounts> tasks = {};
   // Longest time a rank waited for its program, after the first iteration.
   double waited_for_plan_ms = 0;
   // Of the rank that takes most, in the last iteration; 0: not known.

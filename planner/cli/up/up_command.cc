@@ -4,12 +4,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/dataset/named_datasets.h"
 #include "common/grpc/targets.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/names/job_id.h"
@@ -122,13 +124,19 @@ void AddCheckpointFlags(CLI::App& command, UpOptions& up) {
 }
 
 void AddValidationFlags(CLI::App& command, UpOptions& up) {
-  command.add_option(
-      "--validation", up.validation,
-      "Dataset that is not trained on: each checkpoint is evaluated on it beside the training, and "
-      "the best one kept in RUN/best");
+  command
+      .add_option_function<std::string>(
+          "--validation",
+          [&up](const std::string& text) {
+            up.validation = ParseDatasets(text).value_or(std::vector<NamedDataset>());
+          },
+          "Dataset that is not trained on: each checkpoint is evaluated on it beside the training, and "
+          "the best one kept in RUN/best. Several, separated by commas: a loss for each")
+      ->check([](const std::string& text) { return std::string(ParseDatasets(text).status().message()); })
+      ->option_text("[NAME:]PATH,...");
   command
       .add_option("--validation-samples", up.validation_samples,
-                  "So many samples of it, spread over it; 0: all")
+                  "So many samples of each, spread over it; 0: all")
       ->capture_default_str();
   command.add_option("--validation-device", up.validation_device, "cpu, or cuda:N: what evaluates it")
       ->capture_default_str();
@@ -185,15 +193,26 @@ bool BelongsToTheRun(const std::string& flag) {
   return !others->contains(flag);
 }
 
+std::string AbsolutePath(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
 // The run may be resumed from another folder.
-void MakePathsAbsolute(FlagValues& flags) {
-  for (const char* flag : {"--dataset", "--validation", "--lengths", "--model", "--init-from", "--profile",
-                           "--hosts", "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
+void MakePathsAbsolute(const UpOptions& up, FlagValues& flags) {
+  for (const char* flag : {"--dataset", "--lengths", "--model", "--init-from", "--profile", "--hosts",
+                           "--tls-ca", "--tls-cert", "--tls-key", "--token-file"}) {
     const auto given = flags.find(flag);
     if (given == flags.end()) continue;
-    for (std::string& path : given->second)
-      path = std::filesystem::absolute(path).lexically_normal().string();
+    for (std::string& path : given->second) path = AbsolutePath(path);
   }
+  if (!up.mix.empty()) flags["--mix"] = {ToText(WithAbsolutePaths(up.mix))};
+  if (!up.validation.empty()) flags["--validation"] = {ToText(WithAbsolutePaths(up.validation))};
+}
+
+// What is given of the data takes the place of what the run had, whichever flag it had it from.
+void ReplaceData(const CLI::App& command, FlagValues& of_run) {
+  for (const auto& [given, other] : {std::pair("--dataset", "--mix"), std::pair("--mix", "--dataset")})
+    if (command.get_option(given)->count() > 0) of_run.erase(other);
 }
 
 // With --resume the flags of the run, as far as no others are given.
@@ -203,18 +222,19 @@ absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
     if (up.run_dir.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(up.run_dir, NewestRunFolder(kRunsFolder));
     }
-    const absl::StatusOr<RunRecord> record = ReadRunRecord(up.run_dir);
+    absl::StatusOr<RunRecord> record = ReadRunRecord(up.run_dir);
     if (absl::IsNotFound(record.status())) {
       return absl::NotFoundError(
           absl::StrCat("--resume: no run was started in '", up.run_dir, "', which has no run.json"));
     }
     if (!record.ok()) return AnnotateError(record.status(), "--resume");
+    ReplaceData(command, record->flags);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(GiveFlags(record->flags, command), up.run_dir + "/run.json"));
     up.model_of_run = !model_given && GivesWholeModel(up);
   }
   for (auto& [flag, values] : GivenFlags(command))
     if (BelongsToTheRun(flag)) up.flags[flag] = values;
-  MakePathsAbsolute(up.flags);
+  MakePathsAbsolute(up, up.flags);
   return absl::OkStatus();
 }
 
@@ -229,6 +249,8 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --pp 2 --dp 2 --dataset data/mix --global-batch 64 --iterations 100\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --run-dir runs/mix --resume\n"
+           "penstock up --mix data/flan=0.7,data/code=0.3 --validation data/flan-v,data/code-v "
+           "--checkpoint-every 50\n"
            "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
            "penstock up --hosts hosts.txt --planner planner:7070 --tls-ca ca.crt --dataset /shared/mix --pp "
            "4 --dp 2\n"

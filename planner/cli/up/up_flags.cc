@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/dataset/named_datasets.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/planning_flags.h"
@@ -19,11 +20,19 @@ const Names<v1::DataType>& DataTypes() {
 }
 
 void AddDataFlags(CLI::App& command, UpOptions& up) {
+  command.add_option("--dataset", up.dataset,
+                     "Token dataset: the path without .idx and .bin (see penstock dataset import)");
   command
-      .add_option("--dataset", up.dataset,
-                  "Token dataset: the path without .idx and .bin (see penstock dataset import)")
-      // The last one alone would be trained on.
-      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+      .add_option_function<std::string>(
+          "--mix",
+          [&up](const std::string& text) {
+            up.mix = ParseMixture(text).value_or(std::vector<MixtureTask>());
+          },
+          "Several datasets with their shares of the samples of each global batch, in place of --dataset, as "
+          "in data/flan=0.7,code:data/code/train=0.3; a name before a colon is the task's (default: the last "
+          "part of the path)")
+      ->check([](const std::string& text) { return std::string(ParseMixture(text).status().message()); })
+      ->option_text("[NAME:]PATH=WEIGHT,...");
   command.add_option("--lengths", up.lengths,
                      "Simulated devices: CSV with columns input_tokens,target_tokens or tokens, instead of a "
                      "dataset");
@@ -201,6 +210,17 @@ absl::Status CheckModelIsGivenOnce(const CLI::App& command, const UpOptions& up)
 
 }  // namespace
 
+absl::Status CheckDataIsGivenOnce(const CLI::App& command) {
+  for (const char* flag : {"--dataset", "--mix"}) {
+    if (command.get_option(flag)->count() <= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag,
+                     " is given twice, and the last one alone would be trained on: for several "
+                     "datasets give their weights, --mix PATH=WEIGHT,PATH=WEIGHT"));
+  }
+  return absl::OkStatus();
+}
+
 void AddJobFlags(CLI::App& command, UpOptions& up) {
   AddDataFlags(command, up);
   AddPlanFlags(command, up);
@@ -212,6 +232,7 @@ void AddJobFlags(CLI::App& command, UpOptions& up) {
 bool GivesWholeModel(const UpOptions& up) { return !up.model.empty() || !up.init_from.empty(); }
 
 absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up) {
+  PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
   PENSTOCK_RETURN_IF_ERROR(CheckModelFitsDevice(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckModelIsGivenOnce(command, up));
   up.dtype_given = command.get_option("--dtype")->count() > 0;

@@ -20,6 +20,10 @@ void AddJobFlags(CLI::App& command, UpOptions& up);
 // Whether the model is given as a whole, and not by flags for its parts.
 bool GivesWholeModel(const UpOptions& up);
 
+// A later flag wins, but not of data: who names two datasets wants both. Possible errors: INVALID_ARGUMENT,
+// naming the flag.
+absl::Status CheckDataIsGivenOnce(const CLI::App& command);
+
 // After the command line was parsed: takes what the options need of it, and refuses flags that would have no
 // effect. Possible errors: INVALID_ARGUMENT, naming the flag.
 absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up);

@@ -221,9 +221,12 @@ absl::Status CheckData(const UpOptions& options) {
   if (!options.lengths.empty() != !options.rows.empty()) {
     return absl::InvalidArgumentError("--lengths and --rows belong together: give both or neither");
   }
-  if (options.dataset.empty() == options.lengths.empty()) {
-    return absl::InvalidArgumentError(simulated ? "give either --dataset, or --lengths and --rows"
-                                                : "--dataset is required");
+  if (!options.dataset.empty() && !options.mix.empty())
+    return absl::InvalidArgumentError("--dataset and --mix exclude each other: name all datasets in --mix");
+  const bool has_tokens = !options.dataset.empty() || !options.mix.empty();
+  if (has_tokens == !options.lengths.empty()) {
+    return absl::InvalidArgumentError(simulated ? "give either --dataset, --mix, or --lengths and --rows"
+                                                : "--dataset is required, or --mix");
   }
   if (!simulated && !options.lengths.empty()) {
     return absl::InvalidArgumentError("--lengths is for --device simulated: give --dataset");

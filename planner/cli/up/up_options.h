@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/dataset/named_datasets.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
 #include "planner/cli/planner_flags.h"
@@ -60,8 +61,10 @@ struct UpOptions {
   std::vector<uint32_t> gpus;
   SimulationOptions simulation;
 
-  // Data: a dataset, or (simulated devices) rows of a CSV file of lengths, "A:B" of the first global batch.
+  // Data: a dataset, a mixture of several, or (simulated devices) rows of a CSV file of lengths, "A:B" of the
+  // first global batch.
   std::string dataset;
+  std::vector<MixtureTask> mix;
   std::string lengths;
   std::string rows;
   // Of a dataset.
@@ -114,9 +117,9 @@ struct UpOptions {
   // The user chose it.
   bool dtype_given = false;
 
-  // Data whose loss is found of each checkpoint (validation.h); empty: none. With how many samples of it (0:
-  // all), and on what.
-  std::string validation;
+  // Data whose loss is found of each checkpoint (validation.h), each a task; empty: none. With how many
+  // samples of each (0: all), and on what.
+  std::vector<NamedDataset> validation;
   uint64_t validation_samples = 0;
   std::string validation_device = "cpu";
   // Validations in a row that may be no better before training ends; 0: it does not.

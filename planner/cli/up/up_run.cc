@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -25,14 +26,15 @@
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
 #include "planner/cli/up/machine.h"
-#include "planner/cli/up/metrics_file.h"
 #include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_curves.h"
 #include "planner/cli/up/run_outlook.h"
 #include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
+#include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/cli/up/validation.h"
 
@@ -82,7 +84,7 @@ ValidationOptions ValidationOf(const RunSetup& setup, const std::string& bin_dir
   const LengthLimits limits = CutOf(setup.options, setup.job.model().architecture()).limits;
   return {.worker = absl::StrCat(bin_dir, "/penstock-worker"),
           .run_dir = setup.folder.path,
-          .dataset = AsAbsolutePath(setup.options.validation),
+          .datasets = WithAbsolutePaths(setup.options.validation),
           .samples = setup.options.validation_samples,
           .max_length = std::max({limits.max_length, limits.max_input, limits.max_target}),
           .device = setup.options.validation_device,
@@ -101,6 +103,8 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
   if (!simulated()) {
+    if (!options_.mix.empty())
+      arguments.push_back(absl::StrCat("--mix=", ToText(WithAbsolutePaths(options_.mix))));
     arguments.push_back(absl::StrCat("--cut=", CutName(options_.limits.cut)));
     if (IsOnGpus(options_))
       arguments.push_back(
@@ -120,7 +124,7 @@ LocalWorkerOptions UpRun::WorkersOn(const std::string& planner) const {
           .job_id = job_.job_id(),
           .workers = WorkerCount(options_),
           .threads = ThreadsOfEachWorker(options_),
-          .dataset = simulated() ? "" : AsAbsolutePath(options_.dataset),
+          .dataset = simulated() || options_.dataset.empty() ? "" : AsAbsolutePath(options_.dataset),
           .checkpoint_dir = AsAbsolutePath(setup_.folder.checkpoints),
           .resume = options_.resume,
           .metrics_listen = options_.worker_metrics_listen,
@@ -140,8 +144,7 @@ absl::Status UpRun::StartProcesses() {
                                          .metrics_listen = options_.metrics_listen,
                                          .page_listen = options_.page_listen}));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(metrics_, MetricsFile::Open(absl::StrCat(setup_.folder.path, "/metrics.jsonl"),
-                                                        job_.first_iteration()));
+  PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration()));
   if (!options_.validation.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
   }
@@ -175,6 +178,7 @@ absl::Status UpRun::SayWhatIsExpected() {
   RunOutlook outlook = {.job = job_,
                         .samples = setup_.data.samples(),
                         .global_batch = static_cast<uint64_t>(request.batch().samples_size()),
+                        .tasks = setup_.data.OutlookOfTasks(CutOf(options_, job_.model().architecture())),
                         .threads = simulated() ? 0 : ThreadsOfEachWorker(options_)};
   // What is wrong with the batch is said when it is submitted.
   const absl::StatusOr<v1::PlanBatchResponse> planned = client_->PlanBatch(request, kOutlookDeadline);
@@ -184,6 +188,16 @@ absl::Status UpRun::SayWhatIsExpected() {
   return RecordOutlook(setup_.folder.path, ToJson(outlook));
 }
 
+void UpRun::RecordIteration(const v1::IterationSummary& iteration) {
+  const std::vector<TaskCounts> tasks = counted_->CountsOf(iteration.iteration());
+  // One that is done again has the same batch.
+  if (iteration.iteration() >= history_.furthest) AddCounts(tasks, history_.tasks);
+  const absl::Status written = curves_->Add(iteration, tasks);
+  if (written.ok() || said_that_curves_fail_) return;
+  said_that_curves_fail_ = true;
+  console_.SayNews(std::string(written.message()));
+}
+
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   // What follows it was done before it was done again.
   const auto same =
@@ -191,11 +205,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
                                [](const v1::IterationSummary& other) { return other.iteration(); });
   history_.iterations.erase(same, history_.iterations.end());
   history_.iterations.push_back(iteration);
-  // Training goes on without a line.
-  if (const absl::Status written = metrics_->Add(iteration); !written.ok() && !said_that_metrics_fail_) {
-    said_that_metrics_fail_ = true;
-    console_.SayNews(std::string(written.message()));
-  }
+  RecordIteration(iteration);
   if (iteration.iteration() < history_.furthest) return;
   history_.furthest = iteration.iteration() + 1;
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
@@ -212,8 +222,10 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 }
 
 absl::Status UpRun::Train() {
-  const std::unique_ptr<BatchSource> batches = setup_.data.MakeBatches(options_, job_.model().architecture());
-  TrainingRun run(*watching_client_, job_, *batches, absl::Seconds(options_.planner_timeout_s),
+  const v1::Architecture architecture = job_.model().architecture();
+  batches_ = setup_.data.MakeBatches(options_, architecture);
+  counted_.emplace(*batches_, setup_.data.TaskEnds(), architecture);
+  TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   while (!run.finished()) {
     const absl::Status step =
@@ -274,10 +286,14 @@ void UpRun::SayWhatCheckpointIsMissing(const TrainingRun& run) {
 }
 
 void UpRun::SayWhatWasValidated(const ValidatedCheckpoint& checkpoint) {
-  console_.SayNews(absl::StrFormat("validation after iteration %d: loss %.4f%s",
-                                   checkpoint.next_iteration - 1, checkpoint.loss,
-                                   checkpoint.best ? ", the best so far" : ""));
-  metrics_->AddValidation(checkpoint.next_iteration - 1, checkpoint.loss).IgnoreError();
+  const std::string tasks =
+      absl::StrJoin(checkpoint.tasks, ", ", [](std::string* text, const TaskLoss& task) {
+        absl::StrAppendFormat(text, "%s %.4f", task.task, task.loss);
+      });
+  console_.SayNews(absl::StrFormat(
+      "validation after iteration %d: loss %.4f%s%s", checkpoint.next_iteration - 1, checkpoint.loss,
+      tasks.empty() ? "" : absl::StrCat(" (", tasks, ")"), checkpoint.best ? ", the best so far" : ""));
+  curves_->AddValidation(checkpoint).IgnoreError();
 }
 
 void UpRun::Validate(const TrainingRun& run) {
@@ -431,6 +447,7 @@ absl::Status UpRun::Finish() {
   RunSummary summary = Summarize(history_.iterations);
   summary.kind = kind();
   summary.device = options_.device.name;
+  summary.tasks = history_.tasks;
   AddPeaks(last_iteration_, summary);
   std::fputs((options_.json ? absl::StrCat(SummaryJson(summary, artifacts), "\n")
                             : absl::StrCat("\n", SummaryTable(summary, artifacts)))

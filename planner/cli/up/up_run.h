@@ -14,15 +14,17 @@
 #include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/cli/trace_recorder.h"
+#include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/local_cluster.h"
-#include "planner/cli/up/metrics_file.h"
 #include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_curves.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/run_summary.h"
 #include "planner/cli/up/slow_rank_news.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/supervisor.h"
+#include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/training_run.h"
 #include "planner/cli/up/validation.h"
 
@@ -32,6 +34,8 @@ namespace penstock::cli {
 struct RunHistory {
   // As the run has it in the end: an iteration that was done again is there once.
   std::vector<v1::IterationSummary> iterations;
+  // Of a mixture: what was trained on.
+  std::vector<TaskCounts> tasks;
   // The first iteration that was never shown.
   uint64_t furthest = 0;
 };
@@ -112,6 +116,8 @@ class UpRun {
     return [this](const std::string& text) { console_.SayNews(text); };
   }
   void ShowIteration(const v1::IterationSummary& iteration);
+  // To files; training goes on without them.
+  void RecordIteration(const v1::IterationSummary& iteration);
 
   const std::string bin_dir_;
   const RunSetup setup_;
@@ -130,10 +136,12 @@ class UpRun {
   // The iteration behind the last one of the job.
   uint64_t end_ = options_.iterations;
   // Once processes are started.
-  std::optional<MetricsFile> metrics_;
+  std::unique_ptr<BatchSource> batches_;
+  std::optional<CountedBatches> counted_;
+  std::optional<RunCurves> curves_;
   std::unique_ptr<Validation> validation_;
   bool ended_by_validation_ = false;
-  bool said_that_metrics_fail_ = false;
+  bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;
   SlowRankNews slow_ranks_;
   bool said_what_the_planner_cannot_ = false;

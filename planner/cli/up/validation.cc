@@ -49,15 +49,32 @@ std::string ResultFile(const std::string& run_dir) { return absl::StrCat(run_dir
 std::string LogFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/logs/validation.log"); }
 std::string RecordFile(const std::string& folder) { return absl::StrCat(folder, "/validation.json"); }
 
+bool IsLoss(const nlohmann::json& json) {
+  return json.is_object() && json.contains("loss") && json["loss"].is_number() &&
+         json.contains("predicted_tokens") && json["predicted_tokens"].is_number_unsigned();
+}
+
+// What penstock-worker evaluate says of several datasets.
+std::optional<std::vector<TaskLoss>> TasksOf(const nlohmann::json& json) {
+  std::vector<TaskLoss> tasks;
+  for (const nlohmann::json& task : json.value("datasets", nlohmann::json::array())) {
+    if (!IsLoss(task) || !task.contains("name") || !task["name"].is_string()) return std::nullopt;
+    tasks.push_back({.task = task["name"], .loss = task["loss"], .tokens = task["predicted_tokens"]});
+  }
+  return tasks;
+}
+
 absl::StatusOr<ValidatedCheckpoint> ReadRecord(const std::string& file) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const bool whole = json.is_object() && json.contains("loss") && json["loss"].is_number() &&
-                     json.contains("predicted_tokens") && json["predicted_tokens"].is_number_unsigned();
-  if (!whole) return absl::InvalidArgumentError(absl::StrCat("'", file, "' is no result of an evaluation"));
+  std::optional<std::vector<TaskLoss>> tasks;
+  if (IsLoss(json)) tasks = TasksOf(json);
+  if (!tasks.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("'", file, "' is no result of an evaluation"));
   return ValidatedCheckpoint{.next_iteration = json.value("next_iteration", uint64_t{0}),
                              .loss = json["loss"].get<double>(),
-                             .tokens = json["predicted_tokens"].get<uint64_t>()};
+                             .tokens = json["predicted_tokens"].get<uint64_t>(),
+                             .tasks = *std::move(tasks)};
 }
 
 }  // namespace
@@ -98,7 +115,7 @@ absl::Status Validation::Begin(uint64_t next_iteration) {
       evaluation_, ChildProcess::Start({.arguments = {options_.worker, "evaluate", "--json",
                                                       absl::StrCat("--model-json=", ModelFile(validating())),
                                                       absl::StrCat("--checkpoint=", copy),
-                                                      absl::StrCat("--dataset=", options_.dataset),
+                                                      absl::StrCat("--dataset=", ToText(options_.datasets)),
                                                       absl::StrCat("--samples=", options_.samples),
                                                       absl::StrCat("--max-length=", options_.max_length),
                                                       absl::StrCat("--device=", options_.device)},
@@ -108,9 +125,13 @@ absl::Status Validation::Begin(uint64_t next_iteration) {
 }
 
 absl::Status Validation::KeepBest(const ValidatedCheckpoint& checkpoint) {
-  const nlohmann::ordered_json record = {{"next_iteration", checkpoint.next_iteration},
-                                         {"loss", checkpoint.loss},
-                                         {"predicted_tokens", checkpoint.tokens}};
+  nlohmann::ordered_json record = {{"next_iteration", checkpoint.next_iteration},
+                                   {"loss", checkpoint.loss},
+                                   {"predicted_tokens", checkpoint.tokens}};
+  for (const TaskLoss& task : checkpoint.tasks) {
+    record["datasets"].push_back(
+        {{"name", task.task}, {"loss", task.loss}, {"predicted_tokens", task.tokens}});
+  }
   PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(RecordFile(validating()), record.dump() + "\n"));
   PENSTOCK_RETURN_IF_ERROR(RemoveFolder(best_folder()));
   std::error_code error;

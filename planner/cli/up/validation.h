@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/dataset/named_datasets.h"
 #include "common/process/child_process.h"
 
 namespace penstock::cli {
@@ -22,8 +24,9 @@ struct ValidationOptions {
   // Path of penstock-worker.
   std::string worker;
   std::string run_dir;
-  std::string dataset;
-  // 0: all.
+  // Each is a task.
+  std::vector<NamedDataset> datasets;
+  // Of each; 0: all.
   uint64_t samples = 0;
   uint32_t max_length = 0;
   // "cpu" or "cuda:N".
@@ -32,11 +35,20 @@ struct ValidationOptions {
   uint64_t first_iteration = 0;
 };
 
-struct ValidatedCheckpoint {
-  uint64_t next_iteration = 0;
+struct TaskLoss {
+  std::string task;
   // A token.
   double loss = 0;
   uint64_t tokens = 0;
+};
+
+struct ValidatedCheckpoint {
+  uint64_t next_iteration = 0;
+  // A token, of all datasets together.
+  double loss = 0;
+  uint64_t tokens = 0;
+  // Where there are several datasets: the loss of each.
+  std::vector<TaskLoss> tasks = {};
   // The best so far.
   bool best = false;
 };

@@ -62,6 +62,19 @@ TEST_F(MetricsFileTest, ARunThatGoesOnKeepsWhatItDoesNotDoAgain) {
   EXPECT_THAT(Iterations(), ElementsAre(0));
 }
 
+TEST_F(MetricsFileTest, TasksHaveCountsAndTheirValidationALoss) {
+  auto file = MetricsFile::Open(path_, 0);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->Add({}, {{.task = "flan", .samples = 3, .tokens = 30, .loss_tokens = 20}}).ok());
+  ASSERT_TRUE(
+      file->AddValidation({.next_iteration = 8, .loss = 2.5, .tasks = {{.task = "flan", .loss = 2.25}}})
+          .ok());
+  ASSERT_TRUE(file->AddValidation({.next_iteration = 9, .loss = 2.5}).ok());
+  EXPECT_EQ(Lines()[0]["tasks"]["flan"]["loss_tokens"], 20);
+  EXPECT_EQ(Lines()[1].dump(), R"({"iteration":7,"validation_loss":2.5,"validation_tasks":{"flan":2.25}})");
+  EXPECT_EQ(Lines()[2].dump(), R"({"iteration":8,"validation_loss":2.5})");
+}
+
 TEST_F(MetricsFileTest, WhatIsNoLineOfOursIsLeftOut) {
   ASSERT_TRUE(WriteFileAtomically(path_, "{\"iteration\":0}\n{\"iteration\":1,\"lo").ok());
   Write(5, {5}, 1);

@@ -54,6 +54,19 @@ TEST(RunOutlookTest, SaysWhatTheRunIsMadeOf) {
   EXPECT_THAT(Describe(tied), Contains(HasSubstr("2 stages x 2 replicas x 4 context ranks: 16 workers")));
 }
 
+TEST(RunOutlookTest, OfAMixtureEachTaskHasItsShareAndItsEpochs) {
+  RunOutlook outlook = SomeOutlook();
+  outlook.tasks = {{.name = "flan", .share = 0.75, .samples = 600, .dropped_samples = 100, .tokens = 12345},
+                   {.name = "code", .share = 0.25, .samples = 400, .tokens = 999}};
+  const std::vector<std::string> lines = Describe(outlook);
+  EXPECT_THAT(lines, Contains(testing::EndsWith("10 to 39, 50 samples each")));
+  // 30 iterations x 50 samples x 0.75 of 500; x 0.25 of 400.
+  EXPECT_THAT(lines, Contains(HasSubstr("flan: 75 % of the samples of a batch; has 600 samples, 12,345 "
+                                        "tokens: 2.25 epochs")));
+  EXPECT_EQ(ToJson(outlook)["tasks"][1]["epochs"], 0.9375);
+  EXPECT_FALSE(ToJson(SomeOutlook()).contains("tasks"));
+}
+
 TEST(RunOutlookTest, SaysWhatThePlanOfTheFirstBatchPromises) {
   RunOutlook outlook = SomeOutlook();
   outlook.plan = PlanSummary{.policy = "dynamic",

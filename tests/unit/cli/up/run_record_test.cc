@@ -75,6 +75,9 @@ TEST(RunRecord, AnotherNumberIsRefusedByTheNameOfItsFlagUnlessItIsAllowed) {
 TEST(RunRecord, EveryChangeableFlagIsNoticed) {
   const std::vector<void (*)(RunRecord&)> changes = {
       [](RunRecord& r) { r.data.crc32 = 1; },
+      [](RunRecord& r) {
+        r.data.mix = {{"flan", 0.7}, {"code", 0.3}};
+      },
       [](RunRecord& r) { r.data.global_batch = 1; },
       [](RunRecord& r) { r.data.max_length = 1; },
       [](RunRecord& r) { r.data.max_input = 1; },
@@ -100,6 +103,26 @@ TEST(RunRecord, EveryChangeableFlagIsNoticed) {
     EXPECT_THAT(Difference(now), AllOf(HasSubstr("--" + flag + " "), HasSubstr("--allow-change " + flag)));
     EXPECT_EQ(Difference(now, {flag}), "");
   }
+}
+
+TEST(RunRecord, AMixtureIsKeptAndAnotherOneIsRefused) {
+  RunRecord before = SomeRun();
+  before.data.mix = {{"flan", 0.7}, {"code", 0.1 + 0.2}};
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteRunRecord(folder.path(), before).ok());
+  const auto read = ReadRunRecord(folder.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(CheckSameRun(before, *read, {}, "runs/mix").ok());
+  RunRecord now = before;
+  now.data.mix[0].weight = 0.5;
+  EXPECT_EQ(std::string(CheckSameRun(before, now, {}, "runs/mix").message()),
+            "--mix flan=0.5,code=0.3: the run in 'runs/mix' was started with flan=0.7,code=0.3; leave the "
+            "flag out to go on as before, or add --allow-change mix");
+  EXPECT_TRUE(CheckSameRun(before, now, {"mix"}, "runs/mix").ok());
+  now = before;
+  now.data.mix.clear();
+  EXPECT_THAT(std::string(CheckSameRun(before, now, {}, "runs/mix").message()),
+              HasSubstr("--dataset one dataset"));
 }
 
 TEST(RunRecord, AnotherModelOrSeedIsNeverTaken) {

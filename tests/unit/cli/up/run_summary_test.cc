@@ -79,6 +79,17 @@ TEST(RunSummaryTest, SaysWhichGpusTrained) {
   EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary, {}))["device"], "cuda:0..3");
 }
 
+TEST(RunSummaryTest, OfAMixtureEachTaskHasItsShares) {
+  RunSummary summary = Summarize({Iteration(0, 9, 100, 1000, 50)});
+  EXPECT_EQ(SummaryJson(summary, {}).find("tasks"), std::string::npos);
+  summary.tasks = {{.task = "flan", .samples = 30, .tokens = 1000, .loss_tokens = 600},
+                   {.task = "code", .samples = 10, .tokens = 3000, .loss_tokens = 2990}};
+  EXPECT_THAT(SummaryTable(summary, {}),
+              HasSubstr("75.0 % of the samples, 25.0 % of the tokens: 30 samples, 1,000 tokens, 600 learnt"));
+  EXPECT_THAT(SummaryJson(summary, {}),
+              HasSubstr(R"("tasks":{"flan":{"samples":30,"tokens":1000,"loss_tokens":600},"code")"));
+}
+
 TEST(RunSummaryTest, MemoryIsThatOfTheRankThatTakesMost) {
   v1::GetIterationResponse measured;
   measured.mutable_plan()->mutable_predicted()->add_ranks()->set_peak_memory_bytes(3'000'000);

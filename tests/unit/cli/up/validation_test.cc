@@ -46,7 +46,7 @@ class ValidationTest : public ::testing::Test {
   void Open(uint64_t first_iteration = 0) {
     auto opened = Validation::Open({.worker = folder_.Path("worker"),
                                     .run_dir = folder_.Path("run"),
-                                    .dataset = "data",
+                                    .datasets = datasets_,
                                     .first_iteration = first_iteration});
     ASSERT_TRUE(opened.ok()) << opened.status();
     validation_ = *std::move(opened);
@@ -86,6 +86,7 @@ class ValidationTest : public ::testing::Test {
   }
 
   const TemporaryFolder folder_;
+  std::vector<NamedDataset> datasets_ = {{.name = "data", .path = "data"}};
   std::unique_ptr<Validation> validation_;
 };
 
@@ -125,6 +126,25 @@ TEST_F(ValidationTest, ARunThatGoesOnRemembersTheBestAndOneThatBeginsDoesNot) {
   ASSERT_NO_FATAL_FAILURE(Open());
   EXPECT_FALSE(validation_->best().has_value());
   EXPECT_EQ(BestPart(10), "none");
+}
+
+TEST_F(ValidationTest, EveryTaskHasALossOfItsOwnAndTheBestOneKeepsThem) {
+  folder_.Write("worker", R"(#!/bin/sh
+case "$*" in *--dataset=a,second:data/b*) ;; *) echo "other data: $*" >&2; exit 1;; esac
+echo '{"loss": 2, "predicted_tokens": 8, "datasets": [{"name": "a", "loss": 1, "predicted_tokens": 6},'
+echo '{"name": "second", "loss": 5, "predicted_tokens": 2}]}'
+)");
+  datasets_ = {{.name = "a", .path = "a"}, {.name = "second", .path = "data/b"}};
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Checkpoint(10, "");
+  const auto found = Found();
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ((*found)->tasks.size(), 2u);
+  EXPECT_EQ((*found)->tasks[1].task, "second");
+  EXPECT_EQ((*found)->tasks[1].loss, 5);
+  ASSERT_NO_FATAL_FAILURE(Open(10));
+  ASSERT_EQ(validation_->best()->tasks.size(), 2u);
+  EXPECT_EQ(validation_->best()->tasks[0].tokens, 6u);
 }
 
 TEST_F(ValidationTest, AnEvaluationThatFailsSaysWhyAndTheNextOneIsTried) {
