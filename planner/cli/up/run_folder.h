@@ -4,6 +4,8 @@
 //   RUN_DIR/model.json              its model, for `penstock model` (model/model_folder.h)
 //   RUN_DIR/hugging_face            what its model came with, for the export (model/kept_files.h)
 //   RUN_DIR/best                    the checkpoint of the least validation loss (validation.h)
+//   RUN_DIR/metrics.jsonl           a line for each iteration (metrics_file.h)
+//   RUN_DIR/tensorboard             the same for TensorBoard (tensorboard_events.h)
 //   RUN_DIR/logs/*.log              one file for each process
 //   RUN_DIR/checkpoints/iteration-N
 //   RUN_DIR/planner.db              the planner's jobs, for as long as the run lives

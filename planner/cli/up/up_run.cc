@@ -144,7 +144,8 @@ absl::Status UpRun::StartProcesses() {
                                          .metrics_listen = options_.metrics_listen,
                                          .page_listen = options_.page_listen}));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration()));
+  PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration(),
+                                                     /*trains=*/!simulated()));
   if (!options_.validation.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(validation_, Validation::Open(ValidationOf(setup_, bin_dir_)));
   }

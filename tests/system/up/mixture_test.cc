@@ -56,6 +56,11 @@ class MixtureTest : public UpTest {
     for (const Json& task : tasks) sum += task[count].get<uint64_t>();
     return sum;
   }
+
+  size_t EventFiles(const std::string& run) const {
+    const std::filesystem::directory_iterator files(run + "/tensorboard");
+    return std::distance(begin(files), end(files));
+  }
 };
 
 TEST_F(MixtureTest, AKilledRunGoesOnWithTheSameSamplesOfEachTask) {
@@ -86,6 +91,8 @@ TEST_F(MixtureTest, AKilledRunGoesOnWithTheSameSamplesOfEachTask) {
   PenstockRun second(folder_, "second", {"up", "--resume", "--run-dir", RunDir()});
   ASSERT_EQ(second.Wait(), 0) << second.errors();
   EXPECT_EQ(Trained(RunDir()), expected);
+  EXPECT_EQ(EventFiles(whole_run), 1u);
+  EXPECT_EQ(EventFiles(RunDir()), 2u);
 
   PenstockRun other(folder_, "other",
                     {"up", "--resume", "--run-dir", RunDir(), "--iterations", "50", "--mix",
