@@ -3,7 +3,7 @@
 // A batch of B samples has B x weight of each task, rounded up or down, and the right number over many
 // batches: B points that lie 1/B apart are put on a line that the tasks divide by their weights (systematic
 // sampling; Madow, "On the theory of systematic sampling", 1949), moved by a golden section from batch to
-// batch, so that a rare task comes at regular intervals. All of it in integers: the same on every machine.
+// batch, so that a rare task is never long in coming. All of it in integers: the same on every machine.
 //
 //   const MixtureOrder order({0.7, 0.3}, /*batch=*/64, /*seed=*/7);
 //   order.TasksOf(12);        // 0, 1, 0, 0, ...: 44 or 45 times 0

@@ -75,8 +75,7 @@ TEST(MixtureOrderTest, AFarIterationIsAsExact) {
   }
 }
 
-// Draws by chance would stray by the root of their number; these stay within a few samples, so a rare task
-// comes at regular intervals.
+// Draws by chance would stray by the root of their number; these stay within a few samples.
 TEST(MixtureOrderTest, SharesAreExactOverManyBatches) {
   const std::vector<double> weights = {0.7, 0.299, 0.001};
   constexpr uint32_t kBatch = 64;
