@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/dataset/data_file.h"
+#include "common/dataset/dataset_tokenizer.h"
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/dataset/json_sample.h"
 #include "common/dataset/line_reader.h"
@@ -221,6 +222,8 @@ absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& path
     return absl::InvalidArgumentError(absl::StrCat(
         "no sample in the files given (", importer.summary().skipped_files, " are empty or not text)"));
   PENSTOCK_RETURN_IF_ERROR(writer->Finish());
+  PENSTOCK_RETURN_IF_ERROR(
+      RecordTokenizer(prefix, options.tokenizers.empty() ? nullptr : options.tokenizers.front()));
   return importer.summary();
 }
 

@@ -50,7 +50,8 @@ struct ImportSummary {
   uint64_t skipped_files = 0;
 };
 
-// Writes PREFIX.idx and PREFIX.bin; on an error neither is touched.
+// Writes PREFIX.idx and PREFIX.bin, and with a tokenizer PREFIX.tokenizer.json (dataset_tokenizer.h); on an
+// error of what is read none is touched.
 // Possible errors: NOT_FOUND (a path), INVALID_ARGUMENT (a file's contents: names the file and the line; no
 // sample at all), and those of IndexedDatasetWriter and of the tokenizers.
 absl::StatusOr<ImportSummary> ImportDataset(const std::vector<std::string>& paths, const std::string& prefix,

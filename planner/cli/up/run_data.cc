@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/dataset/dataset_tokenizer.h"
 #include "common/dataset/largest_token.h"
 #include "common/hash/crc32.h"
 #include "common/status/annotate.h"
@@ -164,7 +165,13 @@ absl::Status RunData::OpenTasks(const UpOptions& options) {
     }
     tasks_.push_back({named.name, weight / sum, named.path, *std::move(dataset)});
   }
-  return absl::OkStatus();
+  return CheckTokenizers();
+}
+
+absl::Status RunData::CheckTokenizers() const {
+  std::vector<PlacedDataset> datasets;
+  for (const DataTask& task : tasks_) datasets.push_back({task.path, task.dataset.get()});
+  return AnnotateError(CheckSameTokenizer(datasets), "--mix");
 }
 
 absl::StatusOr<RunData> RunData::Open(const UpOptions& options) {

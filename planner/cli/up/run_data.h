@@ -90,6 +90,7 @@ class RunData {
  private:
   // Of --dataset or --mix.
   absl::Status OpenTasks(const UpOptions& options);
+  absl::Status CheckTokenizers() const;
 
   // One of the two.
   std::vector<DataTask> tasks_;

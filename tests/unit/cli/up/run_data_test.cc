@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "common/dataset/dataset_tokenizer.h"
 #include "common/dataset/indexed_dataset_writer.h"
+#include "tests/support/fake_tokenizer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace penstock::cli {
@@ -154,6 +156,17 @@ TEST_F(MixtureDataTest, DataThatDoesNotFitIsNamed) {
   EXPECT_EQ(*data.Vocab(options), 501u);
   EXPECT_THAT(std::string(RunData::Open(Options(pairs + "=1,absent=1")).status().message()),
               AllOf(HasSubstr("--mix"), HasSubstr("absent.idx")));
+}
+
+TEST_F(MixtureDataTest, DatasetsOfDifferentTokenizersAreRefused) {
+  const UpOptions options = TwoTasks();
+  for (const char* name : {"flan", "code"}) {
+    FakeTokenizer tokenizer;
+    tokenizer.mutable_info().vocab = name[0];
+    ASSERT_TRUE(RecordTokenizer(folder_.Path(name), &tokenizer).ok());
+  }
+  EXPECT_THAT(std::string(RunData::Open(options).status().message()),
+              AllOf(HasSubstr("--mix: '" + folder_.Path("code")), HasSubstr("another tokenizer")));
 }
 
 TEST_F(MixtureDataTest, WhatItIsMadeOfIsRecorded) {
