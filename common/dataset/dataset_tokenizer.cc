@@ -20,7 +20,8 @@ constexpr int kVersion = 1;
 constexpr const char* kText =
     "The quick brown fox doesn't jump over 1,234,567 lazy dogs; it's 3.14159 (or so).\n\n"
     "def f(x):\n\treturn {'a': x ** 2}  # two  spaces, CamelCase, snake_case\r\n"
-    "Größe, naïve café, Ελληνικά, Русский, עברית, العربية, हिन्दी, ไทย, 中文, 日本語, 한국어 🙂\n"
+    "Größe, naïve café, Ελληνικά, Русский, עברית, العربية, हिन्दी, ไทย, 中文, 日本語, 한국어 "
+    "🙂\n"
     "<s>[INST]</s><|endoftext|><|im_start|>user<|eot_id|>";
 
 struct TokenizerRecord {
@@ -56,9 +57,8 @@ std::optional<TokenizerRecord> ReadRecord(const PlacedDataset& placed) {
       number("dataset_tokens") != TokensOf(*placed.dataset) || !json.contains("tokens") ||
       !json["tokens"].is_string())
     return std::nullopt;
-  return TokenizerRecord{.dataset = placed.prefix,
-                         .vocab = static_cast<uint32_t>(number("vocab")),
-                         .tokens = json["tokens"]};
+  return TokenizerRecord{
+      .dataset = placed.prefix, .vocab = static_cast<uint32_t>(number("vocab")), .tokens = json["tokens"]};
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ absl::Status CheckSameTokenizer(const std::vector<PlacedDataset>& datasets) {
   for (const PlacedDataset& placed : datasets) {
     std::optional<TokenizerRecord> record = ReadRecord(placed);
     if (!record.has_value()) continue;
-    if (!first.has_value()) first = std::move(record);
+    if (!first.has_value())
+      first = std::move(record);
     else if (record->vocab != first->vocab || record->tokens != first->tokens) {
       return absl::InvalidArgumentError(absl::StrCat(
           "'", record->dataset, "' was made with another tokenizer (", record->vocab, " ids) than '",

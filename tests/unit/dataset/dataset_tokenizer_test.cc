@@ -30,8 +30,7 @@ class DatasetTokenizerTest : public ::testing::Test {
   std::string Import(const std::string& name, TextTokenizer* tokenizer, const std::string& text = "abc") {
     ImportOptions options;
     if (tokenizer != nullptr) options.tokenizers = {tokenizer};
-    const auto summary =
-        ImportDataset({folder_.Write(name + ".txt", text)}, folder_.Path(name), options);
+    const auto summary = ImportDataset({folder_.Write(name + ".txt", text)}, folder_.Path(name), options);
     EXPECT_TRUE(summary.ok()) << summary.status();
     return folder_.Path(name);
   }
@@ -80,7 +79,8 @@ TEST_F(DatasetTokenizerTest, WhatHasNoRecordIsNotCompared) {
 
 TEST_F(DatasetTokenizerTest, ARecordOfOtherDataSaysNothing) {
   ShiftedTokenizer shifted;
-  const std::string a = Import("a", &letters_), c = Import("c", &shifted), longer = Import("d", nullptr, "abcdef");
+  const std::string a = Import("a", &letters_), c = Import("c", &shifted),
+                    longer = Import("d", nullptr, "abcdef");
   for (const char* file : {".idx", ".bin"})
     std::filesystem::copy_file(longer + file, c + file, std::filesystem::copy_options::overwrite_existing);
   EXPECT_TRUE(Check({a, c}).ok());
