@@ -33,6 +33,8 @@ std::string MeshName(const v1::Mesh& mesh) {
   std::string name = absl::StrCat("pp ", mesh.pipeline(), " x dp ", mesh.data());
   if (ContextRanks(mesh) > 1) absl::StrAppend(&name, " x cp ", mesh.context());
   if (TensorRanks(mesh) > 1) absl::StrAppend(&name, " x tp ", mesh.tensor());
+  // No factor of the ranks.
+  if (ExpertRanks(mesh) > 1) absl::StrAppend(&name, ", ep ", mesh.expert());
   return name;
 }
 

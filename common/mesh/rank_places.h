@@ -28,7 +28,7 @@ std::vector<GroupPlace> PlacesOf(const v1::Plan& plan);
 // "c3 t1"; "c3" or "t1" where the mesh has one of the degrees; empty without stage groups.
 std::string PlaceName(const v1::Mesh& mesh, const GroupPlace& place);
 
-// "pp 2 x dp 4", with stage groups "pp 2 x dp 4 x cp 8 x tp 2".
+// "pp 2 x dp 4", with stage groups "pp 2 x dp 4 x cp 8 x tp 2", of experts "pp 2 x dp 4 x cp 8, ep 4".
 std::string MeshName(const v1::Mesh& mesh);
 
 }  // namespace penstock

@@ -78,8 +78,12 @@ int64_t Total(const std::vector<int64_t>& counts) {
 }  // namespace
 
 ThreadStageGroup::ThreadStageGroup(const GroupPlace& place, std::shared_ptr<ThreadMeeting> tensors,
-                                   std::shared_ptr<ThreadMeeting> contexts)
-    : place_(place), tensors_(std::move(tensors)), contexts_(std::move(contexts)) {}
+                                   std::shared_ptr<ThreadMeeting> contexts,
+                                   std::shared_ptr<ThreadMeeting> experts)
+    : place_(place),
+      tensors_(std::move(tensors)),
+      contexts_(std::move(contexts)),
+      experts_(std::move(experts)) {}
 
 std::vector<at::Tensor> ThreadStageGroup::Meet(ThreadMeeting& meeting, int position, const std::string& call,
                                                const at::Tensor& tensor) {
@@ -142,27 +146,47 @@ void ThreadStageGroup::MaxOverTensorRanks(at::Tensor& values) {
   values.copy_(all.empty() ? at::zeros_like(values) : at::stack(all, 0).amax(0));
 }
 
-at::Tensor ThreadStageGroup::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                          const std::vector<int64_t>& received) {
-  if (place_.contexts == 1) return rows;
+at::Tensor ThreadStageGroup::Exchange(ThreadMeeting& meeting, int position, const std::string& call,
+                                      const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                      const std::vector<int64_t>& received) {
   const at::NoGradGuard no_grad;
-  ++counts_.exchanges;
-  const std::vector<at::Tensor> all = Meet(*contexts_, place_.context, "ExchangeRows", rows);
+  const std::vector<at::Tensor> all = Meet(meeting, position, call, rows);
   const std::vector<at::Tensor> numbers =
-      Meet(*contexts_, place_.context, "the numbers of ExchangeRows", at::tensor(sent, at::kLong));
+      Meet(meeting, position, "the numbers of " + call, at::tensor(sent, at::kLong));
   if (numbers.empty()) return ZeroRows(rows, Total(received));
   std::vector<at::Tensor> parts;
   for (size_t from = 0; from < all.size(); ++from) {
     const auto* const counts = numbers[from].const_data_ptr<int64_t>();
-    const int64_t begin = std::accumulate(counts, counts + place_.context, int64_t{0});
-    if (counts[place_.context] != received[from]) {
-      status_ = absl::InternalError(absl::StrCat("context rank ", from, " sends ", counts[place_.context],
+    const int64_t begin = std::accumulate(counts, counts + position, int64_t{0});
+    if (counts[position] != received[from]) {
+      status_ = absl::InternalError(absl::StrCat(call, ": rank ", from, " sends ", counts[position],
                                                  " rows, expected ", received[from]));
       return ZeroRows(rows, Total(received));
     }
     parts.push_back(all[from].narrow(0, begin, received[from]));
   }
   return at::cat(parts, 0);
+}
+
+at::Tensor ThreadStageGroup::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                          const std::vector<int64_t>& received) {
+  if (place_.contexts == 1) return rows;
+  ++counts_.exchanges;
+  return Exchange(*contexts_, place_.context, "ExchangeRows", rows, sent, received);
+}
+
+at::Tensor ThreadStageGroup::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                                const std::vector<int64_t>& received) {
+  if (place_.experts == 1) return rows;
+  return Exchange(*experts_, place_.expert(), "ExchangeExpertRows", rows, sent, received);
+}
+
+at::Tensor ThreadStageGroup::ExchangeExpertCounts(const at::Tensor& counts) {
+  if (place_.experts == 1) return counts;
+  const std::vector<int64_t> one_each(static_cast<size_t>(place_.experts), 1);
+  return Exchange(*experts_, place_.expert(), "ExchangeExpertCounts", counts.view({place_.experts, -1}),
+                  one_each, one_each)
+      .view({-1});
 }
 
 void RunStageGroup(const GroupPlace& place, const std::function<void(ThreadStageGroup&)>& run,
@@ -173,12 +197,16 @@ void RunStageGroup(const GroupPlace& place, const std::function<void(ThreadStage
     of_context.push_back(std::make_shared<ThreadMeeting>(place.tensors, patience));
   for (int t = 0; t < place.tensors; ++t)
     of_tensor.push_back(std::make_shared<ThreadMeeting>(place.contexts, patience));
+  std::vector<std::shared_ptr<ThreadMeeting>> of_experts;
+  for (int i = 0; i < place.expert_groups(); ++i)
+    of_experts.push_back(std::make_shared<ThreadMeeting>(place.experts, patience));
   std::vector<std::thread> threads;
   for (int c = 0; c < place.contexts; ++c) {
     for (int t = 0; t < place.tensors; ++t) {
       threads.emplace_back([&, c, t] {
-        ThreadStageGroup group({c, place.contexts, t, place.tensors}, of_context[static_cast<size_t>(c)],
-                               of_tensor[static_cast<size_t>(t)]);
+        const GroupPlace own = {c, place.contexts, t, place.tensors, place.experts};
+        ThreadStageGroup group(own, of_context[static_cast<size_t>(c)], of_tensor[static_cast<size_t>(t)],
+                               of_experts[static_cast<size_t>(own.expert_group())]);
         run(group);
       });
     }

@@ -26,7 +26,7 @@ class ThreadMeeting;
 class ThreadStageGroup : public StageGroup {
  public:
   ThreadStageGroup(const GroupPlace& place, std::shared_ptr<ThreadMeeting> tensors,
-                   std::shared_ptr<ThreadMeeting> contexts);
+                   std::shared_ptr<ThreadMeeting> contexts, std::shared_ptr<ThreadMeeting> experts);
 
   GroupPlace place() const override { return place_; }
   at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
@@ -35,6 +35,9 @@ class ThreadStageGroup : public StageGroup {
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
+  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                const std::vector<int64_t>& received) override;
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 
   // How often each was called, and how many elements it gave: all rows of a gather, the sent rows of an
@@ -55,12 +58,16 @@ class ThreadStageGroup : public StageGroup {
   // What all of a meeting came with, in their order; nothing, once there was an error.
   std::vector<at::Tensor> Meet(ThreadMeeting& meeting, int position, const std::string& call,
                                const at::Tensor& tensor);
+  // What the ranks of a meeting send to this one, who is at `position` there.
+  at::Tensor Exchange(ThreadMeeting& meeting, int position, const std::string& call, const at::Tensor& rows,
+                      const std::vector<int64_t>& sent, const std::vector<int64_t>& received);
   // In the order of the ranks, in float32 or wider.
   at::Tensor Sum(const std::vector<at::Tensor>& of_ranks) const;
 
   const GroupPlace place_;
   const std::shared_ptr<ThreadMeeting> tensors_;
   const std::shared_ptr<ThreadMeeting> contexts_;
+  const std::shared_ptr<ThreadMeeting> experts_;
   absl::Status status_;
   Counts counts_;
 };

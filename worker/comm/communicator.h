@@ -38,12 +38,13 @@ class PendingTransfer {
   virtual std::optional<HostSpan> span() const { return std::nullopt; }
 };
 
-// With whom the passes of a rank exchange (StageGroup): the ranks of its context rank, by tensor rank, and
-// those of its tensor rank, by context rank.
+// With whom the passes of a rank exchange (StageGroup): the ranks of its context rank, by tensor rank; those
+// of its tensor rank, by context rank; and those that divide the experts with it.
 struct PassGroups {
   GroupPlace place = {};
   std::vector<uint32_t> tensors = {};
   std::vector<uint32_t> contexts = {};
+  std::vector<uint32_t> experts = {};
 };
 
 struct CommunicatorOptions {

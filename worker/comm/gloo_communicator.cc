@@ -42,6 +42,7 @@ struct PassesLinks {
   GroupPlace place = {};
   PassLinks tensors = {};
   PassLinks contexts = {};
+  PassLinks experts = {};
 };
 
 std::vector<Pending> NoTransfers(size_t most) {
@@ -58,7 +59,9 @@ class GlooCommunicator : public GroupedCommunicator {
         timeout_(options.timeout),
         joined_(std::move(joined)) {
     if (passes.place.ranks() == 1) return;
-    passes_.emplace(passes.place, ExchangeOver(passes.tensors), ExchangeOver(passes.contexts));
+    passes_.emplace(passes.place, ExchangeGroups{.tensors = ExchangeOver(passes.tensors),
+                                                 .contexts = ExchangeOver(passes.contexts),
+                                                 .experts = ExchangeOver(passes.experts)});
   }
 
   // A collective that nobody waits for any more must not hold up the end.
@@ -195,6 +198,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const Communi
     if (passes.place.contexts > 1) {
       PENSTOCK_ASSIGN_OR_RETURN(passes.contexts,
                                 JoinPasses(options, store, options.passes.contexts, "gloo context ranks"));
+    }
+    if (passes.place.experts > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(passes.experts,
+                                JoinPasses(options, store, options.passes.experts, "gloo expert ranks"));
     }
   }
   return std::make_unique<GlooCommunicator>(options, std::move(groups), std::move(joined), passes);

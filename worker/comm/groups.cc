@@ -53,6 +53,7 @@ absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOption
   };
   PENSTOCK_RETURN_IF_ERROR(add("passes.tensors", options.passes.tensors, place.tensor, place.tensors));
   PENSTOCK_RETURN_IF_ERROR(add("passes.contexts", options.passes.contexts, place.context, place.contexts));
+  PENSTOCK_RETURN_IF_ERROR(add("passes.experts", options.passes.experts, place.expert(), place.experts));
   return groups;
 }
 

@@ -18,9 +18,9 @@ using RankGroup = std::vector<uint32_t>;
 // errors: INVALID_ARGUMENT (names the option: a group without this rank, a rank twice or out of range).
 absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options);
 
-// Of the options' passes: those of its tensor ranks, then of its context ranks; a group of one is left out.
-// All ranks join them in this order, behind the others. Possible errors: as above, and a place that is not
-// this rank's.
+// Of the options' passes: its tensor ranks, then its context ranks, then those of other experts; a group of
+// one is left out. All ranks join them in this order, behind the others. Possible errors: as above, and a
+// place that is not this rank's.
 absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options);
 
 // Place of the rank in the group.

@@ -51,8 +51,10 @@ struct NcclPasses {
   GroupPlace place = {};
   RankGroup tensor_ranks = {};
   RankGroup context_ranks = {};
+  RankGroup expert_ranks = {};
   NcclGroup tensors = {};
   NcclGroup contexts = {};
+  NcclGroup experts = {};
 };
 
 class NcclCommunicator : public GroupedCommunicator {
@@ -62,8 +64,10 @@ class NcclCommunicator : public GroupedCommunicator {
         joined_(std::move(joined)),
         of_passes_(std::move(passes)) {
     if (of_passes_.place.ranks() == 1) return;
-    passes_.emplace(of_passes_.place, ExchangeOver(of_passes_.tensors, of_passes_.tensor_ranks),
-                    ExchangeOver(of_passes_.contexts, of_passes_.context_ranks));
+    passes_.emplace(of_passes_.place,
+                    ExchangeGroups{.tensors = ExchangeOver(of_passes_.tensors, of_passes_.tensor_ranks),
+                                   .contexts = ExchangeOver(of_passes_.contexts, of_passes_.context_ranks),
+                                   .experts = ExchangeOver(of_passes_.experts, of_passes_.expert_ranks)});
   }
 
   StageGroup* stage_group() override { return passes_.has_value() ? &*passes_ : nullptr; }
@@ -194,7 +198,7 @@ class NcclCommunicator : public GroupedCommunicator {
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.
   std::function<void()> GroupAbort() override {
     return [joined = joined_, passes = of_passes_] {
-      for (const NcclGroup& group : {passes.tensors, passes.contexts}) {
+      for (const NcclGroup& group : {passes.tensors, passes.contexts, passes.experts}) {
         if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
       }
       for (const auto& [_, groups] : joined) {
@@ -227,11 +231,14 @@ NcclGroups JoinAll(const CommunicatorOptions& options, const StoreClient& store,
 NcclPasses JoinPasses(const CommunicatorOptions& options, const StoreClient& store) {
   NcclPasses passes = {.place = options.passes.place,
                        .tensor_ranks = options.passes.tensors,
-                       .context_ranks = options.passes.contexts};
+                       .context_ranks = options.passes.contexts,
+                       .expert_ranks = options.passes.experts};
   if (passes.place.tensors > 1)
     passes.tensors = Join(options, store, "nccl tensor ranks", passes.tensor_ranks);
   if (passes.place.contexts > 1)
     passes.contexts = Join(options, store, "nccl context ranks", passes.context_ranks);
+  if (passes.place.experts > 1)
+    passes.experts = Join(options, store, "nccl expert ranks", passes.expert_ranks);
   return passes;
 }
 
@@ -266,6 +273,7 @@ void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined, con
   }
   ExchangeOnce(passes.tensors, one);
   ExchangeOnce(passes.contexts, one);
+  ExchangeOnce(passes.experts, one);
   // Only now has anything happened for sure.
   (void)one.item<float>();
 }

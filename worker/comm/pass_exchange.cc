@@ -148,22 +148,41 @@ void PassExchange::MaxOverTensorRanks(at::Tensor& values) {
   MergeOverTensorRanks("the largest of the tensor ranks", Largest, values);
 }
 
-at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+at::Tensor PassExchange::ExchangeOver(const ExchangeGroup& group, absl::string_view what,
+                                      const at::Tensor& rows, const std::vector<int64_t>& sent,
                                       const std::vector<int64_t>& received) {
-  if (contexts_.size == 1) return rows;
+  if (group.size == 1) return rows;
   const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
   at::Tensor result;
-  const bool exchanged = Attempt("exchanging with the context ranks", [&]() -> absl::Status {
+  const bool exchanged = Attempt(what, [&]() -> absl::Status {
     PENSTOCK_RETURN_IF_ERROR(
         CheckRows("what is sent", rows.size(0), std::accumulate(sent.begin(), sent.end(), int64_t{0})));
     result = at::empty(ShapeWith(rows, count), rows.options());
     const std::vector<at::Tensor> out = Split(rows, sent);
     const std::vector<at::Tensor> in = Split(result, received);
-    const auto own = static_cast<size_t>(contexts_.position);
+    const auto own = static_cast<size_t>(group.position);
     in[own].copy_(out[own]);
-    return contexts_.exchange(out, in);
+    return group.exchange(out, in);
   });
   return exchanged ? result : at::zeros(ShapeWith(rows, count), rows.options());
+}
+
+at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                      const std::vector<int64_t>& received) {
+  return ExchangeOver(contexts_, "exchanging with the context ranks", rows, sent, received);
+}
+
+at::Tensor PassExchange::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                            const std::vector<int64_t>& received) {
+  return ExchangeOver(experts_, "exchanging with the ranks of other experts", rows, sent, received);
+}
+
+at::Tensor PassExchange::ExchangeExpertCounts(const at::Tensor& counts) {
+  if (experts_.size == 1) return counts;
+  const std::vector<int64_t> one_each(static_cast<size_t>(experts_.size), 1);
+  return ExchangeOver(experts_, "exchanging numbers of rows with the ranks of other experts",
+                      counts.view({experts_.size, -1}), one_each, one_each)
+      .view({-1});
 }
 
 }  // namespace penstock::worker

@@ -1,7 +1,9 @@
 // What the passes of a stage exchange over a transport: each of the calls of StageGroup is one exchange, in
 // which every rank of a group sends something to every other one. One code for Gloo and NCCL.
 //
-//   PassExchange passes(place, {.position = place.tensor, .size = place.tensors, .exchange = ...}, contexts);
+//   PassExchange passes(place, {.tensors = {.position = place.tensor, .size = place.tensors, .exchange =
+//   ...},
+//                               .contexts = ...});
 //   const at::Tensor gathered = passes.GatherRows(own, rows);
 //
 // What is summed was sent as it is and is added up by the rank that wants it, in the order of the ranks, in
@@ -36,11 +38,22 @@ struct ExchangeGroup {
   Exchange exchange = {};
 };
 
+// Those of a rank: the tensor ranks of its context rank, the context ranks of its tensor rank, and those that
+// divide the experts with it.
+struct ExchangeGroups {
+  ExchangeGroup tensors = {};
+  ExchangeGroup contexts = {};
+  ExchangeGroup experts = {};
+};
+
 // One thread at a time.
 class PassExchange : public StageGroup {
  public:
-  PassExchange(const GroupPlace& place, ExchangeGroup tensors, ExchangeGroup contexts)
-      : place_(place), tensors_(std::move(tensors)), contexts_(std::move(contexts)) {}
+  PassExchange(const GroupPlace& place, ExchangeGroups groups)
+      : place_(place),
+        tensors_(std::move(groups.tensors)),
+        contexts_(std::move(groups.contexts)),
+        experts_(std::move(groups.experts)) {}
 
   GroupPlace place() const override { return place_; }
   at::Tensor GatherRows(const at::Tensor& own, int64_t rows) override;
@@ -49,6 +62,9 @@ class PassExchange : public StageGroup {
   void MaxOverTensorRanks(at::Tensor& values) override;
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
+  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                const std::vector<int64_t>& received) override;
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 
  private:
@@ -64,10 +80,13 @@ class PassExchange : public StageGroup {
   // In place, on all tensor ranks.
   void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
   absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;
+  at::Tensor ExchangeOver(const ExchangeGroup& group, absl::string_view what, const at::Tensor& rows,
+                          const std::vector<int64_t>& sent, const std::vector<int64_t>& received);
 
   const GroupPlace place_;
   const ExchangeGroup tensors_;
   const ExchangeGroup contexts_;
+  const ExchangeGroup experts_;
   absl::Status status_;
 };
 

@@ -79,6 +79,9 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
                                            "What the plans of these iterations expected, by activity.")),
       peak_memory_bytes_(registry.AddGauge("penstock_worker_peak_memory_bytes",
                                            "Most bytes of tensors at a time in the last iteration.")),
+      expert_load_(registry.AddGauge(
+          "penstock_worker_expert_load_ratio",
+          "Rows of this rank's fullest expert, of all layers, over an even share, in the last iteration.")),
       checkpoint_seconds_(registry.AddHistogram("penstock_worker_checkpoint_write_seconds",
                                                 "Writing this rank's part of a checkpoint, in background.",
                                                 {0.1, 0.5, 1, 5, 10, 30, 60, 300, 600})),
@@ -118,6 +121,8 @@ void WorkerMetrics::OnIteration(const Program& program, const IterationResult& r
   // Not counted on every device.
   if (result.peak_memory_bytes > 0)
     peak_memory_bytes_.Set(Labels(), static_cast<double>(result.peak_memory_bytes));
+  // Models without experts have none.
+  if (result.expert_load > 0) expert_load_.Set(Labels(), result.expert_load);
 }
 
 void WorkerMetrics::AddActivities(const Program& program, const IterationResult& result) {

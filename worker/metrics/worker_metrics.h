@@ -44,6 +44,7 @@ class WorkerMetrics {
   const CounterFamily activity_seconds_;
   const CounterFamily planned_seconds_;
   const GaugeFamily peak_memory_bytes_;
+  const GaugeFamily expert_load_;
   const HistogramFamily checkpoint_seconds_;
   const GaugeFamily checkpoint_bytes_;
   const GaugeFamily checkpoint_timestamp_;

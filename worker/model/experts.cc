@@ -9,17 +9,24 @@
 namespace penstock::worker {
 namespace {
 
-Routing Route(const ExpertsPart& part, const at::Tensor& tokens) {
+// The tokens of which this rank makes rows: its own where ranks divide the experts, else all.
+TokenRows RoutedTokens(const TokenRows& rows) {
+  return rows.group->place().experts == 1 ? rows : TokenRows{.tokens = rows.own().size()};
+}
+
+Routing Route(const ExpertsPart& part, const at::Tensor& tokens, StageGroup& group) {
   Routing routing;
   const at::Tensor scores = LinearForward(part.router, tokens);
   routing.probabilities = scores.softmax(-1, AccumulationType(scores.scalar_type()));
   routing.chosen = std::get<1>(routing.probabilities.topk(part.per_token, -1));
   const at::Tensor experts = routing.chosen.reshape({-1});
   routing.order = experts.argsort(/*stable=*/true, /*dim=*/0);
-  const auto count = static_cast<int64_t>(part.experts.size());
-  const at::Tensor counts = experts.bincount({}, count).cpu();
-  const int64_t* const data = counts.const_data_ptr<int64_t>();
-  routing.counts.assign(data, data + count);
+  routing.exchange = MeetExperts(group, experts.bincount({}, part.count));
+  if (part.load != nullptr) {
+    const auto ranks = static_cast<double>(group.place().experts);
+    part.load->Add(routing.exchange.counts,
+                   static_cast<double>(experts.size(0)) * ranks / static_cast<double>(part.count));
+  }
   return routing;
 }
 
@@ -34,12 +41,12 @@ at::Tensor TokensOf(const ExpertsPart& part, const Routing& routing) {
   return routing.order.div(part.per_token, "floor");
 }
 
-// Calls `each` with an expert and its rows, for those that have any.
+// Calls `each` with an expert of this rank and its rows, for those that have any.
 template <typename Each>
 void ForEachExpert(const ExpertsPart& part, const Routing& routing, Each each) {
   int64_t begin = 0;
   for (size_t i = 0; i < part.experts.size(); ++i) {
-    const int64_t count = routing.counts[i];
+    const int64_t count = routing.exchange.counts[i];
     if (count > 0) each(part.experts[i], begin, count);
     begin += count;
   }
@@ -112,13 +119,15 @@ at::Tensor InwardsBackward(const ExpertsPart& part, ExpertsMemory& memory, const
 
 at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
                           ExpertsMemory& memory) {
-  at::Tensor tokens = rows.Gather(input);
-  memory.routing = Route(part, tokens);
+  const TokenRows routed = RoutedTokens(rows);
+  at::Tensor tokens = routed.Gather(input);
+  memory.routing = Route(part, tokens, *rows.group);
   const Routing& routing = memory.routing;
   const Activation activation = part.experts.front().activation;
   {
-    const at::Tensor inputs = tokens.index_select(0, TokensOf(part, routing));
+    const at::Tensor inputs = ToExperts(routing.exchange, tokens.index_select(0, TokensOf(part, routing)));
     tokens.reset();
+    if (rows.group->place().experts > 1) memory.inputs = inputs;
     memory.up = Multiply(part, routing, &FeedForwardPart::up, inputs, /*transposed=*/false);
     if (part.experts.front().gated) {
       memory.gate = Multiply(part, routing, &FeedForwardPart::gate, inputs, /*transposed=*/false);
@@ -127,44 +136,46 @@ at::Tensor ExpertsForward(const ExpertsPart& part, const TokenRows& rows, const 
       memory.middle = Activate(activation, memory.up);
     }
   }
-  const at::Tensor outputs =
-      Multiply(part, routing, &FeedForwardPart::down, memory.middle, /*transposed=*/false);
-  return rows.Sum(SumOfRows(part, routing, outputs, WeightsOf(part, routing)));
+  const at::Tensor outputs = FromExperts(
+      routing.exchange, Multiply(part, routing, &FeedForwardPart::down, memory.middle, /*transposed=*/false));
+  return routed.Sum(SumOfRows(part, routing, outputs, WeightsOf(part, routing)));
 }
 
 at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const at::Tensor& input,
                            ExpertsMemory memory, const at::Tensor& output_gradient,
                            WeightProducts& products) {
+  const TokenRows routed = RoutedTokens(rows);
   const Routing& routing = memory.routing;
-  const at::Tensor tokens = rows.Gather(input);
+  const at::Tensor tokens = routed.Gather(input);
   const at::Tensor token_of_row = TokensOf(part, routing);
   const at::Tensor weights = WeightsOf(part, routing);
-  at::Tensor weights_gradient = at::empty_like(weights);
-  at::Tensor middle_gradient;
+  NumberedRows returned;
   {
     const at::Tensor row_weights = weights.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
-    at::Tensor gradient = rows.Gather(output_gradient).index_select(0, token_of_row);
-    middle_gradient = Multiply(part, routing, &FeedForwardPart::down, gradient, /*transposed=*/true);
+    NumberedRows come =
+        ToExperts(routing.exchange,
+                  NumberedRows{routed.Gather(output_gradient).index_select(0, token_of_row), row_weights});
+    at::Tensor middle_gradient =
+        Multiply(part, routing, &FeedForwardPart::down, come.rows, /*transposed=*/true);
     // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
-    weights_gradient.view({-1}).index_copy_(
-        0, routing.order,
-        (memory.middle * middle_gradient).sum(-1, /*keepdim=*/false, weights.scalar_type()));
-    const at::Tensor factor = row_weights.to(gradient.scalar_type());
+    returned.numbers = (memory.middle * middle_gradient).sum(-1, /*keepdim=*/true, weights.scalar_type());
+    const at::Tensor factor = come.numbers.to(come.rows.scalar_type());
     AddProducts(part, routing, &FeedForwardPart::down, std::exchange(memory.middle, {}),
-                gradient.mul_(factor), products);
+                come.rows.mul_(factor), products);
     middle_gradient.mul_(factor);
+    const at::Tensor inputs =
+        memory.inputs.defined() ? std::exchange(memory.inputs, {}) : tokens.index_select(0, token_of_row);
+    returned.rows = InwardsBackward(part, memory, inputs, std::move(middle_gradient), products);
   }
-  at::Tensor gradient;
-  {
-    const at::Tensor inputs = tokens.index_select(0, token_of_row);
-    gradient = SumOfRows(part, routing,
-                         InwardsBackward(part, memory, inputs, std::move(middle_gradient), products), {});
-  }
+  returned = FromExperts(routing.exchange, returned);
+  at::Tensor weights_gradient = at::empty_like(weights);
+  weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
+  at::Tensor gradient = SumOfRows(part, routing, returned.rows, {});
   const at::Tensor scores_gradient =
       ScoresGradient(part, routing, std::move(weights_gradient), weights, input.scalar_type());
   products.Add(part.router, tokens, scores_gradient);
   gradient.add_(scores_gradient.mm(part.router.weight.value));
-  return rows.Sum(gradient);
+  return routed.Sum(gradient);
 }
 
 }  // namespace penstock::worker

@@ -5,16 +5,21 @@
 // A token's experts and weights depend on the token alone, and its results are added in the order of their
 // probability: so they are the same in whichever micro-batch, and on whichever rank, the token is.
 //
-// Each tensor rank has a part of every expert (its outputs of `up` and `gate`, its inputs of `down`) and all
-// of the router, as of a dense part. What a rank finds for the router's gradient is the part that its share
-// of the experts makes: the sum over the tensor ranks is all of it (whole_gradients.h).
+// Where ranks divide the experts (GroupPlace::experts), each routes its own tokens and their rows go to the
+// ranks that have their experts, whole, and back (expert_exchange.h). Otherwise each tensor rank has a part
+// of every expert (its outputs of `up` and `gate`, its inputs of `down`), as of a dense part. All ranks have
+// the whole router. What a rank finds for its gradient is the part that its share of the experts, or its
+// tokens, make: the sum over the tensor ranks is all of it (whole_gradients.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "worker/model/expert_exchange.h"
+#include "worker/model/expert_load.h"
 #include "worker/model/feed_forward.h"
 #include "worker/model/linear.h"
 #include "worker/model/token_rows.h"
@@ -24,14 +29,19 @@ namespace penstock::worker {
 struct ExpertsPart {
   // [experts, hidden], without bias.
   LinearPart router;
-  // Without biases, all of one shape.
+  // Those of this rank; without biases, all of one shape.
   std::vector<FeedForwardPart> experts;
+  // Of the model.
+  int64_t count = 0;
   int64_t per_token = 1;
   // The weights of a token's experts sum to 1.
   bool normalised = true;
+  // Counts what comes; null: nobody does.
+  std::shared_ptr<ExpertLoad> load;
 };
 
-// What a token's way is. A row is a token at one of its experts; rows are in the order of the experts.
+// What a token's way is. A row is a token at one of its experts; rows are in the order of the model's
+// experts.
 struct Routing {
   // [tokens, experts], in the type of sums.
   at::Tensor probabilities;
@@ -39,13 +49,14 @@ struct Routing {
   at::Tensor chosen;
   // [rows]: place in `chosen` of each row, counted through.
   at::Tensor order;
-  // Rows of each expert.
-  std::vector<int64_t> counts;
+  ExpertExchange exchange;
 };
 
 struct ExpertsMemory {
   Routing routing;
-  // [rows, own ffn], as of FeedForwardMemory.
+  // [rows of own experts, hidden]. Kept where they came from other ranks.
+  at::Tensor inputs;
+  // [rows of own experts, own ffn], as of FeedForwardMemory.
   at::Tensor up;
   at::Tensor gate;
   at::Tensor middle;

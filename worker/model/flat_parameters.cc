@@ -12,6 +12,10 @@ namespace {
 // As LibTorch aligns tensors of their own, which its kernels are fastest with.
 constexpr int64_t kAlignmentBytes = 64;
 
+Holders HoldersOf(const ParameterSpec& spec) {
+  return spec.of_expert ? Holders::kOfExperts : Holders::kOfTensorRank;
+}
+
 int64_t Elements(const ParameterSpec& spec) { return c10::multiply_integers(spec.own_part().shape); }
 
 // Where each parameter begins: first those that this stage alone holds, then the shared ones.
@@ -19,15 +23,19 @@ class Places {
  public:
   Places(const std::vector<ParameterSpec>& specs, at::ScalarType type, int64_t bucket_elements)
       : alignment_(kAlignmentBytes / static_cast<int64_t>(c10::elementSize(type))), offsets_(specs.size()) {
-    int64_t bucket = 0;
+    FlatSpan bucket;
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].shared) continue;
-      if (specs[i].begins_layer && end_ > bucket && end_ - bucket >= bucket_elements) {
-        spans_.push_back({std::exchange(bucket, end_), end_});
+      const Holders holders = HoldersOf(specs[i]);
+      const bool large = end_ > bucket.begin && end_ - bucket.begin >= bucket_elements;
+      if ((specs[i].begins_layer && large) || holders != bucket.holders) {
+        bucket.end = end_;
+        spans_.push_back(std::exchange(bucket, {.begin = end_, .holders = holders}));
       }
       Place(specs[i], offsets_[i]);
     }
-    spans_.push_back({bucket, end_});
+    bucket.end = end_;
+    spans_.push_back(bucket);
     buckets_ = spans_.size();
     for (size_t i = 0; i < specs.size(); ++i) {
       if (!specs[i].shared) continue;
@@ -81,7 +89,8 @@ FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint6
                                .shared = spec.shared,
                                .copy = spec.copy,
                                .offset = offset,
-                               .part = std::move(part)});
+                               .part = std::move(part),
+                               .holders = HoldersOf(spec)});
     flat.parameters.back().value.copy_(InitialValue(spec, seed, type, device));
   }
   return flat;

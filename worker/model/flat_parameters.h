@@ -16,6 +16,14 @@
 
 namespace penstock::worker {
 
+// Which ranks have the same parameters as this one, and sum their gradients.
+enum class Holders : uint8_t {
+  // Those of its tensor rank, in every context rank and replica.
+  kOfTensorRank,
+  // Those that have its experts, where ranks divide them: some of these.
+  kOfExperts,
+};
+
 struct NamedParameter {
   // Independent of the pipeline split, such as "layers.3.attention.qkv.weight" (worker/model/parameters.h).
   std::string name;
@@ -32,12 +40,14 @@ struct NamedParameter {
   int64_t offset = 0;
   // What `value` is of the whole parameter; has blocks.
   ParameterPart part = {};
+  Holders holders = Holders::kOfTensorRank;
 };
 
 // Elements [begin, end) of a flat buffer.
 struct FlatSpan {
   int64_t begin = 0;
   int64_t end = 0;
+  Holders holders = Holders::kOfTensorRank;
 
   int64_t size() const { return end - begin; }
 };
@@ -51,7 +61,8 @@ struct FlatParameters {
   std::vector<NamedParameter> parameters;
   // What is reduced, and divided between replicas, one by one, ascending: what this stage alone holds in
   // buckets, so that a backward pass can let the upper ones go while it makes the lower ones; then each
-  // shared parameter by itself, so that every stage divides it at the same places.
+  // shared parameter by itself, so that every stage divides it at the same places. All of a span has the same
+  // holders: a layer's experts are buckets of their own where ranks divide them.
   std::vector<FlatSpan> spans;
   // How many of them are buckets. The first is there, if empty, where all is shared.
   size_t buckets = 0;

@@ -62,6 +62,10 @@ ParameterPart WholePart(const std::vector<int64_t>& shape, const GroupPlace& pla
   return {shape, {{WholeBlock(shape), 0, place.tensors}}, shape, Product(shape)};
 }
 
+ParameterPart OwnPart(const std::vector<int64_t>& shape, const GroupPlace& place) {
+  return {shape, {{WholeBlock(shape), place.tensor, 1}}, shape, Product(shape)};
+}
+
 ParameterPart PartByRows(const std::vector<int64_t>& shape, const std::vector<RowStretch>& stretches,
                          const GroupPlace& place) {
   if (place.tensors == 1) return WholePart(shape, place);

@@ -45,6 +45,8 @@ struct RowStretch {
 
 // On every tensor rank.
 ParameterPart WholePart(const std::vector<int64_t>& shape, const GroupPlace& place);
+// On this rank and none of its other tensor ranks.
+ParameterPart OwnPart(const std::vector<int64_t>& shape, const GroupPlace& place);
 // `stretches` are all its rows.
 ParameterPart PartByRows(const std::vector<int64_t>& shape, const std::vector<RowStretch>& stretches,
                          const GroupPlace& place);

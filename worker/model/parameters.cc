@@ -178,15 +178,30 @@ class SpecList {
     AddMatrix(prefix + "router", config_.experts, config_.hidden, deviations_.inwards);
     specs_.back().part = WholePart(specs_.back().shape, place_);
     const RowStretch middle = {config_.ffn, config_.ffn};
-    const auto name = [&](int64_t expert, const char* layer) {
-      return absl::StrCat(prefix, "experts.", expert, ".", layer);
-    };
-    for (int64_t i = 0; i < config_.experts; ++i)
-      AddByRows(name(i, "up"), {middle}, /*bias=*/false, deviations_.inwards);
-    for (int64_t i = 0; architecture_.gated && i < config_.experts; ++i)
-      AddByRows(name(i, "gate"), {middle}, /*bias=*/false, deviations_.inwards);
-    for (int64_t i = 0; i < config_.experts; ++i)
-      AddByColumns(name(i, "down"), config_.ffn, /*bias=*/false, deviations_.down);
+    AddOfExperts(prefix, [&](const std::string& expert) {
+      AddByRows(expert + "up", {middle}, /*bias=*/false, deviations_.inwards);
+    });
+    if (architecture_.gated) {
+      AddOfExperts(prefix, [&](const std::string& expert) {
+        AddByRows(expert + "gate", {middle}, /*bias=*/false, deviations_.inwards);
+      });
+    }
+    AddOfExperts(prefix, [&](const std::string& expert) {
+      AddByColumns(expert + "down", config_.ffn, /*bias=*/false, deviations_.down);
+    });
+  }
+
+  // `add` adds a matrix of an expert, for each that this rank has.
+  template <typename Add>
+  void AddOfExperts(const std::string& prefix, Add add) {
+    const int64_t count = config_.experts / place_.experts;
+    const int64_t first = place_.expert() * count;
+    for (int64_t i = first; i < first + count; ++i) {
+      add(absl::StrCat(prefix, "experts.", i, "."));
+      if (place_.experts == 1) continue;
+      specs_.back().of_expert = true;
+      specs_.back().part = OwnPart(specs_.back().shape, place_);
+    }
   }
 
   // Of queries or keys, which all heads have in common.

@@ -53,6 +53,8 @@ struct ParameterSpec {
   bool copy = false;
   // The first of a layer's.
   bool begins_layer = false;
+  // Of an expert that this rank has and others of its stage group have not (GroupPlace::expert).
+  bool of_expert = false;
   // What this tensor rank has of it; without blocks: all, and nobody else does.
   ParameterPart part = {};
 
@@ -93,7 +95,8 @@ struct ParameterSpec {
 //   attention.qkv by heads of keys and values, which neighbours share where there are fewer; ffn.up,
 //   ffn.gate; token tables and head; biases as the rows of their weights by columns: attention.output and
 //   cross.output by heads, ffn.down, relative biases by heads and have whole: norms, biases of what is
-//   divided by columns, learned positions, routers. Each expert is divided as a dense part is.
+//   divided by columns, learned positions, routers. Each expert is divided as a dense part is, unless ranks
+//   divide the experts (GroupPlace::experts): the specifications are then those of the rank's own ones.
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
                                                const GroupPlace& place = {});
 

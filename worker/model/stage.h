@@ -87,6 +87,10 @@ class Stage {
 
   virtual void ZeroGradients() = 0;
 
+  // Of its layers with experts, since the last call: the most rows that an expert of this rank had, over an
+  // even share of them; 0: there was none.
+  virtual double TakeExpertLoad() { return 0; }
+
   // The same buffers for the stage's whole life.
   virtual const FlatParameters& flat_parameters() const = 0;
   const std::vector<NamedParameter>& parameters() const { return flat_parameters().parameters; }

@@ -129,6 +129,21 @@ absl::Status CheckTensorRanks(const ModelConfig& config, int tensors) {
       " tensor ranks; the nearest degrees that can divide the model: ", NearestTensorRanks(config, tensors)));
 }
 
+absl::Status CheckExpertRanks(const ModelConfig& config, const GroupPlace& place) {
+  if (place.experts == 1) return absl::OkStatus();
+  const auto error = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh.expert: ", place.experts, " ranks cannot divide the experts: ", parts...));
+  };
+  if (config.experts == 0) return error("the model has none");
+  if (config.experts % place.experts != 0) return error("it does not divide their number, ", config.experts);
+  if (place.experts % place.tensors != 0)
+    return error("it must be a multiple of the tensor ranks, ", place.tensors);
+  if (place.ranks() % place.experts != 0)
+    return error("it does not divide the ranks of a stage group, ", place.ranks());
+  return absl::OkStatus();
+}
+
 absl::Status CheckLengths(const ModelConfig& config, const MicroBatch& shape) {
   int64_t longest = 0;
   for (size_t i = 0; i < shape.sample_ids.size(); ++i) {

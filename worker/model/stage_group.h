@@ -43,6 +43,12 @@ class StageGroup {
   // context rank, may be 0.
   virtual at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                   const std::vector<int64_t>& received) = 0;
+  // The same over those that divide the experts with this rank, in their order.
+  virtual at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                        const std::vector<int64_t>& received) = 0;
+  // How many rows this rank has for each expert of the model, [experts], int64, to how many each of those
+  // ranks has for each of this rank's experts: rank by rank, of each expert by expert.
+  virtual at::Tensor ExchangeExpertCounts(const at::Tensor& counts) = 0;
 
   // The first error of a call. Possible errors: UNAVAILABLE (names the peer), CANCELLED, INTERNAL.
   virtual absl::Status status() const = 0;

@@ -145,9 +145,12 @@ class PartMaker {
   ExpertsPart Experts() {
     ExpertsPart part = {
         .router = Linear(/*bias=*/false),
-        .experts = std::vector<FeedForwardPart>(static_cast<size_t>(config_.experts), EmptyFeedForward()),
+        .experts = std::vector<FeedForwardPart>(static_cast<size_t>(config_.experts / group_.place().experts),
+                                                EmptyFeedForward()),
+        .count = config_.experts,
         .per_token = config_.experts_per_token,
-        .normalised = config_.normalised_experts};
+        .normalised = config_.normalised_experts,
+        .load = std::make_shared<ExpertLoad>()};
     for (FeedForwardPart& expert : part.experts) expert.up = Linear(/*bias=*/false);
     if (architecture_.gated) {
       for (FeedForwardPart& expert : part.experts) expert.gate = Linear(/*bias=*/false);

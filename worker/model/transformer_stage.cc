@@ -69,6 +69,7 @@ class TransformerStage : public Stage {
                                               const at::Tensor& output_gradient) override;
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override;
   void ZeroGradients() override;
+  double TakeExpertLoad() override;
   const FlatParameters& flat_parameters() const override { return parameters_; }
 
  private:
@@ -325,6 +326,15 @@ absl::Status TransformerStage::BackwardWeight(SplitBackward::PutAside put_aside,
 
 void TransformerStage::ZeroGradients() { parameters_.gradients.zero_(); }
 
+double TransformerStage::TakeExpertLoad() {
+  double most = 0;
+  for (const LayerPart& layer : parts_.target.layers) {
+    if (layer.feed_forward.experts.has_value())
+      most = std::max(most, layer.feed_forward.experts->load->TakeRatio());
+  }
+  return most;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
@@ -333,6 +343,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& c
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
   PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, group.place().tensors));
+  PENSTOCK_RETURN_IF_ERROR(CheckExpertRanks(config, group.place()));
   auto stage = std::make_unique<TransformerStage>(config, range, device, group);
   PENSTOCK_RETURN_IF_ERROR(
       RunTorch("creating the stage's parameters", [&] { stage->CreateParameters(seed); }));

@@ -31,8 +31,8 @@ at::Tensor Part(const at::Tensor& flat, const FlatSpan& place) {
 
 absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& config,
                                                      const std::vector<const FlatParameters*>& stages,
-                                                     const Sharding& sharding) {
-  std::unique_ptr<AdamW> optimizer(new AdamW(config, sharding));
+                                                     const Shardings& shardings) {
+  std::unique_ptr<AdamW> optimizer(new AdamW(config, shardings));
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the optimizer's state", [&] {
     for (const FlatParameters* stage : stages) optimizer->stages_.push_back(optimizer->MakeState(*stage));
   }));
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<AdamW>> AdamW::Create(const TrainingConfig& confi
 AdamW::StageState AdamW::MakeState(const FlatParameters& parameters) const {
   StageState stage = {.parameters = &parameters};
   for (const FlatSpan& span : parameters.spans) {
-    const FlatSpan updated = UpdatedPart(span, sharding_);
+    const FlatSpan updated = UpdatedPart(span, shardings_);
     for (const NamedParameter& parameter : parameters.parameters) {
       const FlatSpan place = {std::max(updated.begin, parameter.offset),
                               std::min(updated.end, parameter.offset + parameter.value.numel())};
@@ -69,17 +69,20 @@ at::Device AdamW::device() const {
   return stages_.empty() ? at::kCPU : stages_.front().parameters->values.device();
 }
 
-absl::StatusOr<at::Tensor> AdamW::SumsOfSquares() const {
+absl::StatusOr<at::Tensor> AdamW::SumsOfSquares(Holders holders) const {
+  const Sharding& sharding = shardings_.Of(holders);
   return CallTorch("the gradient norm", [&] {
     const auto count = static_cast<int64_t>(stages_.size());
-    at::Tensor sums = at::zeros({count, sharding_.count}, at::TensorOptions(at::kDouble).device(device()));
+    at::Tensor sums = at::zeros({count, sharding.count}, at::TensorOptions(at::kDouble).device(device()));
     for (int64_t i = 0; i < count; ++i) {
       const FlatParameters& parameters = *stages_[static_cast<size_t>(i)].parameters;
-      for (int shard = 0; shard < sharding_.count; ++shard) {
-        if (!sharding_.Updates(shard)) continue;
+      for (int shard = 0; shard < sharding.count; ++shard) {
+        if (!sharding.Updates(shard)) continue;
         for (size_t bucket = 0; bucket < parameters.buckets; ++bucket) {
-          const FlatSpan place = ShardOfSpan(parameters.spans[bucket], shard, sharding_.count);
-          for (const FlatSpan& counted : CountedSpans(parameters, place, sharding_.tensor_rank))
+          const FlatSpan& span = parameters.spans[bucket];
+          if (span.holders != holders) continue;
+          const FlatSpan place = ShardOfSpan(span, shard, sharding.count);
+          for (const FlatSpan& counted : CountedSpans(parameters, place, sharding.tensor_rank))
             sums[i][shard].add_(FlatSumOfSquares(Part(parameters.gradients, counted)));
         }
       }
@@ -207,24 +210,34 @@ double AdamW::learning_rate(uint64_t iteration) const {
 }
 
 TensorPiece AdamW::StatePiece(const Piece& piece, const char* kind, const at::Tensor& state) const {
-  TensorSlice slice = SliceOf(*piece.parameter, sharding_.tensor_rank);
+  TensorSlice slice = SliceOf(*piece.parameter, sharding().tensor_rank);
   slice.name = kind + slice.name;
   return {.slice = std::move(slice),
           .begin = piece.place.begin - piece.parameter->offset,
           .values = state.narrow(0, piece.state, piece.place.size())};
 }
 
-std::vector<TensorPiece> AdamW::State(bool with_copies) const {
+template <typename Wanted>
+std::vector<TensorPiece> AdamW::StateWhere(Wanted wanted) const {
   std::vector<TensorPiece> pieces;
   for (const StageState& stage : stages_) {
     for (const Piece& piece : stage.pieces) {
-      if (piece.parameter->copy && !with_copies) continue;
+      if (!wanted(*piece.parameter)) continue;
       pieces.push_back(StatePiece(piece, "optimizer.first_moment.", stage.first_moment));
       pieces.push_back(StatePiece(piece, "optimizer.second_moment.", stage.second_moment));
       if (stage.master.defined()) pieces.push_back(StatePiece(piece, kMasterPrefix, stage.master));
     }
   }
   return pieces;
+}
+
+std::vector<TensorPiece> AdamW::State(bool with_copies) const {
+  return StateWhere([&](const NamedParameter& parameter) { return with_copies || !parameter.copy; });
+}
+
+std::vector<TensorPiece> AdamW::StateOf(Holders holders) const {
+  return StateWhere(
+      [&](const NamedParameter& parameter) { return !parameter.copy && parameter.holders == holders; });
 }
 
 std::vector<TensorPiece> AdamW::Masters() const {

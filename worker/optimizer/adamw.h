@@ -41,14 +41,17 @@ class AdamW {
   // Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
   static absl::StatusOr<std::unique_ptr<AdamW>> Create(const TrainingConfig& config,
                                                        const std::vector<const FlatParameters*>& stages,
-                                                       const Sharding& sharding = {});
+                                                       const Shardings& shardings = {});
 
-  const Sharding& sharding() const { return sharding_; }
+  const Shardings& shardings() const { return shardings_; }
+  // Of all but experts that ranks divide.
+  const Sharding& sharding() const { return shardings_.of_tensor_rank; }
 
-  // Of the gradients that no other stage shares: [stages, shards], float64, on the device of the parameters;
-  // 0 for shards that are updated elsewhere. What other tensor ranks have too is counted on the first of
-  // them. The same bits whoever computes a shard, with any number of threads. Possible errors: INTERNAL.
-  absl::StatusOr<at::Tensor> SumsOfSquares() const;
+  // Of the gradients with these holders that no other stage shares: [stages, shards], float64, on the device
+  // of the parameters; 0 for shards that are updated elsewhere. What other tensor ranks have too is counted
+  // on the first of them. The same bits whoever computes a shard, with any number of threads. Possible
+  // errors: INTERNAL.
+  absl::StatusOr<at::Tensor> SumsOfSquares(Holders holders = Holders::kOfTensorRank) const;
 
   // Updates the parameters with their scaled gradients, which are worth nothing after it. Iterations count
   // from 0 and name the step: moments are corrected as those of step iteration + 1. Possible errors:
@@ -63,6 +66,8 @@ class AdamW {
   // with the optimizer, so that they can be read into. `with_copies`: also of parameters that are copies of
   // another stage's, whose state is the same.
   std::vector<TensorPiece> State(bool with_copies) const;
+  // Of that, what these holders have; no copies.
+  std::vector<TensorPiece> StateOf(Holders holders) const;
   // Of that, the masters alone; of copies too. None where the parameters are updated themselves.
   std::vector<TensorPiece> Masters() const;
 
@@ -90,11 +95,14 @@ class AdamW {
     at::Tensor master = {};
   };
 
-  AdamW(const TrainingConfig& config, const Sharding& sharding) : config_(config), sharding_(sharding) {}
+  AdamW(const TrainingConfig& config, const Shardings& shardings) : config_(config), shardings_(shardings) {}
 
   // Of the parameters.
   at::Device device() const;
 
+  // Of the pieces that `wanted` names.
+  template <typename Wanted>
+  std::vector<TensorPiece> StateWhere(Wanted wanted) const;
   // `state` is that of the piece's stage.
   TensorPiece StatePiece(const Piece& piece, const char* kind, const at::Tensor& state) const;
   StageState MakeState(const FlatParameters& parameters) const;
@@ -107,7 +115,7 @@ class AdamW {
   void UpdateByLibTorch(const StageState& stage, const StepScale& scale, uint64_t iteration) const;
 
   const TrainingConfig config_;
-  const Sharding sharding_;
+  const Shardings shardings_;
   std::vector<StageState> stages_;
 };
 

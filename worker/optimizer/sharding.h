@@ -15,7 +15,7 @@
 namespace penstock::worker {
 
 struct Sharding {
-  // Shards of a span: the replicas, of each its context ranks.
+  // Shards of a span: its holders, replica by replica and in each in the order of the stage group.
   int count = 1;
   // That of this rank.
   int own = 0;
@@ -27,15 +27,28 @@ struct Sharding {
   bool Updates(int shard) const { return !divided || shard == own; }
 };
 
+// Those of a rank, by who has the same parameters.
+struct Shardings {
+  Sharding of_tensor_rank = {};
+  Sharding of_experts = {};
+
+  const Sharding& Of(Holders holders) const {
+    return holders == Holders::kOfExperts ? of_experts : of_tensor_rank;
+  }
+};
+
 // Shard `index` of a span, in elements of the flat buffer.
 inline FlatSpan ShardOfSpan(const FlatSpan& span, int index, int count) {
   const Shard shard = ShardOf(span.size(), index, count);
-  return {span.begin + shard.begin, span.begin + shard.end};
+  return {span.begin + shard.begin, span.begin + shard.end, span.holders};
 }
 
 // What of a span is updated here.
 inline FlatSpan UpdatedPart(const FlatSpan& span, const Sharding& sharding) {
   return sharding.divided ? ShardOfSpan(span, sharding.own, sharding.count) : span;
+}
+inline FlatSpan UpdatedPart(const FlatSpan& span, const Shardings& shardings) {
+  return UpdatedPart(span, shardings.Of(span.holders));
 }
 
 }  // namespace penstock::worker

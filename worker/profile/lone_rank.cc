@@ -36,4 +36,15 @@ at::Tensor LoneRank::ExchangeRows(const at::Tensor& rows, const std::vector<int6
   return Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
 }
 
+at::Tensor LoneRank::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                        const std::vector<int64_t>& received) {
+  if (place_.experts == 1) return rows;
+  return Rows(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
+}
+
+at::Tensor LoneRank::ExchangeExpertCounts(const at::Tensor& counts) {
+  const int64_t own = counts.size(0) / place_.experts;
+  return counts.narrow(0, place_.expert() * own, own).repeat(place_.experts);
+}
+
 }  // namespace penstock::worker

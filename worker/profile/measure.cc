@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "common/status/status_macros.h"
@@ -96,6 +97,7 @@ class Measurement {
         layers_(config.encoder_layers + config.layers),
         budget_ns_(settings.seconds * 1e9),
         degrees_(settings.tensor_degrees),
+        expert_ranks_(settings.expert_ranks),
         pace_(AfterWaiting(device.wait, clock),
               device.place.is_cpu() && !settings.shared_cores ? SmallProduct() : nullptr),
         clocks_{[this] { return pace_.Now(); }, budget ? budget : [this] { return pace_.Now(); }} {
@@ -128,6 +130,7 @@ class Measurement {
     PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
     profile.layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(profile.layer.tensor, TensorRanks(run, part, passes, profile.layer.forward));
+    PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, profile.layer));
     profile.layer.parameter_bytes = DecoderParameterBytes(config_);
     profile.layer.bytes = DecoderLayerBytes(config_, ScoresPerChunk());
     PENSTOCK_ASSIGN_OR_RETURN(profile.optimizer_ns_per_parameter_byte, MeasureOptimizer(run));
@@ -184,8 +187,8 @@ class Measurement {
     double share = 0;
   };
 
-  absl::StatusOr<StageRun> Create(const StageRange& range, int tensor_ranks = 1) const {
-    return StageRun::Create(config_, range, {.tensors = tensor_ranks}, layers_, place_, clocks_);
+  absl::StatusOr<StageRun> Create(const StageRange& range, const GroupPlace& group = {}) const {
+    return StageRun::Create(config_, range, group, layers_, place_, clocks_);
   }
 
   absl::StatusOr<MeasuredPasses> Shapes(StageRun& run, const Part& part, bool layer) const {
@@ -200,12 +203,33 @@ class Measurement {
     std::vector<TensorTime> times;
     for (const int degree : degrees_) {
       if (degree == 1) continue;
-      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, degree));
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, {.tensors = degree}));
       PENSTOCK_ASSIGN_OR_RETURN(times.emplace_back(),
                                 MeasureTensorRank(whole, rank, degree, shapes, part.figures, form,
                                                   kTensorShare * part.share * budget_ns_));
     }
     return times;
+  }
+
+  // Beside whole layers and at each degree, with as many tokens on every rank: behind those without experts.
+  absl::Status AddExpertRanks(StageRun& whole, const Part& part, const MeasuredPasses& passes,
+                              MeasuredLayer& layer) const {
+    const std::vector<MicroBatch> shapes = Spread(shapes_, passes.forward.size());
+    std::set<int> degrees(degrees_.begin(), degrees_.end());
+    degrees.insert(1);
+    for (const int degree : degrees) {
+      if (expert_ranks_ == 1 || expert_ranks_ % degree != 0) continue;
+      const GroupPlace group = {
+          .contexts = expert_ranks_ / degree, .tensors = degree, .experts = expert_ranks_};
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun rank, Create(part.range, group));
+      PENSTOCK_ASSIGN_OR_RETURN(TensorTime time,
+                                MeasureTensorRank(whole, rank, degree, shapes, part.figures, layer.forward,
+                                                  kTensorShare * part.share * budget_ns_));
+      time.expert = expert_ranks_;
+      const auto behind = std::ranges::upper_bound(layer.tensor, degree, {}, &TensorTime::degree);
+      layer.tensor.insert(behind, time);
+    }
+    return absl::OkStatus();
   }
 
   ModelConfig config_;
@@ -214,6 +238,7 @@ class Measurement {
   const int64_t layers_;
   const double budget_ns_;
   const std::vector<int> degrees_;
+  const int expert_ranks_;
   PacedClock pace_;
   const MeasuringClocks clocks_;
 };
@@ -242,6 +267,8 @@ absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const 
   for (const int degree : settings.tensor_degrees) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, degree));
   }
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckExpertRanks(config, {.contexts = settings.expert_ranks, .experts = settings.expert_ranks}));
   at::set_num_threads(settings.threads);
   Measurement measurement(config, settings, device, clock, budget);
   MeasuredProfile profile;

@@ -19,6 +19,9 @@ struct MeasureSettings {
   bool shared_cores = false;
   // At which a rank's part of each layer is measured too, ascending; 1 is the whole layer, which always is.
   std::vector<int> tensor_degrees = {};
+  // So many ranks divide the experts: measured beside whole layers and each of these degrees that they can go
+  // with; 1: none do.
+  int expert_ranks = 1;
 };
 
 // On `device`: padded rectangles and packed micro-batches from a few to some thousand tokens are run forward

@@ -21,7 +21,7 @@ absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresO
     turns.push_back({&run, {.recompute = {.full = 1}}});
   }
   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, MeasureInTurns(shape, turns, budget_ns));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, MeasureInTurns(turns, budget_ns));
   passes.forward.push_back({figures(run, shape), times[0].forward_ns});
   passes.forward_ns += times[0].forward_ns;
   passes.backward_none_ns += times[0].backward_ns;
@@ -39,7 +39,7 @@ absl::StatusOr<double> PartOfTime(StageRun& whole, StageRun& rank, const MicroBa
   PENSTOCK_RETURN_IF_ERROR(whole.Prepare(shape));
   PENSTOCK_RETURN_IF_ERROR(rank.Prepare(shape));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
-                            MeasureInTurns(shape, {Turn{&whole}, Turn{&rank}}, budget_ns));
+                            MeasureInTurns({Turn{&whole}, Turn{&rank}}, budget_ns));
   return (times[1].forward_ns + times[1].backward_ns) / (times[0].forward_ns + times[0].backward_ns);
 }
 

@@ -65,6 +65,8 @@ struct LayerBytes {
 // v1::TensorCost.
 struct TensorTime {
   int degree = 0;
+  // Ranks that divide the experts.
+  int expert = 1;
   // Forward and backward pass of the whole layer / (degree * those of one rank's part): the median of some
   // shapes.
   double efficiency = 0;

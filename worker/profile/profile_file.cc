@@ -38,6 +38,7 @@ v1::TensorCost ToProto(const TensorTime& time) {
   proto.set_degree(static_cast<uint32_t>(time.degree));
   proto.set_efficiency(time.efficiency);
   *proto.mutable_forward() = ToProto(time.forward);
+  if (time.expert > 1) proto.set_expert(static_cast<uint32_t>(time.expert));
   return proto;
 }
 

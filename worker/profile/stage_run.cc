@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
+#include "worker/program/share.h"
 #include "worker/torch/boundary.h"
 #include "worker/torch/data_type.h"
 
@@ -72,7 +73,15 @@ absl::StatusOr<StageRun> StageRun::Create(const ModelConfig& config, const Stage
   return StageRun(config, range, std::move(rank), place, clocks, std::move(stages));
 }
 
-absl::Status StageRun::Prepare(const MicroBatch& shape) {
+// The first of several context ranks has all rows: those that divide experts have as many tokens each.
+MicroBatch StageRun::OnFirstContext(MicroBatch shape) const {
+  if (rank_->place().contexts > 1) shape.spans.assign(RowLengths(shape, Side::kTarget).size(), Span{0, 1});
+  return shape;
+}
+
+absl::Status StageRun::Prepare(const MicroBatch& given) {
+  shape_ = OnFirstContext(given);
+  const MicroBatch& shape = shape_;
   std::vector<std::vector<int32_t>> tokens;
   for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
     tokens.emplace_back(size_t{shape.input_tokens[i]} + shape.target_tokens[i], 0);
@@ -87,7 +96,7 @@ absl::Status StageRun::Prepare(const MicroBatch& shape) {
   });
 }
 
-absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind& kind) {
+absl::StatusOr<PassTimes> StageRun::Once(const PassKind& kind) {
   std::vector<StageInFlight> passes(passes_in_a_row_);
   for (StageInFlight& pass : passes) pass.stage = stages_[turn_++ % stages_.size()].get();
   // Mean time of a pass.
@@ -97,8 +106,8 @@ absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind
     return (clocks_.work() - start) / static_cast<double>(passes.size());
   };
   PassTimes times;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      times.forward_ns, time_each([&](StageInFlight& pass) { return Forward(shape, kind.recompute, pass); }));
+  PENSTOCK_ASSIGN_OR_RETURN(times.forward_ns,
+                            time_each([&](StageInFlight& pass) { return Forward(kind.recompute, pass); }));
   PENSTOCK_ASSIGN_OR_RETURN(times.backward_ns, time_each([&](StageInFlight& pass) {
                               return kind.split ? BackwardInput(pass) : Backward(pass);
                             }));
@@ -109,10 +118,9 @@ absl::StatusOr<PassTimes> StageRun::Once(const MicroBatch& shape, const PassKind
   return times;
 }
 
-absl::Status StageRun::Forward(const MicroBatch& shape, const LayerRecompute& recompute,
-                               StageInFlight& pass) const {
-  PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape, tokens_, input_, recompute,
-                                                              static_cast<double>(shape.computed_tokens)));
+absl::Status StageRun::Forward(const LayerRecompute& recompute, StageInFlight& pass) const {
+  PENSTOCK_ASSIGN_OR_RETURN(pass.forward, pass.stage->Forward(shape_, tokens_, input_, recompute,
+                                                              static_cast<double>(shape_.computed_tokens)));
   return absl::OkStatus();
 }
 
@@ -134,15 +142,14 @@ at::Tensor StageRun::Activation(const MicroBatch& shape, int64_t layer) const {
       .to(place_, ToScalarType(config_.dtype));
 }
 
-absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(const MicroBatch& shape, absl::Span<const Turn> turns,
-                                                      double budget_ns) {
+absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(absl::Span<const Turn> turns, double budget_ns) {
   const NanosecondClock& clock = turns.front().run->clocks().budget;
   const double start = clock();
-  for (const Turn& turn : turns) PENSTOCK_RETURN_IF_ERROR(turn.run->Once(shape, turn.kind).status());
+  for (const Turn& turn : turns) PENSTOCK_RETURN_IF_ERROR(turn.run->Once(turn.kind).status());
   std::vector<std::vector<PassTimes>> repeats(turns.size());
   do {
     for (size_t i = 0; i < turns.size(); ++i) {
-      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, turns[i].run->Once(shape, turns[i].kind));
+      PENSTOCK_ASSIGN_OR_RETURN(const PassTimes times, turns[i].run->Once(turns[i].kind));
       repeats[i].push_back(times);
     }
   } while (repeats.front().size() < kMostRepeats && clock() - start < budget_ns);

@@ -2,7 +2,7 @@
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(StageRun run, StageRun::Create(config, range, {}, /*most=*/4, device, clocks));
 //   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-//   PENSTOCK_ASSIGN_OR_RETURN(const auto times, MeasureInTurns(shape, {{&run, PassKind()}}, budget_ns));
+//   PENSTOCK_ASSIGN_OR_RETURN(const auto times, MeasureInTurns({{&run, PassKind()}}, budget_ns));
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -54,10 +54,10 @@ class StageRun {
   int64_t loss_tokens() const { return tokens_.labels.defined() ? tokens_.labels.size(0) : 0; }
 
   // Before the passes of a micro-batch. Possible errors: RESOURCE_EXHAUSTED (memory), INTERNAL.
-  absl::Status Prepare(const MicroBatch& shape);
-  // With the next of the stages; of a GPU with some in a row, and the mean counts. Possible errors: those of
-  // the passes.
-  absl::StatusOr<PassTimes> Once(const MicroBatch& shape, const PassKind& kind);
+  absl::Status Prepare(const MicroBatch& given);
+  // The one that is prepared, with the next of the stages; of a GPU with some in a row, and the mean counts.
+  // Possible errors: those of the passes.
+  absl::StatusOr<PassTimes> Once(const PassKind& kind);
 
  private:
   struct StageInFlight {
@@ -66,7 +66,8 @@ class StageRun {
     SplitBackward::PutAside put_aside = {};
   };
 
-  absl::Status Forward(const MicroBatch& shape, const LayerRecompute& recompute, StageInFlight& pass) const;
+  MicroBatch OnFirstContext(MicroBatch shape) const;
+  absl::Status Forward(const LayerRecompute& recompute, StageInFlight& pass) const;
   absl::Status Backward(StageInFlight& pass) const;
   absl::Status BackwardInput(StageInFlight& pass) const;
 
@@ -85,6 +86,8 @@ class StageRun {
   size_t passes_in_a_row_;
   std::vector<std::unique_ptr<Stage>> stages_;
   size_t turn_ = 0;
+  // What is prepared.
+  MicroBatch shape_;
   TokenBatch tokens_;
   at::Tensor input_;
   at::Tensor output_gradient_;
@@ -96,8 +99,7 @@ struct Turn {
 };
 
 // Medians for each of the turns, of the rounds that fit into `budget_ns`, after one that warms up; at least
-// one round. What slows the machine for a while slows all of them. All runs are prepared for `shape`.
-absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(const MicroBatch& shape, absl::Span<const Turn> turns,
-                                                      double budget_ns);
+// one round. What slows the machine for a while slows all of them. All runs are prepared for one shape.
+absl::StatusOr<std::vector<PassTimes>> MeasureInTurns(absl::Span<const Turn> turns, double budget_ns);
 
 }  // namespace penstock::worker

@@ -41,11 +41,13 @@ struct TrainingConfig {
 struct JobConfig {
   std::string job_id;
   ModelConfig model;
-  // Stage groups of one pipeline, replicas of it, and context and tensor ranks of a stage group.
+  // Stage groups of one pipeline, replicas of it, context and tensor ranks of a stage group, and how many of
+  // its ranks divide the experts.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
   uint32_t context = 1;
   uint32_t tensor = 1;
+  uint32_t expert = 1;
   // Which ranks these are, as the planner says.
   Topology topology = {};
   TrainingConfig training = {};

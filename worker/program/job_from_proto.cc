@@ -55,6 +55,22 @@ absl::Status CheckTensor(const ModelConfig& model, int64_t tensor) {
   return absl::OkStatus();
 }
 
+// That ranks can divide the experts.
+absl::Status CheckExpert(const ModelConfig& model, const v1::Mesh& mesh) {
+  const uint32_t expert = DegreeOr1(mesh.expert());
+  if (expert == 1) return absl::OkStatus();
+  const uint32_t tensor = DegreeOr1(mesh.tensor());
+  const uint32_t group = tensor * DegreeOr1(mesh.context());
+  const auto wrong = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("mesh.expert is ", expert, parts...));
+  };
+  if (model.experts == 0) return wrong(", but the model has no experts");
+  if (model.experts % expert != 0) return wrong(", which does not divide model.experts, ", model.experts);
+  if (expert % tensor != 0) return wrong(", expected a multiple of mesh.tensor, ", tensor);
+  if (group % expert != 0) return wrong(", which does not divide mesh.context x mesh.tensor, ", group);
+  return absl::OkStatus();
+}
+
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
 absl::StatusOr<LearningRateConfig> LearningRateFromProto(const v1::LearningRate& rate) {
@@ -90,6 +106,7 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(CheckMesh(mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig model, ModelFromProto(job.model()));
   PENSTOCK_RETURN_IF_ERROR(CheckTensor(model, DegreeOr1(mesh.tensor())));
+  PENSTOCK_RETURN_IF_ERROR(CheckExpert(model, mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const TrainingConfig training, TrainingFromProto(job.training()));
   return JobConfig{.job_id = job.job_id(),
                    .model = model,
@@ -97,6 +114,7 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                    .replicas = mesh.data(),
                    .context = DegreeOr1(mesh.context()),
                    .tensor = DegreeOr1(mesh.tensor()),
+                   .expert = DegreeOr1(mesh.expert()),
                    .training = training,
                    .shard_optimizer_state = job.planning().shard_optimizer_state(),
                    .first_iteration = job.first_iteration()};

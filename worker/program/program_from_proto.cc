@@ -225,7 +225,8 @@ absl::Status CheckPlace(const Instruction& instruction, const Program& program) 
 }
 
 absl::Status CheckExchange(const v1::PassExchange& exchange) {
-  for (const int64_t time : {exchange.tensor_ns(), exchange.context_ns(), exchange.context_exposed_ns()}) {
+  for (const int64_t time :
+       {exchange.tensor_ns(), exchange.context_ns(), exchange.context_exposed_ns(), exchange.expert_ns()}) {
     if (time < 0 || time > kLongestNs) return Invalid("exchange has a time of ", time);
   }
   return absl::OkStatus();

@@ -100,7 +100,8 @@ GroupPlace Topology::PlaceOf(uint32_t rank) const {
   return {.context = static_cast<int>(index / tensor),
           .contexts = static_cast<int>(group.size() / tensor),
           .tensor = static_cast<int>(index % tensor),
-          .tensors = static_cast<int>(tensor)};
+          .tensors = static_cast<int>(tensor),
+          .experts = static_cast<int>(expert)};
 }
 
 RankGroup Topology::TensorGroup(uint32_t rank) const {
@@ -115,6 +116,24 @@ RankGroup Topology::ContextGroup(uint32_t rank) const {
   RankGroup ranks;
   for (size_t i = IndexIn(group, rank) % tensor; i < group.size(); i += tensor) ranks.push_back(group[i]);
   return ranks;
+}
+
+RankGroup Topology::ExpertGroup(uint32_t rank) const {
+  const RankGroup group = StageGroupOf(rank);
+  const auto begin = group.begin() + static_cast<ptrdiff_t>(IndexIn(group, rank) / expert * expert);
+  return {begin, begin + static_cast<ptrdiff_t>(expert)};
+}
+
+RankGroup Topology::ExpertHolders(uint32_t rank, uint32_t stage) const {
+  const GroupPlace place = PlaceOf(rank);
+  const size_t every = expert == 1 ? tensor : expert;
+  const auto first = static_cast<size_t>(expert == 1 ? place.tensor : place.expert());
+  RankGroup holders;
+  for (const ReplicaTopology& replica : replicas) {
+    const RankGroup& ranks = replica.stages[stage].ranks;
+    for (size_t i = first; i < ranks.size(); i += every) holders.push_back(ranks[i]);
+  }
+  return holders;
 }
 
 RankGroup Topology::LineGroup(uint32_t rank) const {
@@ -148,6 +167,9 @@ std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
 
 std::vector<RankGroup> Topology::GroupsOf(uint32_t rank) const {
   std::vector<RankGroup> groups = GradientGroups(rank);
+  for (const uint32_t stage : StagesOf(rank)) {
+    if (expert > 1) groups.push_back(ExpertHolders(rank, stage));
+  }
   groups.push_back(PipelineGroup(rank));
   if (PlaceOf(rank).ranks() > 1) groups.push_back(LineGroup(rank));
   groups.push_back(WorldGroup());

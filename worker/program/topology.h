@@ -26,6 +26,8 @@ struct Topology {
   std::vector<ReplicaTopology> replicas;
   // Tensor ranks of a stage group.
   uint32_t tensor = 1;
+  // Ranks of a stage group, one behind the other, that divide the experts.
+  uint32_t expert = 1;
 
   uint32_t ranks() const;
   // Ascending; none for a rank that there is not.
@@ -43,10 +45,14 @@ struct Topology {
   RankGroup StageGroupOf(uint32_t rank) const;
   RankGroup TensorGroup(uint32_t rank) const;
   RankGroup ContextGroup(uint32_t rank) const;
+  // Those that divide the experts with it.
+  RankGroup ExpertGroup(uint32_t rank) const;
   // For every stage on `rank`, without repetition: the ranks of its tensor rank in all replicas, replica by
   // replica and in each context rank by context rank, who sum its gradients.
   std::vector<RankGroup> GradientGroups(uint32_t rank) const;
-  // All groups that a rank is in, but what passes exchange (TensorGroup, ContextGroup).
+  // Of these, those that have its experts of the stage, in the same order: all, where no ranks divide them.
+  RankGroup ExpertHolders(uint32_t rank, uint32_t stage) const;
+  // All groups that a rank is in, but what passes exchange (TensorGroup, ContextGroup, ExpertGroup).
   std::vector<RankGroup> GroupsOf(uint32_t rank) const;
   // Pairs of ranks, ascending, that exchange activations, one of them `rank`, without repetition: those of
   // equal places in neighbouring stages. In an order in which all ranks can connect pair after pair: every

@@ -78,7 +78,7 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobC
     return InvalidTopology(".replicas has ", proto.replicas_size(), " replicas, but the job has ",
                            job.replicas);
   }
-  Topology topology = {.replicas = {}, .tensor = job.tensor};
+  Topology topology = {.replicas = {}, .tensor = job.tensor, .expert = job.expert};
   RankOwners owners(job.world_size());
   for (int replica = 0; replica < proto.replicas_size(); ++replica) {
     ReplicaTopology& made = topology.replicas.emplace_back();

@@ -118,12 +118,12 @@ absl::Status FiniteSearch::AfterBackward(const BufferKey& key, const at::Tensor&
   });
 }
 
-absl::Status FiniteSearch::AfterSum(uint32_t stage, const Sharding& sharding) {
+absl::Status FiniteSearch::AfterSum(uint32_t stage, const Shardings& shardings) {
   return RunTorch("looking at the sum of gradients", [&] {
     if (spoilt_.contains(stage)) return;
     const FlatParameters& flat = stages_.at(stage)->flat_parameters();
     for (const FlatSpan& span : flat.spans) {
-      const FlatSpan part = UpdatedPart(span, sharding);
+      const FlatSpan part = UpdatedPart(span, shardings);
       if (IsFinite(flat.gradients.narrow(0, part.begin, part.size()))) continue;
       return Found(NotFinite::kSum, {.stage = stage}, "sum of gradients");
     }

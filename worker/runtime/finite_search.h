@@ -63,7 +63,7 @@ class FiniteSearch {
   absl::Status AfterBackward(const BufferKey& key, const at::Tensor& output_gradient,
                              const at::Tensor& input_gradient);
   // Of the gradients over the replicas: of what is updated here, as only that is the sum.
-  absl::Status AfterSum(uint32_t stage, const Sharding& sharding);
+  absl::Status AfterSum(uint32_t stage, const Shardings& shardings);
 
   // What this rank has found; its `rank` is not set.
   const std::optional<Finding>& found() const { return found_; }

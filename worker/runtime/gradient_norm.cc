@@ -88,6 +88,25 @@ absl::StatusOr<at::Tensor> OwnShard(const at::Tensor& by_shard, const Sharding& 
   });
 }
 
+// Of the experts that ranks divide, over the job. Of each there is one rank that says it: of a divided state
+// who has the shard, else the first of the holders.
+absl::StatusOr<at::Tensor> ReduceOfExperts(const ExecutorParts& parts, uint32_t stages,
+                                           const NormGroups& groups) {
+  const GroupPlace place = parts.group->place();
+  const Sharding& sharding = parts.optimizer->shardings().of_experts;
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor own, parts.optimizer->SumsOfSquares(Holders::kOfExperts));
+  std::vector<at::Tensor> said;
+  PENSTOCK_RETURN_IF_ERROR(RunTorch("the gradient norm", [&] {
+    at::Tensor squares = at::zeros({stages, place.experts, own.size(1)}, own.options());
+    int64_t row = 0;
+    for (const auto& [number, _] : parts.stages) squares[number][place.expert()].copy_(own[row++]);
+    if (!sharding.divided && sharding.own > 0) squares.zero_();
+    said = {squares};
+  }));
+  PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(said, groups.world));
+  return CallTorch("the gradient norm", [&] { return SumRows(said.front()); });
+}
+
 }  // namespace
 
 absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
@@ -105,6 +124,12 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
       of_replicas.push_back(by_shard);
     }
     PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(of_replicas, groups.replicas));
+  }
+  if (!groups.world.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor of_experts, ReduceOfExperts(parts, stages, groups));
+    PENSTOCK_ASSIGN_OR_RETURN(by_shard, CallTorch("the gradient norm", [&] {
+                                return at::cat({by_shard, of_experts});
+                              }));
   }
   return CallTorch("the gradient norm",
                    [&] { return NormAndVotes{.norm = NormOf(by_shard), .ballot = ballot}; });

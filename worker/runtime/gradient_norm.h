@@ -22,6 +22,8 @@ struct NormGroups {
   // Where stage groups have several ranks: those of the replica at this rank's place (Topology::LineGroup),
   // who have the same part of what stages share.
   std::vector<uint32_t> line = {};
+  // Where ranks divide the experts: all ranks of the job.
+  std::vector<uint32_t> world = {};
 };
 
 // On the device: nobody has waited for them yet.

@@ -59,9 +59,14 @@ GradientsReady GradientReductions::During(const Instruction& pass) {
   };
 }
 
+std::vector<uint32_t> GradientReductions::GroupOf(uint32_t stage, Holders holders) const {
+  return holders == Holders::kOfExperts ? parts_.job->topology.ExpertHolders(program_.rank, stage)
+                                        : program_.groups[groups_.at(stage)];
+}
+
 absl::Status GradientReductions::StartSpan(const Instruction& reduction, const FlatSpan& span) {
-  const std::vector<uint32_t>& group = program_.groups[reduction.group];
-  const Sharding& sharding = parts_.optimizer->sharding();
+  const std::vector<uint32_t> group = GroupOf(reduction.stage, span.holders);
+  const Sharding& sharding = parts_.optimizer->shardings().Of(span.holders);
   if (sharding.divided) PENSTOCK_RETURN_IF_ERROR(CheckShards(group, program_.rank, sharding));
   const FlatParameters& flat = parts_.stages.at(reduction.stage)->flat_parameters();
   PENSTOCK_RETURN_IF_ERROR(

@@ -24,6 +24,8 @@
 
 namespace penstock::worker {
 
+// Experts that ranks divide are summed over those of the group that have the same ones.
+//
 // What several tensor ranks have of a span is summed over them first, with the passes' group and in their
 // order: the ranks of a stage group have the same passes and reductions in one order.
 //
@@ -48,6 +50,9 @@ class GradientReductions {
 
   // By stage, of those that are reduced: the group.
   const std::map<uint32_t, uint32_t>& groups() const { return groups_; }
+  // The ranks that sum the gradients of the stage's spans with these holders, in the order of their shards.
+  // The stage is one that is reduced.
+  std::vector<uint32_t> GroupOf(uint32_t stage, Holders holders) const;
 
  private:
   struct Started {

@@ -29,11 +29,14 @@ absl::Status CheckShape(const at::Tensor& tensor, const Transfer& transfer) {
                                           "] of ", c10::toString(tensor.scalar_type())));
 }
 
-// Each span of a flat buffer.
-absl::StatusOr<std::vector<at::Tensor>> SpansOf(const at::Tensor& buffer, const FlatParameters& flat) {
+// Each span of a flat buffer that these holders have.
+absl::StatusOr<std::vector<at::Tensor>> SpansOf(const at::Tensor& buffer, const FlatParameters& flat,
+                                                Holders holders) {
   return CallTorch("the parameters of a stage", [&] {
     std::vector<at::Tensor> spans;
-    for (const FlatSpan& span : flat.spans) spans.push_back(buffer.narrow(0, span.begin, span.size()));
+    for (const FlatSpan& span : flat.spans) {
+      if (span.holders == holders) spans.push_back(buffer.narrow(0, span.begin, span.size()));
+    }
     return spans;
   });
 }
@@ -59,7 +62,7 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
   PENSTOCK_RETURN_IF_ERROR(parts_.order->End(instruction, std::move(started_)));
   if (search_ == nullptr || instruction.op != Op::kReduceGradients) return absl::OkStatus();
   PENSTOCK_RETURN_IF_ERROR(parts_.order->Await(instruction.id));
-  return search_->AfterSum(instruction.stage, parts_.optimizer->sharding());
+  return search_->AfterSum(instruction.stage, parts_.optimizer->shardings());
 }
 
 absl::Status Iteration::Launch(const Instruction& instruction) {
@@ -231,7 +234,9 @@ absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
   // The same for all stages of a rank.
   const std::map<uint32_t, uint32_t>& reduced_over = reductions_.groups();
   if (!reduced_over.empty()) groups.replicas = program_.groups[reduced_over.begin()->second];
-  if (parts_.group->place().ranks() > 1) groups.line = parts_.job->topology.LineGroup(program_.rank);
+  const GroupPlace place = parts_.group->place();
+  if (place.ranks() > 1) groups.line = parts_.job->topology.LineGroup(program_.rank);
+  if (place.experts > 1) groups.world = parts_.job->topology.WorldGroup();
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
   const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
   PENSTOCK_ASSIGN_OR_RETURN(norm_and_votes_, ReduceNormAndVotes(parts_, stages, groups, ballot));
@@ -276,12 +281,13 @@ absl::Status Iteration::ShowGradients() {
 }
 
 absl::Status Iteration::GatherFromReplicas(at::Tensor FlatParameters::*buffer) {
-  if (!parts_.optimizer->sharding().divided) return absl::OkStatus();
   for (const auto& [number, stage] : parts_.stages) {
-    const FlatParameters& flat = stage->flat_parameters();
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat));
-    PENSTOCK_RETURN_IF_ERROR(
-        parts_.communicator->AllGather(spans, program_.groups[reductions_.groups().at(number)]));
+    for (const Holders holders : {Holders::kOfTensorRank, Holders::kOfExperts}) {
+      if (!parts_.optimizer->shardings().Of(holders).divided) continue;
+      const FlatParameters& flat = stage->flat_parameters();
+      PENSTOCK_ASSIGN_OR_RETURN(const std::vector<at::Tensor> spans, SpansOf(flat.*buffer, flat, holders));
+      PENSTOCK_RETURN_IF_ERROR(parts_.communicator->AllGather(spans, reductions_.GroupOf(number, holders)));
+    }
   }
   return absl::OkStatus();
 }

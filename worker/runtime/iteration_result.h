@@ -20,6 +20,8 @@ struct IterationResult {
   // What the rank's tensors took at most at once, by the allocator's statistics; 0 on CPU where they are not
   // counted.
   int64_t peak_memory_bytes = 0;
+  // Of all layers with experts: the most rows that an expert of this rank had, over an even share; 0: none.
+  double expert_load = 0;
   // Wall clock when the first instruction began; instruction times count from here.
   int64_t started_unix_ns = 0;
   int64_t duration_ns = 0;

@@ -32,7 +32,8 @@ absl::Status RunProfile(const ProfileOptions& options) {
   const MeasureSettings settings = {.seconds = options.seconds,
                                     .threads = static_cast<int>(options.threads),
                                     .shared_cores = options.shared_cores,
-                                    .tensor_degrees = TensorDegrees(options, *config)};
+                                    .tensor_degrees = TensorDegrees(options, *config),
+                                    .expert_ranks = options.expert};
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(*config, settings, device));
   return WriteProfileFile(model, ToProto(measured, model), options.out);
 }

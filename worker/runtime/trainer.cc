@@ -34,6 +34,26 @@ std::vector<NamedTensor> ShareOf(const std::vector<NamedTensor>& tensors, int ho
   return share;
 }
 
+// Replica by replica, and in each in the order of the stage group, as gradients are summed. `holders`: how
+// many ranks of a stage group have the same, `own` which of them this is.
+Sharding ShardingOver(const JobConfig& job, uint32_t replica, int holders, int own, int tensor_rank) {
+  const int count = static_cast<int>(job.replicas) * holders;
+  return {.count = count,
+          .own = static_cast<int>(replica) * holders + own,
+          .divided = job.shard_optimizer_state && count > 1,
+          .tensor_rank = tensor_rank};
+}
+
+Shardings ShardingsOf(const JobConfig& job, const GroupPlace& place, uint32_t replica) {
+  Shardings shardings = {.of_tensor_rank =
+                             ShardingOver(job, replica, place.contexts, place.context, place.tensor)};
+  if (place.experts > 1) {
+    shardings.of_experts =
+        ShardingOver(job, replica, place.expert_groups(), place.expert_group(), place.tensor);
+  }
+  return shardings;
+}
+
 // The part of a rank as tensors. DATA_LOSS: it is damaged, or another rank found that it is.
 absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank) {
   absl::Status status = CheckPart(checkpoint, rank);
@@ -83,14 +103,9 @@ absl::Status Trainer::Build(const Program& program) {
   PENSTOCK_RETURN_IF_ERROR(SetInitialValues());
   std::vector<const FlatParameters*> flat;
   for (const auto& [number, stage] : stages_) flat.push_back(&stage->flat_parameters());
-  // Replica by replica, and in each context rank by context rank, as gradients are summed.
-  const GroupPlace place = executor.group->place();
-  const int holders = static_cast<int>(job().replicas) * place.contexts;
-  const Sharding sharding = {.count = holders,
-                             .own = static_cast<int>(program.replica) * place.contexts + place.context,
-                             .divided = job().shard_optimizer_state && holders > 1,
-                             .tensor_rank = place.tensor};
-  PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, flat, sharding));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      optimizer_,
+      AdamW::Create(job().training, flat, ShardingsOf(job(), executor.group->place(), program.replica)));
   PENSTOCK_RETURN_IF_ERROR(SetInitialMasters());
   executor.optimizer = optimizer_.get();
   if (!parts_.gradients_dir.empty()) {
@@ -140,12 +155,14 @@ absl::Status Trainer::CheckFinite() const {
 }
 
 std::vector<NamedTensor> Trainer::PartTensors() const {
-  std::vector<NamedTensor> own = EntriesOf(optimizer_->State(/*with_copies=*/false));
-  std::vector<NamedTensor> of_all_replicas = EntriesOf(Parameters(/*with_copies=*/false));
-  if (!optimizer_->sharding().divided)
-    std::ranges::move(std::exchange(own, {}), std::back_inserter(of_all_replicas));
-  const Sharding& sharding = optimizer_->sharding();
-  std::ranges::move(ShareOf(of_all_replicas, sharding.own, sharding.count), std::back_inserter(own));
+  std::vector<NamedTensor> own;
+  for (const Holders holders : {Holders::kOfTensorRank, Holders::kOfExperts}) {
+    const Sharding& sharding = optimizer_->shardings().Of(holders);
+    std::vector<NamedTensor> state = EntriesOf(optimizer_->StateOf(holders));
+    std::vector<NamedTensor> of_all_holders = EntriesOf(ParametersOf(holders));
+    std::ranges::move(state, std::back_inserter(sharding.divided ? own : of_all_holders));
+    std::ranges::move(ShareOf(of_all_holders, sharding.own, sharding.count), std::back_inserter(own));
+  }
   return own;
 }
 
@@ -161,10 +178,17 @@ absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
   };
 }
 
-std::vector<TensorPiece> Trainer::Parameters(bool with_copies) const {
+std::vector<TensorPiece> Trainer::Parameters() const {
+  std::vector<TensorPiece> pieces;
+  for (const NamedParameter& parameter : parameters_)
+    pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.value});
+  return pieces;
+}
+
+std::vector<TensorPiece> Trainer::ParametersOf(Holders holders) const {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
-    if (with_copies || !parameter.copy)
+    if (!parameter.copy && parameter.holders == holders)
       pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.value});
   }
   return pieces;
@@ -179,7 +203,7 @@ absl::Status Trainer::SetInitialMasters() const {
 
 absl::Status Trainer::SetInitialValues() const {
   if (!BeginsWithAModel()) return absl::OkStatus();
-  const std::vector<TensorPiece> values = Parameters(/*with_copies=*/true);
+  const std::vector<TensorPiece> values = Parameters();
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadInitialValues(parts_.init_from, values), "--init-from"));
   LogInfo("beginning with the parameters of a checkpoint", {{"checkpoint", parts_.init_from}});
   return absl::OkStatus();
@@ -188,7 +212,7 @@ absl::Status Trainer::SetInitialValues() const {
 absl::Status Trainer::Restore() {
   const Checkpoint& checkpoint = *parts_.checkpoint;
   // Tensors have the same names however the model is split, so any part may hold them.
-  std::vector<MissingPiece> missing = PiecesToRead(Parameters(/*with_copies=*/true));
+  std::vector<MissingPiece> missing = PiecesToRead(Parameters());
   std::ranges::move(PiecesToRead(optimizer_->State(/*with_copies=*/true)), std::back_inserter(missing));
   for (const uint32_t rank : ReadingOrder(checkpoint.manifest, parts_.registration->rank)) {
     if (missing.empty()) break;

@@ -81,7 +81,9 @@ class Trainer {
   StageGroup& group() const;
   absl::Status Build(const Program& program);
   // By name. A checkpoint holds one of the copies of what stages share.
-  std::vector<TensorPiece> Parameters(bool with_copies) const;
+  std::vector<TensorPiece> Parameters() const;
+  // Without those that are copies of another stage's.
+  std::vector<TensorPiece> ParametersOf(Holders holders) const;
   // Of the parameters that training begins with, before the optimizer copies them.
   absl::Status SetInitialValues() const;
   // Of masters, of which those parameters are the rounding: from the same files.

@@ -15,6 +15,7 @@ namespace {
 constexpr int kWrongUsage = 2;
 // As planners have it.
 constexpr int kMostTensorRanks = 64;
+constexpr int kMostExpertRanks = 1 << 16;
 
 // "cuda:0".
 bool IsCudaDevice(const std::string& name) {
@@ -140,6 +141,11 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
           "they can divide the model")
       ->delimiter(',')
       ->check(CLI::Range(1, kMostTensorRanks));
+  command
+      ->add_option("--expert", profile.expert,
+                   "Measure too what one of so many ranks that divide the experts computes")
+      ->check(CLI::Range(1, kMostExpertRanks))
+      ->capture_default_str();
   return command;
 }
 

@@ -66,6 +66,8 @@ struct ProfileOptions {
   std::string device = "cpu";
   // Tensor degrees at which layers are measured too; empty: 2 and 4, where they can divide the model.
   std::vector<int> tensor = {};
+  // So many ranks divide the experts.
+  int expert = 1;
   // Ranks take turns on the cores of this machine, and measure side by side.
   bool shared_cores = false;
 };

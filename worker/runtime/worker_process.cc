@@ -110,7 +110,8 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, cons
       .links = self.job.topology.LinksOf(self.rank),
       .passes = {.place = self.job.topology.PlaceOf(self.rank),
                  .tensors = self.job.topology.TensorGroup(self.rank),
-                 .contexts = self.job.topology.ContextGroup(self.rank)},
+                 .contexts = self.job.topology.ContextGroup(self.rank),
+                 .experts = self.job.topology.ExpertGroup(self.rank)},
       .timeout = std::chrono::seconds(options.transfer_timeout_s),
       .connect_timeout = std::chrono::seconds(options.connect_timeout_s),
       .still_wanted = [&stop] { return stop.reason(); }};

@@ -41,6 +41,13 @@ class RecordedStageGroup : public StageGroup {
                           const std::vector<int64_t>& received) override {
     return Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
   }
+  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                const std::vector<int64_t>& received) override {
+    return Exchanged(rows, std::accumulate(received.begin(), received.end(), int64_t{0}));
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
+    return Exchanged(counts, counts.size(0));
+  }
   absl::Status status() const override { return absl::OkStatus(); }
 
  private:

@@ -1,5 +1,6 @@
 // Stages whose samples are divided over context ranks, a thread each, against the stage of one rank.
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "tests/unit/worker/tensor_slices.h"
 #include "worker/comm/shard.h"
 #include "worker/model/boundary_shape.h"
+#include "worker/model/stage_checks.h"
 #include "worker/model/transformer_stage.h"
 #include "worker/program/share.h"
 
@@ -113,6 +115,17 @@ class RankPipeline {
   // What went to the last stage.
   const at::Tensor& boundary() const { return boundary_; }
 
+  double TakeExpertLoad() { return stages_.front()->TakeExpertLoad(); }
+
+  // All tokens go to the first experts.
+  void BlindRouters() {
+    for (const auto& stage : stages_) {
+      for (const NamedParameter& parameter : stage->parameters()) {
+        if (parameter.name.ends_with(".router.weight")) parameter.value.zero_();
+      }
+    }
+  }
+
  private:
   void Backward(std::vector<StageForward> forwards, const TestPipeline::Options& options) {
     at::Tensor gradient;
@@ -175,9 +188,9 @@ void PlaceRows(const at::Tensor& rows, const MicroBatch& shape, const GroupPlace
 // Sums over all ranks of the stage groups, and their rows of the boundary in their places.
 Whole RunDivided(const ModelConfig& config, const Placed& placed, Layout layout,
                  const std::vector<uint32_t>& layers, const TestPipeline::Options& options = {},
-                 int tensors = 1) {
+                 int tensors = 1, int experts = 1) {
   const MicroBatch shape = ShapeOf(config, placed, layout);
-  const GroupPlace ranks = {.contexts = placed.contexts, .tensors = tensors};
+  const GroupPlace ranks = {.contexts = placed.contexts, .tensors = tensors, .experts = experts};
   std::vector<Whole> parts(static_cast<size_t>(ranks.ranks()));
   const auto index = [&](const GroupPlace& place) {
     return static_cast<size_t>(place.context * place.tensors + place.tensor);
@@ -303,6 +316,13 @@ class CountingGroup : public StageGroup {
     received_bytes += static_cast<int64_t>(result.nbytes());
     return result;
   }
+  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
+                                const std::vector<int64_t>& received) override {
+    return group_.ExchangeExpertRows(rows, sent, received);
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
+    return group_.ExchangeExpertCounts(counts);
+  }
   absl::Status status() const override { return group_.status(); }
 
   int64_t exchanges = 0;
@@ -372,6 +392,89 @@ TEST(ContextRanks, ExchangeNothingWhereNoSampleIsDivided) {
     pipeline.Run(shape, MakeTokens(placed.samples, config.vocab), {.recompute = {.full = 2}}, 1);
     EXPECT_EQ(group.counts().exchanges, 0);
   });
+}
+
+// Each expert on one of the ranks that divide them, and rows of all tokens on their way there and back.
+TEST(ExpertRanks, AddUpToTheUndividedStage) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat64);
+  for (const Placed& placed : PlacedSamples()) {
+    const Whole whole = RunWhole(config, placed, Layout::kPacked, {2, 2});
+    for (const int tensors : {1, 2}) {
+      for (const int experts : {2, 4}) {
+        if (placed.contexts * tensors % experts != 0) continue;
+        for (const TestPipeline::Options& options :
+             {TestPipeline::Options{}, {.recompute = {.selective = 1, .full = 1}, .split_backward = true}}) {
+          const Whole divided =
+              RunDivided(config, placed, Layout::kPacked, {2, 2}, options, tensors, experts);
+          EXPECT_LT(Difference(divided, whole), 1e-12)
+              << experts << " expert ranks of " << placed.contexts << " x " << tensors;
+        }
+      }
+    }
+  }
+}
+
+TEST(ExpertRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const ModelConfig config = SmallExpertsConfig(type);
+    const Placed& placed = PlacedSamples()[1];
+    const auto run = [&](const TestPipeline::Options& options) {
+      return RunDivided(config, placed, Layout::kPacked, {1, 3}, options, /*tensors=*/1, /*experts=*/4);
+    };
+    const Whole kept = run({});
+    for (const LayerRecompute recompute : {LayerRecompute{}, {.full = 3}, {.selective = 2, .full = 1}}) {
+      for (const bool split : {false, true}) {
+        EXPECT_EQ(Difference(run({.recompute = recompute, .split_backward = split}), kept), 0)
+            << recompute.full << " full, split " << split;
+      }
+    }
+    const Whole exact = RunWhole(SmallExpertsConfig(DataType::kFloat64), placed, Layout::kPacked, {1, 3});
+    EXPECT_NEAR(kept.result.loss / exact.result.loss, 1, type == DataType::kFloat32 ? 1e-5 : 0.02);
+  }
+}
+
+TEST(ExpertRanks, AreRefusedWhereTheyCannotDivideTheExperts) {
+  struct Case {
+    GroupPlace place;
+    const char* reason;
+  };
+  for (const Case& refused :
+       {Case{{.contexts = 8, .experts = 8}, "does not divide their number, 4"},
+        Case{{.contexts = 4, .tensors = 4, .experts = 2}, "multiple of the tensor ranks, 4"},
+        Case{{.contexts = 2, .experts = 4}, "does not divide the ranks of a stage group, 2"}}) {
+    const absl::Status status = CheckExpertRanks(SmallExpertsConfig(DataType::kFloat32), refused.place);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(refused.reason));
+  }
+  EXPECT_THAT(
+      std::string(CheckExpertRanks(SmallConfig(DataType::kFloat32), {.contexts = 2, .experts = 2}).message()),
+      ::testing::HasSubstr("the model has none"));
+}
+
+TEST(ExpertRanks, AreCorrectWhereAllTokensGoToOneRankAndToOthersNone) {
+  const ModelConfig config = SmallExpertsConfig(DataType::kFloat64);
+  const Placed& placed = PlacedSamples()[1];
+  const MicroBatch shape = ShapeOf(config, placed, Layout::kPacked);
+  const double loss_tokens = CountLossTokens(config, placed.samples);
+  const Tokens tokens = MakeTokens(placed.samples, config.vocab);
+  RankPipeline whole(config, {4}, SoleRank());
+  whole.BlindRouters();
+  whole.Run(MakeMicroBatch(config, placed.samples, Layout::kPacked), tokens, {}, loss_tokens);
+  std::vector<Result> parts(4);
+  std::vector<double> loads(4);
+  RunStageGroup({.contexts = 4, .experts = 4}, [&](ThreadStageGroup& group) {
+    RankPipeline pipeline(config, {4}, group);
+    pipeline.BlindRouters();
+    pipeline.Run(shape, tokens, {}, loss_tokens);
+    parts[static_cast<size_t>(group.place().context)] = pipeline.result();
+    loads[static_cast<size_t>(group.place().context)] = pipeline.TakeExpertLoad();
+  });
+  // Two of four experts have all rows, and each of them twice its share.
+  EXPECT_EQ(whole.TakeExpertLoad(), 2);
+  EXPECT_EQ(std::ranges::count_if(loads, [](double load) { return load > 1; }), 2);
+  EXPECT_EQ(std::ranges::count(loads, 0), 2);
+  Result sum;
+  for (const Result& part : parts) Add(part, sum);
+  EXPECT_LT(RelativeDifference(sum, whole.result()), 1e-12);
 }
 
 // Rank 0 of two, whose peer goes after so many exchanges.

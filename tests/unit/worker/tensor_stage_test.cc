@@ -406,7 +406,7 @@ TEST(TensorExchanges, OfADecoderLayerAreAlsoOfTheSource) {
 
 TEST(TensorRanksOfAModel, AreRefusedWithTheNearestDegreesThatFit) {
   const auto refusal = [](const ModelConfig& config, int tensors) {
-    ThreadStageGroup group({.tensor = 0, .tensors = tensors}, nullptr, nullptr);
+    ThreadStageGroup group({.tensor = 0, .tensors = tensors}, nullptr, nullptr, nullptr);
     return std::string(
         MakeTransformerStage(config, {0, 1, false, false}, kDividedSeed, at::kCPU, group).status().message());
   };

@@ -40,7 +40,7 @@ TEST(WholeGradients, AreSummedOverTheRanksThatHaveThem) {
 
 TEST(WholeGradients, ExchangeNothingWhereARankHasAllOrASpanIsDivided) {
   const ModelConfig config = SmallConfig(DataType::kFloat64);
-  ThreadStageGroup sole({}, nullptr, nullptr);
+  ThreadStageGroup sole({}, nullptr, nullptr, nullptr);
   const FlatParameters flat = MakeFlatParameters(StageParameterSpecs(config, {0, 1, false, false}),
                                                  /*seed=*/1, at::kDouble, at::kCPU);
   flat.gradients.fill_(3);

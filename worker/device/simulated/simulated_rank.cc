@@ -50,6 +50,11 @@ class PlaceAlone : public StageGroup {
                           const std::vector<int64_t>&) override {
     return rows;
   }
+  at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
+                                const std::vector<int64_t>&) override {
+    return rows;
+  }
+  at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override { return counts; }
   absl::Status status() const override { return absl::OkStatus(); }
 
  private:

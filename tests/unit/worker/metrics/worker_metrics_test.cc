@@ -39,6 +39,7 @@ IterationResult SlowResult() {
     result.instructions.push_back({.id = id, .start_ns = id * kTwoSeconds, .duration_ns = kTwoSeconds});
   result.duration_ns = 15'000'000'000;
   result.peak_memory_bytes = 4096;
+  result.expert_load = 1.5;
   return result;
 }
 
@@ -83,6 +84,7 @@ TEST_F(WorkerMetricsTest, SaysWhereTheTimeOfARankGoes) {
     EXPECT_THAT(text, Not(HasSubstr(Planned(waiting, "")))) << "planned is a transfer, not who waits for it";
   }
   EXPECT_THAT(text, HasSubstr(Line("penstock_worker_peak_memory_bytes", kRank, "4096")));
+  EXPECT_THAT(text, HasSubstr(Line("penstock_worker_expert_load_ratio", kRank, "1.5")));
 }
 
 TEST_F(WorkerMetricsTest, OfAReductionCountsWhatNoPassRunsBeside) {
@@ -108,8 +110,10 @@ TEST_F(WorkerMetricsTest, MemoryThatIsNotCountedIsNotShown) {
   Join();
   IterationResult result = SlowResult();
   result.peak_memory_bytes = 0;
+  result.expert_load = 0;
   metrics_.OnIteration(PlannedProgram(), result, absl::ZeroDuration());
   EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_worker_peak_memory_bytes{")));
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("penstock_worker_expert_load_ratio{")));
 }
 
 TEST_F(WorkerMetricsTest, SaysWhenAndHowACheckpointWasWritten) {

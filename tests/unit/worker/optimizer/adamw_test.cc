@@ -57,7 +57,7 @@ void SetGradients(const FlatParameters& flat, int step) {
 
 std::unique_ptr<AdamW> Make(const TrainingConfig& config, const FlatParameters& parameters,
                             const Sharding& sharding = {}) {
-  auto optimizer = AdamW::Create(config, {&parameters}, sharding);
+  auto optimizer = AdamW::Create(config, {&parameters}, {.of_tensor_rank = sharding});
   EXPECT_TRUE(optimizer.ok()) << optimizer.status();
   return *std::move(optimizer);
 }

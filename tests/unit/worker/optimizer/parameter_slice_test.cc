@@ -49,7 +49,9 @@ double SquaresOf(int tensors, const Sharding& shards) {
     const FlatParameters flat = PartOf(rank, tensors);
     for (int own = 0; own < (shards.divided ? shards.count : 1); ++own) {
       const auto optimizer = *AdamW::Create(
-          {}, {&flat}, {.count = shards.count, .own = own, .divided = shards.divided, .tensor_rank = rank});
+          {}, {&flat},
+          {.of_tensor_rank = {
+               .count = shards.count, .own = own, .divided = shards.divided, .tensor_rank = rank}});
       sum += optimizer->SumsOfSquares()->sum().item<double>();
     }
   }

@@ -231,7 +231,7 @@ class ExecutorTest : public ::testing::Test {
       parameters.push_back(&stage->flat_parameters());
       program_.stages.push_back(number);
     }
-    optimizer_ = *AdamW::Create(job_.training, parameters, sharding_);
+    optimizer_ = *AdamW::Create(job_.training, parameters, {.of_tensor_rank = sharding_});
     if (timer_ == nullptr) timer_ = MakeHostTimer();
     order_ = device_->MakeOrder(timer_.get());
     executor_ = std::make_unique<Executor>(ExecutorParts{.job = &job_,

@@ -106,7 +106,8 @@ class GradientReductionsTest : public ::testing::Test {
   }
 
   void Shard(const Sharding& sharding) {
-    optimizer_ = *AdamW::Create(TrainingConfig(), {&stages_[0].flat_parameters()}, sharding);
+    optimizer_ =
+        *AdamW::Create(TrainingConfig(), {&stages_[0].flat_parameters()}, {.of_tensor_rank = sharding});
     parts_ = {.stages = {{0, &stages_[0]}, {1, &stages_[1]}},
               .optimizer = optimizer_.get(),
               .communicator = &communicator_};

@@ -156,7 +156,7 @@ class NotFiniteTest : public ::testing::Test {
         {.first_layer = stage * layers, .layers = layers, .first = stage == 0, .last = stage + 1 == stages},
         /*seed=*/1, at::kCPU));
     stage_->micro_batches = micro_batches;
-    optimizer_ = *AdamW::Create(job_.training, {&stage_->flat_parameters()}, sharding_);
+    optimizer_ = *AdamW::Create(job_.training, {&stage_->flat_parameters()}, {.of_tensor_rank = sharding_});
     executor_ = std::make_unique<Executor>(Parts(stage));
     program_.stages = {stage};
     program_.layers_per_stage.assign(stages, layers);

@@ -1,0 +1,97 @@
+#include "worker/model/expert_exchange.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "worker/torch/data_type.h"
+#include "worker/torch/to_device.h"
+
+namespace penstock::worker {
+namespace {
+
+// Rows stay aligned for the kernels that read them.
+constexpr int64_t kNumberBytes = 16;
+
+int64_t Sum(const int64_t* begin, const int64_t* end) { return std::accumulate(begin, end, int64_t{0}); }
+
+// Of rows that lie rank by rank, and of each rank expert by expert: where those of each expert are.
+std::vector<int64_t> ExpertByExpert(const int64_t* counts, int64_t ranks, int64_t experts) {
+  const auto total = static_cast<size_t>(ranks * experts);
+  std::vector<int64_t> begins(total);
+  std::exclusive_scan(counts, counts + total, begins.begin(), int64_t{0});
+  std::vector<int64_t> order;
+  order.reserve(static_cast<size_t>(Sum(counts, counts + total)));
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const auto stretch = static_cast<size_t>(rank * experts + expert);
+      for (int64_t i = 0; i < counts[stretch]; ++i) order.push_back(begins[stretch] + i);
+    }
+  }
+  return order;
+}
+
+// [rows, hidden and the number's room].
+at::Tensor Joined(const NumberedRows& numbered) {
+  const int64_t hidden = numbered.rows.size(1);
+  const auto element = static_cast<int64_t>(numbered.rows.element_size());
+  const at::Tensor number = numbered.numbers.view(numbered.rows.scalar_type());
+  at::Tensor joined =
+      at::empty({numbered.rows.size(0), hidden + kNumberBytes / element}, numbered.rows.options());
+  joined.narrow(1, 0, hidden).copy_(numbered.rows);
+  joined.narrow(1, hidden, number.size(1)).copy_(number);
+  const int64_t used = hidden + number.size(1);
+  joined.narrow(1, used, joined.size(1) - used).zero_();
+  return joined;
+}
+
+NumberedRows Parted(const at::Tensor& joined) {
+  const auto element = static_cast<int64_t>(joined.element_size());
+  const int64_t hidden = joined.size(1) - kNumberBytes / element;
+  const at::ScalarType wide = AccumulationType(joined.scalar_type());
+  const int64_t columns = static_cast<int64_t>(c10::elementSize(wide)) / element;
+  return {joined.narrow(1, 0, hidden), joined.narrow(1, hidden, columns).contiguous().view(wide)};
+}
+
+}  // namespace
+
+ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
+  const int64_t ranks = group.place().experts;
+  const int64_t experts = counts.size(0) / ranks;
+  const at::Tensor numbers = at::cat({counts, group.ExchangeExpertCounts(counts)}).cpu();
+  const int64_t* const own = numbers.const_data_ptr<int64_t>();
+  const int64_t* const come = own + counts.size(0);
+  ExpertExchange exchange = {.group = &group, .counts = std::vector<int64_t>(static_cast<size_t>(experts))};
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    exchange.sent.push_back(Sum(own + rank * experts, own + (rank + 1) * experts));
+    exchange.received.push_back(Sum(come + rank * experts, come + (rank + 1) * experts));
+    for (int64_t i = 0; i < experts; ++i) exchange.counts[static_cast<size_t>(i)] += come[rank * experts + i];
+  }
+  if (ranks > 1 && experts > 1)
+    exchange.order =
+        ToDevice(StagedFor(counts.device(), ExpertByExpert(come, ranks, experts)), counts.device());
+  return exchange;
+}
+
+at::Tensor ToExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
+  const at::Tensor come = exchange.group->ExchangeExpertRows(rows, exchange.sent, exchange.received);
+  return exchange.order.defined() ? come.index_select(0, exchange.order) : come;
+}
+
+at::Tensor FromExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
+  const at::Tensor gone =
+      exchange.order.defined() ? at::empty_like(rows).index_copy_(0, exchange.order, rows) : rows;
+  return exchange.group->ExchangeExpertRows(gone, exchange.received, exchange.sent);
+}
+
+NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
+  if (exchange.sent.size() == 1) return numbered;
+  return Parted(ToExperts(exchange, Joined(numbered)));
+}
+
+NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
+  if (exchange.sent.size() == 1) return numbered;
+  return Parted(FromExperts(exchange, Joined(numbered)));
+}
+
+}  // namespace penstock::worker

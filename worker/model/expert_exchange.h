@@ -1,0 +1,56 @@
+// Rows of tokens on their way to the experts and back, where ranks divide the experts (expert parallelism;
+// Lepikhin et al., "GShard: scaling giant models with conditional computation and automatic sharding", ICLR
+// 2021, section 3.2). Each rank has as many experts as every other, in their order, and rows go to the rank
+// that has their expert.
+//
+//   const ExpertExchange exchange = MeetExperts(group, counts);
+//   at::Tensor rows = ToExperts(exchange, inputs);         // [rows of own experts, hidden], expert by expert
+//   ... each expert's rows ...
+//   at::Tensor outputs = FromExperts(exchange, rows);      // [own rows, hidden], as `inputs` were
+//
+// Where every rank has all experts nothing is moved or copied.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/model/stage_group.h"
+
+namespace penstock::worker {
+
+struct ExpertExchange {
+  StageGroup* group = &SoleRank();
+  // Rows that go to, and come from, each rank.
+  std::vector<int64_t> sent = {};
+  std::vector<int64_t> received = {};
+  // Rows of each of this rank's experts, from all ranks.
+  std::vector<int64_t> counts = {};
+  // [rows of own experts], int64: those that came, rank by rank, in the order of the experts. Undefined: they
+  // are in that order.
+  at::Tensor order = {};
+};
+
+// `counts`: this rank's rows of each expert of the model, [experts], int64, on the device. All ranks call it;
+// the host waits for the numbers.
+ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts);
+
+// `rows`: of this rank, in the order of the model's experts. To those of its own experts, which come in the
+// order of the experts and, of each, of the ranks.
+at::Tensor ToExperts(const ExpertExchange& exchange, const at::Tensor& rows);
+// The way back.
+at::Tensor FromExperts(const ExpertExchange& exchange, const at::Tensor& rows);
+
+// Rows that have a number each, which goes with them in 16 bytes behind the row.
+struct NumberedRows {
+  // [rows, hidden], in general with larger strides.
+  at::Tensor rows;
+  // [rows, 1], in the type of sums.
+  at::Tensor numbers;
+};
+
+NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
+NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
+
+}  // namespace penstock::worker
