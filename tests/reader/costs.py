@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 LEVELS = ("none", "selective", "full")
 NANOSECONDS_PER_MILLISECOND = 1e6
+# Feed-forward parts with three matrices (FEED_FORWARD_GATED_GELU, FEED_FORWARD_GATED_SILU), and what goes with the gradient
+# of a row.
+GATED = (3, 4)
+ROW_NUMBER_BYTES = 16
 
 
 class NoCost(Exception):
@@ -39,12 +43,12 @@ class PassTimes:
 class LayerTimes:
     """Times of one kind of layer. `axes` names the axes that its tables have."""
 
-    def __init__(self, layer, grid, axes, tensors, contexts):
+    def __init__(self, layer, grid, axes, tensors, contexts, experts):
         self._layer = layer
         self._form, self._form_divisor, self._table_divisor = layer.forward, 1, 1
         self._tables_count = contexts == 1
-        if tensors > 1:
-            self._divide(tensors)
+        if tensors > 1 or experts > 1:
+            self._divide(tensors, experts)
         self._axes = [list(getattr(grid, axis)) if grid else [] for axis in axes]
         self._axis_names = axes
         full = layer.backward_ratio_full if layer.backward_ratio_full != 0 else layer.backward_ratio_none + 1
@@ -53,9 +57,12 @@ class LayerTimes:
         self._backward_tables = dict(zip(LEVELS, (table.values if table else [] for table in tables)))
         self._forward_table = layer.forward_ms.values if layer.forward_ms else []
 
-    def _divide(self, tensors):
-        """Over tensor ranks: as the layer's TensorCost says."""
-        found = [cost for cost in self._layer.tensor if cost.degree == tensors]
+    def _divide(self, tensors, experts):
+        """Over tensor ranks, and ranks that divide the experts: as the layer's TensorCost says."""
+        of_degree = {cost.expert or 1: cost for cost in self._layer.tensor if cost.degree == tensors}
+        found = [of_degree[expert] for expert in (experts, 1) if expert in of_degree]
+        if not found and tensors == 1:
+            return
         if not found:
             raise NoCost(f"layer '{self._layer.name}' has no figures for {tensors} tensor ranks")
         self._table_divisor = found[0].degree * found[0].efficiency
@@ -184,12 +191,21 @@ def _repeated_key_value_bytes(model, tensors, element):
     return 2 * (-(-heads // tensors) - heads / tensors) * width * element
 
 
+def _expert_bytes(model, element):
+    """Parameters of all experts of a layer."""
+    matrices = 3 if model.feed_forward in GATED else 2
+    return model.experts * matrices * model.hidden * model.ffn * element
+
+
 class Costs:
     """A profile as the planner uses it for one model."""
 
-    def __init__(self, profile, model, is_t5, tensors=1, contexts=1):
+    def __init__(self, profile, model, is_t5, tensors=1, contexts=1, experts=1):
         self.tensors = tensors
         self.hidden = model.hidden
+        self.expert_ranks = experts
+        self.expert_layer_bytes = _expert_bytes(model, profile.bytes_per_element) if experts > 1 else 0
+        self.row_bytes = (model.experts_per_token or 0) * (model.hidden * profile.bytes_per_element + ROW_NUMBER_BYTES)
         self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)
         self.profile = profile
         self.is_t5 = is_t5
@@ -202,7 +218,7 @@ class Costs:
             axes.update(decoder=(rows, target))
         self.kinds = tuple(kind for kind in ("encoder", "decoder") if kind in axes)
         self._times = {
-            kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts) for kind, names in axes.items()
+            kind: LayerTimes(self.layer(kind), profile.grid, names, tensors, contexts, experts) for kind, names in axes.items()
         }
 
     def layer(self, kind):
@@ -242,7 +258,15 @@ class Costs:
 
     def stored(self, kind, level, sums):
         repeated = self.repeated if kind == "decoder" and level != "full" else 0.0
-        return self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated)
+        stored = self.layer_bytes(getattr(self.layer(kind), f"stored_{level}"), sums, repeated)
+        return stored + self.rows(sums) if level == "selective" else stored
+
+    def rows(self, sums):
+        """Bytes of the rows for a rank's experts, where ranks divide them."""
+        if self.expert_ranks == 1:
+            return 0
+        tokens = sums.target_tokens
+        return self.row_bytes * (tokens - tokens // self.tensors * (self.tensors - 1))
 
     def peak(self, kind, sums):
         return self.layer_bytes(self.layer(kind).peak, sums, 2 * self.repeated if kind == "decoder" else 0.0)

@@ -396,7 +396,7 @@ DAMAGES = [
     Damage("own duration", ["durations"], _add("FORWARD", "own_duration_ns", -1, _is_joint)),
     Damage("own duration of a rank alone", ["structure"], _add("FORWARD", "own_duration_ns", 1, lambda item: item.collective is None)),
     *(Damage(f"exchange: {name}", ["exchange"], _add_to_exchange(name)) for name in (
-        "tensor_bytes", "tensor_ns", "context_sent_bytes", "context_received_bytes", "context_ns", "context_exposed_ns")),
+        "tensor_bytes", "tensor_ns", "context_sent_bytes", "context_received_bytes", "context_ns", "context_exposed_ns", "expert_bytes", "expert_ns")),
     Damage("sequence of a joint pass", ["rule 5"], lambda editor: setattr(editor.find("FORWARD", _is_joint)[1].collective, "sequence", 0)),
     Damage("bytes of a joint pass", ["bytes"], lambda editor: setattr(editor.find("BACKWARD", _is_joint)[1].collective, "bytes", 8)),
     Damage("a divided row on one rank", ["shapes", "durations", "bytes"], _span(_undivided)),

@@ -46,37 +46,58 @@ def pass_durations(costs, stage, sums, recompute):
     }
 
 
+def _expert_layers_bytes(costs, stage):
+    """experts[s]: bytes of all experts of a stage; 0 where no ranks divide them."""
+    return stage.decoder_layers * costs.expert_layer_bytes
+
+
 def own_parameter_bytes(costs, stage):
-    """own[s]: bytes of the parameters of a stage on one of its ranks, not rounded."""
-    return parameter_bytes(costs, stage) / costs.tensors + stage.decoder_layers * costs.repeated * costs.hidden
+    """own[s]: bytes of the parameters of a stage on one of its ranks but experts that ranks divide, not rounded."""
+    common = max(0.0, parameter_bytes(costs, stage) - _expert_layers_bytes(costs, stage))
+    return common / costs.tensors + stage.decoder_layers * costs.repeated * costs.hidden
+
+
+def own_expert_bytes(costs, stage):
+    """of_experts[s]: the same of experts that ranks divide."""
+    return _expert_layers_bytes(costs, stage) / costs.expert_ranks
 
 
 def rank_parameter_bytes(costs, stage):
     """Parameter bytes of a stage on one of its ranks."""
-    return round_half_up(own_parameter_bytes(costs, stage))
+    return round_half_up(own_parameter_bytes(costs, stage)) + round_half_up(own_expert_bytes(costs, stage))
 
 
-def share_bytes(costs, stage, count):
-    return -(-rank_parameter_bytes(costs, stage) // count)
+def share_bytes(own_bytes, count):
+    return -(-round_half_up(own_bytes) // count)
 
 
-def half_ring(costs, stage, ranks):
-    """A reduce-scatter or an all-gather: a ring over the ranks that have the same part of the stage."""
+def _ring(costs, own_bytes, ranks):
+    """A reduce-scatter or an all-gather: a ring over the ranks that have the same."""
     count = len(ranks)
     if count == 1:
         return 0
-    share = share_bytes(costs, stage, count)
+    share = share_bytes(own_bytes, count)
     step = max(costs.transfer_ns(share, rank, ranks[(index + 1) % count]) for index, rank in enumerate(ranks))
     return (count - 1) * step
 
 
-def reduce_duration(costs, stage, ranks, shard_optimizer_state):
-    return (1 if shard_optimizer_state else 2) * half_ring(costs, stage, ranks)
+def half_ring(costs, stage, pipeline, tensor):
+    """half[s] of a tensor rank."""
+    common = _ring(costs, own_parameter_bytes(costs, stage), pipeline.reducers(stage, tensor))
+    of_experts = own_expert_bytes(costs, stage)
+    rings = [_ring(costs, of_experts, ranks) for ranks in pipeline.expert_reducers(stage, tensor)]
+    return common + max(rings, default=0)
 
 
-def optimizer_duration(costs, stage, ranks, shard_optimizer_state):
-    """Of one stage of a rank; `ranks` have the same part of it."""
+def reduce_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
+    return (1 if shard_optimizer_state else 2) * half_ring(costs, stage, pipeline, tensor)
+
+
+def optimizer_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
+    """Of one stage of a rank of a tensor rank."""
     per_byte = costs.profile.optimizer_ns_per_parameter_byte
     if not shard_optimizer_state:
         return round_half_up(rank_parameter_bytes(costs, stage) * per_byte)
-    return round_half_up(share_bytes(costs, stage, len(ranks)) * per_byte) + half_ring(costs, stage, ranks)
+    updated = share_bytes(own_parameter_bytes(costs, stage), pipeline.ranks_of_same_parameters)
+    updated += share_bytes(own_expert_bytes(costs, stage), pipeline.ranks_of_same_experts)
+    return round_half_up(updated * per_byte) + half_ring(costs, stage, pipeline, tensor)

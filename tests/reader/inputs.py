@@ -96,6 +96,17 @@ def t5_profile(tables=False, closed_form=True, encoder_layers=5, decoder_layers=
     return _file("t5", model, {"grid": grid if tables else None, "layers": layers}, dtype)
 
 
+def with_experts(file, experts, measured):
+    """The same of a model with experts; `measured`: figures of so many ranks that divide them, by tensor ranks."""
+    model = {**file["model"], "experts": experts, "experts_per_token": 3, "feed_forward": "FEED_FORWARD_GATED_SILU"}
+    model.update({"feed_forward_biases": "BIASES_NONE", "ffn": 96})
+    layers = []
+    for layer in file["profile"]["layers"]:
+        costs = layer["tensor"] + [{"degree": tensor, "expert": expert, "efficiency": 0.77} for tensor, expert in measured]
+        layers.append({**layer, "tensor": sorted(costs, key=lambda cost: (cost["degree"], cost.get("expert", 1)))})
+    return {"model": model, "profile": {**file["profile"], "layers": layers}}
+
+
 def with_slow_ranks(file, factors):
     """The same of a job in which some ranks are slow."""
     ranks = [{"rank": rank, "factor": factor} for rank, factor in sorted(factors.items())]
@@ -147,6 +158,7 @@ PROFILES = {
     "gpt-fast": gpt_profile(cluster={"intra_node_collective_bytes_per_second": 5e11, "intra_node_collective_latency_ns": "7", "gpus_per_node": 16}),
     "gpt-slow": with_slow_ranks(gpt_profile(), {1: 1.37, 3: 2.113}),
     "gpt-groups-slow": with_slow_ranks(gpt_profile(cluster={"gpus_per_node": 4, "attention_hides_exchange": True}), {2: 1.709, 5: 1.211, 6: 1.533}),
+    "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

@@ -3,18 +3,23 @@
 from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
-from durations import own_parameter_bytes
+from durations import own_expert_bytes, own_parameter_bytes
 from memory_units import TOKEN_BYTES
 from order import certainly_before
 
 
-def static_bytes(costs, stages, ranks, shard_optimizer_state):
-    """Weights, gradients and optimizer state of a rank; `ranks` have the same parameters."""
-    state = costs.profile.state_bytes_per_parameter_byte
-    if shard_optimizer_state:
-        sharded = costs.profile.sharded_state_bytes_per_parameter_byte
-        state = state - (sharded - sharded / ranks)
-    return sum(round_half_up(own_parameter_bytes(costs, stage) * state) for stage in stages)
+def static_bytes(costs, pipeline, stages, shard_optimizer_state):
+    """Weights, gradients and optimizer state of a rank."""
+
+    def state(ranks):
+        whole, sharded = costs.profile.state_bytes_per_parameter_byte, costs.profile.sharded_state_bytes_per_parameter_byte
+        return whole - (sharded - sharded / ranks) if shard_optimizer_state else whole
+
+    common, experts = state(pipeline.ranks_of_same_parameters), state(pipeline.ranks_of_same_experts)
+    return sum(
+        round_half_up(own_parameter_bytes(costs, stage) * common + own_expert_bytes(costs, stage) * experts)
+        for stage in stages
+    )
 
 
 def boundary_shape(is_packed, hidden, stage, sums, is_t5):
@@ -38,16 +43,18 @@ class StageBytes:
     # Of stage groups: what is gathered over tensor ranks, and keys and values of divided rows.
     gathered: int = 0
     keys: int = 0
+    # Rows for experts that ranks divide.
+    rows: int = 0
 
     @property
     def _backward_peak(self):
-        return self.peak + self.gathered + 2 * self.keys
+        return self.peak + self.gathered + 2 * self.keys + 3 * self.rows
 
     def taken(self, op, part):
         """Bytes that an instruction takes when it starts."""
         return {
             "LOAD": self.tokens,
-            "FORWARD": self.stored + self.output + self.gathered + self.keys,
+            "FORWARD": self.stored + self.output + self.gathered + self.keys + 3 * self.rows,
             "RECV": self.input if part == 0 else self.output,
             "BACKWARD": self._backward_peak + self.input,
             "BACKWARD_INPUT": self._backward_peak + self.input + max(0, self.kept - self.stored),
@@ -57,17 +64,17 @@ class StageBytes:
         """Bytes that an instruction gives back when it ends."""
         return {
             "FREE": (self.output, self.input, self.tokens)[part] if op == "FREE" else 0,
-            "FORWARD": self.gathered + self.keys,
+            "FORWARD": self.gathered + self.keys + 3 * self.rows,
             "BACKWARD": self._backward_peak + self.stored + self.input + self.output,
             "BACKWARD_INPUT": self._backward_peak + max(0, self.stored - self.kept) + self.input + self.output,
             "BACKWARD_WEIGHT": self.kept,
         }.get(op, 0)
 
 
-def _gathered_operands(stage, sums, is_t5, token_bytes):
+def _gathered_operands(stage, sums, is_t5, divides_experts, token_bytes):
     """What BACKWARD_INPUT puts aside of inputs and output gradients that it gathered over tensor ranks."""
     source, target = sums.source_tokens, sums.target_tokens
-    of_decoder = 6 * target + source if is_t5 else 4 * target
+    of_decoder = 6 * target + source if is_t5 else (2 if divides_experts else 4) * target
     return token_bytes * (stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder)
 
 
@@ -78,7 +85,7 @@ def stage_bytes(costs, stage, sums, recompute, crossing, transient, gathered_tok
     """
     levels = stage.levels(recompute)
     stored = 0
-    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, gathered_token_bytes)
+    kept = _gathered_operands(stage, sums, "encoder" in costs.kinds, costs.expert_ranks > 1, gathered_token_bytes)
     peaks = []
     for kind in costs.kinds:
         if stage.layers(kind) == 0:

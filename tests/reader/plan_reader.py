@@ -31,7 +31,7 @@ def read_plan(schema, planned_batch, profile_file, check_habits=False):
     if not check_structure(schema, planned_batch, report):
         return report
     reading = Reading(schema, planned_batch)
-    costs = Costs(profile_file.profile, reading.plan.model, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts)
+    costs = Costs(profile_file.profile, reading.plan.model, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts, reading.pipeline.experts)
     exchanges = Exchanges(reading, costs)
     _check_origin(reading, profile_file, report)
     rules.check_samples(reading, report)
@@ -149,11 +149,10 @@ def _check_durations(reading, costs, exchanges, report):
         elif item.transfer is not None:
             duration = alone = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         elif op == "REDUCE_GRADIENTS":
-            reducers = pipeline.reducers(stage, pipeline.tensor(rank))
-            duration = alone = reduce_duration(costs, stage, reducers, sharded)
+            duration = alone = reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
         elif op == "OPTIMIZER_STEP":
             duration = alone = sum(
-                optimizer_duration(costs, held, pipeline.reducers(held, pipeline.tensor(rank)), sharded)
+                optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded)
                 for held in pipeline.stages_of(rank)
             )
         durations[rank][item.id], own[rank][item.id] = duration, alone
@@ -207,12 +206,12 @@ def _check_bytes(reading, costs, exchanges, report):
             token_bytes = reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
             keys = share.divided_tokens * exchanges.key_value_bytes() if share.divided_tokens else 0
             around = crossing[stage.index : stage.index + 2]
-            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys), token_bytes)
+            known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys, costs.rows(share.sums)), token_bytes)
         return known[key]
 
     sharded = reading.options.shard_optimizer_state
     for rank, program in enumerate(reading.programs):
-        static = static_bytes(costs, pipeline.stages_of(rank), pipeline.ranks_of_same_parameters, sharded)
+        static = static_bytes(costs, pipeline, pipeline.stages_of(rank), sharded)
         report.compare("bytes", f"rank {rank}", "static_memory_bytes", program.static_memory_bytes, static)
     for rank, item in reading.instructions():
         op, place = reading.op(item), reading.place(rank, item)

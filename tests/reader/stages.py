@@ -71,6 +71,7 @@ class Pipeline:
         self.replicas = plan.mesh.data
         self.contexts = plan.mesh.context or 1
         self.tensors = plan.mesh.tensor or 1
+        self.experts = plan.mesh.expert or 1
         self._ranks = [[list(stage.ranks) for stage in replica.stages] for replica in plan.topology.replicas]
         self._place = {}  # rank -> (replica, place in its stage group)
         self._stages_of = {}
@@ -117,6 +118,23 @@ class Pipeline:
     def ranks_of_same_parameters(self):
         """How many ranks have the same part of a stage's parameters."""
         return self.replicas * self.contexts
+
+    @property
+    def ranks_of_same_experts(self):
+        return self.replicas * self.group_size // self.experts
+
+    def expert_reducers(self, stage, tensor):
+        """Of each expert rank of the tensor rank those who have its experts; none where no ranks divide the experts."""
+        if self.experts == 1:
+            return []
+        return [
+            [
+                self.rank(replica, stage.index, place)
+                for replica in range(self.replicas)
+                for place in range(expert, self.group_size, self.experts)
+            ]
+            for expert in range(tensor, self.experts, self.tensors)
+        ]
 
     def rank(self, replica, stage_index, place=0):
         return self._ranks[replica][stage_index][place]

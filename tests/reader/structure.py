@@ -42,6 +42,10 @@ def _check_sizes(schema, plan, report):
     divides = tensors == 1 or (plan.model.heads % tensors == 0 and plan.model.ffn % tensors == 0 and shared > 0)
     divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
     report.require(TOPIC, "mesh", tensors <= 64 and divides, f"there are {tensors} tensor ranks")
+    experts, expert = plan.model.experts, plan.mesh.expert or 1
+    divides = expert == 1 or (experts > 0 and experts % expert == 0)
+    divides = divides and (expert == 1 or (expert % tensors == 0 and contexts * tensors % expert == 0))
+    report.require(TOPIC, "mesh", divides, f"{expert} ranks divide the experts")
     report.compare(TOPIC, "plan", "number of programs", len(plan.programs), ranks)
     report.compare(TOPIC, "plan", "number of replicas", len(plan.replicas), plan.mesh.data)
     report.compare(TOPIC, "plan", "number of rank predictions", len(plan.predicted.ranks), ranks)

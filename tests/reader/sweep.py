@@ -28,12 +28,15 @@ RECOMPUTES = ("none", "selective", "full", "auto")
 DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 
 
-def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False):
+def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0):
     """Flags of `penstock plan` but for its files."""
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
     tp, cp = generator.choice(DEGREES) if groups else (1, 1)
     flags = [f"--tp={tp}", f"--cp={1 if is_t5 else cp}"] if tp * cp > 1 else []
+    if experts and tp * cp > 1:
+        degrees = [tp * 2**power for power in range(8) if tp * cp % (tp * 2**power) == 0 and experts % (tp * 2**power) == 0]
+        flags.append(f"--ep={generator.choice(degrees)}")
     flags += [f"--pp={pp}", f"--dp={dp}", f"--effort={generator.choice(('fast', 'fast', 'normal'))}"]
     flags += [f"--policy={generator.choice(POLICIES)}", f"--schedule={generator.choice(SCHEDULES)}"]
     flags += [f"--recompute={generator.choice(RECOMPUTES)}", f"--layout={generator.choice(('auto', 'packed', 'padded'))}"]
@@ -105,7 +108,7 @@ def main(arguments):
             model = profile_file.model
             layers = model.layers or model.encoder_layers + model.decoder_layers
             flags = [f"--rows={rows}", f"--max-length={options.max_length}"]
-            flags += draw_options(generator, layers, options.pp, options.dp, options.groups, model.layers == 0)
+            flags += draw_options(generator, layers, options.pp, options.dp, options.groups, model.layers == 0, model.experts)
             for attempt in range(2):
                 made, said = penstock_plan(options.penstock, profile, lengths, out, flags)
                 if not made:

@@ -224,6 +224,9 @@ class CostsAudit {
            cost.exchange.context_received_bytes);
     expect("exchange.context_ns", exchange.context_ns(), cost.exchange.context_ns);
     expect("exchange.context_exposed_ns", exchange.context_exposed_ns(), cost.exchange.context_exposed_ns);
+    expect("exchange.expert_bytes", static_cast<int64_t>(exchange.expert_bytes()),
+           cost.exchange.expert_bytes);
+    expect("exchange.expert_ns", exchange.expert_ns(), cost.exchange.expert_ns);
   }
 
   // The table of execution.md, section 8, and the times of section 7, for a rank's share.

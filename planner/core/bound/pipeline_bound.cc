@@ -18,11 +18,11 @@ void AddBytes(int layers, const PerToken& bytes, PerToken* sum) {
 }
 
 // Gathers and sums over tensor ranks in a forward or in a backward pass, at the level that has fewest.
-void AddExchange(const Stage& stage, bool forward, LayerVector* pass) {
+void AddExchange(const Stage& stage, bool divided, bool forward, LayerVector* pass) {
   const int counts[2] = {stage.encoder_layers, stage.decoder_layers};
   for (int kind = 0; kind < 2; ++kind) {
-    const HalfCounts halves =
-        forward ? ForwardHalves(kind, stage.crosses) : BackwardHalves(kind, stage.crosses, kKeepAll);
+    const HalfCounts halves = forward ? ForwardHalves(kind, stage.crosses, divided)
+                                      : BackwardHalves(kind, stage.crosses, divided, kKeepAll);
     (*pass)[kSourceExchange] += static_cast<double>(counts[kind] * halves.source);
     (*pass)[kTargetExchange] += static_cast<double>(counts[kind] * halves.target);
   }
@@ -43,7 +43,8 @@ StageBound BoundStage(const CostModel& costs, const std::array<LayerBound, kLaye
     if (pass == static_cast<int>(BoundPass::kWeight)) continue;
     bound.passes[pass][kSourceEmbedding] = stage.embeds_source ? 1 : 0;
     bound.passes[pass][kTargetEmbedding] = stage.embeds_target ? 1 : 0;
-    AddExchange(stage, pass == static_cast<int>(BoundPass::kForward), &bound.passes[pass]);
+    AddExchange(stage, costs.group().divides_experts(), pass == static_cast<int>(BoundPass::kForward),
+                &bound.passes[pass]);
   }
   bound.options.resize(1);
   for (const LayerKind kind : {kEncoder, kDecoder}) {

@@ -64,7 +64,7 @@ void ForwardParts::AddTerms(LayerKind kind) {
       zero = zero && IsZero(cost.forward);
     }
     if (zero) continue;
-    alone->model = std::make_unique<LayerModel>(alone->profile, costs_.group().tensor);
+    alone->model = std::make_unique<LayerModel>(alone->profile, costs_.group());
     parts_.push_back({kind, term});
     terms_.push_back(std::move(alone));
   }

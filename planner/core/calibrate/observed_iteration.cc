@@ -111,7 +111,7 @@ class Observer {
 
   void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
     const v1::PassExchange& exchange = instruction.exchange();
-    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns();
+    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns() + exchange.expert_ns();
     // The others wait for the one that has most to do.
     if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
       return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,18 +44,41 @@ absl::Status CheckContext(uint32_t context) {
                absl::StrCat(context, " is no power of two; use ", below, " or ", 2 * below));
 }
 
+absl::Status CheckExpert(const v1::Mesh& mesh, const v1::ModelSpec& model) {
+  const uint32_t expert = ExpertRanks(mesh);
+  const auto group = static_cast<uint32_t>(GroupRanks(mesh));
+  const auto divides = [&](uint32_t degree) {
+    return model.experts() % degree == 0 && degree % TensorRanks(mesh) == 0 && group % degree == 0;
+  };
+  if (model.experts() == 0)
+    return Wrong("job.mesh.expert", absl::StrCat(expert, ", but the model has no experts; use 1"));
+  if (divides(expert)) return absl::OkStatus();
+  std::vector<uint32_t> degrees;
+  for (uint32_t degree = 2; degree <= group; ++degree) {
+    if (divides(degree)) degrees.push_back(degree);
+  }
+  return Wrong("job.mesh.expert",
+               absl::StrCat(expert, " ranks cannot divide ", model.experts(), " experts of a stage group of ",
+                            ContextRanks(mesh), " context x ", TensorRanks(mesh),
+                            " tensor ranks: it divides both, and is a multiple of the tensor ranks; use ",
+                            degrees.empty() ? "1" : absl::StrCat("1, ", absl::StrJoin(degrees, ", "))));
+}
+
 // "2, 4, 8"; "none".
 std::string DegreesOf(const v1::LayerCost& layer) {
-  const auto degree = [](std::string* out, const v1::TensorCost& cost) {
-    absl::StrAppend(out, cost.degree());
-  };
-  return layer.tensor().empty() ? "none" : absl::StrJoin(layer.tensor(), ", ", degree);
+  std::vector<uint32_t> degrees;
+  for (const v1::TensorCost& cost : layer.tensor()) {
+    if (cost.expert() <= 1) degrees.push_back(cost.degree());
+  }
+  return degrees.empty() ? "none" : absl::StrJoin(degrees, ", ");
 }
 
 absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
   for (const v1::LayerCost& layer : profile.layers()) {
     const auto& costs = layer.tensor();
-    const auto at_degree = [&](const v1::TensorCost& cost) { return cost.degree() == tensor; };
+    const auto at_degree = [&](const v1::TensorCost& cost) {
+      return cost.degree() == tensor && cost.expert() <= 1;
+    };
     if (std::any_of(costs.begin(), costs.end(), at_degree)) continue;
     return Wrong(
         "job.mesh.tensor",
@@ -69,8 +93,9 @@ absl::Status CheckProfiled(uint32_t tensor, const v1::CostProfile& profile) {
 
 absl::Status CheckGroupOfModel(const v1::Mesh& mesh, const v1::ModelSpec& model) {
   if (TensorRanks(mesh) > 1) PENSTOCK_RETURN_IF_ERROR(CheckTensor(TensorRanks(mesh), model));
+  if (ContextRanks(mesh) > 1) PENSTOCK_RETURN_IF_ERROR(CheckContext(ContextRanks(mesh)));
+  if (ExpertRanks(mesh) > 1) PENSTOCK_RETURN_IF_ERROR(CheckExpert(mesh, model));
   if (ContextRanks(mesh) == 1) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(CheckContext(ContextRanks(mesh)));
   if (model.architecture() != v1::ARCHITECTURE_T5) return absl::OkStatus();
   return Wrong("job.mesh.context",
                "a T5 cannot be divided over context ranks; use 1, and more tensor ranks or stages");

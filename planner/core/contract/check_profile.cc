@@ -100,15 +100,24 @@ absl::Status CheckRatios(const std::string& field, const v1::LayerCost& layer) {
 
 absl::Status CheckTensorCosts(const std::string& field, const v1::LayerCost& layer) {
   uint32_t before = 1;
+  uint32_t expert_before = 1;
   for (int i = 0; i < layer.tensor_size(); ++i) {
     const v1::TensorCost& cost = layer.tensor(i);
     const std::string name = absl::StrCat(field, ".tensor[", i, "]");
-    if (cost.degree() <= before || cost.degree() > kMostTensorRanks) {
+    const uint32_t expert = std::max(cost.expert(), uint32_t{1});
+    const bool follows = cost.degree() > before || (cost.degree() == before && expert > expert_before);
+    if (!follows || cost.degree() > kMostTensorRanks) {
       return WrongInProfile(
           name + ".degree",
-          absl::StrCat(cost.degree(), "; degrees are ascending, from 2 to ", kMostTensorRanks));
+          absl::StrCat(
+              cost.degree(), expert > 1 ? absl::StrCat(" with expert ", expert) : "",
+              "; degrees are ascending, of each the expert ranks, from 2 (with expert ranks from 1) to ",
+              kMostTensorRanks));
     }
+    if (expert > kMostContextRanks * kMostTensorRanks || (expert > 1 && expert % cost.degree() != 0))
+      return WrongInProfile(name + ".expert", absl::StrCat(expert, "; it is a multiple of the degree"));
     before = cost.degree();
+    expert_before = expert;
     PENSTOCK_RETURN_IF_ERROR(Check(name + ".efficiency", cost.efficiency(), kEfficiency));
     if (cost.efficiency() == 0) return WrongInProfile(name + ".efficiency", "0; must be above 0");
     PENSTOCK_RETURN_IF_ERROR(CheckTime(name + ".forward", cost.forward()));

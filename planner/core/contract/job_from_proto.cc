@@ -39,7 +39,8 @@ absl::Status CheckMesh(const v1::Mesh& mesh) {
 }
 
 GroupShape GroupOf(const v1::Mesh& mesh) {
-  return {static_cast<int32_t>(ContextRanks(mesh)), static_cast<int32_t>(TensorRanks(mesh))};
+  return {static_cast<int32_t>(ContextRanks(mesh)), static_cast<int32_t>(TensorRanks(mesh)),
+          static_cast<int32_t>(ExpertRanks(mesh))};
 }
 
 absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
@@ -53,6 +54,13 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
     default:
       return Wrong("job.model.dtype", "is not set; use float64, float32 or bfloat16");
   }
+}
+
+// Of all experts of a layer: two matrices each, or three where they are gated.
+int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
+  const bool gated = model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
+                     model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+  return int64_t{model.experts()} * (gated ? 3 : 2) * model.hidden() * model.ffn() * bytes_per_element;
 }
 
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
@@ -307,6 +315,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
+  job.experts_per_token = spec.model().experts_per_token();
+  job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",

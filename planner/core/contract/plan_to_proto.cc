@@ -71,6 +71,8 @@ void AddExchange(const PassExchange& exchange, v1::Instruction* proto) {
   result->set_context_received_bytes(static_cast<uint64_t>(exchange.context_received_bytes));
   result->set_context_ns(exchange.context_ns);
   result->set_context_exposed_ns(exchange.context_exposed_ns);
+  result->set_expert_bytes(static_cast<uint64_t>(exchange.expert_bytes));
+  result->set_expert_ns(exchange.expert_ns);
 }
 
 class Converter {

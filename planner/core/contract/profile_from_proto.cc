@@ -89,8 +89,9 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
                           "is for a head with a closed form and no tables");
   }
   for (const v1::TensorCost& cost : layer.tensor()) {
-    result.tensor.push_back({static_cast<int32_t>(cost.degree()), cost.efficiency(), cost.has_forward(),
-                             LayerTimeFromProto(cost.forward())});
+    result.tensor.push_back({static_cast<int32_t>(cost.degree()),
+                             std::max(static_cast<int32_t>(cost.expert()), 1), cost.efficiency(),
+                             cost.has_forward(), LayerTimeFromProto(cost.forward())});
   }
   result.has_selective = layer.has_stored_selective() && (result.backward_ratio[kKeepSelective] > 0 ||
                                                           !result.backward_table_ns[kKeepSelective].empty());

@@ -24,10 +24,10 @@ int64_t ShareOfTokens(int64_t tokens, int tensor, int tensors) {
 
 // Tokens whose rows a split backward pass puts aside gathered: the input and the output gradient of each
 // divided part, and in T5's decoder layers the encoder's output.
-int64_t GatheredOperands(const Stage& stage, const TokenSums& sums) {
+int64_t GatheredOperands(const Stage& stage, bool divides_experts, const TokenSums& sums) {
   const auto source = static_cast<int64_t>(sums.source);
   const auto target = static_cast<int64_t>(sums.target);
-  const int64_t of_decoder = stage.crosses ? 6 * target + source : 4 * target;
+  const int64_t of_decoder = stage.crosses ? 6 * target + source : (divides_experts ? 2 : 4) * target;
   return stage.encoder_layers * 4 * source + stage.decoder_layers * of_decoder;
 }
 
@@ -47,7 +47,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       topology_(job.topology),
       nodes_(topology_, profile_.cluster.gpus_per_node),
       slow_groups_(profile_.slow_ranks, topology_),
-      layer_model_(profile_, shape().group.tensor),
+      layer_model_(profile_, shape().group),
       exchange_model_(profile_.cluster, job, nodes_),
       repeated_(RepeatedHeadsOf(job, group().tensor)),
       hidden_(job.hidden),
@@ -55,11 +55,6 @@ CostModel::CostModel(Profile profile, const Job& job)
       shared_table_bytes_(job.shared_table_bytes),
       token_table_(job.token_table),
       divided_state_(job.shard_optimizer_state) {
-  double state = profile_.state_bytes_per_parameter_byte;
-  if (job.shard_optimizer_state) {
-    const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
-    state -= sharded - sharded / copies();
-  }
   for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
@@ -68,10 +63,23 @@ CostModel::CostModel(Profile profile, const Job& job)
     const int uses = UsesOf(token_table_, stage);
     if (uses > 1)
       bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
-    bytes = bytes / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
-    parameter_bytes_.push_back(RoundToInteger(bytes));
-    static_bytes_.push_back(RoundToInteger(bytes * state));
+    const double experts = group().divides_experts()
+                               ? stage.decoder_layers * static_cast<double>(job.expert_parameter_bytes)
+                               : 0;
+    const double common =
+        std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
+    common_bytes_.push_back(RoundToInteger(common));
+    expert_bytes_.push_back(RoundToInteger(experts / group().expert));
+    static_bytes_.push_back(RoundToInteger(common * StateBytes(copies()) +
+                                           experts / group().expert * StateBytes(expert_copies())));
   }
+}
+
+double CostModel::StateBytes(int copies) const {
+  const double state = profile_.state_bytes_per_parameter_byte;
+  if (!divided_state_) return state;
+  const double sharded = profile_.sharded_state_bytes_per_parameter_byte;
+  return state - (sharded - sharded / copies);
 }
 
 bool CostModel::has_selective() const {
@@ -127,24 +135,26 @@ int64_t CostModel::BackwardNs(int stage, const LayerCosts& costs, const StageRec
   return RoundToInteger(time) + BackwardExchange(stage, costs, recompute).ns();
 }
 
-double CostModel::TensorExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
-  const double token_ns = exchange_model_.HalfTokenNs();
+double CostModel::ExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
+  const double token_ns = group().tensor > 1 ? exchange_model_.HalfTokenNs() : 0;
   if (kind == kHead) return static_cast<double>(kHeadHalves) * token_ns * sums.target;
-  const HalfCounts forward = ForwardHalves(kind, shape().stages.front().crosses);
-  const HalfCounts backward = BackwardHalves(kind, shape().stages.front().crosses, level);
+  const bool crosses = shape().stages.front().crosses;
+  const HalfCounts forward = ForwardHalves(kind, crosses, group().divides_experts());
+  const HalfCounts backward = BackwardHalves(kind, crosses, group().divides_experts(), level);
   return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
-                     static_cast<double>(forward.target + backward.target) * sums.target);
+                     static_cast<double>(forward.target + backward.target) * sums.target) +
+         exchange_model_.RowsTokenNs() * sums.target;
 }
 
 PassExchange CostModel::ForwardExchange(int stage, const LayerCosts& costs) const {
   if (!exchange_model_.any()) return {};
-  return core::ForwardExchange(this->stage(stage), group().tensor, costs.exchange);
+  return core::ForwardExchange(this->stage(stage), group(), costs.exchange);
 }
 
 PassExchange CostModel::BackwardExchange(int stage, const LayerCosts& costs,
                                          const StageRecompute& recompute) const {
   if (!exchange_model_.any()) return {};
-  return core::BackwardExchange(this->stage(stage), recompute, group().tensor, costs.exchange);
+  return core::BackwardExchange(this->stage(stage), recompute, group(), costs.exchange);
 }
 
 int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
@@ -176,6 +186,7 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
   const int tensors = group().tensor;
   const Stage& layers = this->stage(stage);
   StageMemory memory;
+  memory.rows = exchange_model_.RowBytes(sums);
   for (LayerKind kind : {kEncoder, kDecoder}) {
     const int count = kind == kEncoder ? layers.encoder_layers : layers.decoder_layers;
     if (count == 0) continue;
@@ -183,14 +194,18 @@ StageMemory CostModel::Memory(int stage, const Share& share) const {
     const double repeated = kind == kDecoder ? repeated_.token_bytes : 0;
     for (int level = 0; level < kRecomputeLevels; ++level) {
       memory.stored_layer[kind][level] =
-          PartOf(layer.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated);
+          PartOf(layer.stored[level], sums, tensors, level == kKeepInput ? 0 : repeated) +
+          (level == kKeepSelective ? memory.rows : 0);
     }
     // With their gradients.
     memory.peak = std::max(memory.peak, PartOf(layer.peak, sums, tensors, 2 * repeated));
   }
   if (layers.last) memory.peak = std::max(memory.peak, PartOf(profile_.layers[kHead].peak, sums, tensors));
   memory.gathered = exchange_model_.GatheredBytes(sums);
-  if (tensors > 1) memory.gathered_operands = GatheredOperands(layers, sums) * hidden_ * bytes_per_element_;
+  if (tensors > 1) {
+    memory.gathered_operands =
+        GatheredOperands(layers, group().divides_experts(), sums) * hidden_ * bytes_per_element_;
+  }
   memory.keys_values = share.divided_tokens * exchange_model_.key_value_bytes();
   if (!layers.first) memory.input = BoundaryBytes(stage - 1, sums);
   if (!layers.last) memory.output = BoundaryBytes(stage, sums);
@@ -242,19 +257,23 @@ int64_t CostModel::LinkNs(int64_t bytes, Link link) const {
   return latency + RoundToInteger(static_cast<double>(bytes) / speed * 1e9);
 }
 
-int64_t CostModel::RingStepNs(int stage, int tensor) const {
-  const std::vector<int32_t> ranks = topology_.GradientGroup(stage, tensor);
-  const int64_t bytes = CeilDivide(parameter_bytes_[stage], static_cast<int64_t>(ranks.size()));
-  int64_t step = TransferNs(bytes, ranks.back(), ranks.front());
+int64_t CostModel::RingNs(int64_t bytes, const std::vector<int32_t>& ranks) const {
+  const auto steps = static_cast<int64_t>(ranks.size()) - 1;
+  if (steps == 0) return 0;
+  const int64_t share = CeilDivide(bytes, steps + 1);
+  int64_t step = TransferNs(share, ranks.back(), ranks.front());
   // The slowest link of the ring sets the pace of every step.
-  for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(bytes, ranks[i - 1], ranks[i]));
-  return step;
+  for (size_t i = 1; i < ranks.size(); ++i) step = std::max(step, TransferNs(share, ranks[i - 1], ranks[i]));
+  return RoundToInteger(static_cast<double>(steps) * static_cast<double>(step));
 }
 
 int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
-  const int steps = copies() - 1;
-  if (steps == 0) return 0;
-  return RoundToInteger(static_cast<double>(steps) * static_cast<double>(RingStepNs(stage, tensor)));
+  const int64_t common = RingNs(common_bytes_[stage], topology_.GradientGroup(stage, tensor));
+  if (!group().divides_experts()) return common;
+  int64_t experts = 0;
+  for (int expert = tensor; expert < group().expert; expert += group().tensor)
+    experts = std::max(experts, RingNs(expert_bytes_[stage], topology_.ExpertGradientGroup(stage, expert)));
+  return common + experts;
 }
 
 int64_t CostModel::ReduceNs(int stage, int tensor) const {
@@ -282,9 +301,10 @@ int64_t CostModel::StepBytes() const {
 }
 
 int64_t CostModel::OptimizerNs(int stage, int tensor) const {
-  const int64_t shares = divided_state_ ? copies() : 1;
-  const int64_t update = RoundToInteger(static_cast<double>(CeilDivide(parameter_bytes_[stage], shares)) *
-                                        profile_.optimizer_ns_per_parameter_byte);
+  const int64_t common = CeilDivide(common_bytes_[stage], divided_state_ ? copies() : 1);
+  const int64_t experts = CeilDivide(expert_bytes_[stage], divided_state_ ? expert_copies() : 1);
+  const int64_t update =
+      RoundToInteger(static_cast<double>(common + experts) * profile_.optimizer_ns_per_parameter_byte);
   return divided_state_ ? update + HalfOfAllReduceNs(stage, tensor) : update;
 }
 

@@ -37,6 +37,9 @@ struct StageMemory {
   // backward there are their gradients, too.
   int64_t gathered = 0;
   int64_t keys_values = 0;
+  // Rows from other ranks, for this one's experts: there three times while they are sent, received and
+  // sorted, forward and backward.
+  int64_t rows = 0;
   // Of the whole stage, gathered over tensor ranks: what a split backward pass puts aside beyond what it
   // stored.
   int64_t gathered_operands = 0;
@@ -49,8 +52,8 @@ struct StageMemory {
   int64_t tokens = 0;
 
   // What comes and goes with a pass, beyond the buffers of transfers.
-  int64_t forward_peak() const { return gathered + keys_values; }
-  int64_t backward_peak() const { return peak + gathered + 2 * keys_values; }
+  int64_t forward_peak() const { return gathered + keys_values + 3 * rows; }
+  int64_t backward_peak() const { return peak + gathered + 2 * keys_values + 3 * rows; }
 };
 
 class CostModel {
@@ -85,7 +88,8 @@ class CostModel {
   // See LayerModel, for a rank's share.
   double PassesNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const {
     const double compute = layer_model_.PassesNs(kind, level, sums);
-    return group().tensor == 1 ? compute : compute + TensorExchangeNs(kind, level, sums);
+    return group().tensor == 1 && !group().divides_experts() ? compute
+                                                             : compute + ExchangeNs(kind, level, sums);
   }
   double SourceEmbeddingNs(const TokenSums& sums) const { return layer_model_.SourceEmbeddingNs(sums); }
   double TargetEmbeddingNs(const TokenSums& sums) const { return layer_model_.TargetEmbeddingNs(sums); }
@@ -113,7 +117,7 @@ class CostModel {
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
   int64_t RankStaticBytes(int position) const;
   // Parameters of a rank's part of the stage in the model's number format.
-  int64_t ParameterBytes(int stage) const { return parameter_bytes_[stage]; }
+  int64_t ParameterBytes(int stage) const { return common_bytes_[stage] + expert_bytes_[stage]; }
   // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens;
   // elements and bytes. Without a tensor rank: of the one with the most.
   int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
@@ -134,8 +138,9 @@ class CostModel {
   int64_t TransferNs(int64_t bytes, int from_rank, int to_rank) const {
     return LinkNs(bytes, LinkBetween(from_rank, to_rank));
   }
-  // Gradients of a tensor rank's part of the stage over the n ranks that have it (replicas x context ranks),
-  // in a ring of their order: 2 (n-1) steps of bytes / n. With a divided optimizer state only the first half,
+  // Gradients of a tensor rank's part of the stage over the n ranks that have it (replicas x context ranks;
+  // experts that ranks divide apart, over those that have them), in a ring of their order: 2 (n-1) steps of
+  // bytes / n. With a divided optimizer state only the first half,
   // a reduce-scatter.
   int64_t ReduceNs(int stage, int tensor) const;
   // The update of the stage; with a divided state that of a rank's share, and the all-gather after it.
@@ -153,14 +158,18 @@ class CostModel {
 
  private:
   const PipelineShape& shape() const { return topology_.shape(); }
-  // Over tensor ranks, of both passes of one layer, without latencies.
-  double TensorExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
-  // One step of the ring over the ranks that have the part.
-  int64_t RingStepNs(int stage, int tensor) const;
-  // A reduce-scatter of the part's gradients, or an all-gather of its parameters.
+  // Over tensor ranks and with experts on other ranks, of both passes of one layer, without latencies.
+  double ExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSums& sums) const;
+  // A reduce-scatter of gradients over ranks, in a ring of their order, or an all-gather of parameters.
+  int64_t RingNs(int64_t bytes, const std::vector<int32_t>& ranks) const;
+  // Of the part of a rank of this tensor rank: what it has in common with all others of it, and its experts
+  // where ranks divide them (of those with the slowest ring).
   int64_t HalfOfAllReduceNs(int stage, int tensor) const;
-  // Ranks that have the same parameters.
+  // Ranks that have the same parameters, and the same experts.
   int copies() const { return topology_.replicas() * group().context; }
+  int expert_copies() const { return topology_.replicas() * group().expert_copies(); }
+  // Of what is kept for each parameter byte, by a rank that has it in common with so many.
+  double StateBytes(int copies) const;
   // Of what a stage embeds; the same in both passes.
   double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
   Profile profile_;
@@ -176,7 +185,9 @@ class CostModel {
   TokenTable token_table_;
   // The optimizer state, over replicas.
   bool divided_state_;
-  std::vector<int64_t> parameter_bytes_;
+  // Of a rank's part of the stage: of experts that ranks divide, and of all else.
+  std::vector<int64_t> expert_bytes_;
+  std::vector<int64_t> common_bytes_;
   std::vector<int64_t> static_bytes_;
 };
 

@@ -2,14 +2,23 @@
 
 #include <algorithm>
 
+#include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/rounding.h"
 
 namespace penstock::core {
+namespace {
+
+// A number goes with the gradient of each row (worker/model/expert_exchange.h).
+constexpr int64_t kRowNumberBytes = 16;
+
+}  // namespace
 
 ExchangeModel::ExchangeModel(const Cluster& cluster, const Job& job, const Nodes& nodes)
     : cluster_(cluster),
       group_(job.topology.shape().group),
       tensor_link_(nodes.OfTensorRanks()),
+      expert_link_(nodes.OfExpertRanks()),
+      experts_per_token_(job.experts_per_token),
       token_bytes_(job.hidden * job.bytes_per_element),
       key_value_bytes_(2 * ((job.key_value_heads + group_.tensor - 1) / group_.tensor) * job.head_width *
                        job.bytes_per_element) {}
@@ -34,6 +43,28 @@ ExchangeCosts::Half ExchangeModel::HalfOf(double tokens) const {
   return {bytes, CollectiveNs(bytes, tensor_link_)};
 }
 
+// The router is expected to spread rows over the experts evenly: of E ranks each has one E-th of them.
+ExchangeCosts::Half ExchangeModel::RowsOf(double tokens, int64_t row_bytes) const {
+  const int64_t bytes = static_cast<int64_t>(tokens) * experts_per_token_ * row_bytes * (group_.expert - 1) /
+                        (int64_t{group_.expert} * group_.tensor);
+  return {bytes, CollectiveNs(bytes, expert_link_)};
+}
+
+double ExchangeModel::RowsTokenNs() const {
+  if (!group_.divides_experts()) return 0;
+  const double bytes = static_cast<double>(kRowExchanges * experts_per_token_) *
+                       static_cast<double>(2 * token_bytes_ + kRowNumberBytes) * (group_.expert - 1) /
+                       (static_cast<double>(group_.expert) * group_.tensor);
+  return bytes / BytesPerSecond(expert_link_) * 1e9;
+}
+
+int64_t ExchangeModel::RowBytes(const TokenSums& sums) const {
+  if (!group_.divides_experts()) return 0;
+  const auto tokens = static_cast<int64_t>(sums.target);
+  const int64_t most = tokens - tokens / group_.tensor * (group_.tensor - 1);
+  return most * experts_per_token_ * (token_bytes_ + kRowNumberBytes);
+}
+
 double ExchangeModel::HalfTokenNs() const {
   return static_cast<double>(token_bytes_) * (group_.tensor - 1) / group_.tensor /
          BytesPerSecond(tensor_link_) * 1e9;
@@ -48,6 +79,10 @@ ExchangeCosts ExchangeModel::Costs(const Share& share, const LayerModel& model) 
   ExchangeCosts costs;
   costs.source = HalfOf(share.sums.source);
   costs.target = HalfOf(share.sums.target);
+  if (group_.divides_experts()) {
+    costs.rows = RowsOf(share.sums.target, token_bytes_);
+    costs.row_gradients = RowsOf(share.sums.target, token_bytes_ + kRowNumberBytes);
+  }
   if (!share.exchanges()) return costs;
   for (const Link link : {Link::kInsideNode, Link::kBetweenNodes}) {
     const int64_t sent = share.sent[static_cast<size_t>(link)];

@@ -31,6 +31,11 @@ class ExchangeModel {
   // A gather or a sum over tensor ranks, as a line through its tokens: for bounds. Nanoseconds.
   double HalfTokenNs() const;
   int64_t HalfLatencyNs() const { return group_.tensor > 1 ? CollectiveLatencyNs(tensor_link_) : 0; }
+  // The rows of a token of a context rank, to experts on other ranks and back, in a forward and in a backward
+  // pass of one layer that keeps everything: as HalfTokenNs; 0 where no ranks divide the experts.
+  double RowsTokenNs() const;
+  // Of the rows that a rank makes of its part of so many tokens, bytes; 0 likewise.
+  int64_t RowBytes(const TokenSums& sums) const;
   // Keys and values of a token, in one layer.
   double KeyValueTokenNs(Link link) const {
     return static_cast<double>(key_value_bytes_) / BytesPerSecond(link) * 1e9;
@@ -41,10 +46,14 @@ class ExchangeModel {
   double BytesPerSecond(Link link) const;
   int64_t CollectiveNs(int64_t bytes, Link link) const;
   ExchangeCosts::Half HalfOf(double tokens) const;
+  // `row_bytes`: of one row.
+  ExchangeCosts::Half RowsOf(double tokens, int64_t row_bytes) const;
 
   Cluster cluster_;
   GroupShape group_;
   Link tensor_link_;
+  Link expert_link_;
+  int64_t experts_per_token_;
   // Of a token between layers.
   int64_t token_bytes_;
   int64_t key_value_bytes_;

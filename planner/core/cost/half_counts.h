@@ -4,7 +4,8 @@
 // gather before and a sum behind each (Korthikanti et al. 2022, "Reducing activation recomputation in large
 // Transformer models", section 4.2); T5's decoder layers have three, and gather the encoder's output too.
 // Backward each part has both again, and gathers its input once more for the gradients of its weights; a
-// layer that is run again makes those of its forward pass, too.
+// layer that is run again makes those of its forward pass, too. Where ranks divide the experts, each has its
+// own tokens' feed-forward part, which then gathers and sums nothing.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +25,22 @@ struct HalfCounts {
 // (worker/model/loss_head.h).
 inline constexpr int64_t kHeadHalves = 2;
 
-inline HalfCounts ForwardHalves(int kind, bool crosses) {
+inline HalfCounts ForwardHalves(int kind, bool crosses, bool divides_experts) {
   if (kind == kEncoder) return {4, 0};
+  if (divides_experts) return {0, 2};
   return crosses ? HalfCounts{1, 6} : HalfCounts{0, 4};
 }
 
-inline HalfCounts BackwardHalves(int kind, bool crosses, RecomputeLevel level) {
+inline HalfCounts BackwardHalves(int kind, bool crosses, bool divides_experts, RecomputeLevel level) {
   HalfCounts halves{6, 0};
-  if (kind == kDecoder) halves = crosses ? HalfCounts{2, 9} : HalfCounts{0, 6};
+  if (kind == kDecoder) halves = crosses ? HalfCounts{2, 9} : HalfCounts{0, divides_experts ? 3 : 6};
   if (level != kKeepInput) return halves;
-  const HalfCounts again = ForwardHalves(kind, crosses);
+  const HalfCounts again = ForwardHalves(kind, crosses, divides_experts);
   return {halves.source + again.source, halves.target + again.target};
 }
+
+// How often rows go to other ranks' experts or come back, in a layer whose experts ranks divide: to them and
+// back; and their gradients the same way, with a number for each row.
+inline constexpr int64_t kRowExchanges = 2;
 
 }  // namespace penstock::core

@@ -17,6 +17,9 @@ struct ExchangeCosts {
   };
   Half source;
   Half target;
+  // Once to experts on other ranks, or back from them: rows, and gradients of rows.
+  Half rows;
+  Half row_gradients;
   // Keys and values of divided rows, forward; backward it is twice the time, and all of both in both
   // directions.
   int64_t sent_bytes = 0;

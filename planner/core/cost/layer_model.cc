@@ -8,11 +8,11 @@
 
 namespace penstock::core {
 
-LayerModel::LayerModel(const Profile& profile, int32_t tensor_ranks) : profile_(profile) {
+LayerModel::LayerModel(const Profile& profile, const GroupShape& group) : profile_(profile) {
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
     const LayerProfile& layer = profile.layers[kind];
     form_[kind] = layer.forward;
-    const TensorCost* const cost = layer.AtDegree(tensor_ranks);
+    const TensorCost* const cost = layer.AtDegree(group.tensor, group.expert);
     if (cost == nullptr) continue;
     table_divisor_[kind] = cost->degree * cost->efficiency;
     if (cost->measured) {

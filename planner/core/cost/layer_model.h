@@ -1,7 +1,7 @@
 // What one layer of each kind computes, from the profile alone: a function of a rank's share of tokens and of
 // the number of tensor ranks that divide the layer. Knows nothing of stages, nor of what ranks exchange.
 //
-//   LayerModel model(profile, tensor_ranks);
+//   LayerModel model(profile, group);
 //   LayerCosts layers;
 //   if (model.Layers(sums, &layers)) { double time = layers.forward[kDecoder]; }
 #pragma once
@@ -12,13 +12,14 @@
 #include "planner/core/cost/layer_costs.h"
 #include "planner/core/cost/profile.h"
 #include "planner/core/model/micro_batch.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::core {
 
 class LayerModel {
  public:
-  // The profile has figures for this degree, or it is 1.
-  LayerModel(const Profile& profile, int32_t tensor_ranks);
+  // The profile has figures for the tensor ranks of the group, or there is one.
+  LayerModel(const Profile& profile, const GroupShape& group);
 
   // False when the shape is outside of the profile: not on the grid, and no closed form.
   bool Layers(const TokenSums& sums, LayerCosts* costs) const;

@@ -16,6 +16,11 @@ void AddLayers(int64_t layers, const HalfCounts& halves, const ExchangeCosts& ea
   Add(layers * halves.target, each.target, exchange);
 }
 
+void AddRows(int64_t times, const ExchangeCosts::Half& rows, PassExchange* exchange) {
+  exchange->expert_bytes += times * rows.bytes;
+  exchange->expert_ns += times * rows.ns;
+}
+
 // An embedding sums in either direction.
 void AddEmbeddings(const Stage& stage, const ExchangeCosts& each, PassExchange* exchange) {
   if (stage.embeds_source) Add(1, each.source, exchange);
@@ -24,15 +29,17 @@ void AddEmbeddings(const Stage& stage, const ExchangeCosts& each, PassExchange* 
 
 }  // namespace
 
-PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const ExchangeCosts& each) {
+PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const ExchangeCosts& each) {
   PassExchange exchange;
-  if (tensor_ranks > 1) {
-    AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses), each, &exchange);
-    AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses), each, &exchange);
+  if (group.tensor > 1) {
+    const bool divided = group.divides_experts();
+    AddLayers(stage.encoder_layers, ForwardHalves(kEncoder, stage.crosses, divided), each, &exchange);
+    AddLayers(stage.decoder_layers, ForwardHalves(kDecoder, stage.crosses, divided), each, &exchange);
     AddEmbeddings(stage, each, &exchange);
     if (stage.last) Add(kHeadHalves, each.target, &exchange);
   }
   const int64_t layers = stage.layers();
+  AddRows(layers * kRowExchanges, each.rows, &exchange);
   exchange.context_sent_bytes = layers * each.sent_bytes;
   exchange.context_received_bytes = layers * each.received_bytes;
   exchange.context_ns = layers * each.context_ns;
@@ -40,7 +47,7 @@ PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const Exchang
   return exchange;
 }
 
-PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, int tensor_ranks,
+PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, const GroupShape& group,
                               const ExchangeCosts& each) {
   PassExchange exchange;
   const LevelCounts levels = CountLevels(stage, recompute);
@@ -48,12 +55,16 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
     for (int level = 0; level < kRecomputeLevels; ++level) {
       const int64_t layers = levels.counts[kind][level];
       exchange.context_exposed_ns += layers * each.exposed_backward_ns[level];
-      if (tensor_ranks == 1) continue;
-      AddLayers(layers, BackwardHalves(kind, stage.crosses, static_cast<RecomputeLevel>(level)), each,
-                &exchange);
+      AddRows(layers * kRowExchanges, each.row_gradients, &exchange);
+      if (level == kKeepInput) AddRows(layers * kRowExchanges, each.rows, &exchange);
+      if (group.tensor == 1) continue;
+      AddLayers(
+          layers,
+          BackwardHalves(kind, stage.crosses, group.divides_experts(), static_cast<RecomputeLevel>(level)),
+          each, &exchange);
     }
   }
-  if (tensor_ranks > 1) AddEmbeddings(stage, each, &exchange);
+  if (group.tensor > 1) AddEmbeddings(stage, each, &exchange);
   const int64_t layers = stage.layers();
   // Keys and values come again, and their gradients go back.
   exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);

@@ -6,6 +6,7 @@
 #include "planner/core/cost/layer_costs.h"
 #include "planner/core/model/types.h"
 #include "planner/core/topology/stage.h"
+#include "planner/core/topology/topology.h"
 
 namespace penstock::core {
 
@@ -17,18 +18,21 @@ struct PassExchange {
   int64_t context_received_bytes = 0;
   int64_t context_ns = 0;
   int64_t context_exposed_ns = 0;
+  int64_t expert_bytes = 0;
+  int64_t expert_ns = 0;
 
   bool is_empty() const {
-    return tensor_bytes + tensor_ns + context_sent_bytes + context_received_bytes + context_ns == 0;
+    return tensor_bytes + tensor_ns + context_sent_bytes + context_received_bytes + context_ns +
+               expert_bytes + expert_ns ==
+           0;
   }
   // What it adds to the pass.
-  int64_t ns() const { return tensor_ns + context_exposed_ns; }
+  int64_t ns() const { return tensor_ns + context_exposed_ns + expert_ns; }
 };
 
-// `tensor_ranks` of the stage group.
-PassExchange ForwardExchange(const Stage& stage, int tensor_ranks, const ExchangeCosts& each);
+PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const ExchangeCosts& each);
 // Of a whole backward pass, or of BACKWARD_INPUT.
-PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, int tensor_ranks,
+PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recompute, const GroupShape& group,
                               const ExchangeCosts& each);
 
 }  // namespace penstock::core

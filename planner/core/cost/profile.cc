@@ -17,11 +17,14 @@ double LayerTime::operator()(const TokenSums& sums) const {
   return time;
 }
 
-const TensorCost* LayerProfile::AtDegree(int32_t degree) const {
+const TensorCost* LayerProfile::AtDegree(int32_t degree, int32_t expert) const {
+  const TensorCost* without_experts = nullptr;
   for (const TensorCost& cost : tensor) {
-    if (cost.degree == degree) return &cost;
+    if (cost.degree != degree) continue;
+    if (cost.expert == expert) return &cost;
+    if (cost.expert == 1) without_experts = &cost;
   }
-  return nullptr;
+  return without_experts;
 }
 
 int64_t LayerBytes::operator()(const TokenSums& sums) const {

@@ -29,9 +29,10 @@ struct LayerBytes {
   int64_t operator()(const TokenSums& sums) const;
 };
 
-// A layer that is divided over tensor ranks: what one of them computes.
+// A layer that is divided over tensor ranks, or whose experts ranks divide: what one of them computes.
 struct TensorCost {
   int32_t degree = 0;
+  int32_t expert = 1;
   // The whole layer's time / (degree * efficiency); with `measured`, `forward` is one rank's own closed form.
   double efficiency = 1;
   bool measured = false;
@@ -61,11 +62,12 @@ struct LayerProfile {
   std::vector<double> forward_table_ns;
   std::array<std::vector<double>, kRecomputeLevels> backward_table_ns;
 
-  // Ascending in the degree.
+  // Ascending in the degree, then in the expert ranks.
   std::vector<TensorCost> tensor;
 
-  // Null: the profile has no figures for the degree.
-  const TensorCost* AtDegree(int32_t degree) const;
+  // Of so many expert ranks, or if there is none, without them. Null: the profile has no figures for the
+  // degree.
+  const TensorCost* AtDegree(int32_t degree, int32_t expert) const;
 };
 
 // Ascending.

@@ -73,6 +73,9 @@ struct Job {
   // none.
   int64_t shared_table_bytes = 0;
   TokenTable token_table;
+  // Of each token, and the parameters of all experts of a layer, bytes; 0 where the model has none.
+  int64_t experts_per_token = 0;
+  int64_t expert_parameter_bytes = 0;
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.
   Topology topology;

@@ -21,10 +21,12 @@ LoadModel::LoadModel(const CostModel& costs) {
   head_at_loss_only_ = costs.profile().layers[kHead].loss_tokens_only;
   const ExchangeModel& exchange = costs.exchange_model();
   if (costs.group().tensor > 1) {
-    const double halves = static_cast<double>(ForwardHalves(kDecoder, false).target) +
-                          static_cast<double>(BackwardHalves(kDecoder, false, kKeepAll).target);
+    const bool divided = costs.group().divides_experts();
+    const double halves = static_cast<double>(ForwardHalves(kDecoder, false, divided).target) +
+                          static_cast<double>(BackwardHalves(kDecoder, false, divided, kKeepAll).target);
     token_exchange_ns_ = (layers_ * halves + static_cast<double>(kHeadHalves)) * exchange.HalfTokenNs();
   }
+  token_exchange_ns_ += layers_ * exchange.RowsTokenNs();
   if (costs.profile().cluster.attention_hides_exchange) {
     attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
   }

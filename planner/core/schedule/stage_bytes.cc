@@ -24,6 +24,7 @@ StageMemory Larger(const StageMemory& a, const StageMemory& b) {
   larger.peak = std::max(a.peak, b.peak);
   larger.gathered = std::max(a.gathered, b.gathered);
   larger.keys_values = std::max(a.keys_values, b.keys_values);
+  larger.rows = std::max(a.rows, b.rows);
   larger.gathered_operands = std::max(a.gathered_operands, b.gathered_operands);
   larger.input = std::max(a.input, b.input);
   larger.output = std::max(a.output, b.output);

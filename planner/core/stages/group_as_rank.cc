@@ -1,5 +1,7 @@
 #include "planner/core/stages/group_as_rank.h"
 
+#include <algorithm>
+
 #include "planner/core/cost/exchange_model.h"
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/layer_model.h"
@@ -21,16 +23,27 @@ LayerTime OfWhole(LayerTime form, double divisor, double contexts) {
 }
 
 // What is exchanged in both passes, as a part of the forward pass: the backward pass is a multiple of it.
-void AddExchange(LayerKind kind, bool crosses, double half_token_ns, double contexts, LayerProfile* layer) {
-  const double share = half_token_ns / contexts / (1 + layer->backward_ratio[kKeepAll]);
+void AddExchange(LayerKind kind, bool crosses, const GroupShape& group, const ExchangeModel& exchange,
+                 LayerProfile* layer) {
+  const double each = 1.0 / group.context / (1 + layer->backward_ratio[kKeepAll]);
+  const double share = group.tensor > 1 ? exchange.HalfTokenNs() * each : 0;
   if (kind == kHead) {
     layer->forward.target_token_ns += 2 * share;
     return;
   }
-  const HalfCounts forward = ForwardHalves(kind, crosses);
-  const HalfCounts backward = BackwardHalves(kind, crosses, kKeepAll);
+  const HalfCounts forward = ForwardHalves(kind, crosses, group.divides_experts());
+  const HalfCounts backward = BackwardHalves(kind, crosses, group.divides_experts(), kKeepAll);
   layer->forward.source_token_ns += share * static_cast<double>(forward.source + backward.source);
-  layer->forward.target_token_ns += share * static_cast<double>(forward.target + backward.target);
+  layer->forward.target_token_ns +=
+      share * static_cast<double>(forward.target + backward.target) + exchange.RowsTokenNs() * each;
+}
+
+// Of one rank of the group.
+double ParameterBytesOf(double bytes, LayerKind kind, const Job& job) {
+  const GroupShape& group = job.topology.shape().group;
+  const double experts =
+      kind == kDecoder && group.divides_experts() ? static_cast<double>(job.expert_parameter_bytes) : 0;
+  return std::max(0.0, bytes - experts) / group.tensor + experts / group.expert;
 }
 
 void Divide(double by, LayerBytes* bytes) {
@@ -56,21 +69,21 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
   const GroupShape& group = job.topology.shape().group;
   if (group.ranks() == 1) return profile;
   Profile result = profile;
-  const LayerModel model(profile, group.tensor);
+  const LayerModel model(profile, group);
   const ExchangeModel exchange(profile.cluster, job, Nodes(job.topology, profile.cluster.gpus_per_node));
   const bool crosses = job.topology.shape().stages.front().crosses;
   for (const LayerKind kind : {kEncoder, kDecoder, kHead}) {
     LayerProfile& layer = result.layers[kind];
     if (!layer.present) continue;
     layer.forward = OfWhole(model.form(kind), model.form_divisor(kind), group.context);
-    if (group.tensor > 1) AddExchange(kind, crosses, exchange.HalfTokenNs(), group.context, &layer);
+    AddExchange(kind, crosses, group, exchange, &layer);
     // Rectangles are those of a rank that has all tokens.
     if (group.context > 1) {
       DropTables(&layer);
     } else {
       DivideTables(model.table_divisor(kind), &layer);
     }
-    layer.parameter_bytes /= group.tensor;
+    layer.parameter_bytes = ParameterBytesOf(layer.parameter_bytes, kind, job);
     for (LayerBytes& stored : layer.stored) Divide(group.ranks(), &stored);
     Divide(group.ranks(), &layer.peak);
   }

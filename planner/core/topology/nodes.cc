@@ -19,6 +19,9 @@ Nodes::Nodes(const Topology& topology, int ranks_per_node) : ranks_per_node_(ran
     if (Worst(topology, context * group.tensor, group.tensor) == Link::kBetweenNodes)
       tensor_ = Link::kBetweenNodes;
   }
+  for (int first = 0; first < group.ranks(); first += group.expert) {
+    if (Worst(topology, first, group.expert) == Link::kBetweenNodes) expert_ = Link::kBetweenNodes;
+  }
   for (int count = 1; count <= group.context; count *= 2) {
     std::vector<Link>& links = spans_.emplace_back();
     for (int first = 0; first < group.context; first += count) {

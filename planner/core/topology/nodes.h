@@ -24,6 +24,8 @@ class Nodes {
   // Of all stage groups the worst: over the tensor ranks of a context rank, and over all ranks of the context
   // ranks first, first + 1, ..., `count` (a power of two, which divides `first`).
   Link OfTensorRanks() const { return tensor_; }
+  // Over those that divide the experts together.
+  Link OfExpertRanks() const { return expert_; }
   Link OfSpan(int first, int count) const;
 
  private:
@@ -32,6 +34,7 @@ class Nodes {
 
   int ranks_per_node_ = 1;
   Link tensor_ = Link::kInsideNode;
+  Link expert_ = Link::kInsideNode;
   // By the logarithm of the count, then by first / count.
   std::vector<std::vector<Link>> spans_;
 };

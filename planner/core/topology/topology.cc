@@ -41,12 +41,18 @@ std::vector<int32_t> Topology::PipelineGroup(int replica) const {
 }
 
 std::vector<int32_t> Topology::GradientGroup(int stage, int tensor) const {
+  return EveryPlace(stage, tensor, shape().group.tensor);
+}
+
+std::vector<int32_t> Topology::ExpertGradientGroup(int stage, int expert) const {
+  return EveryPlace(stage, expert, shape().group.expert);
+}
+
+std::vector<int32_t> Topology::EveryPlace(int stage, int first, int step) const {
   std::vector<int32_t> ranks;
   for (int replica = 0; replica < replicas(); ++replica) {
-    const GroupShape& group = pipeline(replica).group;
-    for (int context = 0; context < group.context; ++context) {
-      ranks.push_back(RankOf(replica, stage, context * group.tensor + tensor));
-    }
+    for (int place = first; place < pipeline(replica).group.ranks(); place += step)
+      ranks.push_back(RankOf(replica, stage, place));
   }
   return ranks;
 }

@@ -19,12 +19,19 @@
 
 namespace penstock::core {
 
-// How the ranks of a stage group divide their work: tokens over context ranks, parameters over tensor ranks.
+// How the ranks of a stage group divide their work: tokens over context ranks, parameters over tensor ranks,
+// experts over ranks that follow each other, all tensor ranks of a context rank among them; 1: as any other
+// parameters.
 struct GroupShape {
   int32_t context = 1;
   int32_t tensor = 1;
+  int32_t expert = 1;
 
   int32_t ranks() const { return context * tensor; }
+  bool divides_experts() const { return expert > 1; }
+  // Context ranks that divide the experts together, and ranks that have the same ones.
+  int32_t expert_contexts() const { return expert / tensor; }
+  int32_t expert_copies() const { return ranks() / expert; }
 };
 
 // What one replica looks like from inside.
@@ -73,12 +80,17 @@ class Topology {
   std::vector<int32_t> PipelineGroup(int replica) const;
   // For each replica, and in it for each context rank, the tensor rank of the stage: who sums its gradients.
   std::vector<int32_t> GradientGroup(int stage, int tensor) const;
+  // Likewise those that have the same experts of the stage, the `expert`-th of those that divide them.
+  std::vector<int32_t> ExpertGradientGroup(int stage, int expert) const;
 
   // Other stages, or another number of replicas.
   Topology WithShape(const PipelineShape& shape) const { return {shape, replicas()}; }
   Topology WithReplicas(int replicas) const { return {shape(), replicas}; }
 
  private:
+  // Of each replica the ranks of the stage at every `step`-th place.
+  std::vector<int32_t> EveryPlace(int stage, int first, int step) const;
+
   struct Replica {
     PipelineShape shape;
     // By position.

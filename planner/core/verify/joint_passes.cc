@@ -21,6 +21,7 @@ struct Moved {
   uint64_t tensor = 0;
   uint64_t sent = 0;
   uint64_t received = 0;
+  uint64_t expert = 0;
 };
 
 class Exchange {
@@ -42,6 +43,7 @@ class Exchange {
       moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target);
     }
     const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage())) * key_value_bytes_;
+    moved.expert = ExpertBytes(pass, forward, share.target);
     moved.sent = layers * share.sent;
     moved.received = layers * share.received;
     // Keys and values once more, and their gradients the other way.
@@ -54,6 +56,31 @@ class Exchange {
     return plan_.topology().replicas(index_.ReplicaOf(rank_)).stages(static_cast<int>(pass.stage()));
   }
 
+  // Rows of the tokens of a context rank to experts on other ranks and back, in each layer; gradients of rows
+  // have 16 bytes more, and a layer that is run again sends rows once more.
+  uint64_t ExpertBytes(const v1::Instruction& pass, bool forward, uint64_t tokens) const {
+    const uint64_t expert = ExpertRanks(plan_.mesh());
+    if (expert == 1) return 0;
+    const uint64_t row = plan_.model().hidden() * ElementBytes(plan_.model().dtype());
+    const auto each = [&](uint64_t row_bytes) {
+      return 2 * (tokens * plan_.model().experts_per_token() * row_bytes * (expert - 1) /
+                  (expert * index_.tensors()));
+    };
+    const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage()));
+    return forward ? layers * each(row) : layers * each(row + 16) + FullLayers(pass) * each(row);
+  }
+
+  uint64_t FullLayers(const v1::Instruction& pass) const {
+    return plan_.replicas(index_.ReplicaOf(rank_))
+        .micro_batches(static_cast<int>(pass.micro_batch()))
+        .recompute(static_cast<int>(pass.stage()))
+        .full_layers();
+  }
+
+  // Of decoder layers, whose feed-forward parts exchange nothing over tensor ranks where ranks divide
+  // experts.
+  uint64_t Parts() const { return t5_ ? 3 : ExpertRanks(plan_.mesh()) > 1 ? 1 : 2; }
+
   Halves ForwardHalves(const v1::Instruction& pass) const {
     return OfLayers(StageOf(pass).encoder_layers(), StageOf(pass).decoder_layers(), EndsOf(pass));
   }
@@ -61,21 +88,18 @@ class Exchange {
   // Of layers that run forward, added to `halves`.
   Halves OfLayers(uint64_t encoders, uint64_t decoders, Halves halves) const {
     halves.source += 4 * encoders + (t5_ ? decoders : 0);
-    halves.target += (t5_ ? 6 : 4) * decoders;
+    halves.target += 2 * Parts() * decoders;
     return halves;
   }
 
-  // Six of a layer of two parts, nine of one of three; of a layer that is run again its forward pass's, too.
+  // Three of each part of a layer; of a layer that is run again its forward pass's, too.
   Halves BackwardHalves(const v1::Instruction& pass) const {
     const uint64_t encoders = StageOf(pass).encoder_layers(), decoders = StageOf(pass).decoder_layers();
-    const uint64_t full = plan_.replicas(index_.ReplicaOf(rank_))
-                              .micro_batches(static_cast<int>(pass.micro_batch()))
-                              .recompute(static_cast<int>(pass.stage()))
-                              .full_layers();
+    const uint64_t full = FullLayers(pass);
     const uint64_t full_encoders = std::min(full, encoders);
     Halves halves = OfLayers(full_encoders, full - full_encoders, EndsOf(pass));
     halves.source += 6 * encoders + (t5_ ? 2 * decoders : 0);
-    halves.target += (t5_ ? 9 : 6) * decoders;
+    halves.target += 3 * Parts() * decoders;
     return halves;
   }
 
@@ -104,7 +128,7 @@ class Exchange {
 bool IsEmpty(const v1::PassExchange& exchange) {
   return exchange.tensor_bytes() == 0 && exchange.tensor_ns() == 0 && exchange.context_sent_bytes() == 0 &&
          exchange.context_received_bytes() == 0 && exchange.context_ns() == 0 &&
-         exchange.context_exposed_ns() == 0;
+         exchange.context_exposed_ns() == 0 && exchange.expert_bytes() == 0 && exchange.expert_ns() == 0;
 }
 
 void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass, Report& report) {
@@ -118,6 +142,7 @@ void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass,
   expect("tensor_bytes", exchange.tensor_bytes(), moved.tensor);
   expect("context_sent_bytes", exchange.context_sent_bytes(), moved.sent);
   expect("context_received_bytes", exchange.context_received_bytes(), moved.received);
+  expect("expert_bytes", exchange.expert_bytes(), moved.expert);
   if (pass.has_exchange() && IsEmpty(exchange))
     report.AddAt(kCollectives, rank, pass, "exchange is set, but nothing is exchanged");
 }
@@ -126,13 +151,15 @@ void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass,
 void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
   const v1::PassExchange& exchange = pass.exchange();
   const int64_t tensor = exchange.tensor_ns(), exposed = exchange.context_exposed_ns();
-  const bool sound = tensor >= 0 && exposed >= 0 && exposed <= exchange.context_ns() &&
-                     tensor <= pass.own_duration_ns() && exposed <= pass.own_duration_ns() - tensor;
+  const int64_t expert = exchange.expert_ns();
+  const bool sound = tensor >= 0 && exposed >= 0 && expert >= 0 && exposed <= exchange.context_ns() &&
+                     tensor <= pass.own_duration_ns() && exposed <= pass.own_duration_ns() - tensor &&
+                     expert <= pass.own_duration_ns() - tensor - exposed;
   if (!sound)
     report.AddAt(kPredictions, rank, pass,
                  absl::StrCat("exchange takes ", tensor, " ns over tensor ranks and ", exposed, " ns of ",
-                              exchange.context_ns(), " over context ranks, own_duration_ns is ",
-                              pass.own_duration_ns()));
+                              exchange.context_ns(), " over context ranks, and ", expert,
+                              " ns with other ranks' experts, own_duration_ns is ", pass.own_duration_ns()));
 }
 
 // The longest own time of each pass of each group, by Collective.sequence.

@@ -122,6 +122,8 @@ uint32_t ContextRanks(const v1::Mesh& mesh) { return std::max(mesh.context(), 1U
 
 uint32_t TensorRanks(const v1::Mesh& mesh) { return std::max(mesh.tensor(), 1U); }
 
+uint32_t ExpertRanks(const v1::Mesh& mesh) { return std::max(mesh.expert(), 1U); }
+
 std::vector<RowSize> RowsOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch) {
   std::vector<RowSize> rows;
   for (const RowSamples& samples : RowSamplesOf(micro_batch)) {

@@ -39,6 +39,7 @@ struct Share {
 // mesh.context and mesh.tensor, 0 standing for 1.
 uint32_t ContextRanks(const v1::Mesh& mesh);
 uint32_t TensorRanks(const v1::Mesh& mesh);
+uint32_t ExpertRanks(const v1::Mesh& mesh);
 
 // The rows of a micro-batch in order; its samples must be in the batch, others count as empty.
 std::vector<RowSize> RowsOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch);

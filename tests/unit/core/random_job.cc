@@ -118,6 +118,31 @@ void RandomGroups(const RandomJobLimits& limits, Random* random, v1::JobSpec* jo
   cluster->set_inter_node_collective_latency_ns(random->Range(1, 400));
 }
 
+// Eight experts over some of the ranks of a stage group, with figures of their own or without.
+void RandomExperts(Random* random, v1::JobSpec* job) {
+  const uint32_t tensor = std::max(1u, job->mesh().tensor());
+  const uint32_t group = tensor * std::max(1u, job->mesh().context());
+  if (job->model().architecture() != v1::ARCHITECTURE_GPT || group == 1) return;
+  uint32_t expert = std::max(2u, tensor);
+  while (2 * expert <= std::min(group, 8u) && random->Chance(50)) expert *= 2;
+  job->mutable_mesh()->set_expert(expert);
+  v1::ModelSpec* model = job->mutable_model();
+  model->set_experts(8);
+  model->set_experts_per_token(random->Range(1, 3));
+  model->set_feed_forward_biases(v1::BIASES_NONE);
+  // Of the parameters that the profile says a layer has.
+  model->set_hidden(4);
+  model->set_ffn(4);
+  if (random->Chance(50)) return;
+  for (v1::LayerCost& layer : *job->mutable_profile()->mutable_layers()) {
+    v1::TensorCost cost;
+    cost.set_degree(tensor);
+    cost.set_expert(expert);
+    cost.set_efficiency(0.01 * random->Range(40, 100));
+    *layer.add_tensor() = cost;
+  }
+}
+
 void RandomSlowRanks(Random* random, v1::JobSpec* job) {
   const uint32_t ranks = job->mesh().pipeline() * job->mesh().data() * std::max(1u, job->mesh().context()) *
                          std::max(1u, job->mesh().tensor());
@@ -267,6 +292,8 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   // Drawn apart, too.
   Random groups(seed + (uint64_t{2} << 40));
   if (limits.context > 1 || limits.tensor > 1) RandomGroups(limits, &groups, &job);
+  Random experts(seed + (uint64_t{4} << 40));
+  if (experts.Chance(limits.expert_percent)) RandomExperts(&experts, &job);
   Random slow(seed + (uint64_t{3} << 40));
   if (slow.Chance(limits.slow_percent)) RandomSlowRanks(&slow, &job);
   result.batch = RandomLengths(random.Range(1, limits.samples), &random);

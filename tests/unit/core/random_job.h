@@ -33,6 +33,8 @@ struct RandomJobLimits {
   // Of a stage group, at most; 4 tensor ranks at most.
   uint32_t context = 1;
   uint32_t tensor = 1;
+  // Of so many GPTs in a hundred ranks of a stage group divide experts.
+  uint32_t expert_percent = 0;
   // Of so many jobs in a hundred some ranks are slow.
   uint32_t slow_percent = 0;
 };

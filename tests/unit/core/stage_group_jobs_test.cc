@@ -40,6 +40,7 @@ RandomJobLimits Limits(int seed) {
   RandomJobLimits limits;
   limits.context = 4;
   limits.tensor = 4;
+  limits.expert_percent = 30;
   limits.replicas = 2;
   limits.slow_percent = 25;
   if (seed % 4 == 0) limits.samples = 30;

@@ -278,7 +278,8 @@ TEST_F(PlantedDamageInStageGroups, ExchangeLongerThanItsPass) {
 TEST_F(PlantedDamageInStageGroups, MoreExposedThanThereIs) {
   v1::Instruction& pass = Get(1, v1::OP_FORWARD, 1);
   pass.mutable_exchange()->set_context_exposed_ns(pass.exchange().context_ns() + 1);
-  ExpectViolationAt(8, 1, pass, "over context ranks, own_duration_ns is 93");
+  ExpectViolationAt(8, 1, pass,
+                    "over context ranks, and 0 ns with other ranks' experts, own_duration_ns is 93");
 }
 
 TEST_F(PlantedDamageInStageGroups, PassThatStartsBeforeItsGroup) {
