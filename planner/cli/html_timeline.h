@@ -16,7 +16,8 @@ namespace penstock::cli {
 // [op, stream, micro-batch, stage, start, duration, acquired, released], of a collective with its bytes, of a
 // transfer with bytes, peer and whether it is a gradient (1) or an activation (0), of a pass of a stage group
 // of several ranks with an array: [own duration, bytes and time of tensor ranks, bytes sent to and received
-// from context ranks, their time, the part of it that is exposed].
+// from context ranks, their time, the part of it that is exposed, bytes and time of rows for other ranks'
+// experts].
 nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned);
 
 // The whole page. Takes any plan, valid or not: text from the plan cannot become part of the page's code.

@@ -97,12 +97,17 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
       .add_option("--cp", context,
                   "Context ranks of a stage group, which divide the tokens; a power of two (1)")
       ->check(CLI::Range(1U, 1U << 20));
+  command
+      .add_option(
+          "--ep", expert,
+          "Ranks of a stage group that divide the experts; divides --cp x --tp, a multiple of --tp (1)")
+      ->check(CLI::Range(1U, 1U << 20));
   planning.AddTo(command);
 }
 
 absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadModel());
-  *job.mutable_mesh() = MakeMesh(pipeline, data, tensor, context);
+  *job.mutable_mesh() = MakeMesh(pipeline, data, tensor, context, expert);
   return job;
 }
 

@@ -49,6 +49,7 @@ struct PlanRequestFlags : SourceFlags {
   uint32_t data = 1;
   uint32_t tensor = 1;
   uint32_t context = 1;
+  uint32_t expert = 1;
   PlanningFlags planning;
 
   // Those of SourceFlags, --rows, --pp, --dp and those of PlanningFlags.

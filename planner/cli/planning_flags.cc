@@ -197,6 +197,7 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.mesh.data", "--dp"},
                                           {"job.mesh.tensor", "--tp"},
                                           {"job.mesh.context", "--cp"},
+                                          {"job.mesh.expert", "--ep"},
                                           {"job.planning.policy", "--policy"},
                                           {"job.planning.layout", "--layout"},
                                           {"job.planning.schedule", "--schedule"},

@@ -63,6 +63,9 @@ void AddJointPass(const v1::Instruction& instruction, Json& arguments) {
   arguments["context_received_bytes"] = exchange.context_received_bytes();
   arguments["context_ms"] = Milliseconds(exchange.context_ns());
   arguments["context_exposed_ms"] = Milliseconds(exchange.context_exposed_ns());
+  if (exchange.expert_ns() == 0) return;
+  arguments["expert_bytes"] = exchange.expert_bytes();
+  arguments["expert_ms"] = Milliseconds(exchange.expert_ns());
 }
 
 const char* CategoryOf(const v1::Instruction& instruction) {

@@ -131,6 +131,7 @@ void AddGivenMesh(CLI::App& command, Given& given) {
   degree("--dp", given.data, "Only so many replicas");
   degree("--tp", given.tensor, "Only so many tensor ranks");
   degree("--cp", given.context, "Only so many context ranks");
+  degree("--ep", given.expert, "Only so many ranks that divide the experts");
 }
 
 }  // namespace

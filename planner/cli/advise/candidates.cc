@@ -39,6 +39,20 @@ void AddCandidates(const Candidate& mesh, v1::Policy policy, const Given& given,
 
 bool MayBe(uint32_t degree, uint32_t given) { return given == 0 || degree == given; }
 
+// Of the ranks that could divide a model's experts: none, all of a stage group, and as many of them as are on
+// a node, whose exchanges are the quickest.
+std::vector<uint32_t> ExpertDegrees(const v1::JobSpec& base, uint32_t group, const Given& given) {
+  if (given.expert > 0) return {given.expert};
+  if (base.model().experts() == 0 || group == 1) return {1};
+  const uint32_t node = std::max(1U, base.profile().cluster().gpus_per_node());
+  uint32_t inside = std::min(group, base.model().experts());
+  while (inside > node && inside % 2 == 0) inside /= 2;
+  std::vector<uint32_t> degrees = {1};
+  if (inside > 1 && inside < group) degrees.push_back(inside);
+  if (group <= base.model().experts()) degrees.push_back(group);
+  return degrees;
+}
+
 // Degrees of a stage group that the model and its profile can have, the smallest groups first.
 std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus, const Given& given) {
   std::vector<Candidate> groups;
@@ -49,7 +63,11 @@ std::vector<Candidate> Groups(const v1::JobSpec& base, uint32_t gpus, const Give
       if (gpus % (tensor * context) != 0 || !MayBe(context, given.context)) continue;
       job.mutable_mesh()->set_tensor(tensor);
       job.mutable_mesh()->set_context(context);
-      if (core::CheckGroup(job).ok()) groups.push_back({.tensor = tensor, .context = context});
+      for (const uint32_t expert : ExpertDegrees(base, tensor * context, given)) {
+        job.mutable_mesh()->set_expert(expert);
+        if (core::CheckGroup(job).ok())
+          groups.push_back({.tensor = tensor, .context = context, .expert = expert});
+      }
     }
   }
   std::stable_sort(groups.begin(), groups.end(), [](const Candidate& a, const Candidate& b) {
@@ -63,6 +81,8 @@ absl::Status CheckGiven(const v1::JobSpec& base, const Given& given) {
   v1::JobSpec job = base;
   job.mutable_mesh()->set_tensor(given.tensor);
   job.mutable_mesh()->set_context(given.context);
+  // Whether it divides the group is known when both degrees of it are.
+  if (given.tensor > 0 && given.context > 0) job.mutable_mesh()->set_expert(given.expert);
   return core::CheckGroup(job);
 }
 
@@ -71,8 +91,9 @@ std::string DescribeGiven(const Given& given) {
   const auto flag = [](const char* name, uint32_t degree) {
     return degree > 0 ? absl::StrCat(" ", name, " ", degree) : "";
   };
-  const std::string flags = absl::StrCat(flag("--pp", given.pipeline), flag("--dp", given.data),
-                                         flag("--tp", given.tensor), flag("--cp", given.context));
+  const std::string flags =
+      absl::StrCat(flag("--pp", given.pipeline), flag("--dp", given.data), flag("--tp", given.tensor),
+                   flag("--cp", given.context), flag("--ep", given.expert));
   return flags.empty() ? "" : absl::StrCat(" with", flags);
 }
 
@@ -104,7 +125,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
 }
 
 v1::Mesh MeshOf(const Candidate& candidate) {
-  return MakeMesh(candidate.pipeline, candidate.data, candidate.tensor, candidate.context);
+  return MakeMesh(candidate.pipeline, candidate.data, candidate.tensor, candidate.context, candidate.expert);
 }
 
 v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Effort effort) {
@@ -122,7 +143,8 @@ v1::JobSpec MakeJob(const v1::JobSpec& base, const Candidate& candidate, v1::Eff
 std::string FlagsOf(const Candidate& candidate) {
   return absl::StrCat("--pp ", candidate.pipeline, " --dp ", candidate.data,
                       candidate.tensor > 1 ? absl::StrCat(" --tp ", candidate.tensor) : "",
-                      candidate.context > 1 ? absl::StrCat(" --cp ", candidate.context) : "", " --policy ",
+                      candidate.context > 1 ? absl::StrCat(" --cp ", candidate.context) : "",
+                      candidate.expert > 1 ? absl::StrCat(" --ep ", candidate.expert) : "", " --policy ",
                       PolicyName(candidate.policy), " --stage-split ", StageSplitName(candidate.stage_split),
                       " --schedule ", ScheduleName(candidate.schedule),
                       candidate.shard_optimizer_state ? " --shard-optimizer-state" : "");

@@ -16,6 +16,8 @@ struct Candidate {
   uint32_t data = 1;
   uint32_t tensor = 1;
   uint32_t context = 1;
+  // Ranks that divide the experts.
+  uint32_t expert = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   v1::StageSplit stage_split = v1::STAGE_SPLIT_EVEN;
   v1::Schedule schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
@@ -31,6 +33,7 @@ struct Given {
   uint32_t data = 0;
   uint32_t tensor = 0;
   uint32_t context = 0;
+  uint32_t expert = 0;
   std::optional<v1::StageSplit> stage_split = {};
   std::optional<v1::Schedule> schedule = {};
   // Only ways that divide the optimizer's state.

@@ -35,16 +35,16 @@ std::string SplitText(const Trial& trial) {
 }
 
 std::string TableOf(const std::vector<Trial>& trials, size_t top) {
-  TextTable table({"pp", "dp", "tp", "cp", "policy", "schedule", "stage split", "sharded", "recompute",
+  TextTable table({"pp", "dp", "tp", "cp", "ep", "policy", "schedule", "stage split", "sharded", "recompute",
                    "makespan ms", "tokens/s", "per GPU", "gap", "padding efficiency", "peak memory MB"});
   for (size_t i = 0; i < std::min(top, trials.size()); ++i) {
     const Trial& trial = trials[i];
     const double speed = trial.tokens_per_second();
     table.AddRow({absl::StrCat(trial.candidate.pipeline), absl::StrCat(trial.candidate.data),
                   absl::StrCat(trial.candidate.tensor), absl::StrCat(trial.candidate.context),
-                  PolicyName(trial.candidate.policy), ScheduleText(trial), SplitText(trial),
-                  trial.candidate.shard_optimizer_state ? "yes" : "no", Percent(trial.recompute_share()),
-                  Fixed(MakespanMs(trial), 1), Fixed(speed, 0),
+                  absl::StrCat(trial.candidate.expert), PolicyName(trial.candidate.policy),
+                  ScheduleText(trial), SplitText(trial), trial.candidate.shard_optimizer_state ? "yes" : "no",
+                  Percent(trial.recompute_share()), Fixed(MakespanMs(trial), 1), Fixed(speed, 0),
                   Fixed(speed / static_cast<double>(Gpus(trial.candidate)), 0), Percent(trial.gap()),
                   Percent(trial.padding_efficiency()), Fixed(Megabytes(trial.peak_memory_bytes), 0)});
   }
@@ -63,7 +63,8 @@ std::vector<Misfits> GroupByReason(const std::vector<Trial>& infeasible) {
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const Misfits& group) {
       const Candidate& first = group.candidates.front();
       return group.reason == trial.reason && first.pipeline == trial.candidate.pipeline &&
-             first.tensor == trial.candidate.tensor && first.context == trial.candidate.context;
+             first.tensor == trial.candidate.tensor && first.context == trial.candidate.context &&
+             first.expert == trial.candidate.expert;
     });
     if (found == groups.end()) {
       groups.push_back({{trial.candidate}, trial.reason});
@@ -89,6 +90,7 @@ std::string Label(const Misfits& group) {
   return absl::StrCat("pp ", all.front().pipeline, ", dp ", all.front().data,
                       all.front().tensor > 1 ? absl::StrCat(", tp ", all.front().tensor) : "",
                       all.front().context > 1 ? absl::StrCat(", cp ", all.front().context) : "",
+                      all.front().expert > 1 ? absl::StrCat(", ep ", all.front().expert) : "",
                       Common(all, &Candidate::policy, PolicyName),
                       all.front().pipeline > 1 ? Common(all, &Candidate::stage_split, StageSplitName) : "",
                       all.front().pipeline > 1 ? Common(all, &Candidate::schedule, ScheduleName) : "",
@@ -103,6 +105,7 @@ nlohmann::ordered_json ToJson(const Candidate& candidate) {
           {"dp", candidate.data},
           {"tp", candidate.tensor},
           {"cp", candidate.context},
+          {"ep", candidate.expert},
           {"policy", PolicyName(candidate.policy)},
           {"schedule", ScheduleName(candidate.schedule)},
           {"stage_split", StageSplitName(candidate.stage_split)},

@@ -78,6 +78,8 @@ function exchangeOf(joint) {
   if (CONTEXTS > 1)
     pairs.push(["context ranks", `${formatBytes(joint[CONTEXT_SENT])} sent, ${formatBytes(joint[CONTEXT_RECEIVED])} received, ` +
                 `${formatTime(joint[CONTEXT_NS])}, ${formatTime(joint[CONTEXT_EXPOSED])} of it not behind attention`]);
+  if (joint[EXPERT_NS] > 0)
+    pairs.push(["other ranks' experts", `${formatBytes(joint[EXPERT_BYTES])} sent, ${formatTime(joint[EXPERT_NS])}`]);
   return pairs;
 }
 

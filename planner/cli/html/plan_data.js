@@ -7,7 +7,8 @@ const plan = JSON.parse(document.getElementById("plan").textContent);
 const OP = 0, STREAM = 1, MICRO_BATCH = 2, STAGE = 3, START = 4, DURATION = 5, ACQUIRED = 6, RELEASED = 7, BYTES = 8,
       PEER = 9, GRADIENT = 10;
 const JOINT = 8;
-const OWN = 0, TENSOR_BYTES = 1, TENSOR_NS = 2, CONTEXT_SENT = 3, CONTEXT_RECEIVED = 4, CONTEXT_NS = 5, CONTEXT_EXPOSED = 6;
+const OWN = 0, TENSOR_BYTES = 1, TENSOR_NS = 2, CONTEXT_SENT = 3, CONTEXT_RECEIVED = 4, CONTEXT_NS = 5, CONTEXT_EXPOSED = 6,
+      EXPERT_BYTES = 7, EXPERT_NS = 8;
 const COMPUTE = 1, COLLECTIVE = 4;
 
 const OPS = {

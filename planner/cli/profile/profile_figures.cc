@@ -57,7 +57,7 @@ using FigureOf =
 class FigureMaker {
  public:
   FigureMaker(const core::Profile& profile, bool t5, std::vector<uint32_t> lengths)
-      : profile_(profile), t5_(t5), model_(profile, /*tensor_ranks=*/1) {
+      : profile_(profile), t5_(t5), model_(profile, core::GroupShape()) {
     figures_.lengths = std::move(lengths);
   }
 

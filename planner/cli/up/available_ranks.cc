@@ -41,6 +41,7 @@ UpOptions AvailableRanks::With(const v1::Mesh& mesh) const {
   options.pipeline = mesh.pipeline();
   options.data = mesh.data();
   options.context = std::max(1U, mesh.context());
+  options.expert = std::max(1U, mesh.expert());
   options.lost_hosts = lost_hosts_;
   if (!IsOnGpus(full_) || !full_.hosts_file.empty()) return options;
   // Those that were named, or the first ones.

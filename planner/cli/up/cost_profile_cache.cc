@@ -131,7 +131,9 @@ absl::Status Measure(const MeasureOptions& options, const std::string& output) {
                                           "--threads",
                                           absl::StrCat(options.threads),
                                           "--tensor",
-                                          absl::StrCat(options.tensor)};
+                                          absl::StrCat(options.tensor),
+                                          "--expert",
+                                          absl::StrCat(options.expert)};
     if (options.copies * options.threads > std::max(1U, std::thread::hardware_concurrency())) {
       arguments.emplace_back("--shared-cores");
     }
@@ -172,7 +174,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
-      Optional("tensor", options.tensor > 1 ? options.tensor : 0), GpuName(options), "-", ProcessorName(),
+      Optional("tensor", options.tensor > 1 ? options.tensor : 0),
+      Optional("expert", options.expert > 1 ? options.expert : 0), GpuName(options), "-", ProcessorName(),
       "-v", kMeasurement, ".json");
 }
 

@@ -24,6 +24,7 @@ struct MeasureOptions {
   std::vector<uint32_t> gpus = {};
   // Of the mesh. Above 1: layers are measured at this degree too, and at no other.
   uint32_t tensor = 1;
+  uint32_t expert = 1;
   // Time spent on measuring whole layers; at a tensor degree it is up to a third more.
   double seconds = 6;
   // Folder of cached profiles; made when it is missing.

@@ -31,7 +31,9 @@ std::vector<v1::Mesh> Meshes(const v1::Mesh& full, int samples, uint32_t ranks, 
       const uint32_t replicas =
           std::min(ranks / (pipeline * context * tensor), static_cast<uint32_t>(samples));
       if (replicas == 0) continue;
-      const v1::Mesh mesh = MakeMesh(pipeline, replicas, tensor, context);
+      // Both are a power of two times the tensor ranks.
+      const uint32_t expert = std::min(ExpertRanks(full), context * tensor);
+      const v1::Mesh mesh = MakeMesh(pipeline, replicas, tensor, context, expert);
       if (RanksOf(mesh) >= least) meshes.push_back(mesh);
     }
   }

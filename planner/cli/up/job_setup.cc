@@ -83,6 +83,7 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .copies = gpus.empty() ? WorkersOfOneMachine(options) : static_cast<uint32_t>(gpus.size()),
       .gpus = gpus,
       .tensor = options.tensor,
+      .expert = options.expert,
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
       .on_start =

@@ -86,6 +86,7 @@ std::string MeshText(const RunOutlook& outlook) {
                                       absl::StrCat(mesh.data(), " replicas")};
   if (mesh.context() > 1) degrees.push_back(absl::StrCat(mesh.context(), " context ranks"));
   if (mesh.tensor() > 1) degrees.push_back(absl::StrCat(mesh.tensor(), " tensor ranks"));
+  if (mesh.expert() > 1) degrees.push_back(absl::StrCat(mesh.expert(), " of which divide the experts"));
   return absl::StrCat(absl::StrJoin(degrees, " x "), ": ", RanksOf(mesh), " workers",
                       outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
 }

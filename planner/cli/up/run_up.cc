@@ -105,7 +105,8 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   options.model_of_run = options.resume && GivesWholeModel(options);
   console_.SayNews(absl::StrCat(
       "going on with ", RanksOf(mesh), " of ", WorkerCount(full_), " ranks (--pp ", options.pipeline,
-      " --dp ", options.data, " --cp ", options.context, " --tp ", options.tensor, ") from ",
+      " --dp ", options.data, " --cp ", options.context, " --tp ", options.tensor,
+      options.expert > 1 ? absl::StrCat(" --ep ", options.expert) : "", ") from ",
       options.resume ? "the newest checkpoint" : "the beginning: there is no checkpoint"));
   return options;
 }

@@ -59,6 +59,10 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
       ->capture_default_str();
   command.add_option("--cp", up.context, "Context ranks of a stage, which divide the tokens; a power of two")
       ->capture_default_str();
+  command
+      .add_option("--ep", up.expert,
+                  "Ranks of a stage that divide the experts; divides --cp x --tp, a multiple of --tp")
+      ->capture_default_str();
   AddPolicyFlag(command, up.policy);
   up.planning.AddTo(command);
   command.add_option("--look-ahead", up.look_ahead,

@@ -68,6 +68,8 @@ absl::Status CheckMesh(const UpOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--dp", options.data, 1, 4096));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--tp", options.tensor, 1, core::kMostTensorRanks));
   PENSTOCK_RETURN_IF_ERROR(CheckRange("--cp", options.context, 1, core::kMostContextRanks));
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckRange("--ep", options.expert, 1, core::kMostContextRanks * core::kMostTensorRanks));
   const uint64_t workers = RanksOf(MeshOf(options));
   if (workers <= core::kMostRanks) return absl::OkStatus();
   const std::string group = GroupRanks(MeshOf(options)) > 1
@@ -162,7 +164,7 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 }  // namespace
 
 v1::Mesh MeshOf(const UpOptions& options) {
-  return MakeMesh(options.pipeline, options.data, options.tensor, options.context);
+  return MakeMesh(options.pipeline, options.data, options.tensor, options.context, options.expert);
 }
 
 uint32_t WorkerCount(const UpOptions& options) { return static_cast<uint32_t>(RanksOf(MeshOf(options))); }

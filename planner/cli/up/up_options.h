@@ -78,6 +78,7 @@ struct UpOptions {
   uint32_t pipeline = 1;
   uint32_t tensor = 1;
   uint32_t context = 1;
+  uint32_t expert = 1;
   uint32_t data = 1;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   PlanningFlags planning;

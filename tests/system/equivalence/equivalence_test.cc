@@ -298,14 +298,18 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     return absl::StrCat(GradientsFolder(), "/iteration-", iteration, "/rank-", rank, ".safetensors");
   }
 
-  // The ranks of a replica at the same place of their context have all of the reference's gradients, each its
-  // part.
+  // The ranks of a replica that are one context rank, or divide the experts together, have all of the
+  // reference's gradients, each its part.
   void ExpectGradients(const v1::Plan& plan, const ReferenceIteration& reference, double tolerance) {
     const std::vector<GroupPlace> places = PlacesOf(plan);
     std::map<std::pair<uint32_t, uint32_t>, GatheredGradients> gathered;
     for (int i = 0; i < plan.programs_size(); ++i) {
       const v1::Program& program = plan.programs(i);
-      const std::pair<uint32_t, uint32_t> place = {program.replica(), places[static_cast<size_t>(i)].context};
+      const GroupPlace& own = places[static_cast<size_t>(i)];
+      const uint32_t tensor = TensorRanks(plan.mesh());
+      const uint32_t together = std::max(tensor, ExpertRanks(plan.mesh()));
+      const std::pair<uint32_t, uint32_t> place = {program.replica(),
+                                                   (own.context * tensor + own.tensor) / together};
       GatheredGradients& gradients = gathered.try_emplace(place, reference.gradients).first->second;
       ASSERT_NO_FATAL_FAILURE(gradients.Add(ReadGradientFile(GradientFile(plan.iteration(), program.rank()))))
           << "rank " << program.rank();
@@ -314,7 +318,7 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
       EXPECT_EQ(gradients.tensors().size(), reference.gradients.size());
       for (const auto& [name, gradient] : gradients.tensors()) {
         EXPECT_LE(RelativeError(gradient, reference.gradients.at(name).values), tolerance)
-            << name << " of replica " << place.first << ", context rank " << place.second << " in iteration "
+            << name << " of replica " << place.first << ", ranks " << place.second << " in iteration "
             << plan.iteration();
       }
     }

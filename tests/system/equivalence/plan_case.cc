@@ -33,6 +33,8 @@ struct Model {
   bool tied = false;
   // Experts, and norms of queries and keys.
   bool experts = false;
+  // Ranks of a stage group divide them, as many as can.
+  bool divided_experts = false;
 };
 constexpr Model kModels[] = {
     {"Gpt", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0},
@@ -43,6 +45,8 @@ constexpr Model kModels[] = {
     {"Llama", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true},
     {"Experts", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true, /*tied=*/false,
      /*experts=*/true},
+    {"DividedExperts", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_GATED_SILU, 0, 0, /*llama=*/true,
+     /*tied=*/false, /*experts=*/true, /*divided_experts=*/true},
     {"GptTied", v1::ARCHITECTURE_GPT, v1::FEED_FORWARD_UNSPECIFIED, 0, 0, /*llama=*/false, /*tied=*/true},
     {"T5Tied", v1::ARCHITECTURE_T5, v1::FEED_FORWARD_UNSPECIFIED, 8, 20, /*llama=*/false, /*tied=*/true},
 };
@@ -92,6 +96,7 @@ constexpr uint32_t kContextRanks[] = {1, 2, 4};
 // Of a case: as processes, and as threads.
 constexpr uint32_t kMostProcesses = 4;
 constexpr uint32_t kMostThreads = 8;
+constexpr uint32_t kExperts = 4;
 
 struct Recompute {
   const char* name;
@@ -128,8 +133,10 @@ const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolici
                                      std::size(kTensorRanks),  std::size(kContextRanks)};
 
 v1::Mesh MeshOf(const Case& choice) {
-  return MakeMesh(kPipelines[choice[kPipeline]], kReplicas[choice[kData]], kTensorRanks[choice[kTensor]],
-                  kContextRanks[choice[kContext]]);
+  const uint32_t tensor = kTensorRanks[choice[kTensor]];
+  const uint32_t context = kContextRanks[choice[kContext]];
+  const uint32_t expert = kModels[choice[kModel]].divided_experts ? std::min(kExperts, tensor * context) : 1;
+  return MakeMesh(kPipelines[choice[kPipeline]], kReplicas[choice[kData]], tensor, context, expert);
 }
 
 bool SaysSomethingNew(const Case& choice) {
@@ -141,6 +148,7 @@ bool SaysSomethingNew(const Case& choice) {
   if (pipeline * copies * kTensorRanks[choice[kTensor]] > most_ranks) return false;
   const bool t5 = kModels[choice[kModel]].architecture == v1::ARCHITECTURE_T5;
   if (t5 && kContextRanks[choice[kContext]] > 1) return false;
+  if (kModels[choice[kModel]].divided_experts && GroupRanks(MeshOf(choice)) == 1) return false;
   // One rank has nothing to divide.
   if (kShardings[choice[kSharding]] && copies == 1) return false;
   // On one rank a loop is a V.
@@ -229,7 +237,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
   if (model.llama) SetLlamaParts(spec);
   if (model.experts) {
     spec.set_head_norms(true);
-    spec.set_experts(4);
+    spec.set_experts(kExperts);
     spec.set_experts_per_token(2);
     spec.set_normalised_experts(true);
   }

@@ -84,15 +84,17 @@ TEST_F(UpTest, ResumesWithTheBitsOfAnUninterruptedRun) {
   EXPECT_TRUE(FilesOf(resumed["checkpoint"].get<std::string>()) == files);
 }
 
-// Half the iterations on one mesh, and from their checkpoint half on another: the loss at the end.
-TEST_F(UpTest, StageGroupsTrainAsReplicasDoAndGoOnFromEachOthersCheckpoints) {
+class TwoMeshesTest : public UpTest {
+ protected:
   using Flags = std::vector<std::string>;
-  const auto last_loss = [&](const std::string& name, const Flags& first, const Flags& second) {
+
+  // Half the iterations on one mesh, and from their checkpoint half on another: the loss at the end.
+  double LastLoss(const std::string& name, const Flags& first, const Flags& second, const Flags& more = {}) {
     double loss = 0;
     for (const bool resumes : {false, true}) {
-      const Flags& mesh = resumes ? second : first;
       Flags flags = {"--run-dir", folder_.Path(name), "--iterations", resumes ? "12" : "6", "--json"};
-      flags.insert(flags.end(), mesh.begin(), mesh.end());
+      for (const Flags& part : {resumes ? second : first, more})
+        flags.insert(flags.end(), part.begin(), part.end());
       if (resumes) flags.push_back("--resume");
       PenstockRun run(folder_, absl::StrCat(name, resumes ? "-2" : "-1"), UpArguments(flags));
       EXPECT_EQ(run.Wait(), 0) << run.errors();
@@ -102,12 +104,25 @@ TEST_F(UpTest, StageGroupsTrainAsReplicasDoAndGoOnFromEachOthersCheckpoints) {
       loss = summary["last_loss"];
     }
     return loss;
-  };
+  }
+};
+
+TEST_F(TwoMeshesTest, StageGroupsTrainAsReplicasDoAndGoOnFromEachOthersCheckpoints) {
   const Flags replicas = {"--pp", "2", "--dp", "2"}, context = {"--pp", "2", "--dp", "1", "--cp", "2"},
               both = {"--pp", "1", "--dp", "1", "--cp", "2", "--tp", "2"};
-  const double expected = last_loss("replicas", replicas, replicas);
-  EXPECT_NEAR(last_loss("context", context, both), expected, 1e-3);
-  EXPECT_NEAR(last_loss("both", both, replicas), expected, 1e-3);
+  const double expected = LastLoss("replicas", replicas, replicas);
+  EXPECT_NEAR(LastLoss("context", context, both), expected, 1e-3);
+  EXPECT_NEAR(LastLoss("both", both, replicas), expected, 1e-3);
+}
+
+TEST_F(TwoMeshesTest, RanksThatDivideExpertsTrainAsOneRankDoesAndGoOnFromItsCheckpoints) {
+  const Flags model = {"--experts", "4",       "--experts-per-token",    "2", "--ffn", "32",
+                       "--dtype",   "float64", "--shard-optimizer-state"};
+  const Flags one = {"--pp", "1", "--dp", "1"},
+              divided = {"--pp", "1", "--dp", "2", "--cp", "2", "--ep", "2"};
+  const double expected = LastLoss("one", one, one, model);
+  EXPECT_NEAR(LastLoss("divided", one, divided, model), expected, 1e-9);
+  EXPECT_NEAR(LastLoss("back", divided, one, model), expected, 1e-9);
 }
 
 TEST_F(UpTest, GoesOnWithTheSameBitsWhenPlannerAndWorkersAreKilled) {
