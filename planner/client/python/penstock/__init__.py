@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.async_client import AsyncClient as AsyncClient
+    from penstock.async_job import AsyncJob as AsyncJob
     from penstock.channel import Security as Security
     from penstock.client import Client as Client
     from penstock.errors import PenstockError as PenstockError
+    from penstock.job import Job as Job
+    from penstock.job_messages import MeasuredInstruction as MeasuredInstruction
+    from penstock.job_messages import RankProgram as RankProgram
     from penstock.local_planner import local as local
     from penstock.measured import MeasuredPass as MeasuredPass
     from penstock.measured import Revision as Revision
@@ -28,37 +32,48 @@ if TYPE_CHECKING:
     from penstock.sampler import PlannedBatchSampler as PlannedBatchSampler
     from penstock.shares import RankShare as RankShare
     from penstock.shares import share_of as share_of
+    from penstock.shares import share_of_micro_batch as share_of_micro_batch
 
 _MODULES = {
     "AsyncClient": "async_client",
+    "AsyncJob": "async_job",
     "Client": "client",
+    "Job": "job",
+    "MeasuredInstruction": "job_messages",
     "MeasuredPass": "measured",
     "MicroBatch": "plan",
     "PenstockError": "errors",
     "Plan": "plan",
     "PlannedBatchSampler": "sampler",
+    "RankProgram": "job_messages",
     "RankShare": "shares",
     "Revision": "measured",
     "Security": "channel",
     "Span": "plan",
     "local": "local_planner",
     "share_of": "shares",
+    "share_of_micro_batch": "shares",
 }
 
 __all__ = [
     "AsyncClient",
+    "AsyncJob",
     "Client",
+    "Job",
+    "MeasuredInstruction",
     "MeasuredPass",
     "MicroBatch",
     "PenstockError",
     "Plan",
     "PlannedBatchSampler",
+    "RankProgram",
     "RankShare",
     "Revision",
     "Security",
     "Span",
     "local",
     "share_of",
+    "share_of_micro_batch",
 ]
 
 

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-import grpc
-from penstock.channel import Security, options_of, target_of
-from penstock.errors import Unavailable, error_of
+from penstock.async_connection import AsyncConnection
+from penstock.async_job import AsyncJob
+from penstock.channel import Security, names_several
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
+from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
 from penstock.plan import Plan, plan_of
-from penstock.request import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    PLAN_METHOD,
-    REVISE_METHOD,
-    Length,
-    Model,
-    Options,
-    Profile,
-    job_of,
-    request_of,
-)
+from penstock.request import Length, Model, Options, Profile, job_of, profile_of, registered_job_of, request_of
 from penstock.v1 import planner_service_pb2
-
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
 
 
 class AsyncClient:
@@ -37,23 +23,11 @@ class AsyncClient:
 
     def __init__(self, addresses: str, *, security: Security | None = None, timeout: float = 60.0) -> None:
         security = security or Security()
-        credentials = security.credentials()
-        target, options = target_of(addresses), options_of(addresses, False, security)
-        self._timeout = timeout
-        self._channel = (
-            grpc.aio.secure_channel(target, credentials, options)
-            if credentials
-            else grpc.aio.insecure_channel(target, options)
-        )
-        self._plan_batch = self._channel.unary_unary(
-            PLAN_METHOD,
-            request_serializer=planner_service_pb2.PlanBatchRequest.SerializeToString,
-            response_deserializer=planner_service_pb2.PlanBatchResponse.FromString,
-        )
-        self._revise_costs = self._channel.unary_unary(
-            REVISE_METHOD,
-            request_serializer=planner_service_pb2.ReviseCostsRequest.SerializeToString,
-            response_deserializer=planner_service_pb2.ReviseCostsResponse.FromString,
+        self._any = AsyncConnection(addresses, leader=False, security=security, timeout=timeout)
+        self._leader = (
+            AsyncConnection(addresses, leader=True, security=security, timeout=timeout)
+            if names_several(addresses)
+            else self._any
         )
 
     async def __aenter__(self) -> Self:
@@ -65,7 +39,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        await self._channel.close(None)
+        await self._any.close()
+        await self._leader.close()
 
     async def plan(
         self,
@@ -84,7 +59,7 @@ class AsyncClient:
         """See Client.plan. Many may be under way at once; one that is cancelled stops the planning."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
         request = request_of(lengths, job, iteration=iteration)
-        response = await self._call(self._plan_batch, request, timeout)
+        response = await self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
 
     async def revise_costs(
@@ -102,22 +77,73 @@ class AsyncClient:
     ) -> Revision:
         """See Client.revise_costs."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
-        return revision_of(await self._call(self._revise_costs, revise_request_of(passes, job), timeout))
+        return revision_of(await self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout))
 
-    async def _call(
-        self, method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float | None
-    ) -> _Response:
-        end = time.monotonic() + (self._timeout if timeout is None else timeout)
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return await method(request, timeout=max(0.0, end - time.monotonic()))
-            except grpc.aio.AioRpcError as error:
-                failure = error_of(error)
-            if not isinstance(failure, Unavailable) or time.monotonic() + pause >= end:
-                raise failure
-            await asyncio.sleep(pause)
-            # Connections are made while somebody waits for them.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._channel.channel_ready(), max(0.0, min(end - time.monotonic(), LONGEST_PAUSE)))
-            pause = min(2 * pause, LONGEST_PAUSE)
+    async def plans(
+        self,
+        batches: Iterable[Sequence[Length]],
+        *,
+        profile: Profile,
+        model: Model | None = None,
+        pp: int = 1,
+        dp: int = 1,
+        tp: int = 1,
+        cp: int = 1,
+        options: Options | None = None,
+        ahead: int = 4,
+        first_iteration: int = 0,
+    ) -> AsyncIterator[Plan]:
+        """See Client.plans. What is left of it when the iteration ends is cancelled."""
+        if ahead < 1:
+            raise ValueError(f"ahead: {ahead} is below 1")
+        profile = profile_of(profile)
+        under_way: deque[asyncio.Task[Plan]] = deque()
+        try:
+            for number, lengths in enumerate(batches, first_iteration):
+                plan = self.plan(
+                    lengths, profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options, iteration=number
+                )
+                under_way.append(asyncio.create_task(plan))
+                if len(under_way) > ahead:
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def job(
+        self,
+        job_id: str,
+        *,
+        profile: Profile,
+        model: Model | None = None,
+        pp: int = 1,
+        dp: int = 1,
+        tp: int = 1,
+        cp: int = 1,
+        options: Options | None = None,
+        look_ahead: int = 16,
+        iterations: int = 0,
+        first_iteration: int = 0,
+        fixed_costs: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncJob:
+        """See Client.job."""
+        job = registered_job_of(
+            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options),
+            job_id=job_id,
+            look_ahead=look_ahead,
+            iterations=iterations,
+            first_iteration=first_iteration,
+            fixed_costs=fixed_costs,
+        )
+        await self._leader.call(REGISTER_JOB, planner_service_pb2.RegisterJobRequest(job=job), timeout)
+        return AsyncJob(self._leader, job)
+
+    async def find_job(self, job_id: str, *, timeout: float | None = None) -> AsyncJob:
+        """See Client.find_job."""
+        request = planner_service_pb2.GetJobRequest(job_id=job_id, from_iteration=2**48)
+        found = await self._leader.call(GET_JOB, request, timeout)
+        return AsyncJob(self._leader, found.job)

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-import grpc
-from penstock.channel import Security, options_of, target_of
-from penstock.errors import Unavailable, error_of
+from penstock.channel import Security, names_several
+from penstock.connection import Connection
+from penstock.job import Job
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
+from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
 from penstock.plan import Plan, plan_of
-from penstock.request import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    PLAN_METHOD,
-    REVISE_METHOD,
-    Length,
-    Model,
-    Options,
-    Profile,
-    job_of,
-    profile_of,
-    request_of,
-)
+from penstock.request import Length, Model, Options, Profile, job_of, profile_of, registered_job_of, request_of
 from penstock.v1 import planner_service_pb2
-
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
 
 
 class Client:
-    """Asks one planner, or any of several, for plans of single batches; planners keep nothing of them.
+    """Asks one planner, or any of several, for plans of single batches, of which planners keep nothing; and has jobs at the one
+    that leads.
 
     `addresses`: "host:port", "a:7070,b:7070", or "dns:///planners:7070" for a name that has the addresses of all. Does not
     connect yet. `timeout`: seconds from a call to its answer, repetitions included. A planner that cannot be reached is tried
@@ -43,21 +29,9 @@ class Client:
 
     def __init__(self, addresses: str, *, security: Security | None = None, timeout: float = 60.0) -> None:
         security = security or Security()
-        credentials = security.credentials()
-        target, options = target_of(addresses), options_of(addresses, False, security)
-        self._timeout = timeout
-        self._channel = (
-            grpc.secure_channel(target, credentials, options) if credentials else grpc.insecure_channel(target, options)
-        )
-        self._plan_batch = self._channel.unary_unary(
-            PLAN_METHOD,
-            request_serializer=planner_service_pb2.PlanBatchRequest.SerializeToString,
-            response_deserializer=planner_service_pb2.PlanBatchResponse.FromString,
-        )
-        self._revise_costs = self._channel.unary_unary(
-            REVISE_METHOD,
-            request_serializer=planner_service_pb2.ReviseCostsRequest.SerializeToString,
-            response_deserializer=planner_service_pb2.ReviseCostsResponse.FromString,
+        self._any = Connection(addresses, leader=False, security=security, timeout=timeout)
+        self._leader = (
+            Connection(addresses, leader=True, security=security, timeout=timeout) if names_several(addresses) else self._any
         )
 
     def __enter__(self) -> Self:
@@ -67,8 +41,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends calls that are under way."""
-        self._channel.close()
+        """Ends calls that are under way, those of jobs too."""
+        self._any.close()
+        self._leader.close()
 
     def plan(
         self,
@@ -97,7 +72,7 @@ class Client:
         """
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
         request = request_of(lengths, job, iteration=iteration)
-        response = self._call(self._plan_batch, request, timeout)
+        response = self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
 
     def revise_costs(
@@ -115,7 +90,7 @@ class Client:
     ) -> Revision:
         """The profile fitted to what passes took; plan with it from then on. Raises what `plan` raises."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
-        return revision_of(self._call(self._revise_costs, revise_request_of(passes, job), timeout))
+        return revision_of(self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout))
 
     def plans(
         self,
@@ -164,26 +139,47 @@ class Client:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _call(
-        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float | None
-    ) -> _Response:
-        end = time.monotonic() + (self._timeout if timeout is None else timeout)
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return method(request, timeout=max(0.0, end - time.monotonic()))
-            except grpc.RpcError as error:
-                failure = error_of(error)
-            if not isinstance(failure, Unavailable) or time.monotonic() + pause >= end:
-                raise failure
-            time.sleep(pause)
-            self._await_connection(end - time.monotonic())
-            pause = min(2 * pause, LONGEST_PAUSE)
+    def job(
+        self,
+        job_id: str,
+        *,
+        profile: Profile,
+        model: Model | None = None,
+        pp: int = 1,
+        dp: int = 1,
+        tp: int = 1,
+        cp: int = 1,
+        options: Options | None = None,
+        look_ahead: int = 16,
+        iterations: int = 0,
+        first_iteration: int = 0,
+        fixed_costs: bool = False,
+        timeout: float | None = None,
+    ) -> Job:
+        """Registers a job, whose batches the planner plans ahead of time; the same again finds the job that is there.
 
-    def _await_connection(self, most: float) -> None:
-        """Connections are made while somebody waits for them, and not between calls that fail at once."""
-        ready = grpc.channel_ready_future(self._channel)
-        try:
-            ready.result(timeout=max(0.0, min(most, LONGEST_PAUSE)))
-        except grpc.FutureTimeoutError:
-            ready.cancel()
+        job_id       letters, digits, '-', '_' and '.'
+        look_ahead   iterations beyond the slowest rank that are planned
+        iterations   of the whole job, which is then finished; 0: until it is drained
+        first_iteration  of this run
+        fixed_costs  plans follow the profile alone, whatever is reported
+        The others as in `plan`. Where options name no layers_per_stage, the planner chooses them once, for all iterations.
+
+        Raises what `plan` raises, and AlreadyExists where another job has the id.
+        """
+        job = registered_job_of(
+            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options),
+            job_id=job_id,
+            look_ahead=look_ahead,
+            iterations=iterations,
+            first_iteration=first_iteration,
+            fixed_costs=fixed_costs,
+        )
+        self._leader.call(REGISTER_JOB, planner_service_pb2.RegisterJobRequest(job=job), timeout)
+        return Job(self._leader, job)
+
+    def find_job(self, job_id: str, *, timeout: float | None = None) -> Job:
+        """A job that somebody has registered, by its id alone. Raises NotFound."""
+        request = planner_service_pb2.GetJobRequest(job_id=job_id, from_iteration=2**48)
+        found = self._leader.call(GET_JOB, request, timeout)
+        return Job(self._leader, found.job)

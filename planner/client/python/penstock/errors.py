@@ -8,8 +8,22 @@ from typing import cast
 
 import grpc
 
-# "job.mesh: 4 x 3 are ...", "batch.samples[3] is ...", and, of requests without parts, "rank: ..."
-_FIELD = re.compile(r"\b((?:job|batch|passes)(?:\.[a-z_][a-z0-9_]*|\[\d+\])+)|^([a-z_][a-z0-9_]*): ")
+# "job.mesh: 4 x 3 are ...", "batches[1].samples[3] is ...", and, of requests without parts, "rank: ..." and "iteration 3 is ..."
+_FIELD = re.compile(
+    r"((?:job|batch|batches|passes|instructions)(?:\.[a-z_][a-z0-9_]*|\[\d+\])+)"
+    r"|([a-z_][a-z0-9_]*): "
+    r"|(rank|iteration) (?:\d+ )?(?:is|was) "
+)
+# "job 'mix' is finished"
+_JOB = re.compile(r"job '[^']*' ")
+
+
+def field_of(message: str) -> str:
+    """The field of a request that a planner's message begins with; "": none."""
+    if _JOB.match(message):
+        return "job_id"
+    found = _FIELD.match(message)
+    return next(filter(None, found.groups()), "") if found else ""
 
 
 class PenstockError(Exception):
@@ -21,8 +35,7 @@ class PenstockError(Exception):
         self.code = code
         self.message = message
         self.retry_iteration = retry_iteration
-        found = _FIELD.match(message)
-        self.field = (found.group(1) or found.group(2)) if found else ""
+        self.field = field_of(message)
 
 
 class InvalidArgument(PenstockError, ValueError):

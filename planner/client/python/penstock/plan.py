@@ -66,7 +66,7 @@ class Plan:
     message: plan_pb2.Plan
 
 
-def _micro_batch(message: plan_pb2.MicroBatch) -> MicroBatch:
+def micro_batch_of(message: plan_pb2.MicroBatch) -> MicroBatch:
     layout = job_pb2.Layout.Name(message.layout).removeprefix("LAYOUT_")
     rows = {"CONCATENATED": len(message.row_samples) - 1}.get(layout, len(message.samples))
     spans = tuple(Span(first, ranks) for first, ranks in zip(message.span_first, message.span_ranks, strict=True))
@@ -88,7 +88,7 @@ def plan_of(message: plan_pb2.Plan, samples: Sequence[plan_pb2.Sample]) -> Plan:
     bound = message.lower_bound_ns
     makespan = message.predicted.makespan_ns
     return Plan(
-        replicas=tuple(tuple(map(_micro_batch, replica.micro_batches)) for replica in message.replicas),
+        replicas=tuple(tuple(map(micro_batch_of, replica.micro_batches)) for replica in message.replicas),
         lengths=tuple((sample.input_tokens, sample.target_tokens) for sample in samples),
         topology=tuple(tuple(tuple(stage.ranks) for stage in replica.stages) for replica in message.topology.replicas),
         predicted_seconds=makespan / 1e9,

@@ -1,4 +1,4 @@
-"""What Client and AsyncClient ask: the request of one plan, from what a user gives."""
+"""What Client and AsyncClient ask: jobs and the request of one plan, from what a user gives."""
 
 from __future__ import annotations
 
@@ -16,14 +16,9 @@ Model = job_pb2.ModelSpec | Mapping[str, Any]
 Profile = job_pb2.ProfileFile | cost_profile_pb2.CostProfile | str | Path
 Options = job_pb2.PlanningOptions | Mapping[str, Any]
 
-PLAN_METHOD = "/penstock.v1.PlannerService/PlanBatch"
-REVISE_METHOD = "/penstock.v1.PlannerService/ReviseCosts"
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
-
 
 def sample_of(place: int, length: Length) -> plan_pb2.Sample:
-    """Raises ValueError, naming the place, for lengths that no message can hold."""
+    """`place` becomes the sample's id. Raises ValueError, naming the place, for lengths that no message can hold."""
     inputs, targets = length if isinstance(length, tuple) else (0, int(length))
     if not (0 <= inputs < 2**32 and 0 <= targets < 2**32):
         raise ValueError(f"lengths[{place}]: {length} is not from 0 to 2^32 - 1")
@@ -94,9 +89,24 @@ def job_of(
     )
 
 
-def request_of(
-    lengths: Sequence[Length], job: job_pb2.JobSpec, *, iteration: int
-) -> planner_service_pb2.PlanBatchRequest:
+def request_of(lengths: Sequence[Length], job: job_pb2.JobSpec, *, iteration: int) -> planner_service_pb2.PlanBatchRequest:
     """Raises ValueError for lengths that are none, naming the place."""
     samples = [sample_of(place, length) for place, length in enumerate(lengths)]
     return planner_service_pb2.PlanBatchRequest(job=job, batch=plan_pb2.Batch(iteration=iteration, samples=samples))
+
+
+def registered_job_of(
+    job: job_pb2.JobSpec, *, job_id: str, look_ahead: int, iterations: int, first_iteration: int, fixed_costs: bool
+) -> job_pb2.JobSpec:
+    """`job` with what a registration says beyond a plan. Raises ValueError for numbers that no message can hold."""
+    if not 1 <= look_ahead < 2**32:
+        raise ValueError(f"look_ahead: {look_ahead} is not a number of iterations from 1")
+    for field, value in (("iterations", iterations), ("first_iteration", first_iteration)):
+        if not 0 <= value < 2**48:
+            raise ValueError(f"{field}: {value} is not from 0 to 2^48 - 1")
+    job.job_id = job_id
+    job.look_ahead_window = look_ahead
+    job.training.iterations = iterations
+    job.first_iteration = first_iteration
+    job.fixed_costs = fixed_costs
+    return job

@@ -5,6 +5,7 @@ All tensor ranks of a context rank have the same share. examples/shares/shares.p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,8 +40,12 @@ class RankShare:
 _Row = Integers
 
 
-def _sample(plan: Plan, index: int) -> _Row:
-    inputs, targets = plan.lengths[index]
+# (input, target) tokens of samples
+_Lengths = Sequence[tuple[int, int]]
+
+
+def _sample(lengths: _Lengths, index: int) -> _Row:
+    inputs, targets = lengths[index]
     places = np.arange(inputs + targets, dtype=np.int64)
     learnt = (inputs <= places + 1) & (places + 1 < inputs + targets)
     return np.stack([np.full_like(places, index), places, places, learnt.astype(np.int64)])
@@ -53,8 +58,8 @@ def _padded(row: _Row, length: int, goes_on: bool) -> _Row:
     return np.concatenate([row, np.stack([nothing, nothing, places if goes_on else zero, zero])], axis=1)
 
 
-def _rows(plan: Plan, micro_batch: MicroBatch) -> list[_Row]:
-    rows = [_sample(plan, index) for index in micro_batch.samples]
+def _rows(lengths: _Lengths, micro_batch: MicroBatch) -> list[_Row]:
+    rows = [_sample(lengths, index) for index in micro_batch.samples]
     if micro_batch.layout == "CONCATENATED":
         ends = micro_batch.row_samples
         empty = np.zeros((4, 0), dtype=np.int64)
@@ -80,12 +85,22 @@ def share_of(plan: Plan, replica: int, micro_batch: int, context: int = 0) -> Ra
     degree = max(1, plan.message.mesh.context)
     if not 0 <= context < degree:
         raise IndexError(f"context: {context} is not below the plan's mesh.context, {degree}")
-    described = plan.replicas[replica][micro_batch]
-    if described.source_length or plan.message.model.encoder_layers:
-        raise ValueError("plan: shares are those of a decoder-only model; this plan is of an encoder-decoder")
+    if plan.message.model.encoder_layers:
+        raise ValueError(_ENCODER)
+    return share_of_micro_batch(plan.lengths, plan.replicas[replica][micro_batch], context)
+
+
+_ENCODER = "plan: shares are those of a decoder-only model; this plan is of an encoder-decoder"
+
+
+def share_of_micro_batch(lengths: _Lengths, micro_batch: MicroBatch, context: int = 0) -> RankShare:
+    """The same of a micro-batch alone, of RankProgram.micro_batches with its `lengths`; `samples` are then places in
+    RankProgram.sample_ids. Raises ValueError for a T5's."""
+    if micro_batch.source_length:
+        raise ValueError(_ENCODER)
     pieces: list[_Row] = [np.zeros((4, 0), dtype=np.int64)]
     ends, keys = [0], []
-    for row, span in zip(_rows(plan, described), described.spans, strict=True):
+    for row, span in zip(_rows(lengths, micro_batch), micro_batch.spans, strict=True):
         for begin, end in pieces_of(row.shape[1], span, context):
             pieces.append(row[:, begin:end])
             ends.append(ends[-1] + end - begin)

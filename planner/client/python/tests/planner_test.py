@@ -3,28 +3,18 @@
 import asyncio
 import contextlib
 import io
-import json
-import os
 import re
-import signal
-import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
-# A planner is started while a client is there: gRPC must not close its connections for that.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# First: see there.
+from planner_process import MESH, PLANNER, PROFILE, ROOT, PlannerProcess
 
 import penstock
 from penstock import errors
 from penstock.local_planner import LocalPlanner
 
-ROOT = Path(__file__).resolve().parents[4]
-PROFILE = str(ROOT / "examples/gpt_7b.json")
-PLANNER = os.environ["PENSTOCK_PLANNER"]
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
-# The example's accelerator has 80 GB, and four stages of the model fit.
-MESH = {"profile": PROFILE, "pp": 4, "dp": 2}
 
 
 class WithAPlanner(unittest.TestCase):
@@ -139,39 +129,36 @@ class Failures(WithAPlanner):
 class APlannerThatGoesAway(unittest.TestCase):
     def test_is_waited_for_and_found_again(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            port_file = Path(folder) / "port"
-            arguments = [PLANNER, "--store=memory", "--listen=127.0.0.1:0", f"--port-file={port_file}"]
-            first = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
-            self.addCleanup(first.kill)
-            address = await_address(port_file, first)
-            with penstock.Client(address) as client:
+            planner = PlannerProcess(self, folder, "--store=memory")
+            with penstock.Client(planner.address) as client:
                 self.assertTrue(client.plan(LENGTHS, **MESH).replicas)
-                first.send_signal(signal.SIGKILL)
-                first.wait()
-                with self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)):
+                planner.kill()
+                with self.assertRaises(errors.Unavailable):
                     client.plan(LENGTHS, timeout=0.5, **MESH)
-                second = subprocess.Popen([PLANNER, "--store=memory", f"--listen={address}"], stderr=subprocess.DEVNULL)
-                self.addCleanup(second.kill)
                 # It does not listen yet.
+                planner.start()
                 self.assertTrue(client.plan(LENGTHS, **MESH).replicas)
-                second.kill()
-                second.wait()
-                third = subprocess.Popen([PLANNER, "--store=memory", f"--listen={address}"], stderr=subprocess.DEVNULL)
-                self.addCleanup(third.wait)
-                self.addCleanup(third.kill)
-                self.assertTrue(asyncio.run(ask_once(address)).replicas)
+            planner.kill()
+            planner.start()
+            self.assertTrue(asyncio.run(ask_once(planner.address)).replicas)
+
+    def test_is_waited_for_by_plans_ahead(self) -> None:
+        """It goes while plans are being made, and comes again."""
+        with tempfile.TemporaryDirectory() as folder:
+            planner = PlannerProcess(self, folder, "--store=memory")
+            with penstock.Client(planner.address) as client:
+                numbers = []
+                for plan in client.plans([LENGTHS] * 24, ahead=4, **MESH):
+                    numbers.append(plan.message.iteration)
+                    if plan.message.iteration in (5, 12):
+                        planner.kill()
+                        planner.start()
+            self.assertEqual(numbers, list(range(24)))
 
 
 async def ask_once(address: str) -> penstock.Plan:
     async with penstock.AsyncClient(address) as client:
         return await client.plan(LENGTHS, **MESH)
-
-
-def await_address(port_file: Path, planner: subprocess.Popen[bytes]) -> str:
-    while not port_file.exists() or not port_file.read_text():
-        if planner.poll() is not None:
-            raise RuntimeError("the planner ended")
-    return f"127.0.0.1:{json.loads(port_file.read_text())['planner_port']}"
 
 
 if __name__ == "__main__":

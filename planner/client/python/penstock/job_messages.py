@@ -1,0 +1,146 @@
+"""What Job and AsyncJob have in common: their requests, and what a program is in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc
+from penstock.errors import FailedPrecondition
+from penstock.plan import MicroBatch, micro_batch_of
+from penstock.request import Length, sample_of
+from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
+
+# Lengths of a batch's samples, whose ids are then their places, or lengths by id: {index in the dataset: length}.
+Batch = Sequence[Length] | Mapping[int, Length]
+# What the planner takes where a job names no window (JobSpec.look_ahead_window).
+DEFAULT_WINDOW = 16
+
+
+@dataclass(frozen=True)
+class RankProgram:
+    """What one rank does in one iteration.
+
+    micro_batches  of the rank's replica, in the order in which they enter its pipeline; MicroBatch.samples are places in
+                   `sample_ids` and `lengths`
+    sample_ids     of the replica's samples: those of the batch that was submitted
+    lengths        (input, target) tokens of each
+    loss_tokens    of the whole batch over all replicas: the sum of every micro-batch's loss is divided by it
+    instructions   in an order in which they may be run one by one (execution.md)
+    message        all of it
+    """
+
+    iteration: int
+    rank: int
+    micro_batches: tuple[MicroBatch, ...]
+    sample_ids: tuple[int, ...]
+    lengths: tuple[tuple[int, int], ...]
+    loss_tokens: int
+    instructions: tuple[plan_pb2.Instruction, ...]
+    message: planner_service_pb2.StreamProgramsResponse
+
+
+@dataclass(frozen=True)
+class MeasuredInstruction:
+    """What one instruction took: `id` of its program, seconds from the rank's start of the iteration, seconds."""
+
+    id: int
+    start: float
+    seconds: float
+
+
+def program_of(message: planner_service_pb2.StreamProgramsResponse) -> RankProgram:
+    return RankProgram(
+        iteration=message.iteration,
+        rank=message.program.rank,
+        micro_batches=tuple(map(micro_batch_of, message.micro_batches)),
+        sample_ids=tuple(sample.sample_id for sample in message.samples),
+        lengths=tuple((sample.input_tokens, sample.target_tokens) for sample in message.samples),
+        loss_tokens=message.loss_tokens,
+        instructions=tuple(message.program.instructions),
+        message=message,
+    )
+
+
+def batch_of(batch: Batch, iteration: int) -> plan_pb2.Batch:
+    """Raises ValueError for lengths that are none, naming the place."""
+    if not isinstance(batch, Mapping):
+        return plan_pb2.Batch(iteration=iteration, samples=[sample_of(place, length) for place, length in enumerate(batch)])
+    return plan_pb2.Batch(iteration=iteration, samples=[sample_of(number, length) for number, length in batch.items()])
+
+
+def submission_of(job_id: str, batches: Iterable[plan_pb2.Batch]) -> planner_service_pb2.SubmitBatchesRequest:
+    return planner_service_pb2.SubmitBatchesRequest(job_id=job_id, batches=batches)
+
+
+def reader_of(job_id: str, rank: int, iteration: int) -> planner_service_pb2.StreamProgramsRequest:
+    return planner_service_pb2.StreamProgramsRequest(job_id=job_id, rank=rank, from_iteration=iteration)
+
+
+def reports_of(
+    spec: job_pb2.JobSpec,
+    iteration: int,
+    rank: int | None,
+    *,
+    seconds: float,
+    waited: float,
+    loss: float,
+    gradient_norm: float,
+    measured: Iterable[MeasuredInstruction],
+) -> list[planner_service_pb2.ReportIterationRequest]:
+    """The report of `rank`, or of every rank. Raises ValueError for a time that is none, naming it."""
+    report = planner_service_pb2.ReportIterationRequest(
+        job_id=spec.job_id,
+        iteration=iteration,
+        duration_ns=_nanoseconds("seconds", seconds),
+        waited_for_program_ns=_nanoseconds("waited", waited),
+        loss=loss,
+        gradient_norm=gradient_norm,
+    )
+    for place, one in enumerate(measured):
+        start, duration = (
+            _nanoseconds(f"measured[{place}].{field}", value)
+            for field, value in (("start", one.start), ("seconds", one.seconds))
+        )
+        report.instructions.add(id=one.id, start_ns=start, duration_ns=duration)
+    if rank is None and report.instructions:
+        raise ValueError("rank: is missing; instructions are those of one rank's program")
+    made = []
+    for one_rank in range(ranks_of(spec)) if rank is None else (rank,):
+        report.rank = one_rank
+        made.append(planner_service_pb2.ReportIterationRequest.FromString(report.SerializeToString()))
+    return made
+
+
+def _nanoseconds(field: str, seconds: float) -> int:
+    if not 0 <= seconds < 2**33:
+        raise ValueError(f"{field}: {seconds} is no duration")
+    return round(seconds * 1e9)
+
+
+def ranks_of(spec: job_pb2.JobSpec) -> int:
+    mesh = spec.mesh
+    return mesh.pipeline * mesh.data * max(1, mesh.tensor) * max(1, mesh.context)
+
+
+def ended_before(job_id: str, iteration: int) -> FailedPrecondition:
+    return FailedPrecondition(grpc.StatusCode.FAILED_PRECONDITION, f"job '{job_id}' ended before iteration {iteration}")
+
+
+class Submissions:
+    """Batches on their way to a planner: `pending` is the next one, None after the last; `next_iteration` is its number."""
+
+    def __init__(self, batches: Iterable[Batch], first_iteration: int) -> None:
+        self._batches: Iterator[Batch] = iter(batches)
+        self.next_iteration = first_iteration
+        self.pending = self._take()
+
+    def taken(self) -> None:
+        """The planner has the pending batch."""
+        self.next_iteration += 1
+        self.pending = self._take()
+
+    def _take(self) -> plan_pb2.Batch | None:
+        for batch in self._batches:
+            return batch_of(batch, self.next_iteration)
+        return None

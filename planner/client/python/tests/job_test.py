@@ -1,0 +1,257 @@
+"""Jobs of the package with a real planner: PENSTOCK_PLANNER names the program."""
+
+import asyncio
+import itertools
+import tempfile
+import unittest
+
+# First: see there.
+from planner_process import MESH, PLANNER, PlannerProcess
+
+import penstock
+from penstock import errors
+from penstock.local_planner import LocalPlanner
+from penstock.request import Length
+
+LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
+# Nothing is chosen from samples, so a job is prepared at once.
+STAGES = {"layers_per_stage": [8, 8, 8, 8]}
+
+
+def batch(iteration: int) -> dict[int, Length]:
+    """Samples with ids of their own for every iteration."""
+    return {100 * iteration + place: length for place, length in enumerate(LENGTHS[iteration % 4 :])}
+
+
+class WithAPlanner(unittest.TestCase):
+    planner: LocalPlanner
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.planner = penstock.local(PLANNER)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.planner.close()
+
+    def job(self, **more: object) -> penstock.Job:
+        """A job of this test alone."""
+        job = self.planner.client.job(self.id(), options=STAGES, **MESH, **more)
+        self.addCleanup(job.delete)
+        return job
+
+
+class Programs(WithAPlanner):
+    def test_of_all_replicas_have_every_sample_once(self) -> None:
+        job = self.job()
+        job.submit([batch(0)], 0)
+        found = self.planner.client.find_job(self.id())
+        by_replica = {}
+        for rank in range(job.ranks):
+            program = next(found.programs(rank))
+            self.assertEqual((program.rank, program.iteration), (rank, 0))
+            self.assertTrue(program.instructions)
+            by_replica[program.message.program.replica] = program
+        self.assertEqual(len(by_replica), 2)
+        placed = [
+            (program.sample_ids[place], program.lengths[place])
+            for program in by_replica.values()
+            for micro_batch in program.micro_batches
+            for place in micro_batch.samples
+        ]
+        expected = {number: length if isinstance(length, tuple) else (0, length) for number, length in batch(0).items()}
+        self.assertEqual(sorted(placed), sorted(expected.items()))
+
+    def test_have_the_shares_of_the_plan(self) -> None:
+        job = self.job()
+        job.submit([LENGTHS], 0)
+        program, plan = next(job.programs(0)), job.plan(0)
+        for number, micro_batch in enumerate(program.micro_batches):
+            ours = penstock.share_of_micro_batch(program.lengths, micro_batch)
+            whole = penstock.share_of(plan, 0, number)
+            self.assertEqual([program.sample_ids[place] for place in ours.samples], whole.samples.tolist())
+            self.assertEqual(ours.tokens.tolist(), whole.tokens.tolist())
+            self.assertEqual(ours.cu_seqlens.tolist(), whole.cu_seqlens.tolist())
+
+    def test_come_ahead_of_reports_as_far_as_the_window_goes(self) -> None:
+        job = self.job(look_ahead=3)
+        programs = job.ahead(map(batch, itertools.count()), rank=1, timeout=0.5)
+        self.assertEqual([next(programs).iteration for _ in range(3)], [0, 1, 2])
+        self.assertEqual(job.status().next_iteration, 3)
+        with self.assertRaises(errors.ResourceExhausted) as raised:
+            next(programs)
+        self.assertEqual((raised.exception.field, raised.exception.retry_iteration), ("iteration", 3))
+        job.report(0)
+        self.assertEqual(next(job.ahead([batch(3)], rank=1, first_iteration=3)).iteration, 3)
+
+    def test_end_with_the_batches_and_with_the_job(self) -> None:
+        job = self.job()
+        iterations = [program.iteration for program in job.ahead(map(batch, range(5)), rank=7)]
+        self.assertEqual(iterations, list(range(5)))
+        job.drain()
+        self.assertEqual([program.iteration for program in job.programs(0, first_iteration=2)], [2, 3, 4])
+
+    def test_whole_plans_come_for_one_who_drives_all_ranks(self) -> None:
+        job = self.job(look_ahead=2)
+        for number, plan in enumerate(job.plans(map(batch, range(6)))):
+            samples = [sample for replica in plan.replicas for micro_batch in replica for sample in micro_batch.samples]
+            self.assertEqual(sorted(samples), list(range(len(batch(number)))))
+            job.report(number, seconds=plan.predicted_seconds)
+        self.assertEqual(job.status().completed_iteration, 6)
+
+    def test_follow_what_instructions_took(self) -> None:
+        """Of passes that take twice as long as planned the planner makes other costs for later plans."""
+        job = self.job(look_ahead=1)
+        for plan in job.plans(map(batch, range(8))):
+            for program in plan.message.programs:
+                measured = [
+                    penstock.MeasuredInstruction(one.id, one.expected_start_ns * 2e-9, one.expected_duration_ns * 2e-9)
+                    for one in program.instructions
+                ]
+                job.report(plan.message.iteration, program.rank, seconds=2 * plan.predicted_seconds, measured=measured)
+        self.assertGreater(plan.message.profile_version, 0)
+
+    def test_of_asyncio_are_the_same(self) -> None:
+        async def iterations(job_id: str) -> list[tuple[int, tuple[int, ...]]]:
+            async with penstock.AsyncClient(self.planner.address) as client:
+                job = await client.job(job_id, options=STAGES, look_ahead=2, **MESH)
+                seen = []
+                async for program in job.ahead(map(batch, range(6)), rank=3):
+                    seen.append((program.iteration, program.sample_ids))
+                    await job.report(program.iteration)
+                self.assertEqual((await job.plan(5)).message.iteration, 5)
+                await job.drain()
+                self.assertEqual([program.iteration async for program in job.programs(3, first_iteration=4)], [4, 5])
+                await job.delete()
+                return seen
+
+        seen = asyncio.run(iterations(self.id()))
+        self.assertEqual([iteration for iteration, _ in seen], list(range(6)))
+        for iteration, ids in seen:
+            self.assertLessEqual(set(ids), set(batch(iteration)))
+
+
+class SeveralPlanners(WithAPlanner):
+    def test_the_one_that_leads_has_the_jobs(self) -> None:
+        """Of three addresses one has a planner."""
+        addresses = f"127.0.0.1:1,{self.planner.address},127.0.0.1:2"
+        with penstock.Client(addresses) as client:
+            job = client.job(self.id(), options=STAGES, **MESH)
+            self.assertEqual([program.iteration for program in job.ahead(map(batch, range(3)))], [0, 1, 2])
+            self.assertEqual(client.plan(LENGTHS, **MESH).message.iteration, 0)
+            job.delete()
+
+
+class Failures(WithAPlanner):
+    """Each status that a planner gives to who asks for jobs is an exception of its own that names the field."""
+
+    def check(self, kind: type[errors.PenstockError], field: str, call: object, *arguments: object, **named: object) -> None:
+        with self.assertRaises(kind) as raised:
+            call(*arguments, **named)  # type: ignore[operator]
+        self.assertEqual((raised.exception.field, raised.exception.code), (field, code_of(kind)))
+
+    def test_invalid_argument(self) -> None:
+        job = self.job()
+        self.check(errors.InvalidArgument, "batches[1].samples[0]", job.submit, [[5], [0]], 0)
+        self.check(errors.InvalidArgument, "rank", next, job.programs(99))
+        self.check(errors.InvalidArgument, "job.job_id", self.planner.client.job, "a/b", **MESH)
+
+    def test_not_found(self) -> None:
+        job = self.planner.client.job(self.id(), options=STAGES, **MESH)
+        job.delete()
+        for call in (job.status, job.drain, job.delete):
+            self.check(errors.NotFound, "job_id", call)
+        self.check(errors.NotFound, "job_id", next, job.programs(0))
+
+    def test_already_exists(self) -> None:
+        job = self.job()
+        job.submit([[5]], 0)
+        self.assertEqual(job.submit([[5]], 0), 1)
+        self.check(errors.AlreadyExists, "iteration", job.submit, [[6]], 0)
+        self.check(errors.AlreadyExists, "job.job_id", self.planner.client.job, self.id(), profile=MESH["profile"], pp=4, dp=1)
+
+    def test_resource_exhausted(self) -> None:
+        job = self.job(look_ahead=2)
+        self.check(errors.ResourceExhausted, "iteration", job.submit, [[5], [6], [7]], 0)
+
+    def test_failed_precondition(self) -> None:
+        job = self.job()
+        self.check(errors.FailedPrecondition, "iteration", job.report, 3, 0)
+        job.drain()
+        self.check(errors.FailedPrecondition, "job_id", job.submit, [[5]], 0)
+
+    def test_out_of_range(self) -> None:
+        self.check(errors.OutOfRange, "iteration", self.job().plan, 77)
+
+    def test_deadline_exceeded(self) -> None:
+        with self.assertRaises(errors.DeadlineExceeded):
+            next(self.job().programs(0, timeout=0.1))
+
+    def test_what_is_wrong_before_anything_is_sent_is_named(self) -> None:
+        job = self.job()
+        for field, call in {
+            "look_ahead": lambda: self.planner.client.job("other", look_ahead=0, **MESH),
+            "iterations": lambda: self.planner.client.job("other", iterations=-1, **MESH),
+            "seconds": lambda: job.report(0, seconds=-1.0),
+            r"measured\[0\].start": lambda: job.report(0, 0, measured=[penstock.MeasuredInstruction(0, -1.0, 0.0)]),
+            "rank": lambda: job.report(0, measured=[penstock.MeasuredInstruction(0, 0.0, 0.0)]),
+            r"lengths\[3\]": lambda: job.submit([{3: -1}], 0),
+        }.items():
+            with self.assertRaisesRegex(ValueError, f"^{field}: "):
+                call()
+
+
+class APlannerThatIsKilled(unittest.TestCase):
+    """It keeps its jobs in a file; what asks for it waits, and goes on where it was."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.planner = PlannerProcess(self, folder.name, f"--store=sqlite:{folder.name}/planner.db")
+
+    def test_is_waited_for_and_found_again(self) -> None:
+        with penstock.Client(self.planner.address) as client:
+            job = client.job("killed", options=STAGES, look_ahead=2, **MESH)
+            seen = []
+            for program in job.ahead(map(batch, range(9)), rank=2):
+                seen.append((program.iteration, set(program.sample_ids) <= set(batch(program.iteration))))
+                if program.iteration in (3, 6):
+                    self.planner.kill()
+                    with self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)):
+                        job.status(timeout=0.2)
+                    # It does not listen yet.
+                    self.planner.start()
+                job.report(program.iteration)
+            self.assertEqual(seen, [(iteration, True) for iteration in range(9)])
+            self.assertEqual(job.status().completed_iteration, 9)
+
+    def test_is_waited_for_by_asyncio(self) -> None:
+        async def iterations() -> list[int]:
+            async with penstock.AsyncClient(self.planner.address) as client:
+                job = await client.job("killed", options=STAGES, look_ahead=2, **MESH)
+                seen = []
+                async for program in job.ahead(map(batch, range(6)), rank=2):
+                    seen.append(program.iteration)
+                    if program.iteration == 3:
+                        self.planner.kill()
+                        self.planner.start()
+                    await job.report(program.iteration)
+                return seen
+
+        self.assertEqual(asyncio.run(iterations()), list(range(6)))
+
+    def test_is_not_waited_for_longer_than_asked(self) -> None:
+        with penstock.Client(self.planner.address) as client:
+            job = client.job("killed", options=STAGES, **MESH)
+            programs = job.programs(0, timeout=0.3)
+            self.planner.kill()
+            with self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)):
+                next(programs)
+
+
+def code_of(kind: type[errors.PenstockError]) -> object:
+    return next(code for code, made in errors._CLASSES.items() if made is kind)
+
+
+if __name__ == "__main__":
+    unittest.main()
