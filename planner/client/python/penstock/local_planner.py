@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,15 +47,28 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def local(binary: str = "penstock-planner", *, timeout: float = 10.0) -> LocalPlanner:
-    """Starts `binary` on a free port of this machine alone; it keeps nothing on disk.
+def _program(binary: str | None) -> str:
+    """The path of `binary`, or of what is installed. Raises FileNotFoundError."""
+    found = shutil.which(binary or "penstock-planner")
+    if found is None and binary is None:
+        with contextlib.suppress(ImportError):
+            found = str(import_module("penstock_planner").BINARY)
+    if found is None:
+        raise FileNotFoundError(
+            f"binary: there is no program {binary or 'penstock-planner'!r}; give its path, or pip install penstock-planner"
+        )
+    return found
+
+
+def local(binary: str | None = None, *, timeout: float = 10.0) -> LocalPlanner:
+    """Starts a planner on a free port of this machine alone; it keeps nothing on disk.
+
+    binary   the program, a name or a path; None: penstock-planner of the PATH, or of the Python package penstock-planner
 
     Raises FileNotFoundError without the program, RuntimeError (with what it said) where it ends at once, TimeoutError where it
     does not listen in `timeout` seconds.
     """
-    path = shutil.which(binary)
-    if path is None:
-        raise FileNotFoundError(f"binary: there is no program {binary!r}; install Penstock's planner or give its path")
+    path = _program(binary)
     folder = tempfile.TemporaryDirectory(prefix="penstock-")
     port_file, log = Path(folder.name) / "port", Path(folder.name) / "log"
     with log.open("wb") as output:
