@@ -80,5 +80,28 @@ class Command(unittest.TestCase):
             planner([10, 20], 1)
 
 
+@unittest.skipUnless(os.environ.get("PENSTOCK_PLANNER"), "PENSTOCK_PLANNER names no planner")
+class Connection(unittest.TestCase):
+    def test_places_every_sample_once_in_packed_rows(self) -> None:
+        lengths = planners.lengths_like_tasks(64)
+        planner = planners.connected_planner()
+        groups = planner(lengths, 4)
+        self.assertEqual(placed([m for replica in groups for m in replica]), list(range(64)))
+        self.assertEqual({m.layout for replica in planner.last_plan.replicas for m in replica}, {"PACKED"})
+
+    @unittest.skipUnless(os.environ.get("PENSTOCK_BINARY"), "PENSTOCK_BINARY names no program")
+    def test_has_the_groups_of_the_program(self) -> None:
+        lengths = planners.lengths_like_tasks(48, seed=2)
+        command = CommandPlanner(os.environ["PENSTOCK_BINARY"], planners.PROFILE, ("--memory-mb", "200000", "--effort", "fast"))
+        self.assertEqual(planners.connected_planner()(lengths, 2), command(lengths, 2))
+
+    def test_what_the_planner_says_is_raised_with_its_field(self) -> None:
+        from penstock import errors
+
+        with self.assertRaises(errors.InvalidArgument) as raised:
+            planners.connected_planner()([10, 0, 20], 2)
+        self.assertEqual(raised.exception.field, "batch.samples[1]")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -58,6 +58,18 @@ def _parsed(field: str, values: Mapping[str, Any], message: _Parsed) -> _Parsed:
         raise ValueError(f"{field}: {error}") from error
 
 
+def options_of_plan(options: Options | None) -> job_pb2.PlanningOptions:
+    """A message of its own; dynamic where no policy is named. Raises ValueError for what is no option."""
+    planning = job_pb2.PlanningOptions()
+    if isinstance(options, job_pb2.PlanningOptions):
+        planning.CopyFrom(options)
+    else:
+        planning = _parsed("options", options or {}, planning)
+    if not planning.policy:
+        planning.policy = job_pb2.POLICY_DYNAMIC
+    return planning
+
+
 def job_of(
     *,
     profile: Profile,
@@ -73,18 +85,11 @@ def job_of(
         if not 1 <= degree < 2**32:
             raise ValueError(f"{field}: {degree} is not a number of ranks")
     file = profile_of(profile)
-    planning = job_pb2.PlanningOptions()
-    if isinstance(options, job_pb2.PlanningOptions):
-        planning.CopyFrom(options)
-    else:
-        planning = _parsed("options", options or {}, planning)
-    if not planning.policy:
-        planning.policy = job_pb2.POLICY_DYNAMIC
     return job_pb2.JobSpec(
         job_id="plans",
         model=model_of(model, file),
         mesh=job_pb2.Mesh(pipeline=pp, data=dp, tensor=tp, context=cp),
-        planning=planning,
+        planning=options_of_plan(options),
         profile=file.profile,
     )
 

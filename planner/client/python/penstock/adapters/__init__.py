@@ -2,6 +2,7 @@
 
 groups         what all adapters share: groups of samples, and what frameworks ask of them; needs nothing
 command        groups from the program `penstock plan`; needs nothing
+connection     groups from a planner over penstock.Client; needs gRPC
 megatron       Megatron Core: a BalancedCPScheduler
 verl           verl: rearrange_micro_batches
 torchtitan     torchtitan: a dataset for its ParallelAwareDataloader

@@ -4,7 +4,7 @@
     groups = planner(lengths, replicas=4)
 
 With `--planner HOST:PORT` among the options a planner plans, else the program itself does. Starting a program takes
-milliseconds; what plans every iteration should keep a connection to a planner instead.
+milliseconds; what plans every iteration should keep a connection to a planner instead (ClientPlanner of connection.py).
 """
 
 from __future__ import annotations
