@@ -1,10 +1,11 @@
-// What the service is measured under. Each scenario starts planners of its own and returns a JSON object:
-// what it was asked, and what it measured. Times in milliseconds.
+// What the service is measured under. Each scenario but RunPlans starts planners of its own and returns a
+// JSON object: what it was asked, and what it measured. Times in milliseconds.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -72,5 +73,18 @@ struct ScaleOptions {
 
 // One batch of a job of very many ranks: what planning it takes, and how much is sent to each rank.
 absl::StatusOr<Json> RunScale(const ScaleOptions& options);
+
+struct PlanOptions {
+  std::string planner;
+  // Files, each a v1::PlanBatchRequest as it goes over the wire; they are sent in turn.
+  std::vector<std::string> requests;
+  uint32_t calls = 200;
+  // Each with a connection of its own; they share the calls.
+  uint32_t clients = 1;
+};
+
+// How long PlanBatch of a planner that runs takes, from the call to the answer, and how many are answered a
+// second.
+absl::StatusOr<Json> RunPlans(const PlanOptions& options);
 
 }  // namespace penstock::bench

@@ -5,6 +5,7 @@
 //   build/release/bin/service_bench submissions --store sqlite
 //   build/release/bin/service_bench recovery --iterations 10000
 //   build/release/bin/service_bench scale --pp 16 --dp 1024 --samples 65536
+//   build/release/bin/service_bench plans --planner HOST:PORT --requests plan_batch_request.bin --clients 4
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -67,12 +68,20 @@ int Main(int argc, char** argv) {
   large->add_option("--dp", scale.data)->capture_default_str();
   large->add_option("--samples", scale.samples)->capture_default_str();
 
+  PlanOptions plans;
+  CLI::App* plan = app.add_subcommand("plans", "PlanBatch of a planner that runs");
+  plan->add_option("--planner", plans.planner, "host:port")->required();
+  plan->add_option("--requests", plans.requests, "files, each a serialized PlanBatchRequest")->required();
+  plan->add_option("--calls", plans.calls)->capture_default_str();
+  plan->add_option("--clients", plans.clients)->check(CLI::PositiveNumber)->capture_default_str();
+
   CLI11_PARSE(app, argc, argv);
   starvation.time = absl::Seconds(seconds);
   load.time = absl::Minutes(minutes);
   load.iteration = absl::Seconds(iteration);
   if (*starve) return Print(RunStarvation(starvation));
   if (*loaded) return Print(RunLoad(load));
+  if (*plan) return Print(RunPlans(plans));
   if (*large) return Print(RunScale(scale));
   if (*submit) return Print(RunSubmissions(submissions));
   return Print(RunRecovery(recovery));
