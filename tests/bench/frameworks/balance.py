@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Balance of the ways that frameworks have beside plans, on the same lengths; prints a table in Markdown.
 
-    PENSTOCK_BINARY=.../penstock balance.py FRAMEWORK FILE.csv [FILE.csv ...]     FRAMEWORK: megatron | verl | hugging_face
+    PENSTOCK_PLANNER=.../penstock-planner balance.py FRAMEWORK FILE.csv [FILE.csv ...]
+
+FRAMEWORK: megatron | verl | hugging_face | torchtitan. With a Python that has it (tests/frameworks/run makes one) and the package
+penstock. PENSTOCK_BINARY=.../penstock in place of PENSTOCK_PLANNER: plans come from that program, which is started for each.
 
 For each file 4 global batches, one after the other; longer samples than a row are left out. Work of a sample is verl's measure
 for a dense model of hidden size 4096 (24576 tokens + tokens squared), so both ways are judged by the same that neither
@@ -12,18 +15,24 @@ steps' sum / mean  the same where ranks wait for each other after every micro-ba
 padding            share of padding in the tokens that are computed
 micro-batches      of a rank
 most tokens        of a micro-batch of one rank, the largest
-planning           ms a batch; ours with the start of the program (`penstock plan`, one thread)
+planning           ms a batch; ours over a connection to a planner of this machine, or with the start of the program
 """
+import atexit
 import csv
+import functools
 import importlib.metadata
+import importlib.util
 import os
 import statistics
 import sys
 import time
 from pathlib import Path
 
+# A planner is started while a client is there: gRPC must not close its connections for that.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "planner/client/python"))
+if importlib.util.find_spec("penstock") is None:
+    sys.path.insert(0, str(ROOT / "planner/client/python"))
 
 from penstock.adapters.command import CommandPlanner
 from penstock.adapters.groups import seven_billion
@@ -42,11 +51,26 @@ def batches_of(path):
     return [lengths[first : first + BATCH] for first in range(0, BATCH * BATCHES, BATCH)]
 
 
+@functools.cache
+def local_planner():
+    import penstock
+
+    started = penstock.local(os.environ["PENSTOCK_PLANNER"])
+    atexit.register(started.close)
+    return started
+
+
+@functools.cache
 def planner(replicas=RANKS):
     """Optimizer state divided over replicas; of one replica alone, memory for the whole state: verl's cap limits micro-batches."""
-    memory = ("--shard-optimizer-state",) if replicas > 1 else ("--memory-mb", "170000")
-    options = (*memory, "--threads", "1")
-    return CommandPlanner(os.environ["PENSTOCK_BINARY"], str(ROOT / "examples/gpt_7b.json"), options)
+    profile = str(ROOT / "examples/gpt_7b.json")
+    if "PENSTOCK_PLANNER" not in os.environ:
+        memory = ("--shard-optimizer-state",) if replicas > 1 else ("--memory-mb", "170000")
+        return CommandPlanner(os.environ["PENSTOCK_BINARY"], profile, (*memory, "--threads", "1"))
+    from penstock.adapters.connection import ClientPlanner
+
+    memory = {"shard_optimizer_state": True} if replicas > 1 else {"memory_limit_bytes": 170_000_000_000}
+    return ClientPlanner(local_planner().client, profile=profile, options=memory)
 
 
 class Group:
@@ -100,17 +124,58 @@ def hugging_face(lengths, ours):
     return sampler._assign(list(range(BATCH)), lengths)
 
 
-WAYS = {"megatron": (megatron, "megatron-core"), "verl": (verl, "verl"), "hugging_face": (hugging_face, "transformers")}
+def torchtitan(lengths, ours):
+    """Rows of CAP tokens: torchtitan's greedy packing of whole samples (its ChatDataset, of which samples are made here without text),
+    each rank's share of the batch for itself; or planned."""
+    from penstock.adapters.torchtitan import PlannedRows
+
+    if ours:
+        samples = [range(length + 1) for length in lengths]
+        return PlannedRows(
+            samples, planner(), samples_of_a_batch=len(lengths), row_tokens=CAP, dp_rank=0, dp_world_size=RANKS
+        ).rows_of_batch(0)
+    return [torchtitan_rows(lengths, rank) for rank in range(RANKS)]
 
 
-def measured(way, lengths, ours, padded):
+def torchtitan_rows(lengths, rank):
+    """[row][place] of what ChatDataset yields: each sample's tokens are its place, so rows say whose they are."""
+    from datasets import Dataset
+    from torchtitan.hf_datasets.text_datasets import ChatDataset
+
+    class Lengths(ChatDataset):
+        def _tokenize_sample(self, sample):
+            return [sample["place"]] * sample["tokens"], [0] * sample["tokens"]
+
+    class Tokenizer:
+        eos_id = -1
+
+    data = Dataset.from_dict({"place": list(range(len(lengths))), "tokens": lengths}, split="train")
+    rows = Lengths(data, Tokenizer(), None, seq_len=CAP, dp_rank=rank, dp_world_size=RANKS)
+    return [sorted({place for place in row["input"].tolist() if place >= 0}) for row, _ in rows]
+
+
+WAYS = {
+    "megatron": (megatron, "megatron-core"),
+    "verl": (verl, "verl"),
+    "hugging_face": (hugging_face, "transformers"),
+    "torchtitan": (torchtitan, "torchtitan"),
+}
+# Computed tokens of a micro-batch of these lengths.
+COMPUTED = {
+    "end to end": sum,
+    "padded": lambda lengths: len(lengths) * max(lengths),
+    "rows": lambda lengths: CAP,
+}
+
+
+def measured(way, lengths, ours, shape):
     begin = time.perf_counter()
     ranks = way(lengths, ours)
     seconds = time.perf_counter() - begin
     assert sorted(place for rank in ranks for part in rank for place in part) == list(range(len(lengths)))
     works = [[sum(seven_billion(lengths[place]) for place in part) for part in rank] for rank in ranks]
     parts = [[lengths[place] for place in part] for rank in ranks for part in rank]
-    computed = [len(part) * max(part) if padded else sum(part) for part in parts]
+    computed = [COMPUTED[shape](part) for part in parts]
     mean = sum(map(sum, works)) / RANKS
     steps = max(map(len, works))
     in_step = sum(max(rank[step] if step < len(rank) else 0 for rank in works) for step in range(steps))
@@ -127,9 +192,10 @@ def main():
     print("| lengths | way | fullest / mean | steps' sum / mean | padding | micro-batches | most tokens | planning ms |\n|---|---|---|---|---|---|---|---|")
     for path in files:
         for ours in (False, True):
+            shape = {"torchtitan": "rows", "hugging_face": "end to end" if ours else "padded"}.get(name, "end to end")
             batches = batches_of(path)
             way(batches[0], ours)  # imports and caches
-            rows = [measured(way, lengths, ours, padded=name == "hugging_face" and not ours) for lengths in batches]
+            rows = [measured(way, lengths, ours, shape) for lengths in batches]
             columns = list(zip(*rows))
             worst = max(columns[4])
             a, b, padding, count, _, milliseconds = map(statistics.mean, columns)

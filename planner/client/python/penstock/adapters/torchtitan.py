@@ -3,8 +3,8 @@
     dataset = PlannedRows(samples, planner, samples_of_a_batch=256, row_tokens=8192, dp_rank=dp_rank, dp_world_size=dp_world_size)
     loader = ParallelAwareDataloader(dataset, dp_rank, dp_world_size, batch_size=1)
 
-Each global batch is planned for all data-parallel ranks. A planned micro-batch is one row or, where it has more tokens than a
-row, several; a row holds whole samples end to end with positions that begin anew with each, and is filled up with padding
+Each global batch is planned for all data-parallel ranks: the plan says which rank has which samples, which then fill rows, longest
+first. A row holds whole samples end to end with positions that begin anew with each, and is filled up with padding
 that the loss ignores: torchtitan compiles for one length. All ranks have the same number of rows.
 """
 
@@ -71,7 +71,9 @@ class PlannedRows(IterableDataset[Row], Stateful):
         first = batch % (len(self.samples) // self.samples_of_a_batch) * self.samples_of_a_batch
         lengths = [len(sample) - 1 for sample in self.samples[first : first + self.samples_of_a_batch]]
         groups = checked(self.planner(lengths, self.dp_world_size), len(lengths), self.dp_world_size)
-        groups = equal_counts([within_cap(rank, lengths, self.row_tokens) for rank in groups], lengths)
+        # Every row costs the same but for attention, so a rank's samples fill as few of them as they can.
+        whole = [[[place for micro_batch in rank for place in micro_batch]] for rank in groups]
+        groups = equal_counts([within_cap(rank, lengths, self.row_tokens) for rank in whole], lengths)
         return [[[first + place for place in row] for row in rank] for rank in groups]
 
     def __iter__(self) -> Iterator[Row]:
