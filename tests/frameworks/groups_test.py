@@ -33,6 +33,10 @@ class WithCount(unittest.TestCase):
         result = with_count([[0], [1], [2]], [10, 900, 20], 2)
         self.assertEqual(sorted(map(sorted, result)), [[0, 2], [1]])
 
+    def test_joins_samples_of_like_lengths_where_rows_are_padded(self) -> None:
+        result = with_count([[0], [1], [2], [3]], [100, 10, 90, 11], 2, padded=True)
+        self.assertEqual(sorted(map(sorted, result)), [[0, 2], [1, 3]])
+
     def test_more_micro_batches_than_samples_is_an_error(self) -> None:
         with self.assertRaisesRegex(ValueError, "3 micro-batches cannot be made of 2 samples"):
             with_count([[0, 1]], [1, 1], 3)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from penstock.client import Client
 from penstock.request import Length, Model, Options, Profile
+
+_Item = TypeVar("_Item")
 
 
 class PlannedBatchSampler:
@@ -66,3 +69,21 @@ class PlannedBatchSampler:
             self.steps.append((len(micro_batches), plan.loss_tokens))
             for micro_batch in micro_batches:
                 yield [batch[place] for place in micro_batch.samples]
+
+    def by_step(self, loader: Iterable[_Item]) -> Iterator[tuple[list[_Item], int]]:
+        """(micro-batches, loss tokens of the global batch over all replicas) of each step of the optimizer, from the DataLoader that has
+        this sampler. A step has no micro-batch where the replica has none of that batch."""
+        step = 0
+        gathered: list[_Item] = []
+        for micro_batch in loader:
+            while self.steps[step][0] == 0:
+                yield [], self.steps[step][1]
+                step += 1
+            gathered.append(micro_batch)
+            count, loss_tokens = self.steps[step]
+            if len(gathered) == count:
+                yield gathered, loss_tokens
+                gathered = []
+                step += 1
+        for _, loss_tokens in self.steps[step:]:
+            yield [], loss_tokens

@@ -95,7 +95,10 @@ class Server:
         response = planner_service_pb2.PlanBatchResponse()
         response.plan.iteration = request.batch.iteration
         response.plan.predicted.makespan_ns, response.plan.lower_bound_ns = 1_100_000_000, 1_000_000_000
+        response.plan.loss_tokens = sum(sample.target_tokens for sample in request.batch.samples)
         micro_batch = response.plan.replicas.add().micro_batches.add(layout=job_pb2.LAYOUT_PACKED)
+        for _ in range(1, request.job.mesh.data):
+            response.plan.replicas.add()
         micro_batch.samples.extend(range(len(request.batch.samples)))
         return response
 
@@ -170,6 +173,17 @@ class Clients(unittest.TestCase):
             sampler = penstock.PlannedBatchSampler(client, [1, 2, 3, 4], [[3, 1], [0, 2]], profile=PROFILE)
             self.assertEqual([list(sampler), list(sampler)], [[[3, 1], [0, 2]]] * 2)
         self.assertEqual(len(sampler.steps), 2)
+
+    def test_steps_have_their_micro_batches_and_loss_tokens(self) -> None:
+        """Replica 0 of two has what the server's answer gives it; replica 1 nothing."""
+        for replica, expected in ((0, [[[3, 1]], [[0, 2]]]), (1, [[], []])):
+            with Server([]) as server, penstock.Client(server.address) as client:
+                sampler = penstock.PlannedBatchSampler(
+                    client, [1, 2, 3, 4], [[3, 1], [0, 2]], profile=PROFILE, replica=replica, dp=2
+                )
+                steps = list(sampler.by_step(sampler))
+            self.assertEqual([micro_batches for micro_batches, _ in steps], expected)
+            self.assertEqual([loss_tokens for _, loss_tokens in steps], [6, 4])
 
     def test_asyncio_has_many_under_way(self) -> None:
         async def ask(address: str) -> list[int]:

@@ -65,23 +65,45 @@ def halves(micro_batch: Sequence[int], lengths: Sequence[int], work: Work) -> Mi
     return parts
 
 
+def padded_work_of(micro_batch: Sequence[int], lengths: Sequence[int], work: Work) -> float:
+    """The same where rows are padded to the longest."""
+    return len(micro_batch) * work(max(lengths[place] for place in micro_batch))
+
+
+def joined_like(micro_batches: MicroBatches, lengths: Sequence[int], count: int, work: Work) -> MicroBatches:
+    """At most `count` micro-batches for rows that are padded: joined are two whose longest samples are alike, those first that add
+    least padding."""
+    result = sorted(micro_batches, key=lambda micro_batch: max(lengths[place] for place in micro_batch))
+    while len(result) > count:
+        works = [padded_work_of(micro_batch, lengths, work) for micro_batch in result]
+        added = [
+            padded_work_of(result[at] + result[at + 1], lengths, work) - works[at] - works[at + 1] for at in range(len(result) - 1)
+        ]
+        at = added.index(min(added))
+        result[at : at + 2] = [result[at] + result[at + 1]]
+    return result
+
+
 def with_count(
-    micro_batches: MicroBatches, lengths: Sequence[int], count: int, work: Work = seven_billion
+    micro_batches: MicroBatches, lengths: Sequence[int], count: int, work: Work = seven_billion, *, padded: bool = False
 ) -> MicroBatches:
     """Exactly `count` micro-batches, none empty, heaviest first: ranks that wait for each other after every micro-batch then have
-    alike ones at the same time. Raises ValueError where there are fewer samples."""
+    alike ones at the same time. `padded`: the framework pads their rows. Raises ValueError where there are fewer samples."""
     result = [list(micro_batch) for micro_batch in micro_batches if micro_batch]
     samples = sum(map(len, result))
     if not 1 <= count <= samples:
         raise ValueError(f"count: {count} micro-batches cannot be made of {samples} samples")
+    of = padded_work_of if padded else work_of
+    if padded:
+        result = joined_like(result, lengths, count, work)
     while len(result) > count:
-        result.sort(key=lambda micro_batch: work_of(micro_batch, lengths, work), reverse=True)
+        result.sort(key=lambda micro_batch: of(micro_batch, lengths, work), reverse=True)
         result[-2:] = [result[-2] + result[-1]]
     while len(result) < count:
         divisible = [place for place, micro_batch in enumerate(result) if len(micro_batch) > 1]
-        heaviest = max(divisible, key=lambda place: work_of(result[place], lengths, work))
+        heaviest = max(divisible, key=lambda place: of(result[place], lengths, work))
         result[heaviest : heaviest + 1] = halves(result[heaviest], lengths, work)
-    return sorted(result, key=lambda micro_batch: work_of(micro_batch, lengths, work), reverse=True)
+    return sorted(result, key=lambda micro_batch: of(micro_batch, lengths, work), reverse=True)
 
 
 def with_samples(groups: Groups, lengths: Sequence[int], wanted: int) -> Groups:

@@ -5,7 +5,9 @@
 
 The Trainer gives every rank `gradient_accumulation_steps` micro-batches an optimizer step, so the plan's are joined or split to
 that number. Use a collator without padding (transformers' DataCollatorWithFlattening, or TRL's
-DataCollatorForLanguageModeling(padding_free=True)): the micro-batches are planned as packed rows.
+DataCollatorForLanguageModeling(padding_free=True)) with attention for lengths that vary (flash attention): the micro-batches are
+planned as packed rows. Without such attention plan padded rows (the option "layout": "LAYOUT_CHOICE_PADDED"), set
+`padded_rows = True`, and use a collator that pads.
 """
 
 from __future__ import annotations
@@ -18,25 +20,30 @@ from transformers.trainer_pt_utils import BatchRebalanceSampler  # type: ignore[
 
 
 class PlannedSampler(BatchRebalanceSampler):  # type: ignore[misc,unused-ignore]
-    """A batch sampler that knows its rank, for one Trainer. Arguments as BatchRebalanceSampler's, and the planner."""
+    """A batch sampler that knows its rank, for one Trainer. Arguments as BatchRebalanceSampler's, and the planner.
 
-    def __init__(self, *arguments: Any, planner: GroupPlanner, **named: Any) -> None:
+    `padded_rows`: the collator pads, so micro-batches are joined by the lengths of their samples.
+    """
+
+    def __init__(self, *arguments: Any, planner: GroupPlanner, padded_rows: bool = False, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.planner = planner
+        self.padded_rows = padded_rows
 
     def _assign(self, indices: Sequence[int], lengths: Sequence[int]) -> list[list[list[int]]]:
         """[rank][accumulation step][index in the dataset]; called by the base class for each global batch."""
         ranks, steps = self.dp_size, self.grad_accum
         groups = checked(self.planner(lengths, ranks), len(lengths), ranks)
-        groups = [with_count(rank, lengths, steps) for rank in with_samples(groups, lengths, steps)]
+        groups = [with_count(rank, lengths, steps, padded=self.padded_rows) for rank in with_samples(groups, lengths, steps)]
         return [[[indices[place] for place in micro_batch] for micro_batch in rank] for rank in groups]
 
 
 class PlannedTrainer:
-    """Mix-in for transformers.Trainer and its subclasses (TRL's): set `planner` on the class or the object, and
-    `train_sampling_strategy="batch_rebalance"` in its arguments."""
+    """Mix-in for transformers.Trainer and its subclasses (TRL's): set `planner` (and `padded_rows` where the collator pads) on the
+    class or the object, and `train_sampling_strategy="batch_rebalance"` in its arguments."""
 
     planner: GroupPlanner
+    padded_rows: bool = False
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         own = super()._get_train_sampler(train_dataset)  # type: ignore[misc]
@@ -52,4 +59,5 @@ class PlannedTrainer:
             rank=own.rank,
             drop_last=own.drop_last,
             planner=self.planner,
+            padded_rows=self.padded_rows,
         )
