@@ -1,4 +1,4 @@
-"""What frameworks ask of groups: equal counts, no empty rank, a hard limit. Needs no framework."""
+"""What frameworks ask of groups: equal counts, no empty rank, a hard limit, spans of ranks. Needs no framework."""
 
 import os
 import unittest
@@ -6,6 +6,8 @@ import unittest
 import planners
 from penstock.adapters.command import CommandPlanner, PlanningError
 from penstock.adapters.groups import checked, equal_counts, with_count, within_cap
+from penstock.adapters.megatron_dev import scheduler_of
+from penstock.adapters.spans import ranks_needed
 
 
 def placed(micro_batches: list[list[int]]) -> list[int]:
@@ -69,6 +71,65 @@ class WithinCap(unittest.TestCase):
     def test_a_sample_above_the_limit_is_named(self) -> None:
         with self.assertRaisesRegex(ValueError, r"lengths\[1\]: 11 tokens"):
             within_cap([[0, 1]], [3, 11], 10)
+
+
+class DpBalancedScheduler:
+    """Stands for Megatron's, of which no released package has one: what its constructor keeps."""
+
+    def __init__(self, max_seqlen_per_dp_cp_rank, cp_size, dp_size, microbatch_group_size_per_vp_stage):
+        self.max_seqlen_per_dp_cp_rank, self.cp_size, self.dp_size = max_seqlen_per_dp_cp_rank, cp_size, dp_size
+        self.microbatch_group_size_per_vp_stage = microbatch_group_size_per_vp_stage
+        self.is_dynamic_cp = False
+
+
+def dealt(lengths: list[int], replicas: int) -> list[list[list[int]]]:
+    """A GroupPlanner that gives each replica one micro-batch."""
+    return [[list(range(replica, len(lengths), replicas))] for replica in range(replicas)]
+
+
+class MegatronsDevelopmentBranch(unittest.TestCase):
+    """The rules that its data loader relies on."""
+
+    def scheduled(self, lengths: list[int], group_size: int | None = None):
+        made = scheduler_of(DpBalancedScheduler, dealt)(1024, 2, 4, group_size)
+        self.assertTrue(made.is_dynamic_cp)
+        return made.get_groups_and_subsamples([(100 + place, length) for place, length in enumerate(lengths)])
+
+    def check(self, lengths: list[int], steps: list[list[list[int]]]) -> None:
+        placed_in = {}
+        for number, step in enumerate(steps):
+            self.assertEqual(len(step), 8)
+            for samples in step:
+                self.assertTrue(samples, "a rank is empty")
+                members = [rank for rank, other in enumerate(step) if samples[0] in other]
+                self.assertEqual(members, list(range(members[0], members[0] + len(members))))
+                self.assertEqual(members[0] % len(members), 0, "not aligned")
+                self.assertTrue(all(step[member] == samples for member in members))
+                longest = max(lengths[sample - 100] for sample in samples)
+                self.assertLessEqual(longest, 1024 * len(members))
+                for sample in samples:
+                    self.assertEqual(placed_in.setdefault(sample, number), number)
+        self.assertEqual(sorted(placed_in), list(range(100, 100 + len(lengths))))
+
+    def test_samples_have_as_many_ranks_as_they_need(self) -> None:
+        lengths = [5000, 3000, 1025, 1024, *[200] * 20]
+        self.check(lengths, self.scheduled(lengths))
+        self.check([3000, 2100], self.scheduled([3000, 2100]))
+
+    def test_micro_batches_are_a_multiple_of_what_a_virtual_pipeline_takes(self) -> None:
+        lengths = [5000, *[200] * 40]
+        steps = self.scheduled(lengths, group_size=4)
+        self.check(lengths, steps)
+        self.assertEqual(len(steps) % 4, 0)
+        with self.assertRaisesRegex(ValueError, "1 micro-batches are no multiple of 4"):
+            self.scheduled([5000], group_size=4)
+
+    def test_a_sample_for_more_ranks_than_there_are_is_named(self) -> None:
+        with self.assertRaisesRegex(ValueError, "sample 100: its 9000 tokens need 16 ranks, there are 8"):
+            self.scheduled([9000])
+
+    def test_ranks_are_a_power_of_two(self) -> None:
+        self.assertEqual([ranks_needed(length, 1024) for length in (1, 1024, 1025, 2049, 4096, 4097)], [1, 1, 2, 4, 4, 8])
 
 
 @unittest.skipUnless(os.environ.get("PENSTOCK_BINARY"), "PENSTOCK_BINARY names no program")
