@@ -77,7 +77,7 @@ class AsyncClient:
     ) -> Revision:
         """See Client.revise_costs."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
-        return revision_of(await self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout))
+        return revision_of(await self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout), job.model)
 
     async def plans(
         self,

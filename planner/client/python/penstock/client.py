@@ -90,7 +90,7 @@ class Client:
     ) -> Revision:
         """The profile fitted to what passes took; plan with it from then on. Raises what `plan` raises."""
         job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
-        return revision_of(self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout))
+        return revision_of(self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout), job.model)
 
     def plans(
         self,

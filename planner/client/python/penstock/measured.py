@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from google.protobuf import json_format
 from penstock.request import Length, sample_of
-from penstock.v1 import cost_profile_pb2, job_pb2, plan_pb2, planner_service_pb2
+from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
 
 PassKind = Literal["forward", "backward", "backward_input", "backward_weight"]
 
@@ -42,12 +44,16 @@ class MeasuredPass:
 
 @dataclass(frozen=True)
 class Revision:
-    """`profile`: for the next plans. Errors: mean over the passes of |predicted - measured| / measured, with the profile that
-    was given and with this one."""
+    """`profile`: with its model, for the next plans. Errors: mean over the passes of |predicted - measured| / measured, with the
+    profile that was given and with this one."""
 
-    profile: cost_profile_pb2.CostProfile
+    profile: job_pb2.ProfileFile
     error_before: float
     error_after: float
+
+    def save(self, path: str | Path) -> None:
+        """Writes a profile file, as penstock-worker profile does: beside a checkpoint, so that a run that goes on has it."""
+        Path(path).write_text(json_format.MessageToJson(self.profile), encoding="utf-8")
 
 
 def revise_request_of(passes: Iterable[MeasuredPass], job: job_pb2.JobSpec) -> planner_service_pb2.ReviseCostsRequest:
@@ -73,5 +79,6 @@ def revise_request_of(passes: Iterable[MeasuredPass], job: job_pb2.JobSpec) -> p
     return request
 
 
-def revision_of(response: planner_service_pb2.ReviseCostsResponse) -> Revision:
-    return Revision(response.profile, response.error_before, response.error_after)
+def revision_of(response: planner_service_pb2.ReviseCostsResponse, model: job_pb2.ModelSpec) -> Revision:
+    file = job_pb2.ProfileFile(model=model, profile=response.profile)
+    return Revision(file, response.error_before, response.error_after)
