@@ -92,6 +92,9 @@ def options_of(addresses: str, leader: bool, security: Security) -> list[tuple[s
     options: list[tuple[str, str | int]] = [
         ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+        # A planner whose host is gone is noticed while a stream waits for it: common/grpc/limits.h, sooner among several.
+        ("grpc.keepalive_time_ms", 2_000 if several else 10_000),
+        ("grpc.keepalive_timeout_ms", 3_000 if several else 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -100,8 +103,6 @@ def options_of(addresses: str, leader: bool, security: Security) -> list[tuple[s
     if several:
         health = f', "healthCheckConfig": {{"serviceName": "{_LEADER}"}}' if leader else ""
         options += [
-            ("grpc.keepalive_time_ms", 2_000),
-            ("grpc.keepalive_timeout_ms", 3_000),
             ("grpc.min_reconnect_backoff_ms", 5_000),
             ("grpc.service_config", f'{{"loadBalancingConfig": [{{"round_robin": {{}}}}]{health}}}'),
         ]

@@ -75,14 +75,14 @@ class Programs(WithAPlanner):
 
     def test_come_ahead_of_reports_as_far_as_the_window_goes(self) -> None:
         job = self.job(look_ahead=3)
-        programs = job.ahead(map(batch, itertools.count()), rank=1, timeout=0.5)
+        programs = job.ahead(map(batch, itertools.count()), rank=1)
         self.assertEqual([next(programs).iteration for _ in range(3)], [0, 1, 2])
         self.assertEqual(job.status().next_iteration, 3)
         with self.assertRaises(errors.ResourceExhausted) as raised:
-            next(programs)
+            next(job.ahead([batch(3)], rank=1, first_iteration=3, timeout=1.5))
         self.assertEqual((raised.exception.field, raised.exception.retry_iteration), ("iteration", 3))
         job.report(0)
-        self.assertEqual(next(job.ahead([batch(3)], rank=1, first_iteration=3)).iteration, 3)
+        self.assertEqual(next(programs).iteration, 3)
 
     def test_end_with_the_batches_and_with_the_job(self) -> None:
         job = self.job()

@@ -4,6 +4,7 @@ The messages must be there (penstock/v1): pip install, or protoc --python_out.
 """
 
 import asyncio
+import re
 import sys
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ sys.path.insert(0, str(ROOT / "examples/shares"))
 import penstock
 import shares as example
 from penstock import errors
-from penstock.channel import Security, target_of
+from penstock.channel import Security, options_of, target_of
 from penstock.plan import plan_of
 from penstock.v1 import job_pb2, plan_pb2, planner_service_pb2
 
@@ -221,6 +222,14 @@ class Clients(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "^authority: "):
             Security(token="token.txt")
         self.assertEqual(target_of("127.0.0.1:1,127.0.0.2:1"), "ipv4:127.0.0.1:1,127.0.0.2:1")
+
+    def test_a_host_that_is_gone_is_noticed_as_by_the_cpp_client(self) -> None:
+        limits = (ROOT / "common/grpc/limits.h").read_text(encoding="utf-8")
+        options = dict(options_of("a:1", False, Security()))
+        for name, option in (("kKeepaliveIntervalMs", "grpc.keepalive_time_ms"), ("kKeepaliveTimeoutMs", "grpc.keepalive_timeout_ms")):
+            found = re.search(rf"{name} = ([0-9']+);", limits)
+            assert found
+            self.assertEqual(options[option], int(found.group(1).replace("'", "")))
 
     def test_local_names_a_program_that_is_not_there(self) -> None:
         with self.assertRaisesRegex(FileNotFoundError, "^binary: "):
