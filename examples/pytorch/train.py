@@ -2,7 +2,7 @@
 
     train.py planned --planner 127.0.0.1:7070       (without --planner: one of its own)
     train.py padded
-    torchrun --nproc-per-node 2 train.py planned    two replicas
+    torchrun --standalone --nproc-per-node 2 train.py planned    two replicas
 
 Both ways take the same global batches and divide every micro-batch's summed loss by the loss tokens of its batch, so their losses
 are the same up to rounding. Tokens are random; lengths are those of examples/lengths.csv. Prints JSON: losses and tokens/s.

@@ -1,9 +1,10 @@
-"""The wheels of deploy/wheels/build, installed into an environment that has nothing: wheels_test.py BUILD_FOLDER MODULES.
+"""The wheels of deploy/wheels/build, made and installed by the commands of docs/python.md: wheels_test.py BUILD_FOLDER MODULES.
 
 MODULES: a folder with grpcio, protobuf and numpy, so that no registry is asked. Ends with 77 where a tool is missing, and says which.
 """
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,10 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT, MODULES = sys.argv[1:3]
+sys.path.insert(0, str(ROOT / "planner/client/python/tests"))
+from pages import commands_of
+
+BUILT, MODULES = (str(Path(argument).resolve()) for argument in sys.argv[1:3])
 TOOLS = ("patchelf", "readelf", "strip", "protoc", "dpkg-query", "git")
 PLAN = f"""
 import penstock
@@ -39,10 +43,14 @@ class Wheels(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
-        run(ROOT / "deploy/wheels/build", "--built", BUILT, "--out", cls.folder / "wheels")
-        run(sys.executable, "-m", "venv", cls.folder / "fresh")
-        wheels = sorted((cls.folder / "wheels").glob("*.whl"))
-        run(cls.folder / "fresh/bin/pip", "install", "--quiet", "--no-index", "--no-deps", *wheels)
+        # Those of the page, beside the repository; and no registry is asked.
+        no_registry = {**os.environ, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
+        for command in commands_of("docs/python.md"):
+            for said, meant in {"build/release": BUILT, "build/wheels": "wheels", "python3": sys.executable}.items():
+                command = command.replace(said, meant)
+            if command.startswith("deploy/wheels/build"):
+                command = f"{ROOT}/{command} --out wheels"
+            run("bash", "-euc", command, cwd=cls.folder, env=no_registry)
         cls.installed = next((cls.folder / "fresh/lib").glob("python*/site-packages"))
 
     def test_the_lines_run_without_a_path(self) -> None:

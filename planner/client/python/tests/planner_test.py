@@ -1,18 +1,23 @@
 """The package with a real planner: PENSTOCK_PLANNER names the program."""
 
 import asyncio
-import contextlib
-import io
+import importlib.util
+import json
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 # First: see there.
 from planner_process import MESH, PLANNER, PROFILE, ROOT, PlannerProcess
+from pages import ADDRESS, commands_of, run_listings
 
 import penstock
 from penstock import errors
 from penstock.local_planner import LocalPlanner
+from penstock.request import job_of, request_of
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
 
@@ -57,17 +62,61 @@ class Plans(WithAPlanner):
         self.assertEqual(plans[0].predicted_seconds, same.predicted_seconds)
 
 
-class Docs(WithAPlanner):
-    def test_the_listings_run_as_they_stand(self) -> None:
-        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-        listings = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-        self.assertTrue(listings)
-        for listing in listings:
-            listing = listing.replace("127.0.0.1:7070", self.planner.address)
-            said = io.StringIO()
-            with contextlib.chdir(ROOT), contextlib.redirect_stdout(said):
-                exec(compile(listing, "docs/python.md", "exec"), {})
-            self.assertTrue(said.getvalue())
+class Pages(WithAPlanner):
+    """Listings and commands of the documentation run as they stand."""
+
+    def test_python(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            names, said = run_listings("docs/python.md", self.planner.address, {"folder": folder})
+        self.assertIn("SPLIT_BACKWARD", said)
+        self.assertEqual(names["iterations"], list(range(6)))
+
+    def test_plans_as_a_service(self) -> None:
+        command = next(one for one in commands_of("docs/plans_as_a_service.md") if one.startswith("penstock-planner "))
+        flags = [word for word in command.split()[1:] if not word.startswith("--listen=")]
+        with tempfile.TemporaryDirectory() as folder:
+            planner = PlannerProcess(self, folder, *flags)
+            names, _ = run_listings("docs/plans_as_a_service.md", planner.address, {"folder": folder})
+            self.assertLess(names["revision"].error_after, names["revision"].error_before)
+            self.assertGreater(names["later"].predicted_seconds, names["plan"].predicted_seconds)
+            self.check_bench(planner.address, Path(folder) / "plan_batch_request.bin")
+
+    def check_bench(self, address: str, request: Path) -> None:
+        """The page's other command, where benchmarks are built."""
+        command = next(one for one in commands_of("docs/plans_as_a_service.md") if "service_bench" in one)
+        words = [str(Path(PLANNER).parent / "service_bench"), *command.split()[1:]]
+        if not Path(words[0]).exists():
+            return
+        job = job_of(model=None, tp=1, cp=1, options=None, **MESH)
+        request.write_bytes(request_of(LENGTHS, job, iteration=0).SerializeToString())
+        words = [{ADDRESS: address, request.name: str(request)}.get(word, word) for word in words]
+        done = subprocess.run([*words, "--calls", "8"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["count"], 8)
+
+
+class TheExampleOfABatch(WithAPlanner):
+    def run_example(self, *more: str) -> str:
+        script = ROOT / "examples/plan/plan_of_a_batch.py"
+        words = [sys.executable, "-B", str(script), "--planner", self.planner.address, "--samples", "64", *more]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_says_lengths_and_what_each_policy_takes(self) -> None:
+        said = self.run_example()
+        self.assertEqual(sum(int(count) for count in re.findall(r" tokens +(\d+)  #*$", said, re.MULTILINE)), 64)
+        rows = re.findall(r"^([A-Z_]+) +([0-9.]+) +(\d+) +(\d+)% +([0-9.]+)%$", said, re.MULTILINE)
+        self.assertEqual([row[0] for row in rows], ["PADDING", "CONCATENATED", "TOKEN_BUDGET", "PACKED", "DYNAMIC"])
+        seconds = {row[0]: float(row[1]) for row in rows}
+        self.assertEqual(min(seconds, key=seconds.__getitem__), "DYNAMIC")
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed")
+    def test_draws_the_plan(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder) / "plan.png"
+            self.run_example("--picture", str(picture))
+            self.assertEqual(picture.read_bytes()[1:4], b"PNG")
 
 
 class Costs(WithAPlanner):
@@ -87,8 +136,12 @@ class Costs(WithAPlanner):
         revision = self.client.revise_costs(passes, options={"layers_per_stage": list(before.message.layers_per_stage)}, **MESH)
         self.assertGreater(revision.error_before, 0.4)
         self.assertLess(revision.error_after, 0.1)
-        after = self.client.plan(LENGTHS, profile=revision.profile, model=model_of_profile(), pp=4, dp=2)
+        after = self.client.plan(LENGTHS, profile=revision.profile, pp=4, dp=2)
         self.assertGreater(after.predicted_seconds, 1.3 * before.predicted_seconds)
+        with tempfile.TemporaryDirectory() as folder:
+            revision.save(f"{folder}/profile.json")
+            saved = self.client.plan(LENGTHS, profile=f"{folder}/profile.json", pp=4, dp=2)
+        self.assertEqual(saved.predicted_seconds, after.predicted_seconds)
 
     def test_a_pass_that_cannot_be_is_named(self) -> None:
         with self.assertRaisesRegex(ValueError, r"passes\[1\].kind: 'sideways'"):
@@ -99,12 +152,6 @@ class Costs(WithAPlanner):
         with self.assertRaises(errors.InvalidArgument) as raised:
             self.client.revise_costs([penstock.MeasuredPass("forward", 7, [9], 1.0)], **MESH)
         self.assertIn("passes[0]", raised.exception.message)
-
-
-def model_of_profile() -> "penstock.v1.job_pb2.ModelSpec":
-    from penstock.request import profile_of
-
-    return profile_of(PROFILE).model
 
 
 class Failures(WithAPlanner):
@@ -133,7 +180,7 @@ class APlannerThatGoesAway(unittest.TestCase):
             with penstock.Client(planner.address) as client:
                 self.assertTrue(client.plan(LENGTHS, **MESH).replicas)
                 planner.kill()
-                with self.assertRaises(errors.Unavailable):
+                with self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)):
                     client.plan(LENGTHS, timeout=0.5, **MESH)
                 # It does not listen yet.
                 planner.start()
