@@ -278,7 +278,7 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
     worker::RunOptions options;
     options.planner = cluster().planner_address();
     options.job_id = job.job_id();
-    options.dataset = Dataset();
+    options.datasets = {Dataset()};
     options.gradients_dir = GradientsFolder();
     options.ready_timeout_s = options.connect_timeout_s = options.transfer_timeout_s = kWorkerTimeoutSeconds;
     options.max_rejoins = 0;

@@ -52,12 +52,13 @@ class AsyncClient:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         iteration: int = 0,
         timeout: float | None = None,
     ) -> Plan:
         """See Client.plan. Many may be under way at once; one that is cancelled stops the planning."""
-        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         request = request_of(lengths, job, iteration=iteration)
         response = await self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
@@ -72,11 +73,12 @@ class AsyncClient:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         timeout: float | None = None,
     ) -> Revision:
         """See Client.revise_costs."""
-        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         return revision_of(await self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout), job.model)
 
     async def plans(
@@ -89,6 +91,7 @@ class AsyncClient:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         ahead: int = 4,
         first_iteration: int = 0,
@@ -101,7 +104,7 @@ class AsyncClient:
         try:
             for number, lengths in enumerate(batches, first_iteration):
                 plan = self.plan(
-                    lengths, profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options, iteration=number
+                    lengths, profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options, iteration=number
                 )
                 under_way.append(asyncio.create_task(plan))
                 if len(under_way) > ahead:
@@ -123,6 +126,7 @@ class AsyncClient:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         look_ahead: int = 16,
         iterations: int = 0,
@@ -132,7 +136,7 @@ class AsyncClient:
     ) -> AsyncJob:
         """See Client.job."""
         job = registered_job_of(
-            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options),
+            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options),
             job_id=job_id,
             look_ahead=look_ahead,
             iterations=iterations,

@@ -55,6 +55,7 @@ class Client:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         iteration: int = 0,
         timeout: float | None = None,
@@ -64,13 +65,13 @@ class Client:
         lengths    tokens of each sample: those that are learnt, or (input, target)
         profile    path of a profile file (its JSON), or the message
         model      as the message or its JSON form; None: the profile file's
-        pp, dp, tp, cp  the mesh: pipeline, data, tensor and context degree
+        pp, dp, tp, cp, ep  the mesh: pipeline, data, tensor, context and expert degree
         options    PlanningOptions, or its JSON form: {"policy": "POLICY_PACKED", "token_cap": 8192}
 
         Raises ValueError (naming the argument) and OSError before anything is sent, then a PenstockError:
         InvalidArgument, ResourceExhausted, DeadlineExceeded, Unavailable.
         """
-        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         request = request_of(lengths, job, iteration=iteration)
         response = self._any.call(PLAN_BATCH, request, timeout)
         return plan_of(response.plan, request.batch.samples)
@@ -85,11 +86,12 @@ class Client:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         timeout: float | None = None,
     ) -> Revision:
         """The profile fitted to what passes took; plan with it from then on. Raises what `plan` raises."""
-        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options)
+        job = job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options)
         return revision_of(self._any.call(REVISE_COSTS, revise_request_of(passes, job), timeout), job.model)
 
     def plans(
@@ -102,6 +104,7 @@ class Client:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         ahead: int = 4,
         first_iteration: int = 0,
@@ -128,6 +131,7 @@ class Client:
                         dp=dp,
                         tp=tp,
                         cp=cp,
+                        ep=ep,
                         options=options,
                         iteration=number,
                     )
@@ -149,6 +153,7 @@ class Client:
         dp: int = 1,
         tp: int = 1,
         cp: int = 1,
+        ep: int = 1,
         options: Options | None = None,
         look_ahead: int = 16,
         iterations: int = 0,
@@ -168,7 +173,7 @@ class Client:
         Raises what `plan` raises, and AlreadyExists where another job has the id.
         """
         job = registered_job_of(
-            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, options=options),
+            job_of(profile=profile, model=model, pp=pp, dp=dp, tp=tp, cp=cp, ep=ep, options=options),
             job_id=job_id,
             look_ahead=look_ahead,
             iterations=iterations,

@@ -78,17 +78,18 @@ def job_of(
     dp: int,
     tp: int,
     cp: int,
+    ep: int,
     options: Options | None,
 ) -> job_pb2.JobSpec:
     """Raises ValueError and OSError as its parts do."""
-    for field, degree in (("pp", pp), ("dp", dp), ("tp", tp), ("cp", cp)):
+    for field, degree in (("pp", pp), ("dp", dp), ("tp", tp), ("cp", cp), ("ep", ep)):
         if not 1 <= degree < 2**32:
             raise ValueError(f"{field}: {degree} is not a number of ranks")
     file = profile_of(profile)
     return job_pb2.JobSpec(
         job_id="plans",
         model=model_of(model, file),
-        mesh=job_pb2.Mesh(pipeline=pp, data=dp, tensor=tp, context=cp),
+        mesh=job_pb2.Mesh(pipeline=pp, data=dp, tensor=tp, context=cp, expert=ep if ep > 1 else 0),
         planning=options_of_plan(options),
         profile=file.profile,
     )

@@ -87,7 +87,7 @@ class Pages(WithAPlanner):
         words = [str(Path(PLANNER).parent / "service_bench"), *command.split()[1:]]
         if not Path(words[0]).exists():
             return
-        job = job_of(model=None, tp=1, cp=1, options=None, **MESH)
+        job = job_of(model=None, tp=1, cp=1, ep=1, options=None, **MESH)
         request.write_bytes(request_of(LENGTHS, job, iteration=0).SerializeToString())
         words = [{ADDRESS: address, request.name: str(request)}.get(word, word) for word in words]
         done = subprocess.run([*words, "--calls", "8"], capture_output=True, text=True, timeout=60, check=False)
