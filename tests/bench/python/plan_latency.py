@@ -99,7 +99,7 @@ def main():
             batches = batches_of(arguments.lengths, samples)
             files = [f"{folder}/{samples}-{number}" for number in range(BATCHES)]
             for file, batch in zip(files, batches, strict=True):
-                job = job_of(profile=profile, model=None, tp=1, cp=1, options=None, **MESH)
+                job = job_of(profile=profile, model=None, tp=1, cp=1, ep=1, options=None, **MESH)
                 Path(file).write_bytes(request_of(batch, job, iteration=0).SerializeToString())
             calls = max(BATCHES, arguments.calls * 256 // samples)
             for turn in range(arguments.rounds):
