@@ -78,7 +78,7 @@ def job_of(
     dp: int,
     tp: int,
     cp: int,
-    ep: int,
+    ep: int = 1,
     options: Options | None,
 ) -> job_pb2.JobSpec:
     """Raises ValueError and OSError as its parts do."""
