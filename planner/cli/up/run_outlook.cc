@@ -86,8 +86,9 @@ std::string MeshText(const RunOutlook& outlook) {
                                       absl::StrCat(mesh.data(), " replicas")};
   if (mesh.context() > 1) degrees.push_back(absl::StrCat(mesh.context(), " context ranks"));
   if (mesh.tensor() > 1) degrees.push_back(absl::StrCat(mesh.tensor(), " tensor ranks"));
-  if (mesh.expert() > 1) degrees.push_back(absl::StrCat(mesh.expert(), " of which divide the experts"));
-  return absl::StrCat(absl::StrJoin(degrees, " x "), ": ", RanksOf(mesh), " workers",
+  const std::string experts =
+      mesh.expert() > 1 ? absl::StrCat(", experts divided over ", mesh.expert(), " of them") : "";
+  return absl::StrCat(absl::StrJoin(degrees, " x "), experts, ": ", RanksOf(mesh), " workers",
                       outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
 }
 

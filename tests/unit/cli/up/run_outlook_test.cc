@@ -52,6 +52,9 @@ TEST(RunOutlookTest, SaysWhatTheRunIsMadeOf) {
   tied.job.mutable_mesh()->set_context(4);
   EXPECT_THAT(Describe(tied), Contains(HasSubstr("214,000 parameters")));
   EXPECT_THAT(Describe(tied), Contains(HasSubstr("2 stages x 2 replicas x 4 context ranks: 16 workers")));
+  tied.job.mutable_mesh()->set_expert(2);
+  EXPECT_THAT(Describe(tied),
+              Contains(HasSubstr("4 context ranks, experts divided over 2 of them: 16 workers")));
 }
 
 TEST(RunOutlookTest, OfAMixtureEachTaskHasItsShareAndItsEpochs) {
