@@ -11,6 +11,7 @@ from typing import Self
 from penstock.async_connection import AsyncConnection
 from penstock.async_job import AsyncJob
 from penstock.channel import Security, names_several
+from penstock.job_messages import job_request_of
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
 from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
 from penstock.plan import Plan, plan_of
@@ -148,6 +149,5 @@ class AsyncClient:
 
     async def find_job(self, job_id: str, *, timeout: float | None = None) -> AsyncJob:
         """See Client.find_job."""
-        request = planner_service_pb2.GetJobRequest(job_id=job_id, from_iteration=2**48)
-        found = await self._leader.call(GET_JOB, request, timeout)
+        found = await self._leader.call(GET_JOB, job_request_of(job_id), timeout)
         return AsyncJob(self._leader, found.job)

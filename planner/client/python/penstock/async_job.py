@@ -17,6 +17,7 @@ from penstock.job_messages import (
     Submissions,
     batch_of,
     ended_before,
+    job_request_of,
     program_of,
     ranks_of,
     reader_of,
@@ -124,14 +125,7 @@ class AsyncJob:
         measured: Iterable[MeasuredInstruction] = (),
         timeout: float | None = None,
     ) -> None:
-        """Says that a rank (None: every rank) is done with an iteration: the window opens. The same again is fine.
-
-        seconds   of the iteration, without the wait for its program
-        waited    seconds for which there was nothing to do because the program was not there
-        measured  what instructions took: the planner's costs follow it (docs/costs.md)
-
-        Raises FailedPrecondition for an iteration that is not planned, InvalidArgument for an instruction that it has not.
-        """
+        """See Job.report."""
         reports = reports_of(
             self.spec,
             iteration,
@@ -147,8 +141,7 @@ class AsyncJob:
 
     async def status(self, *, timeout: float | None = None) -> planner_service_pb2.JobStatus:
         """See Job.status."""
-        request = planner_service_pb2.GetJobRequest(job_id=self.spec.job_id, from_iteration=2**48)
-        return (await self._connection.call(GET_JOB, request, timeout)).status
+        return (await self._connection.call(GET_JOB, job_request_of(self.spec.job_id), timeout)).status
 
     async def drain(self, *, timeout: float | None = None) -> None:
         """See Job.drain."""

@@ -11,6 +11,7 @@ from typing import Self
 from penstock.channel import Security, names_several
 from penstock.connection import Connection
 from penstock.job import Job
+from penstock.job_messages import job_request_of
 from penstock.measured import MeasuredPass, Revision, revise_request_of, revision_of
 from penstock.methods import GET_JOB, PLAN_BATCH, REGISTER_JOB, REVISE_COSTS
 from penstock.plan import Plan, plan_of
@@ -185,6 +186,5 @@ class Client:
 
     def find_job(self, job_id: str, *, timeout: float | None = None) -> Job:
         """A job that somebody has registered, by its id alone. Raises NotFound."""
-        request = planner_service_pb2.GetJobRequest(job_id=job_id, from_iteration=2**48)
-        found = self._leader.call(GET_JOB, request, timeout)
+        found = self._leader.call(GET_JOB, job_request_of(job_id), timeout)
         return Job(self._leader, found.job)

@@ -25,6 +25,7 @@ from penstock.job_messages import (
     Submissions,
     batch_of,
     ended_before,
+    job_request_of,
     program_of,
     ranks_of,
     reader_of,
@@ -170,8 +171,7 @@ class Job:
 
     def status(self, *, timeout: float | None = None) -> planner_service_pb2.JobStatus:
         """Its state, and `next_iteration`, from which one that was started again goes on submitting."""
-        request = planner_service_pb2.GetJobRequest(job_id=self.spec.job_id, from_iteration=2**48)
-        return self._connection.call(GET_JOB, request, timeout).status
+        return self._connection.call(GET_JOB, job_request_of(self.spec.job_id), timeout).status
 
     def drain(self, *, timeout: float | None = None) -> None:
         """No more batches are taken; what was accepted is still planned, then the programs end."""

@@ -49,6 +49,11 @@ class MeasuredInstruction:
     seconds: float
 
 
+def job_request_of(job_id: str) -> planner_service_pb2.GetJobRequest:
+    """Of the job and its status, without what its iterations were: from one on that no job has."""
+    return planner_service_pb2.GetJobRequest(job_id=job_id, from_iteration=2**48)
+
+
 def program_of(message: planner_service_pb2.StreamProgramsResponse) -> RankProgram:
     return RankProgram(
         iteration=message.iteration,
