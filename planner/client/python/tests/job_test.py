@@ -6,11 +6,10 @@ import tempfile
 import unittest
 
 # First: see there.
-from planner_process import MESH, PLANNER, PlannerProcess
+from planner_process import MESH, PLANNER, PlannerProcess, WithAPlanner
 
 import penstock
 from penstock import errors
-from penstock.local_planner import LocalPlanner
 from penstock.request import Length
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
@@ -23,17 +22,7 @@ def batch(iteration: int) -> dict[int, Length]:
     return {100 * iteration + place: length for place, length in enumerate(LENGTHS[iteration % 4 :])}
 
 
-class WithAPlanner(unittest.TestCase):
-    planner: LocalPlanner
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.planner = penstock.local(PLANNER)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.planner.close()
-
+class WithAJob(WithAPlanner):
     def job(self, **more: object) -> penstock.Job:
         """A job of this test alone."""
         job = self.planner.client.job(self.id(), options=STAGES, **MESH, **more)
@@ -41,7 +30,7 @@ class WithAPlanner(unittest.TestCase):
         return job
 
 
-class Programs(WithAPlanner):
+class Programs(WithAJob):
     def test_of_all_replicas_have_every_sample_once(self) -> None:
         job = self.job()
         job.submit([batch(0)], 0)
@@ -131,7 +120,7 @@ class Programs(WithAPlanner):
             self.assertLessEqual(set(ids), set(batch(iteration)))
 
 
-class SeveralPlanners(WithAPlanner):
+class SeveralPlanners(WithAJob):
     def test_the_one_that_leads_has_the_jobs(self) -> None:
         """Of three addresses one has a planner."""
         addresses = f"127.0.0.1:1,{self.planner.address},127.0.0.1:2"
@@ -142,7 +131,7 @@ class SeveralPlanners(WithAPlanner):
             job.delete()
 
 
-class Failures(WithAPlanner):
+class Failures(WithAJob):
     """Each status that a planner gives to who asks for jobs is an exception of its own that names the field."""
 
     def check(self, kind: type[errors.PenstockError], field: str, call: object, *arguments: object, **named: object) -> None:

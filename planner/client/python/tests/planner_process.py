@@ -12,6 +12,8 @@ from pathlib import Path
 # A planner is started while a client is there: gRPC must not close its connections for that.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+from penstock.local_planner import LocalPlanner, local  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[4]
 PROFILE = str(ROOT / "examples/gpt_7b.json")
 PLANNER = os.environ["PENSTOCK_PLANNER"]
@@ -53,3 +55,17 @@ class PlannerProcess:
                 raise RuntimeError(f"the planner ended with {self._process.returncode}")
             time.sleep(0.01)
         raise TimeoutError("the planner does not listen")
+
+
+class WithAPlanner(unittest.TestCase):
+    """Tests of a class that share one planner."""
+
+    planner: LocalPlanner
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.planner = local(PLANNER)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.planner.close()

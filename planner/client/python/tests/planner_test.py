@@ -11,34 +11,23 @@ import unittest
 from pathlib import Path
 
 # First: see there.
-from planner_process import MESH, PLANNER, PROFILE, ROOT, PlannerProcess
+from planner_process import MESH, PLANNER, PROFILE, ROOT, PlannerProcess, WithAPlanner
 from pages import ADDRESS, commands_of, run_listings
 
 import penstock
 from penstock import errors
-from penstock.local_planner import LocalPlanner
 from penstock.request import job_of, request_of
 
 LENGTHS = [900, 120, (30, 300), 3000, 7, 65, 512, 2048]
 
 
-class WithAPlanner(unittest.TestCase):
-    planner: LocalPlanner
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.planner = penstock.local(PLANNER)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.planner.close()
-
+class WithAClient(WithAPlanner):
     @property
     def client(self) -> penstock.Client:
         return self.planner.client
 
 
-class Plans(WithAPlanner):
+class Plans(WithAClient):
     def test_every_sample_is_in_one_micro_batch(self) -> None:
         plan = self.client.plan(LENGTHS, **MESH)
         samples = [sample for replica in plan.replicas for micro_batch in replica for sample in micro_batch.samples]
@@ -62,7 +51,7 @@ class Plans(WithAPlanner):
         self.assertEqual(plans[0].predicted_seconds, same.predicted_seconds)
 
 
-class Pages(WithAPlanner):
+class Pages(WithAClient):
     """Listings and commands of the documentation run as they stand."""
 
     def test_python(self) -> None:
@@ -95,7 +84,7 @@ class Pages(WithAPlanner):
         self.assertEqual(json.loads(done.stdout)["count"], 8)
 
 
-class TheExampleOfABatch(WithAPlanner):
+class TheExampleOfABatch(WithAClient):
     def run_example(self, *more: str) -> str:
         script = ROOT / "examples/plan/plan_of_a_batch.py"
         words = [sys.executable, "-B", str(script), "--planner", self.planner.address, "--samples", "64", *more]
@@ -119,7 +108,7 @@ class TheExampleOfABatch(WithAPlanner):
             self.assertEqual(picture.read_bytes()[1:4], b"PNG")
 
 
-class Costs(WithAPlanner):
+class Costs(WithAClient):
     def test_follow_what_passes_took(self) -> None:
         """Passes of twice the time: plans with the revised profile take about twice as long."""
         before = self.client.plan(LENGTHS, **MESH)
@@ -154,7 +143,7 @@ class Costs(WithAPlanner):
         self.assertIn("passes[0]", raised.exception.message)
 
 
-class Failures(WithAPlanner):
+class Failures(WithAClient):
     def test_a_wrong_field_is_named(self) -> None:
         with self.assertRaises(errors.InvalidArgument) as raised:
             self.client.plan(LENGTHS, profile=PROFILE, pp=999)
