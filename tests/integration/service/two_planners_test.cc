@@ -108,6 +108,17 @@ class TwoPlannersTest : public PostgresFixture {
     ADD_FAILURE() << "iteration " << count << " is not done\n" << planners_->Logs();
   }
 
+  // How a planner that follows refuses a call of a job. It names nobody until it has read the lease, and has a
+  // while for that.
+  absl::Status AwaitRefusalThatNamesALeader(int planner) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    absl::Status refused;
+    do {
+      refused = CallRaw(CreateClientChannel(planners_->address(planner)), "ListJobs", "");
+    } while (!absl::StrContains(refused.message(), "' leads") && absl::Now() < deadline);
+    return refused;
+  }
+
   // Hashes of the plans of a planner that nobody disturbs.
   static std::vector<std::string> UndisturbedHashes(uint64_t iterations) {
     const CorePlannerFactory planners;
@@ -158,9 +169,9 @@ TEST_F(TwoPlannersTest, AStandbyLivesAndAnswersWhatIfsAndNamesTheLeader) {
   EXPECT_EQ(planners_->HealthOf(standby_, ""), HealthCheckResponse::SERVING);
   EXPECT_EQ(planners_->HealthOf(standby_, kReadyForJobs), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(planners_->HealthOf(leader_, kReadyForJobs), HealthCheckResponse::SERVING);
-  PlannerClient direct(planners_->address(standby_));
-  EXPECT_THAT(CallRaw(CreateClientChannel(planners_->address(standby_)), "ListJobs", ""),
+  EXPECT_THAT(AwaitRefusalThatNamesALeader(standby_),
               Fails(StatusCode::kUnavailable, absl::StrCat("'", PlannerPair::NameOf(leader_), "' leads")));
+  PlannerClient direct(planners_->address(standby_));
   EXPECT_THAT(direct.PlanBatch(WhatIf()), IsOk());
   // Those of a job are the leader's.
   v1::PlanBatchRequest of_job = WhatIf();
@@ -183,13 +194,7 @@ TEST_F(TwoPlannersTest, ALeaderThatStandsStillIsReplacedAndFollowsWhenItWakesUp)
   EXPECT_THAT(CallRaw(CreateClientChannel(planners_->address(leader_)), "SubmitBatches",
                       MakeSubmission("job", 8, 9).SerializeAsString()),
               Fails(StatusCode::kUnavailable, ""));
-  PlannerClient direct(planners_->address(leader_));
-  const absl::Time deadline = absl::Now() + kPatience;
-  absl::Status refused;
-  do {
-    refused = direct.ListJobs({}, absl::Milliseconds(100)).status();
-  } while (!absl::StrContains(refused.message(), "' leads") && absl::Now() < deadline);
-  EXPECT_THAT(refused,
+  EXPECT_THAT(AwaitRefusalThatNamesALeader(leader_),
               Fails(StatusCode::kUnavailable, absl::StrCat("'", PlannerPair::NameOf(standby_), "' leads")));
   EXPECT_FALSE(planners_->process(leader_).Poll().has_value()) << planners_->Log(leader_);
   v1::GetJobRequest request;
