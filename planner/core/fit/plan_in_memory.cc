@@ -22,6 +22,8 @@ constexpr int64_t kAcceptedPercent = 101;
 // Passes that are simulated to improve programs that fit.
 constexpr int64_t kImprovePasses = 60'000;
 constexpr uint64_t kImproveSeed = 5000;
+// Of what micro-batches may take, for searches that come last.
+constexpr int64_t kLessMemoryPercent[] = {97, 90};
 
 // Schedules every replica and makes the programs.
 absl::StatusOr<ProgramSet> MakePrograms(const ScheduleSpace& space, const Job& job,
@@ -102,6 +104,13 @@ absl::Status Improve(const CostModel& costs, const Job& job, StopToken stop, Fit
   LocalSearch(&evaluator, &candidate, kImproveSeed, fits).Run(kImprovePasses);
   PENSTOCK_ASSIGN_OR_RETURN(plan->programs, MakePrograms(space, job, candidate, &plan->pipelines));
   return absl::OkStatus();
+}
+
+// Of the memory that the fullest rank has for micro-batches, so many percent.
+Job WithFreeMemory(const CostModel& costs, Job job, int64_t percent) {
+  const std::vector<int64_t> available = AvailableBytes(job, costs);
+  job.memory_limit_bytes -= *std::min_element(available.begin(), available.end()) / 100 * (100 - percent);
+  return job;
 }
 
 class MemoryFit {
@@ -192,6 +201,14 @@ absl::StatusOr<FittedPlan> PlanInMemory(const CostModel& costs, const Job& job,
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!absl::IsResourceExhausted(fitted.status())) return fitted;
     status = fitted.status();
+  }
+  // What fits in less fits; and where a search ends at a wall, one with a little less memory may not.
+  for (const int64_t percent : kLessMemoryPercent) {
+    const Job with_less = WithFreeMemory(costs, job, percent);
+    absl::StatusOr<FittedPlan> fitted =
+        MemoryFit(costs, with_less, samples, Caution::kLittle, run_tasks, stop).Run();
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!absl::IsResourceExhausted(fitted.status())) return fitted;
   }
   return status;
 }

@@ -3,7 +3,8 @@
 // A search counts memory without the transfers that are under way; the programs count exactly. Where they
 // need more than there is: first some layers are recomputed (free_memory.h), then the passes are put in order
 // with less memory, then others are searched for. If all that fails, the search begins anew with more
-// caution. What came about so is improved by a local search that asks the programs about every change.
+// caution, and at last with less memory than there is. What came about so is improved by a local search that
+// asks the programs about every change.
 #pragma once
 
 #include <vector>
