@@ -15,10 +15,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MODELS = {
     "gpt": ["--architecture", "gpt", "--layers", "8"],
     "t5": ["--architecture", "t5", "--encoder-layers", "4", "--decoder-layers", "4"],
+    "experts": ["--architecture", "gpt", "--layers", "4", "--experts", "8", "--experts-per-token", "2"],
 }
 MODEL_SPECS = {
     "gpt": {"architecture": "ARCHITECTURE_GPT", "layers": 8},
     "t5": {"architecture": "ARCHITECTURE_T5", "encoderLayers": 4, "decoderLayers": 4},
+    "experts": {"architecture": "ARCHITECTURE_GPT", "layers": 4, "experts": 8, "expertsPerToken": 2, "feedForwardBiases": "BIASES_NONE"},
 }
 KEPT = ("tokens_per_second", "planned_iteration_ms", "measured_iteration_ms", "predicted_bubble", "bubble", "planning_ms",
         "prediction_error", "padding_efficiency", "last_loss")
