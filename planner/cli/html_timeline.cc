@@ -96,7 +96,8 @@ Json JointPassData(const v1::Instruction& instruction) {
   const v1::PassExchange& exchange = instruction.exchange();
   return Json::array({instruction.own_duration_ns(), exchange.tensor_bytes(), exchange.tensor_ns(),
                       exchange.context_sent_bytes(), exchange.context_received_bytes(), exchange.context_ns(),
-                      exchange.context_exposed_ns(), exchange.expert_bytes(), exchange.expert_ns()});
+                      exchange.context_exposed_ns(), exchange.expert_bytes(), exchange.expert_ns(),
+                      exchange.expert_exposed_ns()});
 }
 
 Json InstructionData(const v1::Instruction& instruction) {

@@ -17,7 +17,7 @@ namespace penstock::cli {
 // transfer with bytes, peer and whether it is a gradient (1) or an activation (0), of a pass of a stage group
 // of several ranks with an array: [own duration, bytes and time of tensor ranks, bytes sent to and received
 // from context ranks, their time, the part of it that is exposed, bytes and time of rows for other ranks'
-// experts].
+// experts, the part of it that is exposed].
 nlohmann::ordered_json TimelineData(const v1::PlannedBatch& planned);
 
 // The whole page. Takes any plan, valid or not: text from the plan cannot become part of the page's code.

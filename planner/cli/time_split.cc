@@ -198,9 +198,9 @@ class Splitter {
           absl::StrCat("plan.programs[", program.rank(), "]: instruction ", instruction.id(),
                        " is of a micro-batch, stage or context rank that there is not"));
     const v1::PassExchange& exchanged = instruction.exchange();
-    const double exchange = std::min(
-        duration,
-        static_cast<double>(exchanged.tensor_ns() + exchanged.context_exposed_ns() + exchanged.expert_ns()));
+    const double exchange =
+        std::min(duration, static_cast<double>(exchanged.tensor_ns() + exchanged.context_exposed_ns() +
+                                               exchanged.expert_exposed_ns()));
     duration -= exchange;
     const PassCosts pass = CostsOfPass(program.replica(), instruction, context);
     const double recompute = duration * pass.recompute_share;

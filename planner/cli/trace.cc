@@ -66,6 +66,7 @@ void AddJointPass(const v1::Instruction& instruction, Json& arguments) {
   if (exchange.expert_ns() == 0) return;
   arguments["expert_bytes"] = exchange.expert_bytes();
   arguments["expert_ms"] = Milliseconds(exchange.expert_ns());
+  arguments["expert_exposed_ms"] = Milliseconds(exchange.expert_exposed_ns());
 }
 
 const char* CategoryOf(const v1::Instruction& instruction) {

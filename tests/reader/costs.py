@@ -197,6 +197,14 @@ def _expert_bytes(model, element):
     return model.experts * matrices * model.hidden * model.ffn * element
 
 
+def _expert_product_share(model):
+    """Of the multiplications for the gradients of a layer's weights, those of experts."""
+    of_experts = model.experts_per_token * (3 if model.feed_forward in GATED else 2) * model.ffn
+    inner = model.attention_inner or model.hidden
+    key_values = (model.key_value_heads or model.heads) * (inner // model.heads)
+    return of_experts / (of_experts + model.experts + 2 * inner + 2 * key_values)
+
+
 class Costs:
     """A profile as the planner uses it for one model."""
 
@@ -207,6 +215,7 @@ class Costs:
         self.expert_layer_bytes = _expert_bytes(model, profile.bytes_per_element) if experts > 1 else 0
         self.row_bytes = (model.experts_per_token or 0) * (model.hidden * profile.bytes_per_element + ROW_NUMBER_BYTES)
         self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)
+        self._expert_share = _expert_product_share(model) if experts > 1 else 0.0
         self.profile = profile
         self.is_t5 = is_t5
         self._by_name = {layer.name: layer for layer in profile.layers}
@@ -233,6 +242,12 @@ class Costs:
 
     def ratio(self, kind, level):
         return self._times[kind].ratio(level)
+
+    def layer_products(self, sums):
+        """(of experts, of all weights): products for the gradients of a GPT's layer, nanoseconds, not rounded."""
+        times = self.times("decoder", sums)
+        of_all = times.backward["none"] * (1 - self.layer("decoder").backward_input_share)
+        return of_all * self._expert_share, of_all
 
     def attention_ns(self, squares, tokens):
         """Of a GPT's layer."""

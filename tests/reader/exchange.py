@@ -1,5 +1,6 @@
 """What the ranks of a stage group exchange inside passes (execution.md, section 7)."""
 
+import math
 from dataclasses import dataclass
 
 from costs import LEVELS, ROW_NUMBER_BYTES, round_half_up
@@ -14,6 +15,10 @@ NAMES = (
     "context_exposed_ns",
     "expert_bytes",
     "expert_ns",
+    "expert_exposed_ns",
+    "experts_beside_return",
+    "experts_beside_arrival",
+    "others_beside_arrival",
 )
 
 
@@ -27,15 +32,53 @@ class PassExchange:
     context_exposed_ns: int = 0
     expert_bytes: int = 0
     expert_ns: int = 0
+    expert_exposed_ns: int = 0
+    experts_beside_return: int = 0
+    experts_beside_arrival: int = 0
+    others_beside_arrival: bool = False
 
     @property
     def added_ns(self):
         """What a pass takes longer for it."""
-        return self.tensor_ns + self.context_exposed_ns + self.expert_ns
+        return self.tensor_ns + self.context_exposed_ns + self.expert_exposed_ns
 
     @property
     def is_empty(self):
         return not any(getattr(self, name) for name in NAMES)
+
+
+class ProductsBeside:
+    """What a layer makes of its products for weights while gradients of rows travel."""
+
+    def __init__(self, of_experts, of_all, experts, exchange_ns, overlap):
+        lasting = max(1, math.ceil(exchange_ns * experts / of_experts))
+        self._exchange_ns = exchange_ns
+        self._overlap = overlap
+
+        def with_on_return(count):
+            """(exposed, fields, on the way back, on the way to the experts)"""
+            more, others = min(lasting, experts - count), lasting > experts - count
+            on_return = math.floor(of_experts * count / experts)
+            through = math.floor(of_all) if others else math.floor(of_experts * (count + more) / experts)
+            on_arrival = through - on_return
+            exposed = max(0, exchange_ns - on_return) + max(0, exchange_ns - on_arrival)
+            fields = {"experts_beside_return": count, "experts_beside_arrival": more, "others_beside_arrival": others}
+            return exposed, fields, on_return, on_arrival
+
+        enough = min(lasting, experts)
+        chosen, one_less = with_on_return(enough), with_on_return(enough - 1)
+        if one_less[0] < chosen[0]:
+            chosen = one_less
+        _, self.fields, self._on_return, self._on_arrival = chosen
+
+    def taken_ns(self, layers):
+        """What BACKWARD_WEIGHT need not do."""
+        return layers * self._on_return + (layers - 1) * self._on_arrival
+
+    def hidden_ns(self, layers, kept):
+        """What the exchanges of a backward pass take less; `kept`: its layers that are not recomputed."""
+        both = [min(self._exchange_ns, made) for made in (self._on_return, self._on_arrival)]
+        return math.floor(self._overlap * (layers * both[0] + max(0, kept - 1) * both[1]))
 
 
 class Exchanges:
@@ -108,24 +151,41 @@ class Exchanges:
         halves = [(count, self._half(tokens)) for count, tokens in counts]
         return sum(count * half[0] for count, half in halves), sum(count * half[1] for count, half in halves)
 
-    def _experts(self, stage, sums, forward, levels):
-        """(bytes, nanoseconds) of rows on their way to experts on other ranks and back."""
+    def _rows(self, sums, number_bytes):
+        """(bytes, nanoseconds) of rows on their way to experts on other ranks, or back."""
         experts, tensors = self._pipeline.experts, self._pipeline.tensors
-        if experts == 1:
-            return 0, 0
+        row_bytes = self._model.hidden * self._element + number_bytes
+        sent = sums.target_tokens * self._model.experts_per_token * row_bytes * (experts - 1) // (experts * tensors)
+        return sent, self._costs.collective_ns(sent, self._experts_inside)
 
-        def rows(row_bytes):
-            rows_bytes = sums.target_tokens * self._model.experts_per_token * row_bytes
-            sent = rows_bytes * (experts - 1) // (experts * tensors)
-            return sent, self._costs.collective_ns(sent, self._experts_inside)
-
-        row = self._model.hidden * self._element
+    def _experts(self, stage, sums, forward, levels):
+        """The fields of experts of a pass."""
+        if self._pipeline.experts == 1:
+            return {}
         layers = stage.decoder_layers
         if forward:
-            counts = [(2 * layers, rows(row))]
+            counts = [(2 * layers, self._rows(sums, 0))]
         else:
-            counts = [(2 * layers, rows(row + ROW_NUMBER_BYTES)), (2 * levels["decoder"]["full"], rows(row))]
-        return sum(count * half[0] for count, half in counts), sum(count * half[1] for count, half in counts)
+            again = levels["decoder"]["full"]
+            counts = [(2 * layers, self._rows(sums, ROW_NUMBER_BYTES)), (2 * again, self._rows(sums, 0))]
+        sent, time = (sum(count * half[place] for count, half in counts) for place in range(2))
+        fields = {"expert_bytes": sent, "expert_ns": time, "expert_exposed_ns": time}
+        beside = None if forward else self.products_beside(sums)
+        if beside:
+            fields["expert_exposed_ns"] -= beside.hidden_ns(layers, levels["decoder"]["none"])
+            fields.update(beside.fields)
+        return fields
+
+    def products_beside(self, sums):
+        """ProductsBeside of a layer for a share of tokens; None: nothing is made beside exchanges."""
+        overlap = self._costs.profile.cluster.exchange_overlap
+        if self._pipeline.experts == 1 or not overlap:
+            return None
+        of_experts, of_all = self._costs.layer_products(sums)
+        if of_experts <= 0:
+            return None
+        experts = self._model.experts // self._pipeline.experts
+        return ProductsBeside(of_experts, of_all, experts, self._rows(sums, ROW_NUMBER_BYTES)[1], overlap)
 
     def _context_ns(self, share):
         """Of one layer of a forward pass."""
@@ -155,10 +215,10 @@ class Exchanges:
         attention = self._costs.attention_ns(share.divided_squares, share.sums.target_tokens) if hides else 0.0
         if forward:
             exposed = layers * max(0, layer_ns - round_half_up(attention))
-            return PassExchange(tensor_bytes, tensor_ns, layers * sent, layers * received, layers * layer_ns, exposed, *of_experts)
+            return PassExchange(tensor_bytes, tensor_ns, layers * sent, layers * received, layers * layer_ns, exposed, **of_experts)
         exposed = sum(
             levels["decoder"][level] * max(0, 2 * layer_ns - round_half_up(attention * self._costs.ratio("decoder", level)))
             for level in LEVELS
         )
         both = layers * (sent + received)
-        return PassExchange(tensor_bytes, tensor_ns, both, both, 2 * layers * layer_ns, exposed, *of_experts)
+        return PassExchange(tensor_bytes, tensor_ns, both, both, 2 * layers * layer_ns, exposed, **of_experts)

@@ -163,7 +163,12 @@ def _check_durations(reading, costs, exchanges, report):
 def _pass_costs(costs, exchanges, stage, share, recompute):
     """{op: (own duration, PassExchange)} of a rank with a share of a micro-batch."""
     result = {}
-    for op, computed in pass_durations(costs, stage, share.sums, recompute).items():
+    computed_in = pass_durations(costs, stage, share.sums, recompute)
+    beside = exchanges.products_beside(share.sums)
+    if beside:
+        computed_in["BACKWARD_WEIGHT"] -= beside.taken_ns(stage.decoder_layers)
+        computed_in["BACKWARD_INPUT"] += beside.taken_ns(stage.decoder_layers)
+    for op, computed in computed_in.items():
         exchange = exchanges.of_pass(op, stage, share, recompute)
         result[op] = (computed + exchange.added_ns, exchange)
     return result

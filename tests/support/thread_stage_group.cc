@@ -176,7 +176,9 @@ at::Tensor ThreadStageGroup::ExchangeRows(const at::Tensor& rows, const std::vec
 }
 
 at::Tensor ThreadStageGroup::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                                const std::vector<int64_t>& received) {
+                                                const std::vector<int64_t>& received,
+                                                const Meanwhile& meanwhile) {
+  if (meanwhile) meanwhile();
   if (place_.experts == 1) return rows;
   return Exchange(*experts_, place_.expert(), "ExchangeExpertRows", rows, sent, received);
 }

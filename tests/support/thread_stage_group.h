@@ -36,7 +36,7 @@ class ThreadStageGroup : public StageGroup {
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received) override;
+                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 

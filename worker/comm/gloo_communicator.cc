@@ -92,14 +92,14 @@ class GlooCommunicator : public GroupedCommunicator {
     return {.position = *PositionIn(links.ranks, rank()),
             .size = static_cast<int>(links.ranks.size()),
             .exchange = [this, links](const std::vector<at::Tensor>& sent,
-                                      const std::vector<at::Tensor>& received) {
-              return ExchangeWithAll(links, sent, received);
+                                      const std::vector<at::Tensor>& received, const Meanwhile& meanwhile) {
+              return ExchangeWithAll(links, sent, received, meanwhile);
             }};
   }
 
   // The next rank first: not all send to the same one at a time.
   absl::Status ExchangeWithAll(const PassLinks& links, const std::vector<at::Tensor>& sent,
-                               const std::vector<at::Tensor>& received) {
+                               const std::vector<at::Tensor>& received, const Meanwhile& meanwhile) {
     const size_t size = links.ranks.size();
     const auto position = static_cast<size_t>(*PositionIn(links.ranks, rank()));
     std::vector<Pending> transfers = NoTransfers(2 * size);
@@ -114,6 +114,7 @@ class GlooCommunicator : public GroupedCommunicator {
             StartOver(*links.backend, direction, links.ranks, links.ranks[peer], tensor, kCollectiveTag));
       }
     }
+    if (meanwhile) meanwhile();
     for (const Pending& transfer : transfers) PENSTOCK_RETURN_IF_ERROR(transfer->Wait());
     return absl::OkStatus();
   }

@@ -97,15 +97,17 @@ class NcclCommunicator : public GroupedCommunicator {
     return {.position = *PositionIn(ranks, rank()),
             .size = static_cast<int>(ranks.size()),
             .exchange = [this, &backend, &ranks](const std::vector<at::Tensor>& sent,
-                                                 const std::vector<at::Tensor>& received) {
-              return ExchangeWithAll(*backend, ranks, sent, received);
+                                                 const std::vector<at::Tensor>& received,
+                                                 const Meanwhile& meanwhile) {
+              return ExchangeWithAll(*backend, ranks, sent, received, meanwhile);
             }};
   }
 
   // One group of sends and receives. NCCL leaves out tensors without elements, as which it gets this rank's
   // own.
   absl::Status ExchangeWithAll(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
-                               std::vector<at::Tensor> sent, std::vector<at::Tensor> received) {
+                               std::vector<at::Tensor> sent, std::vector<at::Tensor> received,
+                               const Meanwhile& meanwhile) {
     const auto own = static_cast<size_t>(*PositionIn(ranks, rank()));
     const at::Tensor none = at::empty({0}, received[own].options());
     sent[own] = received[own] = none;
@@ -113,6 +115,7 @@ class NcclCommunicator : public GroupedCommunicator {
         const Pending exchange,
         StartTransfer(absl::StrCat("exchange with ranks ", Describe(ranks)), none, cancellation(), kNoTimeout,
                       [&] { return backend.alltoall(received, sent); }));
+    if (meanwhile) meanwhile();
     return exchange->Wait();
   }
 

@@ -74,7 +74,7 @@ absl::Status PassExchange::GatherShards(const at::Tensor& own, const at::Tensor&
   const std::vector<at::Tensor> sent(static_cast<size_t>(tensors_.size), own);
   std::vector<at::Tensor> received;
   for (int rank = 0; rank < tensors_.size; ++rank) received.push_back(RowsOf(all, rank, tensors_.size));
-  return tensors_.exchange(sent, received);
+  return tensors_.exchange(sent, received, {});
 }
 
 absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, at::Tensor& result) const {
@@ -86,7 +86,7 @@ absl::Status PassExchange::MergeShards(const at::Tensor& partial, Merge merge, a
     of_ranks.push_back(rank == tensors_.position ? sent.back()
                                                  : at::empty(ShapeWith(partial, rows), partial.options()));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks));
+  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks, {}));
   result = merge(of_ranks);
   return absl::OkStatus();
 }
@@ -129,7 +129,7 @@ absl::Status PassExchange::MergeFlat(Merge merge, const at::Tensor& flat) const 
   for (int rank = 0; rank < tensors_.size; ++rank) {
     of_ranks.push_back(rank == tensors_.position ? flat : at::empty_like(flat));
   }
-  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks));
+  PENSTOCK_RETURN_IF_ERROR(tensors_.exchange(sent, of_ranks, {}));
   flat.copy_(merge(of_ranks));
   return absl::OkStatus();
 }
@@ -150,8 +150,11 @@ void PassExchange::MaxOverTensorRanks(at::Tensor& values) {
 
 at::Tensor PassExchange::ExchangeOver(const ExchangeGroup& group, absl::string_view what,
                                       const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                      const std::vector<int64_t>& received) {
-  if (group.size == 1) return rows;
+                                      const std::vector<int64_t>& received, const Meanwhile& meanwhile) {
+  if (group.size == 1) {
+    if (meanwhile) meanwhile();
+    return rows;
+  }
   const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
   at::Tensor result;
   const bool exchanged = Attempt(what, [&]() -> absl::Status {
@@ -162,26 +165,28 @@ at::Tensor PassExchange::ExchangeOver(const ExchangeGroup& group, absl::string_v
     const std::vector<at::Tensor> in = Split(result, received);
     const auto own = static_cast<size_t>(group.position);
     in[own].copy_(out[own]);
-    return group.exchange(out, in);
+    return group.exchange(out, in, meanwhile);
   });
   return exchanged ? result : at::zeros(ShapeWith(rows, count), rows.options());
 }
 
 at::Tensor PassExchange::ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                       const std::vector<int64_t>& received) {
-  return ExchangeOver(contexts_, "exchanging with the context ranks", rows, sent, received);
+  return ExchangeOver(contexts_, "exchanging with the context ranks", rows, sent, received, {});
 }
 
 at::Tensor PassExchange::ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                            const std::vector<int64_t>& received) {
-  return ExchangeOver(experts_, "exchanging with the ranks of other experts", rows, sent, received);
+                                            const std::vector<int64_t>& received,
+                                            const Meanwhile& meanwhile) {
+  return ExchangeOver(experts_, "exchanging with the ranks of other experts", rows, sent, received,
+                      meanwhile);
 }
 
 at::Tensor PassExchange::ExchangeExpertCounts(const at::Tensor& counts) {
   if (experts_.size == 1) return counts;
   const std::vector<int64_t> one_each(static_cast<size_t>(experts_.size), 1);
   return ExchangeOver(experts_, "exchanging numbers of rows with the ranks of other experts",
-                      counts.view({experts_.size, -1}), one_each, one_each)
+                      counts.view({experts_.size, -1}), one_each, one_each, {})
       .view({-1});
 }
 

@@ -27,10 +27,11 @@ namespace penstock::worker {
 struct ExchangeGroup {
   // Of each rank of the group in its order: what goes there, and where to put what comes from there. Tensors
   // are contiguous; those of this rank itself are left alone, and nothing is sent where one has no elements,
-  // at either end. CPU: blocks. GPU: the current stream waits. Possible errors: UNAVAILABLE (names the peer
-  // or the group), CANCELLED.
-  using Exchange = std::function<absl::Status(const std::vector<at::Tensor>& sent,
-                                              const std::vector<at::Tensor>& received)>;
+  // at either end. CPU: blocks. GPU: the current stream waits. `meanwhile` runs before that. Possible errors:
+  // UNAVAILABLE (names the peer or the group), CANCELLED.
+  using Exchange =
+      std::function<absl::Status(const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+                                 const Meanwhile& meanwhile)>;
 
   int position = 0;
   int size = 1;
@@ -63,7 +64,7 @@ class PassExchange : public StageGroup {
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received) override;
+                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return status_; }
 
@@ -81,7 +82,8 @@ class PassExchange : public StageGroup {
   void MergeOverTensorRanks(absl::string_view what, Merge merge, at::Tensor& values);
   absl::Status MergeFlat(Merge merge, const at::Tensor& flat) const;
   at::Tensor ExchangeOver(const ExchangeGroup& group, absl::string_view what, const at::Tensor& rows,
-                          const std::vector<int64_t>& sent, const std::vector<int64_t>& received);
+                          const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
+                          const Meanwhile& meanwhile);
 
   const GroupPlace place_;
   const ExchangeGroup tensors_;

@@ -209,6 +209,8 @@ at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, cons
 at::Tensor LayerBackward(const LayerPart& part, const LayerContext& context, LayerMemory memory,
                          const at::Tensor& output_gradient, at::Tensor& source_gradient,
                          WeightProducts& products) {
+  // What they are made of would be there beside all that the layer makes again.
+  if (memory.recompute != Recompute::kNone) products.RunBesideArrival();
   if (memory.recompute == Recompute::kFull) {
     memory.attention.attention.keep_received = true;
     RememberingForward(part, context, std::exchange(memory.input, {}), /*keep_attention=*/true, memory);

@@ -53,6 +53,18 @@ NumberedRows Parted(const at::Tensor& joined) {
   return {joined.narrow(1, 0, hidden), joined.narrow(1, hidden, columns).contiguous().view(wide)};
 }
 
+at::Tensor Arrive(const ExpertExchange& exchange, const at::Tensor& rows, const Meanwhile& meanwhile) {
+  const at::Tensor come =
+      exchange.group->ExchangeExpertRows(rows, exchange.sent, exchange.received, meanwhile);
+  return exchange.order.defined() ? come.index_select(0, exchange.order) : come;
+}
+
+at::Tensor Return(const ExpertExchange& exchange, const at::Tensor& rows, const Meanwhile& meanwhile) {
+  const at::Tensor gone =
+      exchange.order.defined() ? at::empty_like(rows).index_copy_(0, exchange.order, rows) : rows;
+  return exchange.group->ExchangeExpertRows(gone, exchange.received, exchange.sent, meanwhile);
+}
+
 }  // namespace
 
 ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
@@ -74,24 +86,21 @@ ExpertExchange MeetExperts(StageGroup& group, const at::Tensor& counts) {
 }
 
 at::Tensor ToExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
-  const at::Tensor come = exchange.group->ExchangeExpertRows(rows, exchange.sent, exchange.received);
-  return exchange.order.defined() ? come.index_select(0, exchange.order) : come;
+  return Arrive(exchange, rows, {});
 }
 
 at::Tensor FromExperts(const ExpertExchange& exchange, const at::Tensor& rows) {
-  const at::Tensor gone =
-      exchange.order.defined() ? at::empty_like(rows).index_copy_(0, exchange.order, rows) : rows;
-  return exchange.group->ExchangeExpertRows(gone, exchange.received, exchange.sent);
+  return Return(exchange, rows, {});
 }
 
-NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
-  if (exchange.sent.size() == 1) return numbered;
-  return Parted(ToExperts(exchange, Joined(numbered)));
+NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
+                       const Meanwhile& meanwhile) {
+  return exchange.is_divided() ? Parted(Arrive(exchange, Joined(numbered), meanwhile)) : numbered;
 }
 
-NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered) {
-  if (exchange.sent.size() == 1) return numbered;
-  return Parted(FromExperts(exchange, Joined(numbered)));
+NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
+                         const Meanwhile& meanwhile) {
+  return exchange.is_divided() ? Parted(Return(exchange, Joined(numbered), meanwhile)) : numbered;
 }
 
 }  // namespace penstock::worker

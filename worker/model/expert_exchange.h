@@ -30,6 +30,9 @@ struct ExpertExchange {
   // [rows of own experts], int64: those that came, rank by rank, in the order of the experts. Undefined: they
   // are in that order.
   at::Tensor order = {};
+
+  // Whether other ranks have experts that this one has not.
+  bool is_divided() const { return sent.size() > 1; }
 };
 
 // `counts`: this rank's rows of each expert of the model, [experts], int64, on the device. All ranks call it;
@@ -50,7 +53,10 @@ struct NumberedRows {
   at::Tensor numbers;
 };
 
-NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
-NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered);
+// `meanwhile`: as of StageGroup::ExchangeExpertRows.
+NumberedRows ToExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
+                       const Meanwhile& meanwhile);
+NumberedRows FromExperts(const ExpertExchange& exchange, const NumberedRows& numbered,
+                         const Meanwhile& meanwhile);
 
 }  // namespace penstock::worker

@@ -68,7 +68,8 @@ at::Tensor Multiply(const ExpertsPart& part, const Routing& routing, const Linea
 void AddProducts(const ExpertsPart& part, const Routing& routing, const LinearPart FeedForwardPart::*layer,
                  const at::Tensor& input, const at::Tensor& gradient, WeightProducts& products) {
   ForEachExpert(part, routing, [&](const FeedForwardPart& expert, int64_t begin, int64_t count) {
-    products.Add(expert.*layer, input.narrow(0, begin, count), gradient.narrow(0, begin, count));
+    products.AddOfExpert(static_cast<size_t>(&expert - part.experts.data()), expert.*layer,
+                         input.narrow(0, begin, count), gradient.narrow(0, begin, count));
   });
 }
 
@@ -154,7 +155,8 @@ at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const
     const at::Tensor row_weights = weights.reshape({-1}).index_select(0, routing.order).unsqueeze(-1);
     NumberedRows come =
         ToExperts(routing.exchange,
-                  NumberedRows{routed.Gather(output_gradient).index_select(0, token_of_row), row_weights});
+                  NumberedRows{routed.Gather(output_gradient).index_select(0, token_of_row), row_weights},
+                  [&] { products.RunBesideArrival(); });
     at::Tensor middle_gradient =
         Multiply(part, routing, &FeedForwardPart::down, come.rows, /*transposed=*/true);
     // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
@@ -167,7 +169,7 @@ at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const
         memory.inputs.defined() ? std::exchange(memory.inputs, {}) : tokens.index_select(0, token_of_row);
     returned.rows = InwardsBackward(part, memory, inputs, std::move(middle_gradient), products);
   }
-  returned = FromExperts(routing.exchange, returned);
+  returned = FromExperts(routing.exchange, returned, [&] { products.RunBesideReturn(); });
   at::Tensor weights_gradient = at::empty_like(weights);
   weights_gradient.view({-1}).index_copy_(0, routing.order, returned.numbers.squeeze(-1));
   at::Tensor gradient = SumOfRows(part, routing, returned.rows, {});

@@ -7,12 +7,12 @@
 //   loss_tokens));
 //   ... send forward.output; it may then be reset ...
 //   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, stage->Backward(std::move(forward),
-//   output_gradient, ready));
+//   output_gradient, beside, ready));
 //
 // or, with the weights' gradients later:
 //
 //   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split, stage->BackwardInput(std::move(forward),
-//   output_gradient));
+//   output_gradient, beside));
 //   ... send split.input_gradient ...
 //   PENSTOCK_RETURN_IF_ERROR(stage->BackwardWeight(std::move(split.put_aside), ready));
 #pragma once
@@ -73,16 +73,18 @@ class Stage {
 
   // Adds to the gradients of the parameters and returns that of the input (undefined on the first stage).
   // `output_gradient`, of the shape of the output, is undefined on the last stage. Once for a forward pass.
-  // `ready` hears of the parameters' gradients while the pass makes them, upper ones first. Possible errors:
+  // `beside`: which products for weights are made while rows of experts travel. `ready` hears of the
+  // parameters' gradients while the pass makes them, upper ones first. Possible errors:
   // INVALID_ARGUMENT (a missing or wrong gradient), RESOURCE_EXHAUSTED (memory), INTERNAL; those of its
   // StageGroup.
   virtual absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
-                                              const GradientsReady& ready) = 0;
+                                              const ProductsBeside& beside, const GradientsReady& ready) = 0;
 
-  // The same in two steps: all but the gradients of the linear layers inside Transformer layers, and those.
-  // Together they add what Backward adds, bit for bit. Possible errors: those of Backward.
-  virtual absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
-                                                      const at::Tensor& output_gradient) = 0;
+  // The same in two steps: all but the gradients of the linear layers inside Transformer layers that are
+  // beside no exchange, and those. Together they add what Backward adds, bit for bit. Possible errors: those
+  // of Backward.
+  virtual absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor& output_gradient,
+                                                      const ProductsBeside& beside) = 0;
   virtual absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) = 0;
 
   virtual void ZeroGradients() = 0;

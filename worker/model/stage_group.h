@@ -16,12 +16,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "worker/program/group_place.h"
 
 namespace penstock::worker {
+
+// What a rank does while it waits; may be empty.
+using Meanwhile = std::function<void()>;
 
 class StageGroup {
  public:
@@ -43,9 +47,10 @@ class StageGroup {
   // context rank, may be 0.
   virtual at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                                   const std::vector<int64_t>& received) = 0;
-  // The same over those that divide the experts with this rank, in their order.
+  // The same over those that divide the experts with this rank, in their order. `meanwhile` runs once, when
+  // the exchange has begun and before it is waited for, and makes no call of the group.
   virtual at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                        const std::vector<int64_t>& received) = 0;
+                                        const std::vector<int64_t>& received, const Meanwhile& meanwhile) = 0;
   // How many rows this rank has for each expert of the model, [experts], int64, to how many each of those
   // ranks has for each of this rank's experts: rank by rank, of each expert by expert.
   virtual at::Tensor ExchangeExpertCounts(const at::Tensor& counts) = 0;

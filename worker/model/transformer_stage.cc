@@ -64,9 +64,9 @@ class TransformerStage : public Stage {
                                        const at::Tensor& input, const LayerRecompute& recompute,
                                        double loss_tokens) override;
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
-                                      const GradientsReady& ready) override;
-  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
-                                              const at::Tensor& output_gradient) override;
+                                      const ProductsBeside& beside, const GradientsReady& ready) override;
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor& output_gradient,
+                                              const ProductsBeside& beside) override;
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override;
   void ZeroGradients() override;
   double TakeExpertLoad() override;
@@ -256,6 +256,7 @@ at::Tensor TransformerStage::RunBackward(MicroBatchState& state, const at::Tenso
   }
   if (gradient.target.defined()) BackwardTarget(state, gradient, products);
   if (gradient.source.defined()) BackwardSource(state, gradient.source, products);
+  products.EndPass();
   if (range_.first) return {};
   return JoinStreams(config_, *state.attention, group_.place(), std::move(gradient), range_.first_layer,
                      state.input_sizes);
@@ -287,10 +288,11 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
 }
 
 absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, const at::Tensor& output_gradient,
+                                                      const ProductsBeside& beside,
                                                       const GradientsReady& ready) {
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
-  WeightProducts products = WeightProducts::Now(ready);
+  WeightProducts products = WeightProducts::Now(ready, beside);
   PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient, CallTorch("backward", [&] {
                               return RunBackward(*state, output_gradient, products);
                             }));
@@ -299,10 +301,11 @@ absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, cons
 }
 
 absl::StatusOr<SplitBackward> TransformerStage::BackwardInput(StageForward forward,
-                                                              const at::Tensor& output_gradient) {
+                                                              const at::Tensor& output_gradient,
+                                                              const ProductsBeside& beside) {
   forward.output.reset();
   PENSTOCK_ASSIGN_OR_RETURN(MicroBatchState* const state, CheckBackward(forward, output_gradient));
-  WeightProducts products = WeightProducts::PutAside();
+  WeightProducts products = WeightProducts::PutAside(beside);
   SplitBackward split;
   PENSTOCK_ASSIGN_OR_RETURN(split.input_gradient, CallTorch("backward for the input", [&] {
                               return RunBackward(*state, output_gradient, products);

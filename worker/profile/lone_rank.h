@@ -30,7 +30,7 @@ class LoneRank : public StageGroup {
   at::Tensor ExchangeRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
                           const std::vector<int64_t>& received) override;
   at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received) override;
+                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override;
   // As if all had as many as this rank has.
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override;
   absl::Status status() const override { return absl::OkStatus(); }

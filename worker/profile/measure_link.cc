@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
@@ -29,6 +31,8 @@ constexpr int64_t kManyRows = 2048;
 // Of a small exchange most is waiting, so that a busy machine disturbs it most.
 constexpr int kSmallRounds = 100;
 constexpr int kLargeRounds = 15;
+// Of a product that is short beside an exchange.
+constexpr int64_t kProductWidth = 96;
 
 MeasuredLink LinkOf(double small_ns, double large_ns, int64_t large_bytes) {
   const double transfer_ns = std::max(large_ns - small_ns, 1.0);
@@ -65,7 +69,8 @@ absl::StatusOr<double> PingPong(Communicator& communicator, uint32_t rank, int64
 }
 
 // What one rank measures, of its number and the port of the store.
-using MeasureAsRank = absl::StatusOr<MeasuredLink> (*)(uint32_t rank, uint16_t port);
+template <typename Measured>
+using MeasureAsRank = absl::StatusOr<Measured> (*)(uint32_t rank, uint16_t port);
 
 absl::StatusOr<MeasuredLink> MeasureTransfers(uint32_t rank, uint16_t port) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(RankOptions(rank, port)));
@@ -90,9 +95,40 @@ absl::StatusOr<double> GatherAndSum(StageGroup& group, int64_t rows, int rounds)
   return shortest;
 }
 
-absl::StatusOr<MeasuredLink> MeasureExchanges(uint32_t rank, uint16_t port) {
+// The quickest of some, nanoseconds.
+double Quickest(int rounds, const std::function<void()>& run) {
+  double shortest = 1e18;
+  for (int round = 0; round < rounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    run();
+    shortest = std::min(shortest, std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+  }
+  return shortest;
+}
+
+// How much of an exchange of rows goes on while the rank multiplies about as long: from what both take alone,
+// and together.
+absl::StatusOr<double> MeasureOverlap(StageGroup& group) {
+  const at::Tensor rows = at::zeros({kManyRows, kCollectiveWidth}, at::kFloat);
+  const std::vector<int64_t> halves = {kManyRows / 2, kManyRows / 2};
+  const at::Tensor factor = at::zeros({kProductWidth, kProductWidth}, at::kFloat);
+  const double exchange_ns =
+      Quickest(kLargeRounds, [&] { group.ExchangeExpertRows(rows, halves, halves, {}); });
+  const double product_ns = Quickest(kLargeRounds, [&] { factor.mm(factor); });
+  const auto products = static_cast<int>(std::max(1.0, exchange_ns / product_ns));
+  const auto multiply = [&] {
+    for (int i = 0; i < products; ++i) factor.mm(factor);
+  };
+  const double products_ns = Quickest(kLargeRounds, multiply);
+  const double both_ns =
+      Quickest(kLargeRounds, [&] { group.ExchangeExpertRows(rows, halves, halves, multiply); });
+  PENSTOCK_RETURN_IF_ERROR(group.status());
+  return std::clamp((exchange_ns + products_ns - both_ns) / std::min(exchange_ns, products_ns), 0.0, 1.0);
+}
+
+absl::StatusOr<MeasuredCollective> MeasureExchanges(uint32_t rank, uint16_t port) {
   CommunicatorOptions options = RankOptions(rank, port);
-  options.passes = {{.tensor = static_cast<int>(rank), .tensors = 2}, {0, 1}, {rank}};
+  options.passes = {{.tensor = static_cast<int>(rank), .tensors = 2, .experts = 2}, {0, 1}, {rank}, {0, 1}};
   PENSTOCK_ASSIGN_OR_RETURN(const auto communicator, MakeGlooCommunicator(options));
   StageGroup& group = *communicator->stage_group();
   PENSTOCK_ASSIGN_OR_RETURN(const double small_ns, GatherAndSum(group, kFewRows, kSmallRounds));
@@ -100,15 +136,17 @@ absl::StatusOr<MeasuredLink> MeasureExchanges(uint32_t rank, uint16_t port) {
   constexpr double kRowBytes = kCollectiveWidth * sizeof(float);
   const double row_ns = std::max(large_ns - small_ns, 1.0) / (kManyRows - kFewRows) * 2;
   const double latency_ns = std::max(small_ns - kFewRows / 2.0 * row_ns, 1.0);
-  return MeasuredLink{kRowBytes / row_ns * 1e9, static_cast<int64_t>(latency_ns)};
+  PENSTOCK_ASSIGN_OR_RETURN(const double overlap, MeasureOverlap(group));
+  return MeasuredCollective{{kRowBytes / row_ns * 1e9, static_cast<int64_t>(latency_ns)}, overlap};
 }
 
-absl::StatusOr<MeasuredLink> MeasureLoopback(MeasureAsRank measure) {
+template <typename Measured>
+absl::StatusOr<Measured> MeasureLoopback(MeasureAsRank<Measured> measure) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto store, StoreServer::Start("127.0.0.1"));
   std::thread other([measure, port = store->port()] { measure(1, port).status().IgnoreError(); });
-  absl::StatusOr<MeasuredLink> link = measure(0, store->port());
+  absl::StatusOr<Measured> measured = measure(0, store->port());
   other.join();
-  return link;
+  return measured;
 }
 
 // The shortest of some copies of so many bytes, nanoseconds.
@@ -134,9 +172,9 @@ double CopyNanoseconds(at::Device from, at::Device to, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device) {
-  if (device.place.is_cpu()) return MeasureLoopback(MeasureTransfers);
+  if (device.place.is_cpu()) return MeasureLoopback<MeasuredLink>(MeasureTransfers);
   const int devices = c10::impl::VirtualGuardImpl(device.place.type()).deviceCount();
-  if (devices < 2) return MeasureLoopback(MeasureTransfers);
+  if (devices < 2) return MeasureLoopback<MeasuredLink>(MeasureTransfers);
   const at::Device next(device.place.type(),
                         static_cast<c10::DeviceIndex>((device.place.index() + 1) % devices));
   return CallTorch("copies between GPUs", [&] {
@@ -145,8 +183,9 @@ absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device) {
   });
 }
 
-absl::StatusOr<MeasuredLink> MeasureCollective(const MeasuredDevice& device) {
-  return device.place.is_cpu() ? MeasureLoopback(MeasureExchanges) : MeasuredLink();
+absl::StatusOr<MeasuredCollective> MeasureCollective(const MeasuredDevice& device) {
+  return device.place.is_cpu() ? MeasureLoopback<MeasuredCollective>(MeasureExchanges)
+                               : MeasuredCollective{.overlap = 1};
 }
 
 }  // namespace penstock::worker

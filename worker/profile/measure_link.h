@@ -15,7 +15,8 @@ absl::StatusOr<MeasuredLink> MeasureLink(const MeasuredDevice& device);
 // Of two tensor ranks that gather rows and sum them as passes do (StageGroup), over Gloo and loopback: bytes
 // that each of them sends a second, and what an exchange takes at least; the line through two sizes. What
 // context ranks exchange takes the same way. Well under a second. Of GPUs, whose collectives are not those,
-// all 0. Possible errors: UNAVAILABLE, INTERNAL.
-absl::StatusOr<MeasuredLink> MeasureCollective(const MeasuredDevice& device);
+// the link is all 0, and all of an exchange is taken to go on while they compute. Possible errors:
+// UNAVAILABLE, INTERNAL.
+absl::StatusOr<MeasuredCollective> MeasureCollective(const MeasuredDevice& device);
 
 }  // namespace penstock::worker

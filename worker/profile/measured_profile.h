@@ -97,6 +97,13 @@ struct MeasuredLink {
   int64_t latency_ns = 0;
 };
 
+// What passes exchange.
+struct MeasuredCollective {
+  MeasuredLink link = {};
+  // How much of it goes on while a rank computes, 0 to 1.
+  double overlap = 0;
+};
+
 struct MeasuredProfile {
   // T5.
   std::optional<MeasuredLayer> encoder;
@@ -108,10 +115,10 @@ struct MeasuredProfile {
   double state_bytes_per_parameter_byte = 0;
   double sharded_state_bytes_per_parameter_byte = 0;
   double optimizer_ns_per_parameter_byte = 0;
-  // Between two ranks of this machine, of transfers and of what passes exchange. The latter is all 0 where it
-  // was not measured.
+  // Between two ranks of this machine, of transfers and of what passes exchange. The latter link is all 0
+  // where it was not measured.
   MeasuredLink link;
-  MeasuredLink collective;
+  MeasuredCollective collective;
   int64_t memory_bytes = 0;
 };
 

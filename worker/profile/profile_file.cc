@@ -97,10 +97,12 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   cluster.set_inter_node_bytes_per_second(profile.link.bytes_per_second);
   cluster.set_intra_node_latency_ns(profile.link.latency_ns);
   cluster.set_inter_node_latency_ns(profile.link.latency_ns);
-  cluster.set_intra_node_collective_bytes_per_second(profile.collective.bytes_per_second);
-  cluster.set_inter_node_collective_bytes_per_second(profile.collective.bytes_per_second);
-  cluster.set_intra_node_collective_latency_ns(profile.collective.latency_ns);
-  cluster.set_inter_node_collective_latency_ns(profile.collective.latency_ns);
+  const MeasuredLink& collective = profile.collective.link;
+  cluster.set_intra_node_collective_bytes_per_second(collective.bytes_per_second);
+  cluster.set_inter_node_collective_bytes_per_second(collective.bytes_per_second);
+  cluster.set_intra_node_collective_latency_ns(collective.latency_ns);
+  cluster.set_inter_node_collective_latency_ns(collective.latency_ns);
+  cluster.set_exchange_overlap(profile.collective.overlap);
   cluster.set_gpus_per_node(kRanksOnThisMachine);
   proto.set_bytes_per_element(BytesPerElement(model.dtype()));
   proto.set_comment(

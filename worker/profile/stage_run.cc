@@ -125,12 +125,12 @@ absl::Status StageRun::Forward(const LayerRecompute& recompute, StageInFlight& p
 }
 
 absl::Status StageRun::Backward(StageInFlight& pass) const {
-  return pass.stage->Backward(std::exchange(pass.forward, {}), output_gradient_, {}).status();
+  return pass.stage->Backward(std::exchange(pass.forward, {}), output_gradient_, {}, {}).status();
 }
 
 absl::Status StageRun::BackwardInput(StageInFlight& pass) const {
   PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
-                            pass.stage->BackwardInput(std::exchange(pass.forward, {}), output_gradient_));
+                            pass.stage->BackwardInput(std::exchange(pass.forward, {}), output_gradient_, {}));
   pass.put_aside = std::move(split.put_aside);
   return absl::OkStatus();
 }

@@ -128,6 +128,15 @@ struct MicroBatch {
   std::vector<LayerRecompute> recompute;
 };
 
+// Products for the gradients of weights that a backward pass makes while rows of experts travel: those of a
+// layer's first experts while its own gradients of rows go back, those of the experts that follow, and of all
+// its other weights, while those of the layer below go to their experts, or before that runs again.
+struct ProductsBeside {
+  uint32_t experts_on_return = 0;
+  uint32_t experts_on_arrival = 0;
+  bool others_on_arrival = false;
+};
+
 enum class Op : uint8_t {
   kLoad,
   kForward,
@@ -174,6 +183,8 @@ struct Instruction {
   uint32_t group = 0;
   // A pass that all ranks of a stage group start together, which then takes the same time on all of them.
   bool joint = false;
+  // BACKWARD and BACKWARD_INPUT.
+  ProductsBeside beside = {};
   // Ids of earlier instructions that must have ended.
   std::vector<uint32_t> deps = {};
   // What the plan expects it to take; not negative. Of a joint pass: on the slowest rank, and on this one.

@@ -225,11 +225,28 @@ absl::Status CheckPlace(const Instruction& instruction, const Program& program) 
 }
 
 absl::Status CheckExchange(const v1::PassExchange& exchange) {
-  for (const int64_t time :
-       {exchange.tensor_ns(), exchange.context_ns(), exchange.context_exposed_ns(), exchange.expert_ns()}) {
+  for (const int64_t time : {exchange.tensor_ns(), exchange.context_ns(), exchange.context_exposed_ns(),
+                             exchange.expert_ns(), exchange.expert_exposed_ns()}) {
     if (time < 0 || time > kLongestNs) return Invalid("exchange has a time of ", time);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ProductsBeside> BesideFromProto(const v1::PassExchange& exchange, const JobConfig& job,
+                                               Op op) {
+  const ProductsBeside beside = {.experts_on_return = exchange.experts_beside_return(),
+                                 .experts_on_arrival = exchange.experts_beside_arrival(),
+                                 .others_on_arrival = exchange.others_beside_arrival()};
+  const int64_t named = int64_t{beside.experts_on_return} + beside.experts_on_arrival;
+  if (named == 0 && !beside.others_on_arrival) return beside;
+  const int64_t ranks = job.expert;
+  if (ranks == 1 || (op != Op::kBackward && op != Op::kBackwardInput))
+    return Invalid("exchange puts products beside an exchange that the pass has not");
+  if (named > job.model.experts / ranks) {
+    return Invalid("exchange puts products of ", named, " experts beside exchanges, the rank has ",
+                   job.model.experts / ranks);
+  }
+  return beside;
 }
 
 // What a pass of a stage group has beside a pass of a rank alone: where the stage is on one rank, nothing.
@@ -250,6 +267,7 @@ absl::Status ConvertJoint(const v1::Instruction& proto, const JobConfig& job, co
     return Invalid("own_duration_ns is ", proto.own_duration_ns(), ", expected 0 to ",
                    proto.expected_duration_ns());
   }
+  PENSTOCK_ASSIGN_OR_RETURN(instruction.beside, BesideFromProto(proto.exchange(), job, instruction.op));
   return CheckExchange(proto.exchange());
 }
 

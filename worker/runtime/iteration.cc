@@ -153,9 +153,9 @@ absl::Status Iteration::Backward(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor output_gradient, OutputGradientOf(instruction));
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      at::Tensor input_gradient,
-      parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient, LetGo(instruction)));
+  PENSTOCK_ASSIGN_OR_RETURN(at::Tensor input_gradient,
+                            parts_.stages.at(key.stage)->Backward(std::move(forward), output_gradient,
+                                                                  instruction.beside, LetGo(instruction)));
   PENSTOCK_RETURN_IF_ERROR(reductions_.status());
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, input_gradient));
@@ -167,8 +167,9 @@ absl::Status Iteration::BackwardInput(const Instruction& instruction) {
   const BufferKey key = KeyOf(instruction);
   PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor output_gradient, OutputGradientOf(instruction));
   PENSTOCK_ASSIGN_OR_RETURN(StageForward forward, forwards_.Take(key));
-  PENSTOCK_ASSIGN_OR_RETURN(SplitBackward split,
-                            parts_.stages.at(key.stage)->BackwardInput(std::move(forward), output_gradient));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      SplitBackward split,
+      parts_.stages.at(key.stage)->BackwardInput(std::move(forward), output_gradient, instruction.beside));
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterBackward(key, output_gradient, split.input_gradient));
   }

@@ -79,7 +79,8 @@ function exchangeOf(joint) {
     pairs.push(["context ranks", `${formatBytes(joint[CONTEXT_SENT])} sent, ${formatBytes(joint[CONTEXT_RECEIVED])} received, ` +
                 `${formatTime(joint[CONTEXT_NS])}, ${formatTime(joint[CONTEXT_EXPOSED])} of it not behind attention`]);
   if (joint[EXPERT_NS] > 0)
-    pairs.push(["other ranks' experts", `${formatBytes(joint[EXPERT_BYTES])} sent, ${formatTime(joint[EXPERT_NS])}`]);
+    pairs.push(["other ranks' experts", `${formatBytes(joint[EXPERT_BYTES])} sent, ${formatTime(joint[EXPERT_NS])}, ` +
+                `${formatTime(joint[EXPERT_EXPOSED])} of it not behind products for weights`]);
   return pairs;
 }
 

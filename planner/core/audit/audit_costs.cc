@@ -227,6 +227,13 @@ class CostsAudit {
     expect("exchange.expert_bytes", static_cast<int64_t>(exchange.expert_bytes()),
            cost.exchange.expert_bytes);
     expect("exchange.expert_ns", exchange.expert_ns(), cost.exchange.expert_ns);
+    expect("exchange.expert_exposed_ns", exchange.expert_exposed_ns(), cost.exchange.expert_exposed_ns);
+    expect("exchange.experts_beside_return", exchange.experts_beside_return(),
+           cost.exchange.experts_beside_return);
+    expect("exchange.experts_beside_arrival", exchange.experts_beside_arrival(),
+           cost.exchange.experts_beside_arrival);
+    expect("exchange.others_beside_arrival", exchange.others_beside_arrival() ? 1 : 0,
+           cost.exchange.others_beside_arrival ? 1 : 0);
   }
 
   // The table of execution.md, section 8, and the times of section 7, for a rank's share.

@@ -111,7 +111,8 @@ class Observer {
 
   void ReadPass(const v1::Program& program, const v1::Instruction& instruction, int64_t measured_ns) {
     const v1::PassExchange& exchange = instruction.exchange();
-    const int64_t exchanged = exchange.tensor_ns() + exchange.context_exposed_ns() + exchange.expert_ns();
+    const int64_t exchanged =
+        exchange.tensor_ns() + exchange.context_exposed_ns() + exchange.expert_exposed_ns();
     // The others wait for the one that has most to do.
     if (costs_.group().ranks() > 1 && instruction.own_duration_ns() < instruction.expected_duration_ns())
       return;
@@ -138,13 +139,22 @@ class Observer {
     SplitPass& split = split_[{rank, instruction.stage(), instruction.micro_batch()}];
     const double before = split.whole.duration_ns;
     if (weight) {
-      pass.kind = MeasuredKind::kBackwardWeight;
-      measured_.passes.push_back(pass);
+      // With what the pass before it made beside exchanges.
+      MeasuredPass whole = pass;
+      whole.kind = MeasuredKind::kBackwardWeight;
+      whole.duration_ns += BesideNs(pass);
+      measured_.passes.push_back(whole);
     }
     pass.kind = MeasuredKind::kBackward;
     pass.duration_ns += before;
     split.whole = pass;
     split.ready = ++split.parts == 2;
+  }
+
+  double BesideNs(const MeasuredPass& pass) const {
+    LayerCosts layers;
+    if (!costs_.group().divides_experts() || !costs_.Layers(pass.sums, &layers)) return 0;
+    return static_cast<double>(costs_.BesideNs(pass.stage, layers));
   }
 
   StageRecompute RecomputeOf(const v1::Program& program, const v1::Instruction& instruction) const {

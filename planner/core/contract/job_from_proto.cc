@@ -56,11 +56,26 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
   }
 }
 
+bool IsGated(const v1::ModelSpec& model) {
+  return model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
+         model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+}
+
 // Of all experts of a layer: two matrices each, or three where they are gated.
 int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
-  const bool gated = model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
-                     model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
-  return int64_t{model.experts()} * (gated ? 3 : 2) * model.hidden() * model.ffn() * bytes_per_element;
+  return int64_t{model.experts()} * (IsGated(model) ? 3 : 2) * model.hidden() * model.ffn() *
+         bytes_per_element;
+}
+
+// Of the multiplications that the gradients of a layer's weights take, those of experts (execution.md,
+// section 7).
+double ExpertProductShare(const v1::ModelSpec& model) {
+  if (model.experts() == 0) return 0;
+  const int64_t of_experts = int64_t{model.experts_per_token()} * (IsGated(model) ? 3 : 2) * model.ffn();
+  const int64_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
+  const int64_t of_others =
+      2 * inner + 2 * int64_t{KeyValueHeads(model)} * HeadWidth(model) + model.experts();
+  return static_cast<double>(of_experts) / static_cast<double>(of_experts + of_others);
 }
 
 // Gradients of T5's [buckets, heads] in the type that they are summed in.
@@ -317,6 +332,8 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
   job.experts_per_token = spec.model().experts_per_token();
   job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
+  job.experts = spec.model().experts();
+  job.expert_product_share = ExpertProductShare(spec.model());
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {
     return Wrong("job.profile.bytes_per_element",

@@ -110,6 +110,7 @@ Cluster ClusterFromProto(const v1::Cluster& cluster) {
   result.inter_node_latency_ns = cluster.inter_node_latency_ns();
   result.gpus_per_node = static_cast<int32_t>(cluster.gpus_per_node());
   result.attention_hides_exchange = cluster.attention_hides_exchange();
+  result.exchange_overlap = cluster.exchange_overlap();
   const auto given = [](auto value, auto otherwise) { return value > 0 ? value : otherwise; };
   result.intra_node_collective_bytes_per_second =
       given(cluster.intra_node_collective_bytes_per_second(), result.intra_node_bytes_per_second);

@@ -281,6 +281,7 @@ void Reader::AddTensorCosts() const {
   }
   v1::Cluster* cluster = profile->mutable_cluster();
   cluster->set_attention_hides_exchange(true);
+  cluster->set_exchange_overlap(1);
   cluster->set_intra_node_collective_bytes_per_second(cluster->intra_node_bytes_per_second() / 2);
 }
 

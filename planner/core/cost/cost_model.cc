@@ -54,6 +54,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
       token_table_(job.token_table),
+      experts_(job.experts / group().expert),
+      expert_product_share_(job.expert_product_share),
       divided_state_(job.shard_optimizer_state) {
   for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
@@ -89,8 +91,27 @@ bool CostModel::has_selective() const {
 
 bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
   if (!layer_model_.Layers(share.sums, costs)) return false;
-  if (exchange_model_.any()) costs->exchange = exchange_model_.Costs(share, layer_model_);
+  if (!exchange_model_.any()) return true;
+  costs->exchange = exchange_model_.Costs(share, layer_model_);
+  if (makes_beside()) {
+    costs->exchange.beside = PutBeside(ProductsOf(costs->backward[kDecoder][kKeepAll]),
+                                       costs->exchange.row_gradients.ns, profile_.cluster.exchange_overlap);
+  }
   return true;
+}
+
+LayerProducts CostModel::ProductsOf(double backward_ns) const {
+  const double ns = backward_ns * (1 - profile_.layers[kDecoder].backward_input_share);
+  return {.ns = ns, .experts_ns = ns * expert_product_share_, .experts = experts_};
+}
+
+double CostModel::RowsTokenNs() const {
+  const double exchanged = exchange_model_.RowsTokenNs();
+  if (!makes_beside()) return exchanged;
+  const double backward = layer_model_.form(kDecoder).target_token_ns / layer_model_.form_divisor(kDecoder) *
+                          layer_model_.backward_ratio(kDecoder, kKeepAll);
+  // Backward it is half of all.
+  return exchanged - profile_.cluster.exchange_overlap * std::min(exchanged / 2, ProductsOf(backward).ns);
 }
 
 TokenSums CostModel::EvenShare(const TokenSums& whole) const {
@@ -143,7 +164,7 @@ double CostModel::ExchangeNs(LayerKind kind, RecomputeLevel level, const TokenSu
   const HalfCounts backward = BackwardHalves(kind, crosses, group().divides_experts(), level);
   return token_ns * (static_cast<double>(forward.source + backward.source) * sums.source +
                      static_cast<double>(forward.target + backward.target) * sums.target) +
-         exchange_model_.RowsTokenNs() * sums.target;
+         RowsTokenNs() * sums.target;
 }
 
 PassExchange CostModel::ForwardExchange(int stage, const LayerCosts& costs) const {
@@ -164,7 +185,7 @@ int64_t CostModel::WeightNs(int stage, const LayerCosts& costs) const {
   for (int kind = 0; kind < 2; ++kind) {
     time += counts[kind] * costs.backward[kind][kKeepAll] * (1 - profile_.layers[kind].backward_input_share);
   }
-  return RoundToInteger(time);
+  return RoundToInteger(time) - BesideNs(stage, costs);
 }
 
 int64_t CostModel::BoundaryElements(int stage, const TokenSums& sums, int tensor) const {

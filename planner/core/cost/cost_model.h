@@ -99,11 +99,19 @@ class CostModel {
 
   // The part of BackwardNs that BACKWARD_WEIGHT takes when it is run apart; the same for every recompute. The
   // head's is never apart: it would have to keep the gradient of the logits, which is larger than all else.
+  // Nor is what is made beside exchanges of rows (BesideNs).
   int64_t WeightNs(int stage, const LayerCosts& costs) const;
+  int64_t BesideNs(int stage, const LayerCosts& costs) const {
+    return costs.exchange.beside.TakenNs(this->stage(stage).decoder_layers);
+  }
 
   // Inside a forward pass, and inside a whole backward pass or BACKWARD_INPUT. All 0 for a group of one rank.
   PassExchange ForwardExchange(int stage, const LayerCosts& costs) const;
   PassExchange BackwardExchange(int stage, const LayerCosts& costs, const StageRecompute& recompute) const;
+
+  // Of a token's rows and their gradients, to experts on other ranks and back, in both passes of one layer
+  // that keeps everything: what products for weights do not hide. A line through the tokens, for estimates.
+  double RowsTokenNs() const;
 
   StageMemory Memory(int stage, const Share& share) const;
   StageMemory Memory(int stage, const TokenSums& sums) const { return Memory(stage, WholeShare(sums)); }
@@ -170,6 +178,10 @@ class CostModel {
   int expert_copies() const { return topology_.replicas() * group().expert_copies(); }
   // Of what is kept for each parameter byte, by a rank that has it in common with so many.
   double StateBytes(int copies) const;
+  // Passes make products for weights while rows of experts travel.
+  bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
+  // A rank's products for the weights of a decoder layer that takes so long backward.
+  LayerProducts ProductsOf(double backward_ns) const;
   // Of what a stage embeds; the same in both passes.
   double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
   Profile profile_;
@@ -183,6 +195,9 @@ class CostModel {
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;
   TokenTable token_table_;
+  // Of a rank, in each layer; and which part of the products for a layer's weights is theirs.
+  int64_t experts_;
+  double expert_product_share_;
   // The optimizer state, over replicas.
   bool divided_state_;
   // Of a rank's part of the stage: of experts that ranks divide, and of all else.

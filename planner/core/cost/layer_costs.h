@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "planner/core/cost/profile.h"
+#include "planner/core/cost/weights_beside.h"
 
 namespace penstock::core {
 
@@ -20,6 +21,8 @@ struct ExchangeCosts {
   // Once to experts on other ranks, or back from them: rows, and gradients of rows.
   Half rows;
   Half row_gradients;
+  // Products that are made while the latter travel.
+  WeightsBeside beside;
   // Keys and values of divided rows, forward; backward it is twice the time, and all of both in both
   // directions.
   int64_t sent_bytes = 0;

@@ -40,6 +40,7 @@ PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const 
   }
   const int64_t layers = stage.layers();
   AddRows(layers * kRowExchanges, each.rows, &exchange);
+  exchange.expert_exposed_ns = exchange.expert_ns;
   exchange.context_sent_bytes = layers * each.sent_bytes;
   exchange.context_received_bytes = layers * each.received_bytes;
   exchange.context_ns = layers * each.context_ns;
@@ -66,6 +67,13 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
   }
   if (group.tensor > 1) AddEmbeddings(stage, each, &exchange);
   const int64_t layers = stage.layers();
+  const WeightsBeside& beside = each.beside;
+  exchange.expert_exposed_ns =
+      exchange.expert_ns -
+      beside.HiddenNs(stage.decoder_layers, levels.counts[kDecoder][kKeepAll], each.row_gradients.ns);
+  exchange.experts_beside_return = beside.return_experts;
+  exchange.experts_beside_arrival = beside.arrival_experts;
+  exchange.others_beside_arrival = beside.arrival_others;
   // Keys and values come again, and their gradients go back.
   exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);
   exchange.context_received_bytes = exchange.context_sent_bytes;

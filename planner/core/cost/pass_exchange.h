@@ -20,6 +20,11 @@ struct PassExchange {
   int64_t context_exposed_ns = 0;
   int64_t expert_bytes = 0;
   int64_t expert_ns = 0;
+  int64_t expert_exposed_ns = 0;
+  // See WeightsBeside.
+  int32_t experts_beside_return = 0;
+  int32_t experts_beside_arrival = 0;
+  bool others_beside_arrival = false;
 
   bool is_empty() const {
     return tensor_bytes + tensor_ns + context_sent_bytes + context_received_bytes + context_ns +
@@ -27,7 +32,7 @@ struct PassExchange {
            0;
   }
   // What it adds to the pass.
-  int64_t ns() const { return tensor_ns + context_exposed_ns + expert_ns; }
+  int64_t ns() const { return tensor_ns + context_exposed_ns + expert_exposed_ns; }
 };
 
 PassExchange ForwardExchange(const Stage& stage, const GroupShape& group, const ExchangeCosts& each);

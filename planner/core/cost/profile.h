@@ -91,6 +91,8 @@ struct Cluster {
   int64_t inter_node_collective_latency_ns = 0;
   // Keys and values of divided rows travel while their attention runs.
   bool attention_hides_exchange = false;
+  // How much of an exchange of rows of experts goes on while a rank computes, 0 to 1.
+  double exchange_overlap = 0;
 };
 
 struct SlowRank {

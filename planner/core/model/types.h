@@ -76,6 +76,9 @@ struct Job {
   // Of each token, and the parameters of all experts of a layer, bytes; 0 where the model has none.
   int64_t experts_per_token = 0;
   int64_t expert_parameter_bytes = 0;
+  // Experts of a layer, and which part of the products for a layer's weights is theirs.
+  int64_t experts = 0;
+  double expert_product_share = 0;
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.
   Topology topology;

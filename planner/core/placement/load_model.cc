@@ -26,7 +26,7 @@ LoadModel::LoadModel(const CostModel& costs) {
                           static_cast<double>(BackwardHalves(kDecoder, false, divided, kKeepAll).target);
     token_exchange_ns_ = (layers_ * halves + static_cast<double>(kHeadHalves)) * exchange.HalfTokenNs();
   }
-  token_exchange_ns_ += layers_ * exchange.RowsTokenNs();
+  token_exchange_ns_ += layers_ * costs.RowsTokenNs();
   if (costs.profile().cluster.attention_hides_exchange) {
     attention_square_ns_ = layer.target_square_ns / model.form_divisor(kDecoder);
   }

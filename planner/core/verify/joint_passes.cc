@@ -125,10 +125,16 @@ class Exchange {
   const uint64_t key_value_bytes_;
 };
 
+bool MakesBeside(const v1::PassExchange& exchange) {
+  return exchange.experts_beside_return() > 0 || exchange.experts_beside_arrival() > 0 ||
+         exchange.others_beside_arrival();
+}
+
 bool IsEmpty(const v1::PassExchange& exchange) {
   return exchange.tensor_bytes() == 0 && exchange.tensor_ns() == 0 && exchange.context_sent_bytes() == 0 &&
          exchange.context_received_bytes() == 0 && exchange.context_ns() == 0 &&
-         exchange.context_exposed_ns() == 0 && exchange.expert_bytes() == 0 && exchange.expert_ns() == 0;
+         exchange.context_exposed_ns() == 0 && exchange.expert_bytes() == 0 && exchange.expert_ns() == 0 &&
+         exchange.expert_exposed_ns() == 0 && !MakesBeside(exchange);
 }
 
 void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass, Report& report) {
@@ -151,15 +157,38 @@ void CheckMoved(const Exchange& expected, int rank, const v1::Instruction& pass,
 void CheckExchangeTimes(int rank, const v1::Instruction& pass, Report& report) {
   const v1::PassExchange& exchange = pass.exchange();
   const int64_t tensor = exchange.tensor_ns(), exposed = exchange.context_exposed_ns();
-  const int64_t expert = exchange.expert_ns();
+  const int64_t expert = exchange.expert_exposed_ns();
   const bool sound = tensor >= 0 && exposed >= 0 && expert >= 0 && exposed <= exchange.context_ns() &&
-                     tensor <= pass.own_duration_ns() && exposed <= pass.own_duration_ns() - tensor &&
+                     expert <= exchange.expert_ns() && tensor <= pass.own_duration_ns() &&
+                     exposed <= pass.own_duration_ns() - tensor &&
                      expert <= pass.own_duration_ns() - tensor - exposed;
   if (!sound)
     report.AddAt(kPredictions, rank, pass,
                  absl::StrCat("exchange takes ", tensor, " ns over tensor ranks and ", exposed, " ns of ",
-                              exchange.context_ns(), " over context ranks, and ", expert,
-                              " ns with other ranks' experts, own_duration_ns is ", pass.own_duration_ns()));
+                              exchange.context_ns(), " over context ranks, and ", expert, " ns of ",
+                              exchange.expert_ns(), " with other ranks' experts, own_duration_ns is ",
+                              pass.own_duration_ns()));
+}
+
+// Products of weights are made beside the exchanges of backward passes alone, and of experts that the rank
+// has.
+void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, Report& report) {
+  const v1::PassExchange& exchange = pass.exchange();
+  if (!MakesBeside(exchange)) return;
+  const v1::Plan& plan = index.plan();
+  const bool backward = pass.op() == v1::OP_BACKWARD || pass.op() == v1::OP_BACKWARD_INPUT;
+  const uint64_t ranks = ExpertRanks(plan.mesh());
+  if (!backward || ranks == 1) {
+    report.AddAt(kCollectives, rank, pass,
+                 "exchange puts products of weights beside an exchange of gradients of rows that it has not");
+    return;
+  }
+  const uint64_t experts = plan.model().experts() / ranks;
+  const uint64_t named = uint64_t{exchange.experts_beside_return()} + exchange.experts_beside_arrival();
+  if (named > experts)
+    report.AddAt(kCollectives, rank, pass,
+                 absl::StrCat("exchange puts products of ", named, " experts beside exchanges, the rank has ",
+                              experts));
 }
 
 // The longest own time of each pass of each group, by Collective.sequence.
@@ -204,6 +233,7 @@ void CheckJointPasses(const PlanIndex& index, Report& report) {
       if (!IsPass(instruction.op())) continue;
       CheckMoved(exchange, rank, instruction, report);
       CheckExchangeTimes(rank, instruction, report);
+      CheckBeside(index, rank, instruction, report);
       longest.See(instruction);
     }
   }

@@ -108,8 +108,8 @@ class TwoPlannersTest : public PostgresFixture {
     ADD_FAILURE() << "iteration " << count << " is not done\n" << planners_->Logs();
   }
 
-  // How a planner that follows refuses a call of a job. It names nobody until it has read the lease, and has a
-  // while for that.
+  // How a planner that follows refuses a call of a job. It names nobody until it has read the lease, and has
+  // a while for that.
   absl::Status AwaitRefusalThatNamesALeader(int planner) {
     const absl::Time deadline = absl::Now() + kPatience;
     absl::Status refused;

@@ -99,6 +99,15 @@ bool Contains(const v1::Plan& plan, v1::Op op) {
   return false;
 }
 
+bool MakesProductsBesideExchanges(const v1::Plan& plan) {
+  for (const v1::Program& program : plan.programs()) {
+    for (const v1::Instruction& instruction : program.instructions()) {
+      if (instruction.exchange().experts_beside_return() > 0) return true;
+    }
+  }
+  return false;
+}
+
 // Of any micro-batch, over how many different numbers of context ranks its samples lie.
 size_t MostDifferentSpans(const v1::Plan& plan) {
   size_t most = 0;
@@ -338,6 +347,9 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
   for (uint64_t i = 0; i < kIterations; ++i) {
     plans.push_back(cluster().Iteration(job_id(), i).plan());
     ExpectPlanOf(test.job, plans.back());
+    if (ExpertRanks(test.job.mesh()) > 1) {
+      EXPECT_TRUE(MakesProductsBesideExchanges(plans.back()));
+    }
     different_spans = std::max(different_spans, MostDifferentSpans(plans.back()));
     rows.push_back(RowsOf(batches()[i], plans.back(), shared_->samples));
   }

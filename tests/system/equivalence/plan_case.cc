@@ -241,6 +241,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
     spec.set_experts_per_token(2);
     spec.set_normalised_experts(true);
   }
+  if (model.divided_experts) job.mutable_profile()->mutable_cluster()->set_exchange_overlap(1);
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
   spec.set_tied_embeddings(model.tied);

@@ -152,13 +152,14 @@ TEST(HtmlTimeline, CarriesPlacesSpansAndExchangeOfStageGroups) {
   forward.mutable_exchange()->set_context_exposed_ns(6);
   forward.mutable_exchange()->set_expert_bytes(7);
   forward.mutable_exchange()->set_expert_ns(8);
+  forward.mutable_exchange()->set_expert_exposed_ns(9);
   planned.mutable_plan()->mutable_predicted()->mutable_ranks(7)->mutable_bubble()->set_group_ns(9);
   const Json data = DataOf(HtmlTimeline(planned));
   EXPECT_EQ(data["mesh"], Json::array({2, 1, 2, 2}));
   EXPECT_EQ(data["ranks"][6]["context"], 1);
   EXPECT_EQ(data["ranks"][6]["tensor"], 0);
   EXPECT_EQ(data["ranks"][7]["bubble"][6], 9);
-  EXPECT_EQ(data["ranks"][7]["instructions"][pass][8], Json::array({400, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(data["ranks"][7]["instructions"][pass][8], Json::array({400, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   const v1::MicroBatch& micro_batch = planned.plan().replicas(0).micro_batches(0);
   const Json& spans = data["replicas"][0]["microBatches"][0]["spans"];
   ASSERT_EQ(static_cast<int>(spans.size()), micro_batch.span_ranks_size());

@@ -126,6 +126,7 @@ void RandomExperts(Random* random, v1::JobSpec* job) {
   uint32_t expert = std::max(2u, tensor);
   while (2 * expert <= std::min(group, 8u) && random->Chance(50)) expert *= 2;
   job->mutable_mesh()->set_expert(expert);
+  job->mutable_profile()->mutable_cluster()->set_exchange_overlap(random->Range(0, 2) / 2.0);
   v1::ModelSpec* model = job->mutable_model();
   model->set_experts(8);
   model->set_experts_per_token(random->Range(1, 3));

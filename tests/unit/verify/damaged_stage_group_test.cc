@@ -279,7 +279,23 @@ TEST_F(PlantedDamageInStageGroups, MoreExposedThanThereIs) {
   v1::Instruction& pass = Get(1, v1::OP_FORWARD, 1);
   pass.mutable_exchange()->set_context_exposed_ns(pass.exchange().context_ns() + 1);
   ExpectViolationAt(8, 1, pass,
-                    "over context ranks, and 0 ns with other ranks' experts, own_duration_ns is 93");
+                    "over context ranks, and 0 ns of 0 with other ranks' experts, own_duration_ns is 93");
+}
+
+TEST_F(PlantedDamageInStageGroups, MoreExposedOfExpertsThanThereIs) {
+  v1::Instruction& pass = Get(1, v1::OP_FORWARD, 1);
+  pass.mutable_exchange()->set_expert_exposed_ns(1);
+  ExpectViolationAt(8, 1, pass, "and 1 ns of 0 with other ranks' experts");
+}
+
+TEST_F(PlantedDamageInStageGroups, ProductsBesideExchangesThatAreNot) {
+  for (const v1::Op op : {v1::OP_FORWARD, v1::OP_BACKWARD_INPUT}) {
+    v1::Instruction& pass = Get(1, op, 1);
+    const v1::Instruction right = pass;
+    pass.mutable_exchange()->set_others_beside_arrival(true);
+    ExpectViolationAt(5, 1, pass, "puts products of weights beside an exchange");
+    pass = right;
+  }
 }
 
 TEST_F(PlantedDamageInStageGroups, PassThatStartsBeforeItsGroup) {

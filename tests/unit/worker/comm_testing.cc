@@ -57,7 +57,8 @@ CommunicatorOptions CommTestServer::Options(uint32_t rank, const Topology& topol
   options.links = topology.LinksOf(rank);
   options.passes = {.place = topology.PlaceOf(rank),
                     .tensors = topology.TensorGroup(rank),
-                    .contexts = topology.ContextGroup(rank)};
+                    .contexts = topology.ContextGroup(rank),
+                    .experts = topology.ExpertGroup(rank)};
   return options;
 }
 

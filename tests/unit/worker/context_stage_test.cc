@@ -131,12 +131,12 @@ class RankPipeline {
     at::Tensor gradient;
     for (size_t i = stages_.size(); i-- > 0;) {
       if (!options.split_backward) {
-        const auto backward = stages_[i]->Backward(std::move(forwards[i]), gradient, {});
+        const auto backward = stages_[i]->Backward(std::move(forwards[i]), gradient, options.beside, {});
         ASSERT_TRUE(backward.ok()) << backward.status();
         gradient = *backward;
         continue;
       }
-      auto split = stages_[i]->BackwardInput(std::move(forwards[i]), gradient);
+      auto split = stages_[i]->BackwardInput(std::move(forwards[i]), gradient, options.beside);
       ASSERT_TRUE(split.ok()) << split.status();
       gradient = split->input_gradient;
       ASSERT_TRUE(stages_[i]->BackwardWeight(std::move(split->put_aside), {}).ok());
@@ -317,8 +317,8 @@ class CountingGroup : public StageGroup {
     return result;
   }
   at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>& sent,
-                                const std::vector<int64_t>& received) override {
-    return group_.ExchangeExpertRows(rows, sent, received);
+                                const std::vector<int64_t>& received, const Meanwhile& meanwhile) override {
+    return group_.ExchangeExpertRows(rows, sent, received, meanwhile);
   }
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override {
     return group_.ExchangeExpertCounts(counts);
@@ -433,6 +433,29 @@ TEST(ExpertRanks, RecomputeAndASplitBackwardPassGiveTheSameBits) {
   }
 }
 
+TEST(ExpertRanks, ProductsBesideExchangesGiveTheSameBits) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const ModelConfig config = SmallExpertsConfig(type);
+    const Placed& placed = PlacedSamples()[1];
+    for (const int tensors : {1, 2}) {
+      const auto run = [&](const TestPipeline::Options& options) {
+        return RunDivided(config, placed, Layout::kPacked, {1, 3}, options, tensors, /*experts=*/2);
+      };
+      const Whole in_order = run({});
+      for (const ProductsBeside& beside :
+           {ProductsBeside{.experts_on_return = 1}, ProductsBeside{.experts_on_return = 2},
+            ProductsBeside{.experts_on_return = 1, .experts_on_arrival = 1, .others_on_arrival = true}}) {
+        for (const LayerRecompute recompute : {LayerRecompute{}, {.selective = 1, .full = 1}}) {
+          for (const bool split : {false, true}) {
+            EXPECT_EQ(Difference(run({recompute, split, beside}), in_order), 0)
+                << beside.experts_on_return << " on the way back, split " << split;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ExpertRanks, AreRefusedWhereTheyCannotDivideTheExperts) {
   struct Case {
     GroupPlace place;
@@ -511,8 +534,8 @@ TEST(ContextRanks, SayThatAnExchangeFailedAtTheEndOfThePass) {
       continue;
     }
     ASSERT_TRUE(forward.ok()) << forward.status();
-    const absl::Status backward = calls == 2 ? stage->Backward(*forward, activation, {}).status()
-                                             : stage->BackwardInput(*forward, activation).status();
+    const absl::Status backward = calls == 2 ? stage->Backward(*forward, activation, {}, {}).status()
+                                             : stage->BackwardInput(*forward, activation, {}).status();
     EXPECT_EQ(backward.code(), absl::StatusCode::kUnavailable);
   }
 }

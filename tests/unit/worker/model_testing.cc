@@ -232,12 +232,12 @@ void TestPipeline::Run(const std::vector<TestSample>& samples, const Tokens& ids
   for (size_t i = stages_.size(); i-- > 0;) {
     SplitBackward split;
     if (options.split_backward) {
-      auto result = stages_[i]->BackwardInput(std::move(forwards[i]), gradient);
+      auto result = stages_[i]->BackwardInput(std::move(forwards[i]), gradient, options.beside);
       ASSERT_TRUE(result.ok()) << result.status();
       split = *std::move(result);
     } else {
       ReadyGradients ready(*stages_[i]);
-      auto result = stages_[i]->Backward(std::move(forwards[i]), gradient, ready.Listener());
+      auto result = stages_[i]->Backward(std::move(forwards[i]), gradient, options.beside, ready.Listener());
       ASSERT_TRUE(result.ok()) << result.status();
       ready.Check(layers_[i]);
       split.input_gradient = *std::move(result);

@@ -57,6 +57,7 @@ class TestPipeline {
     LayerRecompute recompute = {};
     // Weight gradients of all stages after all input gradients.
     bool split_backward = false;
+    ProductsBeside beside = {};
   };
   // Adds loss and gradients of one micro-batch.
   void Run(const std::vector<TestSample>& samples, Layout layout, const Options& options, double loss_tokens);

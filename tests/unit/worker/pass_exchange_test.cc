@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -105,6 +107,26 @@ TEST(PassExchangeTest, ContextRanksExchangeRowsOfUnevenNumbers) {
     }
     EXPECT_TRUE(group.status().ok()) << group.status();
   });
+}
+
+// Rank 0 has nothing to send until rank 1 has done something else in its own exchange.
+TEST(PassExchangeTest, SomethingElseIsDoneBeforeRowsOfExpertsAreWaitedFor) {
+  Topology topology = TopologyOf(1, 1, 2, 1);
+  topology.expert = 2;
+  std::promise<void> done;
+  std::future<void> is_done = done.get_future();
+  RunTopology(topology, [&](uint32_t rank, Communicator& communicator) {
+    StageGroup& group = *communicator.stage_group();
+    if (rank == 0) {
+      ASSERT_EQ(is_done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    }
+    const at::Tensor rows = at::full({2, 3}, static_cast<float>(rank));
+    const Meanwhile meanwhile = rank == 1 ? Meanwhile([&] { done.set_value(); }) : Meanwhile();
+    const at::Tensor come = group.ExchangeExpertRows(rows, {1, 1}, {1, 1}, meanwhile);
+    EXPECT_TRUE(at::equal(come, at::cat({at::full({1, 3}, 0.0F), at::full({1, 3}, 1.0F)})));
+    EXPECT_TRUE(group.status().ok()) << group.status();
+  });
+  EXPECT_EQ(is_done.wait_for(std::chrono::seconds(0)), std::future_status::ready);
 }
 
 TEST(PassExchangeTest, PassesDoNotWaitForReductionsThatOthersHaveNotStarted) {

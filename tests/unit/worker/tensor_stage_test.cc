@@ -85,12 +85,12 @@ class OneRank {
     at::Tensor gradient;
     for (size_t i = stages_.size(); i-- > 0;) {
       if (options_.split_backward) {
-        auto split = stages_[i]->BackwardInput(std::move(forwards_[i]), gradient);
+        auto split = stages_[i]->BackwardInput(std::move(forwards_[i]), gradient, {});
         ASSERT_TRUE(split.ok()) << split.status();
         gradient = split->input_gradient;
         ASSERT_TRUE(stages_[i]->BackwardWeight(std::move(split->put_aside), {}).ok());
       } else {
-        const auto backward = stages_[i]->Backward(std::move(forwards_[i]), gradient, {});
+        const auto backward = stages_[i]->Backward(std::move(forwards_[i]), gradient, {}, {});
         ASSERT_TRUE(backward.ok()) << backward.status();
         gradient = *backward;
       }
@@ -359,7 +359,7 @@ Exchanged CountExchanges(const ModelConfig& config, int64_t layer, const MicroBa
     const ThreadStageGroup::Counts counted = group.counts();
     group.ResetCounts();
     const auto split = stage->BackwardInput(
-        *std::move(forward), at::ones(BoundaryShape(shape, config, layer + 1, place), at::kDouble));
+        *std::move(forward), at::ones(BoundaryShape(shape, config, layer + 1, place), at::kDouble), {});
     ASSERT_TRUE(split.ok()) << split.status();
     const ThreadStageGroup::Counts backward = group.counts();
     group.ResetCounts();

@@ -183,7 +183,7 @@ TEST_P(EveryModel, KeepsNothingButWhatIsPutAside) {
     if (recompute.full > 0) full_bytes = stored;
     EXPECT_GE(stored, full_bytes) << "full recompute keeps the least";
     forward.output.reset();
-    auto split = *stage->BackwardInput(std::move(forward), gradient);
+    auto split = *stage->BackwardInput(std::move(forward), gradient, {});
     const int64_t aside = TensorBytes(at::kCPU) - before - bytes_of(split.input_gradient);
     EXPECT_GT(aside, full_bytes);
     split.input_gradient.reset();
@@ -299,7 +299,7 @@ TEST(TransformerStage, RejectsAnInputAndAGradientOfAWrongShape) {
   EXPECT_THAT(std::string(wrong.status().message()),
               HasSubstr("expected shape [1, 5, 24], found [1, 4, 24]"));
   auto forward = (*stage)->Forward(shape, tokens, at::zeros({1, 5, 24}), {}, 1);
-  const auto gradient = (*stage)->Backward(*forward, {}, {});
+  const auto gradient = (*stage)->Backward(*forward, {}, {}, {});
   EXPECT_THAT(std::string(gradient.status().message()), HasSubstr("expected shape [1, 5, 24], found [none]"));
 }
 
@@ -309,8 +309,8 @@ TEST(TransformerStage, RunsBackwardOnceOnly) {
   const MicroBatch shape = MakeMicroBatch(config, {{2, 3}}, Layout::kPadded);
   auto forward =
       (*stage)->Forward(shape, WithoutTokens(config, shape), at::zeros({1, 5, 24}), {.full = 1}, 1);
-  ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24}), {}).ok());
-  const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}), {});
+  ASSERT_TRUE((*stage)->Backward(*forward, at::ones({1, 5, 24}), {}, {}).ok());
+  const auto again = (*stage)->Backward(*forward, at::ones({1, 5, 24}), {}, {});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -51,7 +51,7 @@ class PlaceAlone : public StageGroup {
     return rows;
   }
   at::Tensor ExchangeExpertRows(const at::Tensor& rows, const std::vector<int64_t>&,
-                                const std::vector<int64_t>&) override {
+                                const std::vector<int64_t>&, const Meanwhile&) override {
     return rows;
   }
   at::Tensor ExchangeExpertCounts(const at::Tensor& counts) override { return counts; }

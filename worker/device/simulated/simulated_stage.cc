@@ -41,12 +41,13 @@ class SimulatedStage : public Stage {
     });
   }
 
-  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&,
+  absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor&, const ProductsBeside&,
                                       const GradientsReady&) override {
     return InputGradient(forward);
   }
 
-  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor&) override {
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor&,
+                                              const ProductsBeside&) override {
     return SplitBackward{.input_gradient = InputGradient(forward), .put_aside = forward.state};
   }
 

@@ -42,7 +42,7 @@ Result RunOnGpu(const ModelConfig& config, Layout layout, const LayerRecompute& 
   if (!forward.ok()) return {};
   Result result;
   result.loss = forward->output.item<double>();
-  const auto gradient = (*stage)->Backward(*std::move(forward), {}, {});
+  const auto gradient = (*stage)->Backward(*std::move(forward), {}, {}, {});
   EXPECT_TRUE(gradient.ok()) << gradient.status();
   for (const NamedParameter& parameter : (*stage)->parameters()) {
     result.gradients[parameter.name] = parameter.gradient.cpu().to(at::kDouble);

@@ -52,7 +52,7 @@ std::vector<double> Losses(const ModelConfig& config, Layout layout, at::Device 
     EXPECT_TRUE(forward.ok()) << forward.status();
     if (!forward.ok()) return losses;
     losses.push_back(forward->output.item<double>());
-    EXPECT_TRUE((*stage)->Backward(*std::move(forward), {}, {}).ok());
+    EXPECT_TRUE((*stage)->Backward(*std::move(forward), {}, {}, {}).ok());
     EXPECT_TRUE((*optimizer)->Step(step, /*gradient_scale=*/1).ok());
   }
   return losses;

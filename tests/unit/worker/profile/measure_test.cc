@@ -144,8 +144,10 @@ TEST(MeasureProfile, ATensorRankTakesItsPartOfAGptsLayers) {
   const std::vector<TokenFigures> shapes = {Target(1, 16), Target(16, 16), Target(4, 128), Target(16, 128)};
   ExpectDivided(profile.layer, shapes);
   ExpectDivided(profile.head, shapes);
-  EXPECT_GT(profile.collective.bytes_per_second, 1e6);
-  EXPECT_GT(profile.collective.latency_ns, 0);
+  EXPECT_GT(profile.collective.link.bytes_per_second, 1e6);
+  EXPECT_GT(profile.collective.link.latency_ns, 0);
+  EXPECT_GE(profile.collective.overlap, 0);
+  EXPECT_LE(profile.collective.overlap, 1);
 }
 
 TEST(MeasureProfile, PlannersTakeWhatWasMeasured) {

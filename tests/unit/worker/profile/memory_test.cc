@@ -91,9 +91,9 @@ Kept Keep(const ModelConfig& config, int64_t layer, const MicroBatch& shape, con
   ResetPeakTensorBytes(at::kCPU);
   SplitBackward result;
   if (split) {
-    result = *stage->BackwardInput(std::move(forward), gradient);
+    result = *stage->BackwardInput(std::move(forward), gradient, {});
   } else {
-    result.input_gradient = *stage->Backward(std::move(forward), gradient, {});
+    result.input_gradient = *stage->Backward(std::move(forward), gradient, {}, {});
   }
   const auto gradient_bytes = static_cast<double>(result.input_gradient.nbytes());
   kept.backward_peak = since(PeakTensorBytes(at::kCPU)) - gradient_bytes;

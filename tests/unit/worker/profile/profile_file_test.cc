@@ -21,7 +21,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   measured.layer.tensor = {{.degree = 2, .efficiency = 0.875, .forward = {.target_token_ns = 1.25}},
                            {.degree = 8, .efficiency = 0.5, .forward = {.target_token_ns = 0.5}}};
   measured.link = {5e9, 1234};
-  measured.collective = {3e9, 4321};
+  measured.collective = {{3e9, 4321}, 0.75};
   v1::ModelSpec model;
   model.set_hidden(64);
   model.set_dtype(v1::DATA_TYPE_BFLOAT16);
@@ -55,6 +55,7 @@ TEST(ProfileFile, HoldsWhatWasMeasured) {
   }
   EXPECT_EQ(file.profile().cluster().intra_node_collective_latency_ns(), 4321);
   EXPECT_EQ(file.profile().cluster().inter_node_collective_latency_ns(), 4321);
+  EXPECT_EQ(file.profile().cluster().exchange_overlap(), 0.75);
   EXPECT_EQ(file.profile().bytes_per_element(), 2U);
 }
 

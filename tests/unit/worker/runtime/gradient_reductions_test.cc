@@ -34,10 +34,12 @@ class BucketStage : public Stage {
                                        const LayerRecompute&, double) override {
     return StageForward();
   }
-  absl::StatusOr<at::Tensor> Backward(StageForward, const at::Tensor&, const GradientsReady&) override {
+  absl::StatusOr<at::Tensor> Backward(StageForward, const at::Tensor&, const ProductsBeside&,
+                                      const GradientsReady&) override {
     return at::Tensor();
   }
-  absl::StatusOr<SplitBackward> BackwardInput(StageForward, const at::Tensor&) override {
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward, const at::Tensor&,
+                                              const ProductsBeside&) override {
     return SplitBackward();
   }
   absl::Status BackwardWeight(SplitBackward::PutAside, const GradientsReady&) override {

@@ -50,16 +50,16 @@ class SpoilingStage : public Stage {
     return forward;
   }
   absl::StatusOr<at::Tensor> Backward(StageForward forward, const at::Tensor& output_gradient,
-                                      const GradientsReady& ready) override {
-    auto gradient = stage_->Backward(std::move(forward), output_gradient, ready);
+                                      const ProductsBeside& beside, const GradientsReady& ready) override {
+    auto gradient = stage_->Backward(std::move(forward), output_gradient, beside, ready);
     const uint32_t micro_batch = backwards_++ % micro_batches;
     if (micro_batch == spoilt_gradient) parameters().back().gradient.view(-1)[0].fill_(kNan);
     if (gradient.ok() && micro_batch == spoilt_input_gradient) gradient->fill_(kNan);
     return gradient;
   }
-  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward,
-                                              const at::Tensor& output_gradient) override {
-    return stage_->BackwardInput(std::move(forward), output_gradient);
+  absl::StatusOr<SplitBackward> BackwardInput(StageForward forward, const at::Tensor& output_gradient,
+                                              const ProductsBeside& beside) override {
+    return stage_->BackwardInput(std::move(forward), output_gradient, beside);
   }
   absl::Status BackwardWeight(SplitBackward::PutAside put_aside, const GradientsReady& ready) override {
     const absl::Status status = stage_->BackwardWeight(std::move(put_aside), ready);

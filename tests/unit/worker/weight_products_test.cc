@@ -1,0 +1,95 @@
+#include "worker/model/weight_products.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace penstock::worker {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Layers of two experts and another weight each; a product of one is 1.
+class WeightProductsTest : public testing::Test {
+ protected:
+  struct Layer {
+    std::array<LinearPart, 2> experts = {MakePart(), MakePart()};
+    LinearPart other = MakePart();
+
+    // 1: made; of the experts, then the other weight.
+    std::vector<int> made() const { return {MadeOf(experts[0]), MadeOf(experts[1]), MadeOf(other)}; }
+  };
+
+  static LinearPart MakePart() { return {.weight = {at::zeros({1, 1}), at::zeros({1, 1})}, .bias = {}}; }
+  static int MadeOf(const LinearPart& part) { return part.weight.gradient.item<int>(); }
+
+  // As ExpertsBackward and what stands before it in a layer.
+  static void Backward(Layer& layer, int64_t begin, WeightProducts& products) {
+    const at::Tensor one = at::ones({1, 1});
+    products.RunBesideArrival();
+    for (size_t i = 0; i < layer.experts.size(); ++i) products.AddOfExpert(i, layer.experts[i], one, one);
+    products.RunBesideReturn();
+    products.Add(layer.other, one, one);
+    products.EndLayer(begin);
+  }
+
+  GradientsReady Ready() {
+    return [this](int64_t begin) { ready_.push_back(begin); };
+  }
+
+  Layer upper_;
+  Layer lower_;
+  std::vector<int64_t> ready_;
+};
+
+TEST_F(WeightProductsTest, AreMadeAtOnceWhereNothingIsBesideExchanges) {
+  WeightProducts products = WeightProducts::Now(Ready());
+  Backward(upper_, 7, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7));
+}
+
+TEST_F(WeightProductsTest, OfTheFirstExpertsAreMadeOnTheWayBackAndOthersOnTheWayOfTheLayerBelow) {
+  WeightProducts products = WeightProducts::Now(
+      Ready(), {.experts_on_return = 1, .experts_on_arrival = 1, .others_on_arrival = true});
+  Backward(upper_, 7, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
+  EXPECT_THAT(ready_, IsEmpty()) << "two of its gradients are not there yet";
+  products.RunBesideArrival();
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7));
+  Backward(lower_, 3, products);
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0));
+  products.EndPass();
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7, 3));
+}
+
+TEST_F(WeightProductsTest, ThatNoExchangeHidesAreMadeAtOnceBesideThoseThatWait) {
+  WeightProducts products = WeightProducts::Now(Ready(), {.experts_on_return = 1});
+  Backward(upper_, 7, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7));
+}
+
+TEST_F(WeightProductsTest, OfASplitPassAreMadeBesideExchangesOrPutAside) {
+  WeightProducts products = WeightProducts::PutAside({.experts_on_return = 1, .experts_on_arrival = 1});
+  Backward(upper_, 7, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
+  Backward(lower_, 3, products);
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 0));
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0));
+  products.EndPass();
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 0, 0)) << "no layer is below: its gradients are left, too";
+  products.Run(Ready());
+  EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(lower_.made(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(ready_, ElementsAre(7, 3));
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,102 @@
+#include "worker/model/weight_products.h"
+
+#include <ATen/ATen.h>
+
+namespace penstock::worker {
+
+void WeightProducts::Multiply(const Product& product) {
+  const Parameter& weight = product.part->weight;
+  const at::Tensor transposed = product.output_gradient.t();
+  if (weight.gradient.scalar_type() == product.input.scalar_type()) {
+    weight.gradient.addmm_(transposed, product.input);
+  } else {
+    weight.gradient.add_(transposed.mm(product.input));
+  }
+  const Parameter& bias = product.part->bias;
+  if (!bias.value.defined()) return;
+  const std::optional<Shard>& rows = product.bias_rows;
+  const at::Tensor gradient = rows.has_value() ? product.output_gradient.narrow(0, rows->begin, rows->size())
+                                               : product.output_gradient;
+  bias.gradient.add_(gradient.sum(at::IntArrayRef(0), /*keepdim=*/false, bias.gradient.scalar_type()));
+}
+
+void WeightProducts::MultiplyAll(std::vector<Product>& products) {
+  for (Product& product : products) {
+    Multiply(product);
+    product = {};
+  }
+  products.clear();
+}
+
+void WeightProducts::MakeOrPutAside(Product product) {
+  if (put_aside_) {
+    products_.push_back(std::move(product));
+  } else {
+    Multiply(product);
+  }
+}
+
+void WeightProducts::Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
+                         const std::optional<Shard>& bias_rows) {
+  Product product{&part, input, output_gradient, bias_rows};
+  if (beside_.others_on_arrival) {
+    on_arrival_.push_back(std::move(product));
+  } else {
+    MakeOrPutAside(std::move(product));
+  }
+}
+
+void WeightProducts::AddOfExpert(size_t expert, const LinearPart& part, const at::Tensor& input,
+                                 const at::Tensor& output_gradient) {
+  Product product{&part, input, output_gradient, {}};
+  if (expert < beside_.experts_on_return) {
+    on_return_.push_back(std::move(product));
+  } else if (expert < size_t{beside_.experts_on_return} + beside_.experts_on_arrival) {
+    on_arrival_.push_back(std::move(product));
+  } else {
+    MakeOrPutAside(std::move(product));
+  }
+}
+
+void WeightProducts::RunBesideReturn() { MultiplyAll(on_return_); }
+
+void WeightProducts::RunBesideArrival() {
+  MultiplyAll(on_arrival_);
+  if (waiting_begin_.has_value()) TellReady(*std::exchange(waiting_begin_, std::nullopt));
+}
+
+void WeightProducts::EndLayer(int64_t begin) {
+  if (put_aside_) {
+    layers_.push_back({products_.size(), begin});
+  } else if (on_arrival_.empty()) {
+    TellReady(begin);
+  } else {
+    waiting_begin_ = begin;
+  }
+}
+
+void WeightProducts::EndPass() {
+  if (!put_aside_) return RunBesideArrival();
+  for (Product& product : on_arrival_) products_.push_back(std::move(product));
+  on_arrival_.clear();
+  if (!layers_.empty()) layers_.back().products = products_.size();
+}
+
+void WeightProducts::TellReady(int64_t begin) {
+  if (ready_) ready_(begin);
+}
+
+void WeightProducts::Run(const GradientsReady& ready) {
+  size_t next = 0;
+  for (const LayerEnd& layer : layers_) {
+    for (; next < layer.products; ++next) {
+      Multiply(products_[next]);
+      products_[next] = {};
+    }
+    if (ready) ready(layer.begin);
+  }
+  products_.clear();
+  layers_.clear();
+}
+
+}  // namespace penstock::worker

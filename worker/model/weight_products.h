@@ -1,0 +1,113 @@
+// The products that make the gradients of linear layers' weights, of (input, output gradient) pairs: nobody
+// in the pass waits for them, so they are made at once, in a pass of their own, or while rows of experts
+// travel (Jiang et al., "Lancet", MLSys 2024, section 5.1).
+//
+//   WeightProducts products = WeightProducts::PutAside(beside);
+//   at::Tensor input_gradient = LinearBackward(part, input, output_gradient, products);   // adds one
+//   products.EndLayer(begin);
+//   ...
+//   products.EndPass();
+//   ...
+//   products.Run(ready);
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "worker/comm/shard.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+// A parameter and the sum of its gradients, which may be of a wider type.
+struct Parameter {
+  at::Tensor value;
+  at::Tensor gradient;
+};
+
+struct LinearPart {
+  // [out, in], of which a tensor rank has its rows or its columns.
+  Parameter weight;
+  // [out]; undefined where the layer has none.
+  Parameter bias;
+};
+
+// Told, while a backward pass of a stage runs, that it has made the gradients of all parameters that the
+// stage alone holds from element `begin` of the flat buffers on (flat_parameters.h). They have been launched,
+// where launching is not doing. May be empty.
+using GradientsReady = std::function<void(int64_t begin)>;
+
+class WeightProducts {
+ public:
+  // Of products that are made now, or put aside for Run; but for those that are made beside exchanges.
+  static WeightProducts Now(GradientsReady ready, const ProductsBeside& beside = {}) {
+    return {/*put_aside=*/false, std::move(ready), beside};
+  }
+  static WeightProducts PutAside(const ProductsBeside& beside = {}) {
+    return {/*put_aside=*/true, {}, beside};
+  }
+
+  // `part` must live until its product is made. Adds to its gradients, or keeps both tensors. The gradient of
+  // the bias is of all rows, or of `bias_rows`.
+  void Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
+           const std::optional<Shard>& bias_rows = {});
+  // Of the rank's expert with this number.
+  void AddOfExpert(size_t expert, const LinearPart& part, const at::Tensor& input,
+                   const at::Tensor& output_gradient);
+
+  // While a layer's gradients of rows go to its experts, or before: those that the layer above left for it.
+  void RunBesideArrival();
+  // While they go back: those of this layer's experts.
+  void RunBesideReturn();
+
+  // All products of a layer, whose parameters begin at element `begin`, have been added.
+  void EndLayer(int64_t begin);
+  // No layer is below.
+  void EndPass();
+
+  // Makes what was put aside, and frees each pair when it is used up.
+  void Run(const GradientsReady& ready);
+
+ private:
+  struct Product {
+    const LinearPart* part = nullptr;
+    at::Tensor input;
+    at::Tensor output_gradient;
+    std::optional<Shard> bias_rows;
+  };
+
+  // Of products that were put aside: how many there are up to the layer's end.
+  struct LayerEnd {
+    size_t products = 0;
+    int64_t begin = 0;
+  };
+
+  WeightProducts(bool put_aside, GradientsReady ready, const ProductsBeside& beside)
+      : put_aside_(put_aside), ready_(std::move(ready)), beside_(beside) {}
+
+  static void Multiply(const Product& product);
+  static void MultiplyAll(std::vector<Product>& products);
+  // Of what is beside no exchange.
+  void MakeOrPutAside(Product product);
+  void TellReady(int64_t begin);
+
+  bool put_aside_;
+  GradientsReady ready_;
+  ProductsBeside beside_;
+  // Left for the exchanges.
+  std::vector<Product> on_return_;
+  std::vector<Product> on_arrival_;
+  // Where the layer of the latter begins, if it has ended.
+  std::optional<int64_t> waiting_begin_;
+  // Put aside.
+  std::vector<Product> products_;
+  std::vector<LayerEnd> layers_;
+};
+
+}  // namespace penstock::worker
