@@ -1,9 +1,5 @@
 #include "planner/service/leadership/planner_name.h"
 
-#include <unistd.h>
-
-#include <climits>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -21,12 +17,6 @@ std::string DefaultPlannerName(const std::string& listen, int port, const std::s
   const size_t colon = listen.rfind(':');
   const std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
   return absl::StrCat(IsOwn(host) ? host_name : host, ":", port);
-}
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  if (gethostname(name, HOST_NAME_MAX) != 0 || name[0] == '\0') return "localhost";
-  return name;
 }
 
 }  // namespace penstock

@@ -10,7 +10,4 @@ namespace penstock {
 // names.
 std::string DefaultPlannerName(const std::string& listen, int port, const std::string& host_name);
 
-// What this machine is called; "localhost" when it does not say.
-std::string HostName();
-
 }  // namespace penstock

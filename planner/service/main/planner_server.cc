@@ -9,6 +9,7 @@
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
 #include "common/metrics/process_metrics.h"
+#include "common/net/host_name.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/leadership/planner_name.h"
