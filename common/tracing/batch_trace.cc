@@ -36,11 +36,11 @@ BatchTrace TraceOfBatch(absl::string_view job_id, uint64_t iteration) {
   return {.trace_id = digest.substr(0, kTraceIdBytes), .root_id = digest.substr(kTraceIdBytes, kSpanIdBytes)};
 }
 
-Span RootSpan(const BatchTrace& trace, std::string name) {
+TraceSpan RootSpan(const BatchTrace& trace, std::string name) {
   return {.trace_id = trace.trace_id, .span_id = trace.root_id, .name = std::move(name)};
 }
 
-Span ChildSpan(const BatchTrace& trace, std::string name) {
+TraceSpan ChildSpan(const BatchTrace& trace, std::string name) {
   return {.trace_id = trace.trace_id,
           .span_id = NewSpanId(),
           .parent_id = trace.root_id,

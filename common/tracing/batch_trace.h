@@ -1,14 +1,14 @@
 // The trace of a batch, on which planner and workers agree without telling each other: its ids follow from
 // job and iteration.
 //
-//   Span span = ChildSpan(TraceOfBatch("mix", 12), "plan");
+//   TraceSpan span = ChildSpan(TraceOfBatch("mix", 12), "plan");
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/tracing/span.h"
+#include "common/tracing/trace_span.h"
 
 namespace penstock {
 
@@ -23,8 +23,8 @@ struct BatchTrace {
 BatchTrace TraceOfBatch(absl::string_view job_id, uint64_t iteration);
 
 // The span of the whole batch.
-Span RootSpan(const BatchTrace& trace, std::string name);
+TraceSpan RootSpan(const BatchTrace& trace, std::string name);
 // A part of it, with an id of its own that nobody else has.
-Span ChildSpan(const BatchTrace& trace, std::string name);
+TraceSpan ChildSpan(const BatchTrace& trace, std::string name);
 
 }  // namespace penstock

@@ -69,7 +69,7 @@ void SetStatus(const absl::Status& status, otlp::trace::v1::Span* out) {
   out->mutable_status()->set_message(Text(status.ToString()));
 }
 
-void FillSpan(const Span& span, otlp::trace::v1::Span* out) {
+void FillSpan(const TraceSpan& span, otlp::trace::v1::Span* out) {
   out->set_trace_id(span.trace_id);
   out->set_span_id(span.span_id);
   out->set_parent_span_id(span.parent_id);
@@ -85,7 +85,7 @@ void FillSpan(const Span& span, otlp::trace::v1::Span* out) {
 
 }  // namespace
 
-otlp::collector::trace::v1::ExportTraceServiceRequest ToOtlp(const std::vector<Span>& spans,
+otlp::collector::trace::v1::ExportTraceServiceRequest ToOtlp(const std::vector<TraceSpan>& spans,
                                                              const std::vector<SpanAttribute>& resource) {
   otlp::collector::trace::v1::ExportTraceServiceRequest request;
   otlp::trace::v1::ResourceSpans* const of_process = request.add_resource_spans();
@@ -93,7 +93,7 @@ otlp::collector::trace::v1::ExportTraceServiceRequest ToOtlp(const std::vector<S
   otlp::trace::v1::ScopeSpans* const of_scope = of_process->add_scope_spans();
   of_scope->mutable_scope()->set_name("penstock");
   of_scope->mutable_scope()->set_version(std::string(Version()));
-  for (const Span& span : spans) FillSpan(span, of_scope->add_spans());
+  for (const TraceSpan& span : spans) FillSpan(span, of_scope->add_spans());
   return request;
 }
 

@@ -30,7 +30,7 @@ class OtlpTransport final : public SpanTransport {
         resource_(std::move(resource)),
         stub_(TraceService::NewStub(CreateClientChannel(endpoint))) {}
 
-  absl::StatusOr<size_t> Send(const std::vector<Span>& spans, absl::Duration timeout) override {
+  absl::StatusOr<size_t> Send(const std::vector<TraceSpan>& spans, absl::Duration timeout) override {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     // A channel that fails calls at once looks at its connections every 5 s at best.

@@ -22,7 +22,7 @@ SpanExporter::SpanExporter(const SpanExporterOptions& options, std::unique_ptr<S
 
 SpanExporter::~SpanExporter() { Stop(absl::ZeroDuration()); }
 
-void SpanExporter::Add(Span span) {
+void SpanExporter::Add(TraceSpan span) {
   MutexLock lock(&mutex_);
   if (stopping_ || queue_.size() >= options_.queue_capacity) {
     ++counts_.queue_full;
@@ -53,13 +53,13 @@ void SpanExporter::Stop(absl::Duration flush) {
 }
 
 void SpanExporter::Run() {
-  for (std::vector<Span> spans = Next(); !spans.empty(); spans = Next()) Deliver(spans);
+  for (std::vector<TraceSpan> spans = Next(); !spans.empty(); spans = Next()) Deliver(spans);
   MutexLock lock(&mutex_);
   ended_ = true;
   changed_.SignalAll();
 }
 
-std::vector<Span> SpanExporter::Next() {
+std::vector<TraceSpan> SpanExporter::Next() {
   MutexLock lock(&mutex_);
   while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
   const absl::Time end = absl::Now() + options_.batch_delay;
@@ -67,7 +67,7 @@ std::vector<Span> SpanExporter::Next() {
     changed_.WaitWithTimeout(&mutex_, end - absl::Now());
   const auto last =
       queue_.begin() + static_cast<std::ptrdiff_t>(std::min(queue_.size(), options_.batch_size));
-  std::vector<Span> spans(std::make_move_iterator(queue_.begin()), std::make_move_iterator(last));
+  std::vector<TraceSpan> spans(std::make_move_iterator(queue_.begin()), std::make_move_iterator(last));
   queue_.erase(queue_.begin(), last);
   return spans;
 }
@@ -77,7 +77,7 @@ bool SpanExporter::MaySend() const {
   return !stopping_ || !failing_;
 }
 
-void SpanExporter::Deliver(const std::vector<Span>& spans) {
+void SpanExporter::Deliver(const std::vector<TraceSpan>& spans) {
   Backoff backoff(options_.first_pause, options_.longest_pause);
   const absl::Time end = absl::Now() + options_.give_up_after;
   absl::Status status = absl::UnavailableError("the collector did not answer before");

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/sync/sync.h"
-#include "common/tracing/span.h"
+#include "common/tracing/trace_span.h"
 
 namespace penstock {
 
@@ -31,7 +31,7 @@ class SpanTransport {
   // long. Returns how many spans the collector refused for good. One thread at a time.
   // Possible errors: UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (try again); any other: it never
   // takes them.
-  virtual absl::StatusOr<size_t> Send(const std::vector<Span>& spans, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<size_t> Send(const std::vector<TraceSpan>& spans, absl::Duration timeout) = 0;
   // Ends the Send that runs, and every later one. Any thread.
   virtual void Cancel() = 0;
 };
@@ -69,7 +69,7 @@ class SpanExporter final : public SpanSink {
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
 
-  void Add(Span span) override;
+  void Add(TraceSpan span) override;
   SpanCounts counts() const;
 
   // Sends what waits, for at most `flush`; for no time where the collector did not answer last. Later spans
@@ -79,9 +79,9 @@ class SpanExporter final : public SpanSink {
  private:
   void Run();
   // The next spans to send; none: it is stopped.
-  std::vector<Span> Next();
+  std::vector<TraceSpan> Next();
   // Blocks until the spans are delivered or given up.
-  void Deliver(const std::vector<Span>& spans);
+  void Deliver(const std::vector<TraceSpan>& spans);
   void Delivered(size_t spans, size_t refused);
   // Of one try. The first of several in a row is logged.
   void NoteFailure(const absl::Status& why);
@@ -94,7 +94,7 @@ class SpanExporter final : public SpanSink {
   const std::unique_ptr<SpanTransport> transport_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<Span> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<TraceSpan> queue_ ABSL_GUARDED_BY(mutex_);
   SpanCounts counts_ ABSL_GUARDED_BY(mutex_);
   // The last try failed.
   bool failing_ ABSL_GUARDED_BY(mutex_) = false;

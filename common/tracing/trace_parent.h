@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "common/tracing/span.h"
+#include "common/tracing/trace_span.h"
 
 namespace penstock {
 

@@ -57,6 +57,7 @@ std::shared_ptr<Job> Job::Recover(uint64_t key, JobState state, uint64_t events,
   std::shared_ptr<Job> job(new Job(key, std::move(state), events, services));
   MutexLock lock(&job->mutex_);
   job->SuspectUnplannedLocked();
+  job->TakeUpBatchesLocked();
   return job;
 }
 

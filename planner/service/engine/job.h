@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -131,7 +132,8 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request, const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
-                           const std::vector<std::string>& hashes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                           const std::vector<std::string>& hashes, absl::Time asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // job_planning.cc
   struct PlannedBatch {
@@ -148,12 +150,31 @@ class Job : public std::enable_shared_from_this<Job> {
   void PlanMore();
   void Keep(uint64_t iteration, PlanningTicketPtr ticket);
   int64_t PlanningBytesLocked(uint64_t iteration) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlanIteration(uint64_t iteration, const PlanningTicket& ticket);
-  absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket);
+  void PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket);
+  // `made`: set to when the plan was made and not yet checked.
+  absl::StatusOr<PlannedBatch> MakePlan(uint64_t iteration, const PlanningTicket& ticket, absl::Time* made);
   absl::StatusOr<BatchPtr> BatchOf(uint64_t iteration);
   void KeepPlanLocked(PlannedBatch planned) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailPlanningLocked(uint64_t iteration, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // job_traces.cc
+  struct PlanningTimes {
+    absl::Time queued;
+    absl::Time began;
+    absl::Time made = absl::InfiniteFuture();
+  };
+  // Iterations, and when their batches were accepted.
+  using EndedBatches = std::vector<std::pair<uint64_t, absl::Time>>;
+  absl::Time TimeOfDay() const;
+  // After a restart of the planner: as if they were accepted now.
+  void TakeUpBatchesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds the batch to `ended` where that was not told before.
+  void NoteEndLocked(uint64_t iteration, EndedBatches& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellOfTry(uint64_t iteration, const PlanningTimes& times,
+                 const absl::StatusOr<PlannedBatch>& planned) const;
+  void TellOfFailures(const EndedBatches& batches, const absl::Status& why) const;
+  void TellOfEnds(const EndedBatches& batches, const std::vector<v1::IterationSummary>& summaries) const;
 
   // job_suspects.cc
   void SuspectUnplannedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -232,6 +253,8 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status preparation_failure_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Prepared> await_preparation_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
+  // When the batches were accepted whose end was not told yet.
+  std::map<uint64_t, absl::Time> accepted_ ABSL_GUARDED_BY(mutex_);
   // Batches before it are durable.
   uint64_t durable_batches_ ABSL_GUARDED_BY(mutex_);
   // Iterations that are being planned, or wait for the pool.

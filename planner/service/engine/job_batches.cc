@@ -55,7 +55,7 @@ absl::Status Job::CheckAcceptsLocked() const {
 
 // Takes the batches that are new. `serialized`: those of the request.
 absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
-                              const std::vector<std::string>& hashes) {
+                              const std::vector<std::string>& hashes, absl::Time asked) {
   PENSTOCK_RETURN_IF_ERROR(CheckAcceptsLocked());
   const uint64_t completed = state_.progress().completed();
   const Admission& admission = state_.admission();
@@ -77,6 +77,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vect
     stored.emplace_back(batch.iteration(), std::move(serialized[i]));
     event.mutable_batches_accepted()->add_hashes(hashes[i]);
     values_.PutBatch(std::make_shared<const v1::Batch>(batch));
+    accepted_[batch.iteration()] = asked;
   }
   const uint64_t end = next + stored.size();
   RecordLocked(std::move(event), std::move(stored), [end](Job& job) {
@@ -90,6 +91,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vect
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBatchesRequest& request) {
+  const absl::Time asked = TimeOfDay();
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner, Planner());
   PENSTOCK_RETURN_IF_ERROR(ValidateBatches(request, *planner));
   // Once, for its hash and for the store, and before the lock is taken.
@@ -101,7 +103,7 @@ absl::StatusOr<v1::SubmitBatchesResponse> Job::SubmitBatches(const v1::SubmitBat
   }
   v1::SubmitBatchesResponse response;
   MutexLock lock(&mutex_);
-  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(serialized), hashes));
+  PENSTOCK_RETURN_IF_ERROR(AdmitLocked(request, std::move(serialized), hashes, asked));
   response.set_next_iteration(state_.admission().next_iteration());
   return response;
 }

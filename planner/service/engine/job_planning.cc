@@ -53,11 +53,11 @@ void Job::PlanMore() {
       planning_[iteration] = nullptr;
       bytes = PlanningBytesLocked(iteration);
     }
-    PlanningTicketPtr ticket =
-        services_.pool->Run({PlanningClass::kJobBatch, payer_, services_.planning_limit, bytes, id_},
-                            [self = shared_from_this(), iteration](const PlanningTicket& ticket) {
-                              self->PlanIteration(iteration, ticket);
-                            });
+    PlanningTicketPtr ticket = services_.pool->Run(
+        {PlanningClass::kJobBatch, payer_, services_.planning_limit, bytes, id_},
+        [self = shared_from_this(), iteration, queued = TimeOfDay()](const PlanningTicket& ticket) {
+          self->PlanIteration(iteration, queued, ticket);
+        });
     Keep(iteration, std::move(ticket));
   }
 }
@@ -100,7 +100,8 @@ absl::StatusOr<BatchPtr> Job::BatchOf(uint64_t iteration) {
   return batch;
 }
 
-absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const PlanningTicket& ticket) {
+absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const PlanningTicket& ticket,
+                                                absl::Time* made) {
   PENSTOCK_RETURN_IF_ERROR(ticket.status());
   PENSTOCK_ASSIGN_OR_RETURN(const std::shared_ptr<const BatchPlanner> planner,
                             PlannerOf(iteration, ticket.stop()));
@@ -110,7 +111,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   PENSTOCK_ASSIGN_OR_RETURN(const core::PlanningShape shape, planner->ShapeOf(*planned.batch));
   PENSTOCK_RETURN_IF_ERROR(CheckRoom("batch.samples", shape, services_.room));
   absl::StatusOr<v1::Plan> plan = MakeCheckedPlan(*planner, *services_.checker, *planned.batch, ticket.stop(),
-                                                  *services_.clock, *services_.observer);
+                                                  *services_.clock, *services_.observer, made);
   if (!plan.ok()) return ticket.Explain(plan.status());
   planned.plan = std::make_shared<const v1::Plan>(*std::move(plan));
   planned.plan_bytes = MemoryBytesOf(*planned.plan);
@@ -118,9 +119,13 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   return planned;
 }
 
-void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
+void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTicket& ticket) {
+  PlanningTimes times = {.queued = queued, .began = TimeOfDay()};
   const absl::Status begun = BeginTry(iteration, ticket);
-  absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket) : begun;
+  absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket, &times.made) : begun;
+  // Before anybody can be given the plan.
+  TellOfTry(iteration, times, planned);
+  EndedBatches failed;
   {
     MutexLock lock(&mutex_);
     planning_.erase(iteration);
@@ -135,8 +140,10 @@ void Job::PlanIteration(uint64_t iteration, const PlanningTicket& ticket) {
       return;  // the planner ran out of memory: Tick() tries again, with nothing beside it
     } else {
       FailPlanningLocked(iteration, planned.status());
+      NoteEndLocked(iteration, failed);
     }
   }
+  TellOfFailures(failed, planned.status());
   readers_.WakeAll();
   PlanMore();
 }

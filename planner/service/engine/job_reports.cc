@@ -74,6 +74,7 @@ absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report) {
 
 absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   std::vector<v1::IterationSummary> summaries;
+  EndedBatches ended;
   absl::Status status;
   {
     MutexLock lock(&mutex_);
@@ -85,6 +86,7 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
     for (auto it = state_.summaries().rbegin();
          it != state_.summaries().rend() && it->iteration() >= completed; ++it) {
       summaries.push_back(*it);
+      NoteEndLocked(it->iteration(), ended);
     }
     const uint64_t completed_now = state_.progress().completed();
     // Each once, as it gets old: a plan that was made anew, because somebody asked, stays while there is
@@ -95,6 +97,7 @@ absl::Status Job::ReportIteration(const v1::ReportIterationRequest& report) {
   std::reverse(summaries.begin(), summaries.end());
   for (const v1::IterationSummary& summary : summaries)
     services_.observer->OnIterationCompleted(id_, summary);
+  TellOfEnds(ended, summaries);
   if (status.ok()) readers_.WakeAll();
   Recalibrate();
   PlanMore();

@@ -68,6 +68,7 @@ absl::StatusOr<std::vector<int64_t>> Job::ProfileDurations(const BatchPlanner& p
 }
 
 ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& request, uint64_t iteration) {
+  const absl::Time began = TimeOfDay();
   BatchPtr batch;
   PlanPtr plan;
   std::shared_ptr<const BatchPlanner> planner;
@@ -114,6 +115,12 @@ ProgramSubscription::Item Job::NextProgram(const v1::StreamProgramsRequest& requ
   if (!durations.ok()) return durations.status();
   absl::StatusOr<ProgramBytes> message = messages_.Message(*batch, *plan, ReaderOf(request), *durations);
   if (!message.ok()) return message.status();
+  services_.observer->OnDelivered({.job_id = id_,
+                                   .iteration = iteration,
+                                   .rank = request.rank(),
+                                   .began = began,
+                                   .ended = TimeOfDay(),
+                                   .bytes = (*message)->size()});
   return *std::move(message);
 }
 

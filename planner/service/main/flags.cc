@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/parallel/task_pool.h"
 #include "common/process/memory_limit.h"
+#include "common/tracing/otlp_transport.h"
 #include "common/version/version.h"
 #include "planner/service/store/open/open_event_store.h"
 
@@ -64,6 +65,10 @@ void AddServerFlags(CLI::App* app, PlannerServerOptions* options) {
       ->capture_default_str();
   app->add_option("--metrics-listen", options->metrics_listen,
                   "host:port of Prometheus metrics (default: none)");
+  app->add_option("--otlp-endpoint", options->otlp_endpoint,
+                  "HOST:PORT of a collector of OpenTelemetry that takes OTLP over gRPC, without TLS: the way "
+                  "of each batch is exported as spans (default: none)")
+      ->check(WhatIsWrongWithCollector);
   app->add_option(
       "--page-listen", options->page.listen,
       "host:port of a page for browsers that shows jobs and how they run, read-only (default: none)");

@@ -73,15 +73,19 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
       credentials_(secured.credentials),
       planners_(planners),
       checker_(checker),
+      spans_(StartTracing(options.otlp_endpoint, "penstock-planner")),
       metrics_(&registry_),
+      tracing_(spans_ == nullptr ? nullptr : std::make_unique<PlannerTracing>(spans_.get())),
+      observers_(ObserversOfEngines()),
       service_(&slot_, JobAccess(secured.access),
-               AuditedCalls(options.audit.get(), JobAccess(secured.access))),
+               AuditedCalls(options.audit.get(), JobAccess(secured.access)), ObserverOfSubmissions()),
       operations_(&slot_, AuditedCalls(options.audit.get(), JobAccess(secured.access))),
       health_({kReadyForJobs, kLeads}, [access = JobAccess(secured.access)](const auto& context) {
         return access.CallerOf(context).role != Role::kNobody;
       }) {
   metrics_.Watch(&slot_);
   AddProcessMetrics(&registry_, "penstock-planner");
+  AddTracingMetrics(&registry_, spans_.get());
   TellOfRefusals(secured, [this](const RefusedCall& call) {
     metrics_.OnRefused(call);
     if (options_.audit != nullptr) options_.audit->Write(RecordOf(call));
@@ -89,6 +93,17 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
 }
 
 PlannerServer::~PlannerServer() { Stop(); }
+
+std::vector<EngineObserver*> PlannerServer::ObserversOfEngines() {
+  std::vector<EngineObserver*> observers = {&metrics_};
+  if (tracing_ != nullptr) observers.push_back(tracing_.get());
+  return observers;
+}
+
+SubmissionObserver PlannerServer::ObserverOfSubmissions() {
+  if (tracing_ == nullptr) return nullptr;
+  return [tracing = tracing_.get()](const Submission& submission) { tracing->OnSubmitted(submission); };
+}
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const PlannerServerOptions& options,
                                                                     const BatchPlannerFactory* planners,
@@ -157,7 +172,7 @@ PlannerServer::EngineOnStorePtr PlannerServer::MakeEngine(std::unique_ptr<EventS
                                          EngineDependencies{.planners = planners_,
                                                             .checker = checker_,
                                                             .clock = &clock_,
-                                                            .observer = &metrics_,
+                                                            .observer = &observers_,
                                                             .resident_bytes = options_.resident_bytes});
 }
 
@@ -303,6 +318,7 @@ void PlannerServer::Stop() {
   StopOne(&health_server_);
   metrics_server_.reset();
   page_server_.reset();
+  if (spans_ != nullptr) spans_->Stop(kLastSpans);
 }
 
 }  // namespace penstock

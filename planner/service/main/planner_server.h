@@ -24,10 +24,13 @@
 #include "common/grpc/server.h"
 #include "common/metrics/metrics.h"
 #include "common/sync/ticker.h"
+#include "common/tracing/tracing.h"
 #include "planner/service/audit/audit_log.h"
 #include "planner/service/engine/engine.h"
+#include "planner/service/engine/observers.h"
 #include "planner/service/leadership/leadership.h"
 #include "planner/service/main/planner_metrics.h"
+#include "planner/service/main/planner_tracing.h"
 #include "planner/service/page/page.h"
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/planner_operations_service.h"
@@ -41,6 +44,8 @@ struct PlannerServerOptions {
   std::string listen = "127.0.0.1:0";
   // HTTP for Prometheus; empty: none.
   std::string metrics_listen = {};
+  // "host:port" of a collector of OpenTelemetry that takes spans; empty: none are made.
+  std::string otlp_endpoint = {};
   // A page for browsers that shows jobs; an empty address: none.
   PageOptions page = {};
   // A second gRPC server with the health service alone, for probes; empty: none.
@@ -101,7 +106,8 @@ class PlannerServer : private Candidate {
   const MetricsRegistry& metrics() const { return registry_; }
 
   // Readiness off; streams end with UNAVAILABLE; what waits is planned for at most `drain`, the rest
-  // cancelled; a lease is given up; open calls are cut off after a second. Idempotent.
+  // cancelled; a lease is given up; open calls are cut off after a second; spans are sent for two.
+  // Idempotent.
   void Stop();
 
  private:
@@ -116,6 +122,9 @@ class PlannerServer : private Candidate {
 
   PlannerServer(const PlannerServerOptions& options, const SecuredServer& secured,
                 const BatchPlannerFactory* planners, const PlanChecker* checker);
+  std::vector<EngineObserver*> ObserversOfEngines();
+  // Empty where spans are not wanted.
+  SubmissionObserver ObserverOfSubmissions();
   absl::Status Listen();
   EngineOnStorePtr MakeEngine(std::unique_ptr<EventStore> store);
   // Takes up the jobs of the store and serves.
@@ -142,8 +151,12 @@ class PlannerServer : private Candidate {
   const std::shared_ptr<grpc::ServerCredentials> credentials_;
   const BatchPlannerFactory* const planners_;
   const PlanChecker* const checker_;
+  // Null: spans are not wanted. Before the metrics, which read it.
+  const std::unique_ptr<SpanExporter> spans_;
   MetricsRegistry registry_;
   PlannerMetrics metrics_;
+  const std::unique_ptr<PlannerTracing> tracing_;
+  Observers observers_;
   MachineClock clock_;
   absl::Time last_tick_ = clock_.Now();
   // Null functions: alone on its store.

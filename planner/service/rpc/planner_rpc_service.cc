@@ -42,8 +42,12 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit)
-    : engines_(engines), access_(std::move(access)), audit_(std::move(audit)) {}
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit,
+                                     SubmissionObserver submissions)
+    : engines_(engines),
+      access_(std::move(access)),
+      audit_(std::move(audit)),
+      submissions_(std::move(submissions)) {}
 
 grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext* context,
                                                     const absl::Status& status) {
@@ -57,10 +61,16 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* PlannerRpcService::AnswerWhenDurable(grpc::CallbackServerContext* context,
                                                                const EnginePtr& engine,
-                                                               const absl::Status& status) {
-  if (!status.ok()) return Answer(context, status);
+                                                               const absl::Status& status, Ended ended) {
+  if (!status.ok()) {
+    if (ended != nullptr) ended(status);
+    return Answer(context, status);
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  engine->WhenDurable([reactor](const absl::Status& durable) { reactor->Finish(ToGrpcStatus(durable)); });
+  engine->WhenDurable([reactor, ended = std::move(ended)](const absl::Status& durable) {
+    if (ended != nullptr) ended(durable);
+    reactor->Finish(ToGrpcStatus(durable));
+  });
   return reactor;
 }
 
@@ -103,7 +113,11 @@ grpc::ServerUnaryReactor* PlannerRpcService::RegisterJob(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* PlannerRpcService::SubmitBatches(grpc::CallbackServerContext* context,
                                                            const v1::SubmitBatchesRequest* request,
                                                            v1::SubmitBatchesResponse* response) {
-  return ChangeJob(context, *request, [&](Job& job) { return Take(job.SubmitBatches(*request), response); });
+  const absl::StatusOr<Found> found = Find(*context, *request);
+  if (!found.ok()) return Answer(context, found.status());
+  Ended ended = ObserveSubmission(submissions_, *context, *request);
+  const absl::Status status = Take(found->job->SubmitBatches(*request), response);
+  return AnswerWhenDurable(context, found->engine, status, std::move(ended));
 }
 
 grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerContext* context,

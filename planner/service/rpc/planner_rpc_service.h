@@ -15,6 +15,7 @@
 #include "planner/service/rpc/audited_calls.h"
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/job_access.h"
+#include "planner/service/rpc/submission.h"
 
 namespace penstock {
 
@@ -24,8 +25,9 @@ using PlannerCalls =
 
 class PlannerRpcService final : public PlannerCalls {
  public:
-  // `engines`: who serves; not owned.
-  PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit);
+  // `engines`: who serves; not owned. `submissions`: told of what is submitted to jobs; may be empty.
+  PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit,
+                    SubmissionObserver submissions = nullptr);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
                                         const v1::RegisterJobRequest* request,
@@ -65,9 +67,12 @@ class PlannerRpcService final : public PlannerCalls {
 
  private:
   static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status);
-  // The same, once what the engine did is durable.
+  // The same, once what the engine did is durable. `ended`: called with the answer, before it is given; may
+  // be empty.
+  using Ended = std::function<void(const absl::Status&)>;
   static grpc::ServerUnaryReactor* AnswerWhenDurable(grpc::CallbackServerContext* context,
-                                                     const EnginePtr& engine, const absl::Status& status);
+                                                     const EnginePtr& engine, const absl::Status& status,
+                                                     Ended ended = nullptr);
   // Of a request that is well-formed: the engine that serves jobs, and the job there, which the caller may
   // touch.
   struct Found {
@@ -90,6 +95,7 @@ class PlannerRpcService final : public PlannerCalls {
   const EngineSlot* const engines_;
   const JobAccess access_;
   const AuditedCalls audit_;
+  const SubmissionObserver submissions_;
 };
 
 }  // namespace penstock

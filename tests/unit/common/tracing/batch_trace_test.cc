@@ -30,12 +30,12 @@ TEST(BatchTraceTest, NoTwoBatchesShareOne) {
 
 TEST(BatchTraceTest, PartsHaveIdsOfTheirOwnBelowTheRoot) {
   const BatchTrace trace = TraceOfBatch("mix", 0);
-  const Span root = RootSpan(trace, "batch");
-  const Span first = ChildSpan(trace, "plan");
-  const Span second = ChildSpan(trace, "plan");
+  const TraceSpan root = RootSpan(trace, "batch");
+  const TraceSpan first = ChildSpan(trace, "plan");
+  const TraceSpan second = ChildSpan(trace, "plan");
   EXPECT_EQ(root.parent_id, "");
   EXPECT_EQ(root.span_id, trace.root_id);
-  for (const Span* span : {&first, &second}) {
+  for (const TraceSpan* span : {&first, &second}) {
     EXPECT_EQ(span->trace_id, root.trace_id);
     EXPECT_EQ(span->parent_id, root.span_id);
     EXPECT_EQ(span->span_id.size(), 8);

@@ -11,7 +11,7 @@ namespace {
 namespace otlp = opentelemetry::proto;
 using ::testing::SizeIs;
 
-Span PlanSpan() {
+TraceSpan PlanSpan() {
   return {.trace_id = std::string(16, 't'),
           .span_id = std::string(8, 's'),
           .parent_id = std::string(8, 'p'),
@@ -20,7 +20,7 @@ Span PlanSpan() {
           .end = absl::FromUnixNanos(1'800'000'000'000'000'002)};
 }
 
-otlp::trace::v1::Span Converted(const Span& span) {
+otlp::trace::v1::Span Converted(const TraceSpan& span) {
   return ToOtlp({span}, {}).resource_spans(0).scope_spans(0).spans(0);
 }
 
@@ -49,7 +49,7 @@ TEST(OtlpRequestTest, ASpanHasIdsAndTimes) {
 }
 
 TEST(OtlpRequestTest, AttributesKeepTheirTypes) {
-  Span plain = PlanSpan();
+  TraceSpan plain = PlanSpan();
   plain.attributes = {{"text", "mix"}, {"number", int64_t{7}}, {"share", 0.5}, {"flag", true}};
   const otlp::trace::v1::Span span = Converted(plain);
   ASSERT_THAT(span.attributes(), SizeIs(4));
@@ -60,7 +60,7 @@ TEST(OtlpRequestTest, AttributesKeepTheirTypes) {
 }
 
 TEST(OtlpRequestTest, AFailureIsAnErrorWithItsText) {
-  Span failed = PlanSpan();
+  TraceSpan failed = PlanSpan();
   failed.status = absl::ResourceExhaustedError("no plan fits");
   const otlp::trace::v1::Span span = Converted(failed);
   EXPECT_EQ(span.status().code(), otlp::trace::v1::Status::STATUS_CODE_ERROR);
@@ -68,7 +68,7 @@ TEST(OtlpRequestTest, AFailureIsAnErrorWithItsText) {
 }
 
 TEST(OtlpRequestTest, ALinkNamesTheSpanOfACaller) {
-  Span linked = PlanSpan();
+  TraceSpan linked = PlanSpan();
   linked.kind = SpanKind::kServer;
   linked.links = {
       {.trace_id = std::string(16, 'a'), .span_id = std::string(8, 'b'), .flags = 1, .state = "x=y"}};
@@ -82,7 +82,7 @@ TEST(OtlpRequestTest, ALinkNamesTheSpanOfACaller) {
 }
 
 TEST(OtlpRequestTest, TextsAreShortAndCannotMakeARequestUnreadable) {
-  Span long_text = PlanSpan();
+  TraceSpan long_text = PlanSpan();
   long_text.attributes = {{"text", std::string(5000, 'x')}, {"bytes", "a\xff\xc3"}};
   long_text.status = absl::InternalError(std::string(5000, 'y'));
   const otlp::trace::v1::Span span = Converted(long_text);

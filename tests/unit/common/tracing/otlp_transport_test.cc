@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-std::vector<Span> Two() {
+std::vector<TraceSpan> Two() {
   const BatchTrace trace = TraceOfBatch("mix", 3);
   return {RootSpan(trace, "batch"), ChildSpan(trace, "plan")};
 }
@@ -83,7 +83,7 @@ TEST(TracingTest, SaysWhoSendsAndCountsWhatWasTaken) {
   MetricsRegistry registry;
   AddTracingMetrics(&registry, tracing.get());
   EXPECT_THAT(registry.Text(), HasSubstr("penstock_spans_exported_total 0\n"));
-  for (const Span& span : Two()) tracing->Add(span);
+  for (const TraceSpan& span : Two()) tracing->Add(span);
   tracing->Stop(kPatience);
   const std::vector<CollectedSpan> spans = collector.spans();
   ASSERT_THAT(NamesOf(spans), ElementsAre("batch", "plan"));

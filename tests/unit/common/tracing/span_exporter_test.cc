@@ -63,7 +63,7 @@ class Collector {
   class Transport final : public SpanTransport {
    public:
     explicit Transport(Collector* collector) : collector_(collector) {}
-    absl::StatusOr<size_t> Send(const std::vector<Span>& spans, absl::Duration) override {
+    absl::StatusOr<size_t> Send(const std::vector<TraceSpan>& spans, absl::Duration) override {
       return collector_->Take(spans);
     }
     void Cancel() override { collector_->Cancel(); }
@@ -81,7 +81,7 @@ class Collector {
     return true;
   }
 
-  absl::StatusOr<size_t> Take(const std::vector<Span>& spans) {
+  absl::StatusOr<size_t> Take(const std::vector<TraceSpan>& spans) {
     MutexLock lock(&mutex_);
     ++tries_;
     changed_.SignalAll();
@@ -90,7 +90,7 @@ class Collector {
     absl::StatusOr<size_t> answer = answer_ ? answer_() : size_t{0};
     if (!answer.ok()) return answer;
     sizes_.push_back(spans.size());
-    for (const Span& span : spans) names_.push_back(span.name);
+    for (const TraceSpan& span : spans) names_.push_back(span.name);
     changed_.SignalAll();
     return answer;
   }
@@ -111,8 +111,8 @@ class Collector {
   std::vector<size_t> sizes_ ABSL_GUARDED_BY(mutex_);
 };
 
-Span Named(std::string name) {
-  Span span;
+TraceSpan Named(std::string name) {
+  TraceSpan span;
   span.name = std::move(name);
   return span;
 }

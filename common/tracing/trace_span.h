@@ -1,6 +1,6 @@
 // A span: what took place from when to when, in OpenTelemetry's words, as plain values.
 //
-//   Span span = ChildSpan(TraceOfBatch("mix", 12), "plan");   // batch_trace.h
+//   TraceSpan span = ChildSpan(TraceOfBatch("mix", 12), "plan");   // batch_trace.h
 //   span.start = began;
 //   span.end = clock.TimeOfDay();
 //   span.attributes = {{"penstock.job", "mix"}};
@@ -41,7 +41,7 @@ enum class SpanKind : uint8_t {
   kServer,
 };
 
-struct Span {
+struct TraceSpan {
   // 16 bytes.
   std::string trace_id;
   // 8 bytes.
@@ -64,7 +64,7 @@ class SpanSink {
  public:
   virtual ~SpanSink() = default;
   // Any thread; does not block.
-  virtual void Add(Span span) = 0;
+  virtual void Add(TraceSpan span) = 0;
 };
 
 }  // namespace penstock
