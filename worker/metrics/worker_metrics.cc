@@ -1,66 +1,14 @@
 #include "worker/metrics/worker_metrics.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "worker/metrics/activities.h"
 
 namespace penstock::worker {
 namespace {
-
-// What a rank does with its time, in the words of the label `activity`.
-enum class Activity : uint8_t { kForward, kBackward, kStep, kReduce, kTransferWait, kProgramWait, kOther };
-constexpr std::array kNames = {"forward",       "backward",     "optimizer_step", "reduce_gradients",
-                               "transfer_wait", "program_wait", "other"};
-using Seconds = std::array<double, kNames.size()>;
-
-Activity ActivityOf(Op op) {
-  switch (op) {
-    case Op::kForward:
-      return Activity::kForward;
-    case Op::kBackward:
-    case Op::kBackwardInput:
-    case Op::kBackwardWeight:
-      return Activity::kBackward;
-    case Op::kReduceGradients:
-      return Activity::kReduce;
-    case Op::kOptimizerStep:
-      return Activity::kStep;
-    case Op::kWait:
-      return Activity::kTransferWait;
-    case Op::kLoad:
-    case Op::kSend:
-    case Op::kRecv:
-    case Op::kFree:
-      return Activity::kOther;
-  }
-  return Activity::kOther;
-}
-
-// Whether the plan says how long it takes. Of a transfer and of a reduction it says so too, but what a rank
-// sees of them is how long it waits.
-bool IsPlanned(Activity activity) { return activity <= Activity::kStep; }
-
-double& Of(Seconds& seconds, Activity activity) { return seconds[static_cast<size_t>(activity)]; }
-
-// Of a reduction: how long no pass of the rank ran beside it.
-int64_t ExposedNs(const MeasuredInstruction& reduction, const Program& program,
-                  const std::vector<MeasuredInstruction>& all) {
-  const int64_t end_ns = reduction.start_ns + reduction.duration_ns;
-  int64_t exposed_ns = reduction.duration_ns;
-  for (const MeasuredInstruction& other : all) {
-    if (!IsPlanned(ActivityOf(program.instructions.at(other.id).op))) continue;
-    const int64_t first_ns = std::max(reduction.start_ns, other.start_ns);
-    const int64_t last_ns = std::min(end_ns, other.start_ns + other.duration_ns);
-    exposed_ns -= std::max<int64_t>(0, last_ns - first_ns);
-  }
-  return std::max<int64_t>(0, exposed_ns);
-}
 
 double ToSeconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -115,8 +63,9 @@ void WorkerMetrics::OnEpochFailed(const absl::Status& why) {
 void WorkerMetrics::OnIteration(const Program& program, const IterationResult& result,
                                 absl::Duration waited) {
   iterations_.Increment(Labels());
-  activity_seconds_.Increment(Labels({{"activity", kNames[static_cast<size_t>(Activity::kProgramWait)]}}),
-                              absl::ToDoubleSeconds(waited));
+  activity_seconds_.Increment(
+      Labels({{"activity", kActivityNames[static_cast<size_t>(Activity::kProgramWait)]}}),
+      absl::ToDoubleSeconds(waited));
   AddActivities(program, result);
   // Not counted on every device.
   if (result.peak_memory_bytes > 0)
@@ -126,27 +75,14 @@ void WorkerMetrics::OnIteration(const Program& program, const IterationResult& r
 }
 
 void WorkerMetrics::AddActivities(const Program& program, const IterationResult& result) {
-  Seconds measured = {};
-  Seconds planned = {};
-  int64_t known_ns = 0;
-  for (const MeasuredInstruction& instruction : result.instructions) {
-    const Activity activity = ActivityOf(program.instructions.at(instruction.id).op);
-    const int64_t own_ns = activity == Activity::kReduce
-                               ? ExposedNs(instruction, program, result.instructions)
-                               : instruction.duration_ns;
-    Of(measured, activity) += ToSeconds(own_ns);
-    known_ns += own_ns;
-  }
-  for (const Instruction& instruction : program.instructions)
-    Of(planned, ActivityOf(instruction.op)) += ToSeconds(instruction.expected_duration_ns);
-  // Streams run side by side on a GPU, so that the sum may be longer than the iteration.
-  Of(measured, Activity::kOther) += ToSeconds(std::max<int64_t>(0, result.duration_ns - known_ns));
-  for (size_t i = 0; i < kNames.size(); ++i) {
+  const ActivityTimes measured = MeasuredActivities(program, result);
+  const ActivityTimes planned = PlannedActivities(program);
+  for (size_t i = 0; i < kActivityNames.size(); ++i) {
     const auto activity = static_cast<Activity>(i);
     if (activity == Activity::kProgramWait) continue;
-    const MetricLabels labels = Labels({{"activity", kNames[i]}});
-    activity_seconds_.Increment(labels, measured[i]);
-    if (IsPlanned(activity)) planned_seconds_.Increment(labels, planned[i]);
+    const MetricLabels labels = Labels({{"activity", kActivityNames[i]}});
+    activity_seconds_.Increment(labels, ToSeconds(measured[i]));
+    if (IsPlanned(activity)) planned_seconds_.Increment(labels, ToSeconds(planned[i]));
   }
 }
 

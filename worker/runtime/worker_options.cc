@@ -7,6 +7,7 @@
 #include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
 #include "common/simulation/simulation_flags.h"
+#include "common/tracing/otlp_transport.h"
 #include "common/version/version.h"
 
 namespace penstock::worker {
@@ -72,6 +73,10 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
       ->capture_default_str();
   app.add_option("--metrics-listen", run.metrics_listen,
                  "host:port for Prometheus metrics of this rank (default: none)");
+  app.add_option("--otlp-endpoint", run.otlp_endpoint,
+                 "HOST:PORT of a collector of OpenTelemetry that takes OTLP over gRPC, without TLS: each "
+                 "iteration is exported as a span (default: none)")
+      ->check(WhatIsWrongWithCollector);
   app.add_option("--threads", run.threads, "Threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();

@@ -38,6 +38,8 @@ struct RunOptions {
   std::string host = "127.0.0.1";
   // "host:port" of Prometheus metrics; empty: none are served.
   std::string metrics_listen;
+  // "host:port" of a collector of OpenTelemetry; empty: no spans are made.
+  std::string otlp_endpoint;
   uint32_t threads = 1;
   // "cpu", "cuda:N" or "simulated".
   std::string device = "cpu";

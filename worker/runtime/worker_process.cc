@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/dataset/joined_dataset.h"
 #include "common/logging/logging.h"
@@ -18,6 +19,7 @@
 #include "common/metrics/process_metrics.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/tracing/tracing.h"
 #include "worker/agent/planner_agent.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/device.h"
@@ -30,6 +32,7 @@
 #include "worker/runtime/rejoin.h"
 #include "worker/runtime/trainer.h"
 #include "worker/runtime/training_loop.h"
+#include "worker/tracing/worker_tracing.h"
 
 namespace penstock::worker {
 namespace {
@@ -126,8 +129,13 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, cons
 // One rank in the epochs of its job.
 class Worker {
  public:
-  Worker(const RunOptions& options, Accelerator accelerator, Shutdown& shutdown, WorkerMetrics& metrics)
-      : options_(options), accelerator_(std::move(accelerator)), shutdown_(shutdown), metrics_(metrics) {}
+  Worker(const RunOptions& options, Accelerator accelerator, Shutdown& shutdown, WorkerMetrics& metrics,
+         const WorkerTracing& tracing)
+      : options_(options),
+        accelerator_(std::move(accelerator)),
+        shutdown_(shutdown),
+        metrics_(metrics),
+        tracing_(tracing) {}
 
   // One epoch. `again`: after another one, whatever --resume says.
   EpochEnd RunEpoch(bool again) {
@@ -226,11 +234,14 @@ class Worker {
     const absl::Status status = RunTrainingLoop(
         agent,
         {.prepare = [&](std::shared_ptr<const Program> program) { trainer.Prepare(std::move(program)); },
-         .run = [&](const Program& program) { return trainer.Run(program); },
+         .run = [&](const Program& program) { return RunTraced(trainer, agent.registration(), program); },
          .checkpoints = &checkpoints,
          .stop_reason = [&] { return shutdown_.wanted(); },
-         .ran = [&](const Program& program, const IterationResult& result,
-                    absl::Duration waited) { metrics_.OnIteration(program, result, waited); },
+         .ran =
+             [&](const Program& program, const IterationResult& result, absl::Duration waited) {
+               metrics_.OnIteration(program, result, waited);
+               tracing_.OnIteration(program, result, agent.registration().epoch, waited);
+             },
          .finished = [&](uint64_t iteration) { next_iteration = iteration + 1; },
          .report_timeout = PlannerTimeout()});
     // A disk that hangs would keep this thread: then the process ends.
@@ -238,6 +249,14 @@ class Worker {
       shutdown_.SetLimit(absl::ZeroDuration(), status);
     }
     return status;
+  }
+
+  absl::StatusOr<IterationResult> RunTraced(Trainer& trainer, const Registration& self,
+                                            const Program& program) {
+    const absl::Time began = absl::Now();
+    absl::StatusOr<IterationResult> result = trainer.Run(program);
+    if (!result.ok()) tracing_.OnIterationFailed(program, self.epoch, began, absl::Now(), result.status());
+    return result;
   }
 
   // Says to the planner how it ended and returns the reason that is worth telling the user.
@@ -266,6 +285,7 @@ class Worker {
   const Accelerator accelerator_;
   Shutdown& shutdown_;
   WorkerMetrics& metrics_;
+  const WorkerTracing& tracing_;
   // What this process began with.
   std::optional<Checkpoint> started_from_;
   // What the epoch begins with.
@@ -282,15 +302,19 @@ void PrepareProcess() {
 absl::Status RunWorker(const RunOptions& options, Shutdown& shutdown) {
   at::set_num_threads(static_cast<int>(options.threads));
   PENSTOCK_ASSIGN_OR_RETURN(Accelerator accelerator, MakeAccelerator(options));
+  const std::unique_ptr<SpanExporter> spans = StartTracing(options.otlp_endpoint, "penstock-worker");
+  const WorkerTracing tracing(spans.get(), options.job_id);
   MetricsRegistry registry;
   AddProcessMetrics(&registry, "penstock-worker");
+  AddTracingMetrics(&registry, spans.get());
   WorkerMetrics metrics(registry);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> server, ServeMetrics(options, registry));
-  Worker worker(options, std::move(accelerator), shutdown, metrics);
+  Worker worker(options, std::move(accelerator), shutdown, metrics, tracing);
   const absl::Status status = TrainThroughFailures(
       {.most = options.max_rejoins}, {.run_epoch = [&](bool again) { return worker.RunEpoch(again); },
                                       .wait = [&](absl::Duration time) { return shutdown.WaitFor(time); }});
   shutdown.Disarm();
+  if (spans != nullptr) spans->Stop(kLastSpans);
   return status;
 }
 

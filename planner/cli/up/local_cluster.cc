@@ -62,6 +62,8 @@ absl::StatusOr<std::string> LocalCluster::StartPlanner(const LocalPlannerOptions
   if (!options.metrics_listen.empty()) {
     arguments.push_back(absl::StrCat("--metrics-listen=", options.metrics_listen));
   }
+  if (!options.otlp_endpoint.empty())
+    arguments.push_back(absl::StrCat("--otlp-endpoint=", options.otlp_endpoint));
   Member planner{.name = "planner", .log = "", .arguments = std::move(arguments), .process = nullptr};
   PENSTOCK_RETURN_IF_ERROR(Start(planner));
   planner_ = std::move(planner);

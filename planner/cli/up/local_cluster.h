@@ -37,6 +37,8 @@ struct LocalPlannerOptions {
   std::string metrics_listen = {};
   // The same, of the page for browsers.
   std::string page_listen = {};
+  // "host:port" of a collector of OpenTelemetry; empty: none.
+  std::string otlp_endpoint = {};
   // How long it may take to serve.
   absl::Duration deadline = absl::Seconds(10);
 };

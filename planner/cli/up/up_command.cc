@@ -18,6 +18,7 @@
 #include "common/simulation/simulation_flags.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/tracing/otlp_transport.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/recorded_flags.h"
 #include "planner/cli/up/run_record.h"
@@ -75,6 +76,11 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
       .add_option("--worker-metrics-listen", up.worker_metrics_listen,
                   "host:port for Prometheus metrics of rank 0; rank r serves its own at port + r")
       ->check(WhatIsWrongWithAddresses);
+  command
+      .add_option("--otlp-endpoint", up.otlp_endpoint,
+                  "HOST:PORT of a collector of OpenTelemetry that takes OTLP over gRPC, without TLS: planner "
+                  "and workers that are started export the way of each batch as spans (default: none)")
+      ->check(WhatIsWrongWithCollector);
   command
       .add_option(
           "--page-listen", up.page_listen,

@@ -46,6 +46,8 @@ struct UpOptions {
   std::string metrics_listen;
   // "host:port" of the metrics of rank 0; those of rank r at port + r. Empty: none.
   std::string worker_metrics_listen;
+  // "host:port" of a collector of OpenTelemetry, for all processes that are started; empty: none.
+  std::string otlp_endpoint;
   // Of the planner's page; empty: none.
   std::string page_listen = "127.0.0.1:0";
 

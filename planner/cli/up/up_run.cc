@@ -100,6 +100,8 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   arguments.push_back(absl::StrCat("--planner-timeout=", options_.planner_timeout_s));
   if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
+  if (!options_.otlp_endpoint.empty())
+    arguments.push_back(absl::StrCat("--otlp-endpoint=", options_.otlp_endpoint));
   if (!WritesCheckpoints(options_)) arguments.emplace_back("--no-checkpoints");
   arguments.push_back(absl::StrCat("--checkpoint-failures=", options_.checkpoint_failures));
   if (!simulated()) {
@@ -142,7 +144,8 @@ absl::Status UpRun::StartProcesses() {
     PENSTOCK_ASSIGN_OR_RETURN(
         address, cluster_->StartPlanner({.store = absl::StrCat("sqlite:", setup_.folder.planner_store),
                                          .metrics_listen = options_.metrics_listen,
-                                         .page_listen = options_.page_listen}));
+                                         .page_listen = options_.page_listen,
+                                         .otlp_endpoint = options_.otlp_endpoint}));
   }
   PENSTOCK_ASSIGN_OR_RETURN(curves_, RunCurves::Open(setup_.folder.path, job_.first_iteration(),
                                                      /*trains=*/!simulated()));
