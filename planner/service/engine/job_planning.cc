@@ -125,25 +125,26 @@ void Job::PlanIteration(uint64_t iteration, absl::Time queued, const PlanningTic
   absl::StatusOr<PlannedBatch> planned = begun.ok() ? MakePlan(iteration, ticket, &times.made) : begun;
   // Before anybody can be given the plan.
   TellOfTry(iteration, times, planned);
+  const absl::Status status = planned.status();
   EndedBatches failed;
   {
     MutexLock lock(&mutex_);
     planning_.erase(iteration);
-    EndTryLocked(iteration, planned.ok());
+    EndTryLocked(iteration, status.ok());
     if (stopped_ || deleted_) return;
-    if (planned.ok()) {
+    if (status.ok()) {
       wanted_.erase(iteration);
       KeepPlanLocked(*std::move(planned));
-    } else if (absl::IsUnavailable(planned.status()) || absl::IsCancelled(planned.status())) {
+    } else if (absl::IsUnavailable(status) || absl::IsCancelled(status)) {
       return;  // the store cannot be read now: Tick() tries again
     } else if (absl::IsResourceExhausted(ticket.status()) && alone_.insert(iteration).second) {
       return;  // the planner ran out of memory: Tick() tries again, with nothing beside it
     } else {
-      FailPlanningLocked(iteration, planned.status());
+      FailPlanningLocked(iteration, status);
       NoteEndLocked(iteration, failed);
     }
   }
-  TellOfFailures(failed, planned.status());
+  TellOfFailures(failed, status);
   readers_.WakeAll();
   PlanMore();
 }

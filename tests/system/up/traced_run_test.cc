@@ -21,9 +21,12 @@ constexpr uint64_t kIterations = 4;
 
 class TracedRunTest : public UpTest {
  protected:
-  std::vector<std::string> TracedTo(const std::string& endpoint) const {
-    return UpArguments({"--iterations", absl::StrCat(kIterations), "--json", "--job-id", "traced",
-                        "--otlp-endpoint", endpoint});
+  std::vector<std::string> TracedTo(const std::string& endpoint, uint64_t iterations = kIterations,
+                                    const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"--iterations", absl::StrCat(iterations), "--json", "--job-id",
+                                          "traced",       "--otlp-endpoint",        endpoint};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return UpArguments(arguments);
   }
 };
 
@@ -68,6 +71,31 @@ TEST_F(TracedRunTest, PlannerAndAllWorkersShareTheTraceOfABatch) {
       EXPECT_NE(one.Attribute("penstock.forward_ns"), "0");
     }
   }
+}
+
+TEST_F(TracedRunTest, WhatALostRankCutsOffSaysWhyAndIsPartOfTheSameTraceWhenItIsDoneAgain) {
+  constexpr uint64_t kMany = 60;
+  const TraceCollector collector;
+  PenstockRun up(folder_, "up", TracedTo(collector.address(), kMany, {"--checkpoint-every", "50"}));
+  up.WaitForText("iteration 13/59");
+  ASSERT_NO_FATAL_FAILURE(KillOne(RunDir(), "--rank=1"));
+  ASSERT_EQ(up.Wait(), 0) << up.errors();
+  std::multiset<std::string> errors;
+  bool again = false;
+  for (uint64_t iteration = 0; iteration < kMany; ++iteration) {
+    const std::vector<CollectedSpan> spans =
+        collector.SpansOfTrace(TraceOfBatch("traced", iteration).trace_id);
+    EXPECT_THAT(Named(spans, "batch"), testing::SizeIs(1)) << iteration;
+    std::vector<CollectedSpan> ran = Named(spans, "iteration");
+    for (const CollectedSpan& one : ran) {
+      if (one.span.has_status()) errors.insert(one.span.status().message());
+    }
+    std::erase_if(ran, [](const CollectedSpan& one) { return one.span.has_status(); });
+    again = again || RanksOf(ran).count("0") > 1;
+  }
+  EXPECT_FALSE(errors.empty());
+  EXPECT_FALSE(errors.contains(""));
+  EXPECT_TRUE(again) << "no iteration was done again";
 }
 
 TEST_F(TracedRunTest, ACollectorThatIsNotThereChangesNothing) {
