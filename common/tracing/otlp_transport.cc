@@ -77,7 +77,7 @@ class OtlpTransport final : public SpanTransport {
 std::string WhatIsWrongWithCollector(const std::string& endpoint) {
   const bool one_address = !absl::StrContains(endpoint, ',') && !absl::StrContains(endpoint, "//") &&
                            !absl::StartsWith(endpoint, "unix:");
-  if (one_address && WhatIsWrongWithAddresses(endpoint).empty()) return "";
+  if (endpoint.empty() || (one_address && WhatIsWrongWithAddresses(endpoint).empty())) return "";
   return absl::StrCat("'", endpoint,
                       "': use HOST:PORT of a collector that takes OTLP over gRPC without TLS, by custom on "
                       "port 4317");

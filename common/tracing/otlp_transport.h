@@ -10,7 +10,7 @@
 namespace penstock {
 
 // What is wrong with an address of a collector that a user gave, as CLI11 wants it of a check of a flag;
-// empty: nothing.
+// empty: nothing. No address at all, no collector.
 std::string WhatIsWrongWithCollector(const std::string& endpoint);
 
 // `endpoint` is "host:port". Does not connect yet. `resource`: what is true of all spans of this process.

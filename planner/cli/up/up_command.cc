@@ -79,7 +79,7 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
   command
       .add_option("--otlp-endpoint", up.otlp_endpoint,
                   "HOST:PORT of a collector of OpenTelemetry that takes OTLP over gRPC, without TLS: planner "
-                  "and workers that are started export the way of each batch as spans (default: none)")
+                  "and workers that are started export the way of each batch as spans. '': none")
       ->check(WhatIsWrongWithCollector);
   command
       .add_option(

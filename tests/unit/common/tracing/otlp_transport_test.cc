@@ -61,10 +61,10 @@ TEST(OtlpTransportTest, WhatWaitsForACollectorEndsWhenItIsCancelled) {
 }
 
 TEST(OtlpTransportTest, AnAddressIsOfOneCollectorAndHasAPort) {
-  for (const char* right : {"localhost:4317", "10.0.0.5:4317", "[::1]:4317", "collector.example:4317"})
+  for (const char* right : {"", "localhost:4317", "10.0.0.5:4317", "[::1]:4317", "collector.example:4317"})
     EXPECT_EQ(WhatIsWrongWithCollector(right), "") << right;
   for (const char* wrong :
-       {"", "localhost", "localhost:", "localhost:0", "localhost:otlp", "http://localhost:4317",
+       {"localhost", "localhost:", "localhost:0", "localhost:otlp", "http://localhost:4317",
         "https://localhost:4317/v1/traces", "a:4317,b:4317", "dns:///collectors:4317", "unix:/tmp/socket"}) {
     EXPECT_THAT(WhatIsWrongWithCollector(wrong), HasSubstr("use HOST:PORT of a collector")) << wrong;
   }
