@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from costs import LEVELS, ROW_NUMBER_BYTES, round_half_up
+from costs import GATED, LEVELS, ROW_NUMBER_BYTES, round_half_up
 from memory_units import ELEMENT_BYTES
 
 NAMES = (
@@ -16,8 +16,8 @@ NAMES = (
     "expert_bytes",
     "expert_ns",
     "expert_exposed_ns",
-    "experts_beside_return",
-    "experts_beside_arrival",
+    "products_beside_return",
+    "products_beside_arrival",
     "others_beside_arrival",
 )
 
@@ -33,8 +33,8 @@ class PassExchange:
     expert_bytes: int = 0
     expert_ns: int = 0
     expert_exposed_ns: int = 0
-    experts_beside_return: int = 0
-    experts_beside_arrival: int = 0
+    products_beside_return: int = 0
+    products_beside_arrival: int = 0
     others_beside_arrival: bool = False
 
     @property
@@ -50,26 +50,19 @@ class PassExchange:
 class ProductsBeside:
     """What a layer makes of its products for weights while gradients of rows travel."""
 
-    def __init__(self, of_experts, of_all, experts, exchange_ns, overlap):
-        lasting = max(1, math.ceil(exchange_ns * experts / of_experts))
+    def __init__(self, of_experts, of_all, products, exchange_ns, overlap):
         self._exchange_ns = exchange_ns
         self._overlap = overlap
-
-        def with_on_return(count):
-            """(exposed, fields, on the way back, on the way to the experts)"""
-            more, others = min(lasting, experts - count), lasting > experts - count
-            on_return = math.floor(of_experts * count / experts)
-            through = math.floor(of_all) if others else math.floor(of_experts * (count + more) / experts)
-            on_arrival = through - on_return
-            exposed = max(0, exchange_ns - on_return) + max(0, exchange_ns - on_arrival)
-            fields = {"experts_beside_return": count, "experts_beside_arrival": more, "others_beside_arrival": others}
-            return exposed, fields, on_return, on_arrival
-
-        enough = min(lasting, experts)
-        chosen, one_less = with_on_return(enough), with_on_return(enough - 1)
-        if one_less[0] < chosen[0]:
-            chosen = one_less
-        _, self.fields, self._on_return, self._on_arrival = chosen
+        lasting = math.floor(exchange_ns * products / of_experts)
+        on_return = min(lasting, products)
+        on_arrival = min(lasting, products - on_return)
+        self._on_return = math.floor(of_experts * on_return / products)
+        self._on_arrival = math.floor(of_experts * (on_return + on_arrival) / products) - self._on_return
+        with_others = math.floor(of_all) - self._on_return
+        others = on_return + on_arrival == products and with_others <= exchange_ns
+        if others:
+            self._on_arrival = with_others
+        self.fields = {"products_beside_return": on_return, "products_beside_arrival": on_arrival, "others_beside_arrival": others}
 
     def taken_ns(self, layers):
         """What BACKWARD_WEIGHT need not do."""
@@ -184,8 +177,9 @@ class Exchanges:
         of_experts, of_all = self._costs.layer_products(sums)
         if of_experts <= 0:
             return None
-        experts = self._model.experts // self._pipeline.experts
-        return ProductsBeside(of_experts, of_all, experts, self._rows(sums, ROW_NUMBER_BYTES)[1], overlap)
+        matrices = 3 if self._model.feed_forward in GATED else 2
+        products = matrices * self._model.experts // self._pipeline.experts
+        return ProductsBeside(of_experts, of_all, products, self._rows(sums, ROW_NUMBER_BYTES)[1], overlap)
 
     def _context_ns(self, share):
         """Of one layer of a forward pass."""

@@ -59,7 +59,7 @@ CASES = {
     "experts over context ranks": ("gpt-experts", "--pp=2 --dp=2 --cp=2 --ep=2 --layout=packed --recompute=selective"),
     "experts over tensor ranks": ("gpt-experts", "--pp=2 --dp=2 --tp=2 --ep=2 --shard-optimizer-state --recompute=full"),
     "products beside exchanges": ("gpt-experts-beside", "--pp=2 --dp=2 --cp=4 --ep=2 --layout=packed --recompute=full"),
-    "products beside exchanges, split": ("gpt-experts-hidden", "--pp=2 --dp=1 --cp=2 --tp=2 --ep=4 --schedule=split-backward"),
+    "products beside exchanges, split": ("gpt-experts-far", "--pp=2 --dp=1 --cp=2 --tp=2 --ep=4 --schedule=split-backward"),
     "experts over both": ("gpt-experts", "--pp=2 --dp=2 --cp=4 --tp=2 --ep=4 --shard-optimizer-state --schedule=split-backward"),
     "tensor ranks": ("gpt-groups", "--pp=2 --dp=2 --tp=2 --schedule=split-backward --recompute=selective"),
     "tensor ranks, tables": ("gpt-both", "--pp=2 --dp=1 --tp=4 --policy=padding --micro-batch-size=3"),

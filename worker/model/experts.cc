@@ -65,11 +65,16 @@ at::Tensor Multiply(const ExpertsPart& part, const Routing& routing, const Linea
   return result;
 }
 
+// Which of an expert's layers come first among the products for weights.
+enum class ProductTurn : uint8_t { kDown, kFirstInwards, kSecondInwards };
+
 void AddProducts(const ExpertsPart& part, const Routing& routing, const LinearPart FeedForwardPart::*layer,
-                 const at::Tensor& input, const at::Tensor& gradient, WeightProducts& products) {
+                 ProductTurn turn, const at::Tensor& input, const at::Tensor& gradient,
+                 WeightProducts& products) {
+  const size_t first = static_cast<size_t>(turn) * part.experts.size();
   ForEachExpert(part, routing, [&](const FeedForwardPart& expert, int64_t begin, int64_t count) {
-    products.AddOfExpert(static_cast<size_t>(&expert - part.experts.data()), expert.*layer,
-                         input.narrow(0, begin, count), gradient.narrow(0, begin, count));
+    products.AddOfExperts(first + static_cast<size_t>(&expert - part.experts.data()), expert.*layer,
+                          input.narrow(0, begin, count), gradient.narrow(0, begin, count));
   });
 }
 
@@ -104,14 +109,14 @@ at::Tensor InwardsBackward(const ExpertsPart& part, ExpertsMemory& memory, const
   const Routing& routing = memory.routing;
   if (!part.experts.front().gated) {
     const at::Tensor gradient = ActivationBackward(activation, middle_gradient, memory.up);
-    AddProducts(part, routing, &FeedForwardPart::up, input, gradient, products);
+    AddProducts(part, routing, &FeedForwardPart::up, ProductTurn::kFirstInwards, input, gradient, products);
     return Multiply(part, routing, &FeedForwardPart::up, gradient, /*transposed=*/true);
   }
   const at::Tensor gate =
       ActivationBackward(activation, middle_gradient * std::exchange(memory.up, {}), memory.gate);
   const at::Tensor up = middle_gradient.mul_(Activate(activation, std::exchange(memory.gate, {})));
-  AddProducts(part, routing, &FeedForwardPart::gate, input, gate, products);
-  AddProducts(part, routing, &FeedForwardPart::up, input, up, products);
+  AddProducts(part, routing, &FeedForwardPart::gate, ProductTurn::kFirstInwards, input, gate, products);
+  AddProducts(part, routing, &FeedForwardPart::up, ProductTurn::kSecondInwards, input, up, products);
   return Multiply(part, routing, &FeedForwardPart::gate, gate, /*transposed=*/true)
       .add_(Multiply(part, routing, &FeedForwardPart::up, up, /*transposed=*/true));
 }
@@ -162,7 +167,7 @@ at::Tensor ExpertsBackward(const ExpertsPart& part, const TokenRows& rows, const
     // <output, gradient> of a row is <middle, gradient of middle>: the output need not be made again.
     returned.numbers = (memory.middle * middle_gradient).sum(-1, /*keepdim=*/true, weights.scalar_type());
     const at::Tensor factor = come.numbers.to(come.rows.scalar_type());
-    AddProducts(part, routing, &FeedForwardPart::down, std::exchange(memory.middle, {}),
+    AddProducts(part, routing, &FeedForwardPart::down, ProductTurn::kDown, std::exchange(memory.middle, {}),
                 come.rows.mul_(factor), products);
     middle_gradient.mul_(factor);
     const at::Tensor inputs =

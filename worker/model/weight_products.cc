@@ -46,15 +46,15 @@ void WeightProducts::Add(const LinearPart& part, const at::Tensor& input, const 
   }
 }
 
-void WeightProducts::AddOfExpert(size_t expert, const LinearPart& part, const at::Tensor& input,
-                                 const at::Tensor& output_gradient) {
-  Product product{&part, input, output_gradient, {}};
-  if (expert < beside_.experts_on_return) {
-    on_return_.push_back(std::move(product));
-  } else if (expert < size_t{beside_.experts_on_return} + beside_.experts_on_arrival) {
-    on_arrival_.push_back(std::move(product));
+void WeightProducts::AddOfExperts(size_t product, const LinearPart& part, const at::Tensor& input,
+                                  const at::Tensor& output_gradient) {
+  Product made{&part, input, output_gradient, {}};
+  if (product < beside_.products_on_return) {
+    on_return_.push_back(std::move(made));
+  } else if (product < size_t{beside_.products_on_return} + beside_.products_on_arrival) {
+    on_arrival_.push_back(std::move(made));
   } else {
-    MakeOrPutAside(std::move(product));
+    MakeOrPutAside(std::move(made));
   }
 }
 

@@ -57,13 +57,13 @@ class WeightProducts {
   // the bias is of all rows, or of `bias_rows`.
   void Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
            const std::optional<Shard>& bias_rows = {});
-  // Of the rank's expert with this number.
-  void AddOfExpert(size_t expert, const LinearPart& part, const at::Tensor& input,
-                   const at::Tensor& output_gradient);
+  // Of the rank's experts: the one with this number in the order of execution.md, section 7.
+  void AddOfExperts(size_t product, const LinearPart& part, const at::Tensor& input,
+                    const at::Tensor& output_gradient);
 
   // While a layer's gradients of rows go to its experts, or before: those that the layer above left for it.
   void RunBesideArrival();
-  // While they go back: those of this layer's experts.
+  // While they go back: the first ones of this layer's experts.
   void RunBesideReturn();
 
   // All products of a layer, whose parameters begin at element `begin`, have been added.

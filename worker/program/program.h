@@ -128,12 +128,12 @@ struct MicroBatch {
   std::vector<LayerRecompute> recompute;
 };
 
-// Products for the gradients of weights that a backward pass makes while rows of experts travel: those of a
-// layer's first experts while its own gradients of rows go back, those of the experts that follow, and of all
-// its other weights, while those of the layer below go to their experts, or before that runs again.
+// Products for the gradients of weights that a backward pass makes while rows of experts travel: the
+// first ones of a layer's experts while its own gradients of rows go back, those that follow, and those of
+// all its other weights, while those of the layer below go to their experts, or before that runs again.
 struct ProductsBeside {
-  uint32_t experts_on_return = 0;
-  uint32_t experts_on_arrival = 0;
+  uint32_t products_on_return = 0;
+  uint32_t products_on_arrival = 0;
   bool others_on_arrival = false;
 };
 

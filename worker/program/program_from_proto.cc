@@ -234,17 +234,19 @@ absl::Status CheckExchange(const v1::PassExchange& exchange) {
 
 absl::StatusOr<ProductsBeside> BesideFromProto(const v1::PassExchange& exchange, const JobConfig& job,
                                                Op op) {
-  const ProductsBeside beside = {.experts_on_return = exchange.experts_beside_return(),
-                                 .experts_on_arrival = exchange.experts_beside_arrival(),
+  const ProductsBeside beside = {.products_on_return = exchange.products_beside_return(),
+                                 .products_on_arrival = exchange.products_beside_arrival(),
                                  .others_on_arrival = exchange.others_beside_arrival()};
-  const int64_t named = int64_t{beside.experts_on_return} + beside.experts_on_arrival;
+  const int64_t named = int64_t{beside.products_on_return} + beside.products_on_arrival;
   if (named == 0 && !beside.others_on_arrival) return beside;
   const int64_t ranks = job.expert;
   if (ranks == 1 || (op != Op::kBackward && op != Op::kBackwardInput))
     return Invalid("exchange puts products beside an exchange that the pass has not");
-  if (named > job.model.experts / ranks) {
-    return Invalid("exchange puts products of ", named, " experts beside exchanges, the rank has ",
-                   job.model.experts / ranks);
+  const bool gated =
+      job.model.feed_forward == FeedForward::kGatedGelu || job.model.feed_forward == FeedForward::kGatedSilu;
+  const int64_t products = job.model.experts / ranks * (gated ? 3 : 2);
+  if (named > products) {
+    return Invalid("exchange puts ", named, " products of experts beside exchanges, the rank has ", products);
   }
   return beside;
 }

@@ -228,10 +228,10 @@ class CostsAudit {
            cost.exchange.expert_bytes);
     expect("exchange.expert_ns", exchange.expert_ns(), cost.exchange.expert_ns);
     expect("exchange.expert_exposed_ns", exchange.expert_exposed_ns(), cost.exchange.expert_exposed_ns);
-    expect("exchange.experts_beside_return", exchange.experts_beside_return(),
-           cost.exchange.experts_beside_return);
-    expect("exchange.experts_beside_arrival", exchange.experts_beside_arrival(),
-           cost.exchange.experts_beside_arrival);
+    expect("exchange.products_beside_return", exchange.products_beside_return(),
+           cost.exchange.products_beside_return);
+    expect("exchange.products_beside_arrival", exchange.products_beside_arrival(),
+           cost.exchange.products_beside_arrival);
     expect("exchange.others_beside_arrival", exchange.others_beside_arrival() ? 1 : 0,
            cost.exchange.others_beside_arrival ? 1 : 0);
   }

@@ -56,14 +56,15 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
   }
 }
 
-bool IsGated(const v1::ModelSpec& model) {
-  return model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
-         model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+int64_t MatricesOfExpert(const v1::ModelSpec& model) {
+  const bool gated = model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
+                     model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+  return gated ? 3 : 2;
 }
 
-// Of all experts of a layer: two matrices each, or three where they are gated.
+// Of all experts of a layer.
 int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
-  return int64_t{model.experts()} * (IsGated(model) ? 3 : 2) * model.hidden() * model.ffn() *
+  return int64_t{model.experts()} * MatricesOfExpert(model) * model.hidden() * model.ffn() *
          bytes_per_element;
 }
 
@@ -71,7 +72,7 @@ int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_eleme
 // section 7).
 double ExpertProductShare(const v1::ModelSpec& model) {
   if (model.experts() == 0) return 0;
-  const int64_t of_experts = int64_t{model.experts_per_token()} * (IsGated(model) ? 3 : 2) * model.ffn();
+  const int64_t of_experts = int64_t{model.experts_per_token()} * MatricesOfExpert(model) * model.ffn();
   const int64_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
   const int64_t of_others =
       2 * inner + 2 * int64_t{KeyValueHeads(model)} * HeadWidth(model) + model.experts();
@@ -332,7 +333,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
   job.experts_per_token = spec.model().experts_per_token();
   job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
-  job.experts = spec.model().experts();
+  job.expert_products = int64_t{spec.model().experts()} * MatricesOfExpert(spec.model());
   job.expert_product_share = ExpertProductShare(spec.model());
   const int64_t profiled = spec.profile().bytes_per_element();
   if (profiled != 0 && profiled != job.bytes_per_element) {

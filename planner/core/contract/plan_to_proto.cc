@@ -74,8 +74,8 @@ void AddExchange(const PassExchange& exchange, v1::Instruction* proto) {
   result->set_expert_bytes(static_cast<uint64_t>(exchange.expert_bytes));
   result->set_expert_ns(exchange.expert_ns);
   result->set_expert_exposed_ns(exchange.expert_exposed_ns);
-  result->set_experts_beside_return(static_cast<uint32_t>(exchange.experts_beside_return));
-  result->set_experts_beside_arrival(static_cast<uint32_t>(exchange.experts_beside_arrival));
+  result->set_products_beside_return(static_cast<uint32_t>(exchange.products_beside_return));
+  result->set_products_beside_arrival(static_cast<uint32_t>(exchange.products_beside_arrival));
   result->set_others_beside_arrival(exchange.others_beside_arrival);
 }
 

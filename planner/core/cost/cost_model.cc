@@ -54,7 +54,7 @@ CostModel::CostModel(Profile profile, const Job& job)
       bytes_per_element_(job.bytes_per_element),
       shared_table_bytes_(job.shared_table_bytes),
       token_table_(job.token_table),
-      experts_(job.experts / group().expert),
+      expert_products_(job.expert_products / group().expert),
       expert_product_share_(job.expert_product_share),
       divided_state_(job.shard_optimizer_state) {
   for (const Stage& stage : shape().stages) {
@@ -102,7 +102,7 @@ bool CostModel::Layers(const Share& share, LayerCosts* costs) const {
 
 LayerProducts CostModel::ProductsOf(double backward_ns) const {
   const double ns = backward_ns * (1 - profile_.layers[kDecoder].backward_input_share);
-  return {.ns = ns, .experts_ns = ns * expert_product_share_, .experts = experts_};
+  return {.ns = ns, .experts_ns = ns * expert_product_share_, .of_experts = expert_products_};
 }
 
 double CostModel::RowsTokenNs() const {

@@ -195,8 +195,8 @@ class CostModel {
   int64_t bytes_per_element_;
   int64_t shared_table_bytes_;
   TokenTable token_table_;
-  // Of a rank, in each layer; and which part of the products for a layer's weights is theirs.
-  int64_t experts_;
+  // Of a rank's experts in each layer; and which part they are of the products for a layer's weights.
+  int64_t expert_products_;
   double expert_product_share_;
   // The optimizer state, over replicas.
   bool divided_state_;

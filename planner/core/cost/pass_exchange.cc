@@ -71,8 +71,8 @@ PassExchange BackwardExchange(const Stage& stage, const StageRecompute& recomput
   exchange.expert_exposed_ns =
       exchange.expert_ns -
       beside.HiddenNs(stage.decoder_layers, levels.counts[kDecoder][kKeepAll], each.row_gradients.ns);
-  exchange.experts_beside_return = beside.return_experts;
-  exchange.experts_beside_arrival = beside.arrival_experts;
+  exchange.products_beside_return = beside.return_products;
+  exchange.products_beside_arrival = beside.arrival_products;
   exchange.others_beside_arrival = beside.arrival_others;
   // Keys and values come again, and their gradients go back.
   exchange.context_sent_bytes = layers * (each.sent_bytes + each.received_bytes);

@@ -22,8 +22,8 @@ struct PassExchange {
   int64_t expert_ns = 0;
   int64_t expert_exposed_ns = 0;
   // See WeightsBeside.
-  int32_t experts_beside_return = 0;
-  int32_t experts_beside_arrival = 0;
+  int32_t products_beside_return = 0;
+  int32_t products_beside_arrival = 0;
   bool others_beside_arrival = false;
 
   bool is_empty() const {

@@ -3,8 +3,10 @@
 // for. Of what a layer has, its experts' are ready while its own gradients go back to their tokens, and all
 // others while those of the layer below go to their experts (execution.md, section 7).
 //
-// They are divided by experts, and all other weights of a layer are one more part. As many are put beside an
-// exchange as it lasts.
+// Those of experts are alike, one for each of an expert's matrices; those of all other weights of a layer are
+// one more part. As many are put beside an
+// exchange as last no longer than it does: no pass waits for them, and what is left of a split backward pass
+// fills the pipeline's bubbles.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +16,16 @@ namespace penstock::core {
 // What a rank's products of one layer take, nanoseconds.
 struct LayerProducts {
   double ns = 0;
-  // Of all its experts.
+  // Of all its experts, and how many these are.
   double experts_ns = 0;
-  int64_t experts = 0;
+  int64_t of_experts = 0;
 };
 
 // Of one layer. All 0: passes do one thing after the other.
 struct WeightsBeside {
   // Beside the way back of this layer's gradients of rows, and beside the way of the next one's.
-  int32_t return_experts = 0;
-  int32_t arrival_experts = 0;
+  int32_t return_products = 0;
+  int32_t arrival_products = 0;
   bool arrival_others = false;
   // What these take, whole nanoseconds that are together at most those of the layer.
   int64_t return_ns = 0;

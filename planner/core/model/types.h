@@ -76,8 +76,8 @@ struct Job {
   // Of each token, and the parameters of all experts of a layer, bytes; 0 where the model has none.
   int64_t experts_per_token = 0;
   int64_t expert_parameter_bytes = 0;
-  // Experts of a layer, and which part of the products for a layer's weights is theirs.
-  int64_t experts = 0;
+  // Products for the weights of a layer's experts, and which part they are of those for all its weights.
+  int64_t expert_products = 0;
   double expert_product_share = 0;
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.

@@ -126,7 +126,7 @@ class Exchange {
 };
 
 bool MakesBeside(const v1::PassExchange& exchange) {
-  return exchange.experts_beside_return() > 0 || exchange.experts_beside_arrival() > 0 ||
+  return exchange.products_beside_return() > 0 || exchange.products_beside_arrival() > 0 ||
          exchange.others_beside_arrival();
 }
 
@@ -183,12 +183,14 @@ void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, 
                  "exchange puts products of weights beside an exchange of gradients of rows that it has not");
     return;
   }
-  const uint64_t experts = plan.model().experts() / ranks;
-  const uint64_t named = uint64_t{exchange.experts_beside_return()} + exchange.experts_beside_arrival();
-  if (named > experts)
+  const bool gated = plan.model().feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
+                     plan.model().feed_forward() == v1::FEED_FORWARD_GATED_SILU;
+  const uint64_t products = plan.model().experts() / ranks * (gated ? 3 : 2);
+  const uint64_t named = uint64_t{exchange.products_beside_return()} + exchange.products_beside_arrival();
+  if (named > products)
     report.AddAt(kCollectives, rank, pass,
-                 absl::StrCat("exchange puts products of ", named, " experts beside exchanges, the rank has ",
-                              experts));
+                 absl::StrCat("exchange puts ", named, " products of experts beside exchanges, the rank has ",
+                              products));
 }
 
 // The longest own time of each pass of each group, by Collective.sequence.

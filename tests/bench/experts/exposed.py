@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOPS = 200e12
-RANKS = 64
+# So much that no plan is short of it: how plans divide scarce memory differs by more than exchanges do.
+MEMORY_MB = 141_000
 
 
 def qwen3_30b_a3b():
@@ -66,7 +67,7 @@ def plan(penstock, folder, file, samples, flags):
     with open(folder / "lengths.csv", "w", newline="") as out:
         csv.writer(out).writerows([("input_tokens", "target_tokens"), *samples])
     command = [penstock, "plan", "--profile=profile.json", "--lengths=lengths.csv", "--rows=0:576", "--max-length=8192", "--shard-optimizer-state"]
-    subprocess.run([*command, "--layout=packed", "--out=plan.json", *flags], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, f"--memory-mb={MEMORY_MB}", "--layout=packed", "--out=plan.json", *flags], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "plan.json").read_text())["plan"]
 
 

@@ -102,7 +102,7 @@ bool Contains(const v1::Plan& plan, v1::Op op) {
 bool MakesProductsBesideExchanges(const v1::Plan& plan) {
   for (const v1::Program& program : plan.programs()) {
     for (const v1::Instruction& instruction : program.instructions()) {
-      if (instruction.exchange().experts_beside_return() > 0) return true;
+      if (instruction.exchange().products_beside_return() > 0) return true;
     }
   }
   return false;

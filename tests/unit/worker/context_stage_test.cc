@@ -443,12 +443,13 @@ TEST(ExpertRanks, ProductsBesideExchangesGiveTheSameBits) {
       };
       const Whole in_order = run({});
       for (const ProductsBeside& beside :
-           {ProductsBeside{.experts_on_return = 1}, ProductsBeside{.experts_on_return = 2},
-            ProductsBeside{.experts_on_return = 1, .experts_on_arrival = 1, .others_on_arrival = true}}) {
+           {ProductsBeside{.products_on_return = 1}, ProductsBeside{.products_on_return = 6},
+            ProductsBeside{.products_on_return = 1, .products_on_arrival = 3},
+            ProductsBeside{.products_on_return = 2, .products_on_arrival = 4, .others_on_arrival = true}}) {
         for (const LayerRecompute recompute : {LayerRecompute{}, {.selective = 1, .full = 1}}) {
           for (const bool split : {false, true}) {
             EXPECT_EQ(Difference(run({recompute, split, beside}), in_order), 0)
-                << beside.experts_on_return << " on the way back, split " << split;
+                << beside.products_on_return << " on the way back, split " << split;
           }
         }
       }

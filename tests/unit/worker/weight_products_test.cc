@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Layers of two experts and another weight each; a product of one is 1.
+// Layers with two products of experts and another weight each; a product is 1.
 class WeightProductsTest : public testing::Test {
  protected:
   struct Layer {
@@ -31,7 +31,7 @@ class WeightProductsTest : public testing::Test {
   static void Backward(Layer& layer, int64_t begin, WeightProducts& products) {
     const at::Tensor one = at::ones({1, 1});
     products.RunBesideArrival();
-    for (size_t i = 0; i < layer.experts.size(); ++i) products.AddOfExpert(i, layer.experts[i], one, one);
+    for (size_t i = 0; i < layer.experts.size(); ++i) products.AddOfExperts(i, layer.experts[i], one, one);
     products.RunBesideReturn();
     products.Add(layer.other, one, one);
     products.EndLayer(begin);
@@ -53,9 +53,9 @@ TEST_F(WeightProductsTest, AreMadeAtOnceWhereNothingIsBesideExchanges) {
   EXPECT_THAT(ready_, ElementsAre(7));
 }
 
-TEST_F(WeightProductsTest, OfTheFirstExpertsAreMadeOnTheWayBackAndOthersOnTheWayOfTheLayerBelow) {
+TEST_F(WeightProductsTest, TheFirstOfExpertsAreMadeOnTheWayBackAndOthersOnTheWayOfTheLayerBelow) {
   WeightProducts products = WeightProducts::Now(
-      Ready(), {.experts_on_return = 1, .experts_on_arrival = 1, .others_on_arrival = true});
+      Ready(), {.products_on_return = 1, .products_on_arrival = 1, .others_on_arrival = true});
   Backward(upper_, 7, products);
   EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
   EXPECT_THAT(ready_, IsEmpty()) << "two of its gradients are not there yet";
@@ -70,14 +70,14 @@ TEST_F(WeightProductsTest, OfTheFirstExpertsAreMadeOnTheWayBackAndOthersOnTheWay
 }
 
 TEST_F(WeightProductsTest, ThatNoExchangeHidesAreMadeAtOnceBesideThoseThatWait) {
-  WeightProducts products = WeightProducts::Now(Ready(), {.experts_on_return = 1});
+  WeightProducts products = WeightProducts::Now(Ready(), {.products_on_return = 1});
   Backward(upper_, 7, products);
   EXPECT_THAT(upper_.made(), ElementsAre(1, 1, 1));
   EXPECT_THAT(ready_, ElementsAre(7));
 }
 
 TEST_F(WeightProductsTest, OfASplitPassAreMadeBesideExchangesOrPutAside) {
-  WeightProducts products = WeightProducts::PutAside({.experts_on_return = 1, .experts_on_arrival = 1});
+  WeightProducts products = WeightProducts::PutAside({.products_on_return = 1, .products_on_arrival = 1});
   Backward(upper_, 7, products);
   EXPECT_THAT(upper_.made(), ElementsAre(1, 0, 0));
   Backward(lower_, 3, products);
