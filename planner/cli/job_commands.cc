@@ -24,7 +24,7 @@ struct JobFlags {
 absl::Status Drain(const JobFlags& flags) {
   v1::DrainJobRequest request;
   request.set_job_id(flags.job);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
   const auto response = client->DrainJob(request);
   if (!response.ok()) return AnnotateError(response.status(), absl::StrCat("--job ", flags.job));
   PrintOut(absl::StrCat(
@@ -37,7 +37,7 @@ absl::Status Delete(const JobFlags& flags) {
   v1::DeleteJobRequest request;
   request.set_job_id(flags.job);
   request.set_force(flags.force);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
   const absl::Status status = client->DeleteJob(request).status();
   if (!status.ok()) return AnnotateError(status, absl::StrCat("--job ", flags.job));
   PrintOut(absl::StrCat(flags.job, ": deleted\n"));

@@ -19,4 +19,10 @@ absl::StatusOr<std::unique_ptr<PlannerClient>> PlannerFlags::Client() const {
   return std::make_unique<PlannerClient>(address, channel);
 }
 
+absl::StatusOr<std::unique_ptr<PlannerClient>> PlannerFlags::ImpatientClient() const {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PlannerClient> client, Client());
+  if (!NamesSeveral(address)) client->EndWhereAnotherLeads();
+  return client;
+}
+
 }  // namespace penstock::cli

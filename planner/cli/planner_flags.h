@@ -25,6 +25,9 @@ struct PlannerFlags {
 
   // Does not connect yet. Possible errors: those of SecurityOfChannels.
   absl::StatusOr<std::unique_ptr<PlannerClient>> Client() const;
+  // The same for commands whose answer a person waits for: where one address is given and the planner there
+  // is a standby, it says at once who leads instead of waiting until it leads itself.
+  absl::StatusOr<std::unique_ptr<PlannerClient>> ImpatientClient() const;
 };
 
 // What --planner is to a command that needs one.

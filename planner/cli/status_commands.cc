@@ -1,5 +1,6 @@
 // `penstock status`, `penstock jobs` and `penstock workers`: what a planner is doing.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/mesh/rank_places.h"
 #include "common/status/annotate.h"
@@ -34,21 +37,24 @@ std::string StateName(v1::JobState state) {
   return absl::AsciiStrToLower(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
 }
 
-absl::StatusOr<v1::ListJobsResponse> ListJobs(const StatusFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
-  absl::StatusOr<v1::ListJobsResponse> jobs = client->ListJobs();
-  if (!jobs.ok()) return AnnotateError(jobs.status(), absl::StrCat("--planner ", flags.planner.address));
-  return jobs;
-}
-
 // The jobs that --job asks for: that one, or all.
-absl::StatusOr<std::vector<v1::JobStatus>> WantedJobs(const StatusFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ListJobsResponse response, ListJobs(flags));
-  std::vector<v1::JobStatus> wanted;
-  for (const v1::JobStatus& job : response.jobs()) {
-    if (flags.job.empty() || job.job_id() == flags.job) wanted.push_back(job);
+struct WantedJobs {
+  std::vector<v1::JobStatus> jobs;
+  // Of a planner that does not lead.
+  std::optional<StandbyWords> standby;
+};
+
+absl::StatusOr<WantedJobs> ListWantedJobs(const StatusFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
+  WantedJobs wanted;
+  client->TakeStandbys([&wanted](const StandbyWords& words) { wanted.standby = words; });
+  const absl::StatusOr<v1::ListJobsResponse> response = client->ListJobs();
+  if (!response.ok())
+    return AnnotateError(response.status(), absl::StrCat("--planner ", flags.planner.address));
+  for (const v1::JobStatus& job : response->jobs()) {
+    if (flags.job.empty() || job.job_id() == flags.job) wanted.jobs.push_back(job);
   }
-  if (wanted.empty() && !flags.job.empty()) {
+  if (wanted.jobs.empty() && !flags.job.empty()) {
     return absl::NotFoundError(
         absl::StrCat("--job ", flags.job, ": the planner has no such job (see penstock jobs)"));
   }
@@ -66,11 +72,25 @@ std::optional<v1::Mesh> MeshOf(PlannerClient& client, const std::string& job) {
 // Of each job; what could not be had is missing.
 absl::StatusOr<std::map<std::string, v1::Mesh>> MeshesOf(const StatusFlags& flags,
                                                          const std::vector<v1::JobStatus>& jobs) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
+  client->TakeStandbys([](const StandbyWords&) {});
   std::map<std::string, v1::Mesh> meshes;
   for (const v1::JobStatus& job : jobs)
     if (std::optional<v1::Mesh> mesh = MeshOf(*client, job.job_id())) meshes[job.job_id()] = *std::move(mesh);
   return meshes;
+}
+
+// "as a standby says that read the store 0.4 s ago; 'planner-a:7070' leads"
+std::string StandbyText(const StandbyWords& words) {
+  return absl::StrCat(
+      "as a standby says that read the store ", absl::StrFormat("%.1f", absl::ToDoubleSeconds(words.age)),
+      " s ago; ",
+      words.leader.empty() ? "nobody is known to lead" : absl::StrCat("'", words.leader, "' leads"));
+}
+
+nlohmann::ordered_json StandbyJson(const std::optional<StandbyWords>& words) {
+  if (!words.has_value()) return nullptr;
+  return {{"leader", words->leader}, {"age_ms", absl::ToInt64Milliseconds(words->age)}};
 }
 
 nlohmann::ordered_json MeshJson(const v1::Mesh& mesh) {
@@ -80,12 +100,13 @@ nlohmann::ordered_json MeshJson(const v1::Mesh& mesh) {
           {"tensor", TensorRanks(mesh)}};
 }
 
-nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStatus& worker) {
+// `heard`: the planner hears the workers, which a standby does not.
+nlohmann::ordered_json WorkerJson(const v1::JobStatus& job, const v1::WorkerStatus& worker, bool heard) {
   return {{"job", job.job_id()},
           {"rank", worker.rank()},
           {"host", worker.host()},
           {"incarnation", worker.incarnation()},
-          {"heartbeat_age_ms", worker.heartbeat_age_ms()},
+          {"heartbeat_age_ms", heard ? nlohmann::ordered_json(worker.heartbeat_age_ms()) : nullptr},
           {"last_iteration", worker.last_iteration()},
           {"slow_factor", worker.slow_factor() > 0 ? worker.slow_factor() : 1}};
 }
@@ -113,12 +134,13 @@ std::string JobTable(const std::vector<v1::JobStatus>& jobs) {
   return table.ToString();
 }
 
-std::string WorkerTable(const std::vector<v1::JobStatus>& jobs) {
+std::string WorkerTable(const WantedJobs& wanted) {
   TextTable table({"job", "rank", "host", "heartbeat ms ago", "last iteration", "slow"});
-  for (const v1::JobStatus& job : jobs) {
+  for (const v1::JobStatus& job : wanted.jobs) {
     for (const v1::WorkerStatus& worker : job.workers()) {
       table.AddRow({job.job_id(), absl::StrCat(worker.rank()), worker.host(),
-                    absl::StrCat(worker.heartbeat_age_ms()), absl::StrCat(worker.last_iteration()),
+                    wanted.standby.has_value() ? "-" : absl::StrCat(worker.heartbeat_age_ms()),
+                    absl::StrCat(worker.last_iteration()),
                     worker.slow_factor() > 0 ? absl::StrFormat("%.2f x", worker.slow_factor()) : ""});
     }
   }
@@ -131,28 +153,47 @@ void PrintJson(const nlohmann::ordered_json& json) {
            "\n");
 }
 
+// Of lists, whose JSON has no room for it.
+void PrintStandby(const StatusFlags& flags, const WantedJobs& wanted) {
+  if (!wanted.standby.has_value()) return;
+  const std::string text = absl::StrCat(StandbyText(*wanted.standby), "\n");
+  if (flags.json) {
+    std::fputs(PrintableText(text).c_str(), stderr);
+  } else {
+    PrintOut(text);
+  }
+}
+
 absl::Status RunJobs(const StatusFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
+  PrintStandby(flags, wanted);
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const v1::JobStatus& job : jobs) rows.push_back(JobJson(job));
+    for (const v1::JobStatus& job : wanted.jobs) rows.push_back(JobJson(job));
     PrintJson(rows);
   } else {
-    PrintOut(JobTable(jobs));
+    PrintOut(JobTable(wanted.jobs));
   }
   return absl::OkStatus();
 }
 
+nlohmann::ordered_json WorkersJson(const WantedJobs& wanted, const v1::JobStatus& job) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const v1::WorkerStatus& worker : job.workers())
+    rows.push_back(WorkerJson(job, worker, !wanted.standby.has_value()));
+  return rows;
+}
+
 absl::Status RunWorkers(const StatusFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
+  PrintStandby(flags, wanted);
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const v1::JobStatus& job : jobs) {
-      for (const v1::WorkerStatus& worker : job.workers()) rows.push_back(WorkerJson(job, worker));
-    }
+    for (const v1::JobStatus& job : wanted.jobs)
+      for (nlohmann::ordered_json& row : WorkersJson(wanted, job)) rows.push_back(std::move(row));
     PrintJson(rows);
   } else {
-    PrintOut(WorkerTable(jobs));
+    PrintOut(WorkerTable(wanted));
   }
   return absl::OkStatus();
 }
@@ -169,7 +210,8 @@ std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const std::map<std
 }
 
 absl::Status RunStatus(const StatusFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, WantedJobs(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
+  const std::vector<v1::JobStatus>& jobs = wanted.jobs;
   using Meshes = std::map<std::string, v1::Mesh>;
   PENSTOCK_ASSIGN_OR_RETURN(const Meshes meshes, MeshesOf(flags, jobs));
   if (flags.json) {
@@ -178,17 +220,19 @@ absl::Status RunStatus(const StatusFlags& flags) {
       nlohmann::ordered_json row = JobJson(job);
       const auto mesh = meshes.find(job.job_id());
       row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second) : nullptr;
-      row["workers"] = nlohmann::ordered_json::array();
-      for (const v1::WorkerStatus& worker : job.workers()) row["workers"].push_back(WorkerJson(job, worker));
+      row["workers"] = WorkersJson(wanted, job);
       rows.push_back(row);
     }
-    PrintJson({{"planner", flags.planner.address}, {"jobs", rows}});
+    PrintJson({{"planner", flags.planner.address}, {"standby", StandbyJson(wanted.standby)}, {"jobs", rows}});
     return absl::OkStatus();
   }
-  PrintOut(absl::StrCat("planner ", flags.planner.address, " serves ", jobs.size(),
-                        jobs.size() == 1 ? " job\n" : " jobs\n"));
+  const std::string count = absl::StrCat(jobs.size(), jobs.size() == 1 ? " job" : " jobs");
+  PrintOut(wanted.standby.has_value()
+               ? absl::StrCat("planner ", flags.planner.address, " serves no job; ", count, ", ",
+                              StandbyText(*wanted.standby), "\n")
+               : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
-  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(jobs)));
+  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(wanted)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())
     PrintOut(absl::StrCat("\nstore: ", failure, "\n"));

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
@@ -19,56 +22,81 @@ namespace {
 
 using Stub = v1::PlannerService::Stub;
 using SystemTime = std::chrono::system_clock::time_point;
-template <typename Request, typename Response>
-using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
-
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
 SystemTime DeadlineIn(absl::Duration duration) { return absl::ToChronoTime(absl::Now() + duration); }
 
+using Heard = std::function<void(const StandbyWords&)>;
+
+std::optional<std::string> MetadataOf(const grpc::ClientContext& context, const char* key) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return std::nullopt;
+  return std::string(found->second.data(), found->second.size());
+}
+
 // Trailing metadata becomes a payload.
 absl::Status WithMetadata(absl::Status status, const grpc::ClientContext& context) {
-  const auto& metadata = context.GetServerTrailingMetadata();
-  const auto found = metadata.find(kRetryIterationKey);
+  if (status.ok()) return status;
+  if (const auto leader = MetadataOf(context, kStandbyKey)) status = WithLeader(std::move(status), *leader);
   uint64_t iteration = 0;
-  if (status.ok() || found == metadata.end() ||
-      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &iteration)) {
-    return status;
-  }
+  if (!absl::SimpleAtoi(MetadataOf(context, kRetryIterationKey).value_or(""), &iteration)) return status;
   return WithRetryIteration(std::move(status), iteration);
 }
 
+// Of an answer that a standby has from the store; nothing: the planner's own.
+std::optional<StandbyWords> WordsOf(const grpc::ClientContext& context) {
+  int64_t age = 0;
+  if (!absl::SimpleAtoi(MetadataOf(context, kStandbyAgeKey).value_or(""), &age)) return std::nullopt;
+  return StandbyWords{.leader = MetadataOf(context, kStandbyKey).value_or(""),
+                      .age = absl::Milliseconds(age)};
+}
+
+absl::Status NotTheLeader(const StandbyWords& words) {
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "this planner is a standby: ", words.leader.empty()
+                                         ? "nobody is known to lead"
+                                         : absl::StrCat("'", words.leader, "' leads; ask there")));
+  return words.leader.empty() ? status : WithLeader(status, words.leader);
+}
+
+// `heard`: null, a standby's answer is none.
 template <typename Request, typename Response>
-absl::StatusOr<Response> Call(Stub* stub, Method<Request, Response> method, const Request& request,
-                              SystemTime deadline, bool wait_for_ready = false) {
+absl::StatusOr<Response> Call(Stub* stub,
+                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                              const Request& request, SystemTime deadline, bool wait_for_ready = false,
+                              const Heard& heard = nullptr) {
   grpc::ClientContext context;
   context.set_deadline(deadline);
   context.set_wait_for_ready(wait_for_ready);
   Response response;
   const absl::Status status = FromStatusOfCall((stub->*method)(&context, request, &response));
+  if (const std::optional<StandbyWords> words = WordsOf(context); words.has_value()) {
+    if (heard == nullptr) return NotTheLeader(*words);
+    heard(*words);
+  }
   if (!status.ok()) return WithMetadata(status, context);
   return response;
 }
 
-// For calls that may be repeated, and are if `repeats`.
+}  // namespace
+
 template <typename Request, typename Response>
-absl::StatusOr<Response> CallUntil(bool repeats, grpc::Channel* channel, Stub* stub,
-                                   Method<Request, Response> method, const Request& request,
-                                   absl::Duration deadline) {
+absl::StatusOr<Response> PlannerClient::CallUntil(Method<Request, Response> method, const Request& request,
+                                                  absl::Duration deadline) const {
   const SystemTime end = DeadlineIn(deadline);
   absl::Duration pause = kFirstPause;
   while (true) {
-    auto result = Call(stub, method, request, end);
+    auto result = Call(stub_.get(), method, request, end, /*wait_for_ready=*/false, ways_.heard);
     if (!absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end) return result;
+    if (ways_.ends_where_another_leads && LeaderNamedBy(result.status()).has_value()) return result;
     // Also before the last: a channel on which nobody waits looks for its planner every some seconds only.
-    PauseUntilConnected(channel, pause);
-    if (!repeats) return result;
+    PauseUntilConnected(channel_.get(), pause);
+    if (!ways_.repeats) return result;
     pause = std::min(pause * 2, kLongestPause);
   }
 }
-
-}  // namespace
 
 PlannerClient::PlannerClient(const std::string& addresses, const ChannelSecurity& security)
     : PlannerClient(
@@ -86,12 +114,12 @@ PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel,
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
                                                                    absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::RegisterJob, request, deadline);
+  return CallUntil(&Stub::RegisterJob, request, deadline);
 }
 
 absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
     const v1::SubmitBatchesRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::SubmitBatches, request, deadline);
+  return CallUntil(&Stub::SubmitBatches, request, deadline);
 }
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
@@ -107,12 +135,12 @@ absl::StatusOr<v1::ReviseCostsResponse> PlannerClient::ReviseCosts(const v1::Rev
 
 absl::StatusOr<v1::ReportIterationResponse> PlannerClient::ReportIteration(
     const v1::ReportIterationRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::ReportIteration, request, deadline);
+  return CallUntil(&Stub::ReportIteration, request, deadline);
 }
 
 absl::StatusOr<v1::RegisterWorkerResponse> PlannerClient::RegisterWorker(
     const v1::RegisterWorkerRequest& request, absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::RegisterWorker, request, deadline);
+  return CallUntil(&Stub::RegisterWorker, request, deadline);
 }
 
 absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::HeartbeatRequest& request,
@@ -122,27 +150,27 @@ absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::Heartbe
 
 absl::StatusOr<v1::GetJobResponse> PlannerClient::GetJob(const v1::GetJobRequest& request,
                                                          absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::GetJob, request, deadline);
+  return CallUntil(&Stub::GetJob, request, deadline);
 }
 
 absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::ListJobs, request, deadline);
+  return CallUntil(&Stub::ListJobs, request, deadline);
 }
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,
                                                                      absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::GetIteration, request, deadline);
+  return CallUntil(&Stub::GetIteration, request, deadline);
 }
 
 absl::StatusOr<v1::DrainJobResponse> PlannerClient::DrainJob(const v1::DrainJobRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::DrainJob, request, deadline);
+  return CallUntil(&Stub::DrainJob, request, deadline);
 }
 
 absl::StatusOr<v1::DeleteJobResponse> PlannerClient::DeleteJob(const v1::DeleteJobRequest& request,
                                                                absl::Duration deadline) {
-  return CallUntil(repeats_, channel_.get(), stub_.get(), &Stub::DeleteJob, request, deadline);
+  return CallUntil(&Stub::DeleteJob, request, deadline);
 }
 
 std::unique_ptr<ProgramStream> PlannerClient::StreamPrograms(const v1::StreamProgramsRequest& request,

@@ -67,7 +67,7 @@ void JobIterationFlags::AddTo(CLI::App& command) {
 absl::StatusOr<TraceRecorder> RecordIterations(const JobIterationFlags& flags) {
   if (flags.planner.address.empty())
     return absl::InvalidArgumentError("--job needs --planner, host:port of the planner that has it");
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.Client());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t completed, CompletedIterations(*client, flags.job));
   PENSTOCK_ASSIGN_OR_RETURN(const Range range, RangeOf(flags.iterations, completed));
   TraceRecorder recorder;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "planner/service/state/job_status.h"
 
 namespace penstock {
 namespace {
@@ -113,41 +114,21 @@ v1::JobStatus Job::Status() const {
 }
 
 v1::JobStatus Job::StatusLocked() const {
-  v1::JobStatus status;
-  status.set_job_id(id_);
-  status.set_owner(spec_.owner());
+  v1::JobStatus status = StatusOf(state_);
   status.set_state(StateLocked());
-  if (!state_.finished()) {
-    status.set_failure(preparation_failure_.ok() ? state_.failure() : preparation_failure_.ToString());
-  }
+  if (!state_.finished() && !preparation_failure_.ok()) status.set_failure(preparation_failure_.ToString());
   if (const absl::Status store = services_.journal->health(); !store.ok() && !stopped_)
     status.set_store_failure(std::string(store.message()));
-  status.set_epoch(state_.membership().epoch());
-  status.set_next_iteration(state_.admission().next_iteration());
-  status.set_planned_iteration(state_.planned());
-  status.set_completed_iteration(state_.progress().completed());
   const absl::Time now = services_.clock->Now();
-  const v1::CostProfile& costs =
-      state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
-  for (v1::WorkerStatus& worker : state_.membership().Workers()) {
-    for (const v1::SlowRank& slow : costs.slow_ranks()) {
-      if (slow.rank() == worker.rank()) worker.set_slow_factor(slow.factor());
-    }
+  for (v1::WorkerStatus& worker : *status.mutable_workers())
     worker.set_heartbeat_age_ms(absl::ToInt64Milliseconds(heartbeats_.Silence(worker.rank(), now)));
-    worker.set_last_iteration(state_.progress().last_reported(worker.rank()));
-    *status.add_workers() = std::move(worker);
-  }
   return status;
 }
 
 v1::GetJobResponse Job::Get(uint64_t from_iteration) const {
   MutexLock lock(&mutex_);
-  v1::GetJobResponse response;
+  v1::GetJobResponse response = DescriptionOf(state_, from_iteration);
   *response.mutable_status() = StatusLocked();
-  *response.mutable_job() = spec_;
-  for (const v1::IterationSummary& summary : state_.summaries()) {
-    if (summary.iteration() >= from_iteration) *response.add_iterations() = summary;
-  }
   return response;
 }
 

@@ -19,7 +19,8 @@ class Candidate {
  public:
   virtual ~Candidate() = default;
 
-  // It does not lead, and why: UNAVAILABLE, for clients to read; names the leader where there is one. Again
+  // It does not lead, and why: UNAVAILABLE, for clients to read; names the leader where there is one
+  // (penstock/client/standby.h, too). Again
   // whenever that changes.
   virtual void Follow(const absl::Status& why) = 0;
 

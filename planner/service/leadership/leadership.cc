@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "penstock/client/standby.h"
 
 namespace penstock {
 namespace {
@@ -106,8 +107,10 @@ absl::Status Leadership::WhyNot(const LeaseState& state) const {
     return Standby(absl::StrCat("another process leads under its name '", state.holder,
                                 "': give each planner an --advertise of its own"));
   }
-  return Standby(
-      absl::StrCat("'", state.holder, "' leads; ask there, or name all planners in --planner a:7070,b:7070"));
+  return WithLeader(Standby(absl::StrCat("'", state.holder,
+                                         "' leads; ask there, or name all planners in --planner "
+                                         "a:7070,b:7070")),
+                    state.holder);
 }
 
 absl::StatusOr<Term> Leadership::TryToAcquire(absl::Duration* look_again) {

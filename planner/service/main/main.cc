@@ -35,6 +35,9 @@ int WaitForStopSignal() {
   return signal;
 }
 
+// Of a standby's reads: who asks waits for no longer.
+constexpr absl::Duration kReadTimeout = absl::Seconds(2);
+
 // {"planner_port": 41234, "metrics_port": 41235}: those that are served.
 std::string PortsAsJson(const BoundPorts& ports) {
   nlohmann::ordered_json json;
@@ -49,7 +52,11 @@ SharedStore SharedStoreOf(const PlannerFlags& flags) {
   const absl::Duration time = flags.server.lease_time;
   return {.open_lease = [url = flags.store,
                          time] { return OpenLease(url, {.time_to_live = time, .call_timeout = time / 2}); },
-          .open = [url = flags.store](Term term) { return OpenEventStore(url, {.term = term}); }};
+          .open = [url = flags.store](Term term) { return OpenEventStore(url, {.term = term}); },
+          .open_to_read =
+              [url = flags.store] {
+                return OpenEventStore(url, {.call_timeout = kReadTimeout, .load_timeout = kReadTimeout});
+              }};
 }
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartPlanner(const PlannerFlags& flags,

@@ -77,7 +77,8 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
       metrics_(&registry_),
       tracing_(spans_ == nullptr ? nullptr : std::make_unique<PlannerTracing>(spans_.get())),
       observers_(ObserversOfEngines()),
-      service_(&slot_, JobAccess(secured.access),
+      standby_([this] { return OpenToRead(); }, &clock_, {}),
+      service_(&slot_, &standby_, JobAccess(secured.access),
                AuditedCalls(options.audit.get(), JobAccess(secured.access)), ObserverOfSubmissions()),
       operations_(&slot_, AuditedCalls(options.audit.get(), JobAccess(secured.access))),
       health_({kReadyForJobs, kLeads}, [access = JobAccess(secured.access)](const auto& context) {
@@ -167,6 +168,11 @@ absl::Status PlannerServer::Listen() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<EventStore>> PlannerServer::OpenToRead() const {
+  if (shared_.open_to_read == nullptr) return absl::UnavailableError("it is not shared");
+  return shared_.open_to_read();
+}
+
 PlannerServer::EngineOnStorePtr PlannerServer::MakeEngine(std::unique_ptr<EventStore> store) {
   return std::make_shared<EngineOnStore>(std::move(store), options_.engine,
                                          EngineDependencies{.planners = planners_,
@@ -195,6 +201,7 @@ absl::Status PlannerServer::LeadOn(std::unique_ptr<EventStore> store, Term term)
     // Goes on with the what-ifs that it has.
     if (led != nullptr) retired_.push_back(std::move(led));
   }
+  standby_.Forget();
   TellHealth();
   return absl::OkStatus();
 }
@@ -314,6 +321,8 @@ void PlannerServer::Stop() {
   }
   for (const EngineOnStorePtr& engine : engines) engine->engine.Shutdown(options_.drain);
   health_.Shutdown();
+  // Calls that wait for it are answered.
+  standby_.Stop();
   StopOne(&server_);
   StopOne(&health_server_);
   metrics_server_.reset();

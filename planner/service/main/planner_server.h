@@ -9,7 +9,8 @@
 //
 // A planner alone on its store leads from start to end. One that shares its store leads while it holds the
 // lease, on an engine that it makes anew each time, and is a standby otherwise: it answers PlanBatch, on an
-// engine without jobs, and every other method with UNAVAILABLE and the leader's name.
+// engine without jobs, GetJob and ListJobs from the store, and every other method with UNAVAILABLE and the
+// leader's name.
 #pragma once
 
 #include <functional>
@@ -35,6 +36,7 @@
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/planner_operations_service.h"
 #include "planner/service/rpc/planner_rpc_service.h"
+#include "planner/service/standby/standby_reader.h"
 #include "planner/service/store/event_store.h"
 
 namespace penstock {
@@ -73,6 +75,8 @@ struct SharedStore {
   // Called again while it fails.
   Leadership::OpenLease open_lease;
   std::function<absl::StatusOr<std::unique_ptr<EventStore>>(Term)> open;
+  // The same for a standby, which only reads, with short deadlines; null: a standby tells nothing of jobs.
+  StandbyReader::Open open_to_read = nullptr;
 };
 
 // 0: not served.
@@ -126,6 +130,7 @@ class PlannerServer : private Candidate {
   // Empty where spans are not wanted.
   SubmissionObserver ObserverOfSubmissions();
   absl::Status Listen();
+  absl::StatusOr<std::unique_ptr<EventStore>> OpenToRead() const;
   EngineOnStorePtr MakeEngine(std::unique_ptr<EventStore> store);
   // Takes up the jobs of the store and serves.
   absl::Status LeadOn(std::unique_ptr<EventStore> store, Term term);
@@ -162,6 +167,7 @@ class PlannerServer : private Candidate {
   // Null functions: alone on its store.
   SharedStore shared_;
   EngineSlot slot_;
+  StandbyReader standby_;
 
   Mutex mutex_;
   // The one in the slot, and those that were there before and may still be used by a call.

@@ -42,9 +42,10 @@ ProgramStream::Item ToStreamItem(ProgramSubscription::Item item) {
 
 }  // namespace
 
-PlannerRpcService::PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit,
-                                     SubmissionObserver submissions)
+PlannerRpcService::PlannerRpcService(const EngineSlot* engines, StandbyReader* standby, JobAccess access,
+                                     AuditedCalls audit, SubmissionObserver submissions)
     : engines_(engines),
+      standby_(standby, access),
       access_(std::move(access)),
       audit_(std::move(audit)),
       submissions_(std::move(submissions)) {}
@@ -54,6 +55,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::Answer(grpc::CallbackServerContext*
   if (const auto iteration = RetryIteration(status); iteration.has_value()) {
     context->AddTrailingMetadata(kRetryIterationKey, absl::StrCat(*iteration));
   }
+  NameLeader(context, status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
@@ -215,6 +217,9 @@ grpc::ServerUnaryReactor* PlannerRpcService::Heartbeat(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request,
                                                     v1::GetJobResponse* response) {
+  if (absl::Status status = Validate(*request); !status.ok()) return Answer(context, status);
+  if (const absl::Status refusal = engines_->ForJobs().status(); !refusal.ok())
+    return standby_.GetJob(context, request, response, refusal);
   const auto answer = [&]() -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     *response = found.job->Get(request->from_iteration());
@@ -227,7 +232,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContex
                                                       const v1::ListJobsRequest*,
                                                       v1::ListJobsResponse* response) {
   const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
-  if (!engine.ok()) return Answer(context, engine.status());
+  if (!engine.ok()) return standby_.ListJobs(context, response, engine.status());
   const Caller caller = access_.CallerOf(*context);
   for (const std::shared_ptr<Job>& job : (*engine)->Jobs())
     if (JobAccess::MayTouch(caller, job->spec())) *response->add_jobs() = job->Status();

@@ -1,7 +1,8 @@
 // penstock.v1.PlannerService over gRPC: validates requests, hands them to the engine, converts its answers.
 //
 //   EngineSlot slot;
-//   PlannerRpcService service(&slot, JobAccess(nullptr), AuditedCalls(nullptr, JobAccess(nullptr)));
+//   PlannerRpcService service(&slot, /*standby=*/nullptr, JobAccess(nullptr),
+//                             AuditedCalls(nullptr, JobAccess(nullptr)));
 //   StartServer({.listen = "127.0.0.1:0", .services = {&service}});
 //
 // Handlers run on gRPC's threads and do not block; PlanBatch and ReviseCosts compute in the engine's pool.
@@ -15,6 +16,7 @@
 #include "planner/service/rpc/audited_calls.h"
 #include "planner/service/rpc/engine_slot.h"
 #include "planner/service/rpc/job_access.h"
+#include "planner/service/rpc/standby_answers.h"
 #include "planner/service/rpc/submission.h"
 
 namespace penstock {
@@ -25,8 +27,10 @@ using PlannerCalls =
 
 class PlannerRpcService final : public PlannerCalls {
  public:
-  // `engines`: who serves; not owned. `submissions`: told of what is submitted to jobs; may be empty.
-  PlannerRpcService(const EngineSlot* engines, JobAccess access, AuditedCalls audit,
+  // `engines`: who serves; `standby`: from which GetJob and ListJobs are answered while nobody does, null:
+  // they are refused then as all others. Neither is owned. `submissions`: told of what is submitted to jobs; may
+  // be empty.
+  PlannerRpcService(const EngineSlot* engines, StandbyReader* standby, JobAccess access, AuditedCalls audit,
                     SubmissionObserver submissions = nullptr);
 
   grpc::ServerUnaryReactor* RegisterJob(grpc::CallbackServerContext* context,
@@ -93,6 +97,7 @@ class PlannerRpcService final : public PlannerCalls {
       const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes, WakeList::Wake wake) const;
 
   const EngineSlot* const engines_;
+  const StandbyAnswers standby_;
   const JobAccess access_;
   const AuditedCalls audit_;
   const SubmissionObserver submissions_;

@@ -114,7 +114,8 @@ class TwoPlannersTest : public PostgresFixture {
     const absl::Time deadline = absl::Now() + kPatience;
     absl::Status refused;
     do {
-      refused = CallRaw(CreateClientChannel(planners_->address(planner)), "ListJobs", "");
+      refused = CallRaw(CreateClientChannel(planners_->address(planner)), "DrainJob",
+                        "\x0a\x03job");  // job_id: "job"
     } while (!absl::StrContains(refused.message(), "' leads") && absl::Now() < deadline);
     return refused;
   }

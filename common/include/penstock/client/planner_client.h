@@ -26,13 +26,16 @@
 
 #include <grpcpp/channel.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "penstock/client/program_stream.h"
 #include "penstock/client/security.h"
+#include "penstock/client/standby.h"
 #include "penstock/v1/planner_service.grpc.pb.h"
 
 namespace penstock {
@@ -54,7 +57,14 @@ class PlannerClient {
 
   // From now on a call that finds no planner ends with UNAVAILABLE soon, and is not repeated until its
   // deadline: for callers that have other things to look after meanwhile. Before the first call.
-  void RepeatNoCall() { repeats_ = false; }
+  void RepeatNoCall() { ways_.repeats = false; }
+  // From now on a planner's refusal that names another as the leader ends a call at once: for a client with
+  // one address that a person waits for. Before the first call.
+  void EndWhereAnotherLeads() { ways_.ends_where_another_leads = true; }
+  // From now on GetJob and ListJobs take what a standby has read from the store, and `heard` is called with
+  // who leads and how old that is before such an answer is returned. Without it a standby's answer is
+  // UNAVAILABLE, as those to all other calls: whoever acts on it needs the leader's. Before the first call.
+  void TakeStandbys(std::function<void(const StandbyWords&)> heard) { ways_.heard = std::move(heard); }
 
   absl::StatusOr<v1::RegisterJobResponse> RegisterJob(const v1::RegisterJobRequest& request,
                                                       absl::Duration deadline = kPlanDeadline);
@@ -92,11 +102,25 @@ class PlannerClient {
  private:
   PlannerClient(std::shared_ptr<grpc::Channel> channel, const std::shared_ptr<grpc::Channel>& any);
 
+  template <typename Request, typename Response>
+  using Method = grpc::Status (v1::PlannerService::Stub::*)(grpc::ClientContext*, const Request&, Response*);
+  // For calls that may be repeated.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> CallUntil(Method<Request, Response> method, const Request& request,
+                                     absl::Duration deadline) const;
+
+  // What callers chose.
+  struct Ways {
+    bool repeats = true;
+    bool ends_where_another_leads = false;
+    std::function<void(const StandbyWords&)> heard = nullptr;
+  };
+
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
   // To any planner.
   const std::unique_ptr<v1::PlannerService::Stub> any_stub_;
-  bool repeats_ = true;
+  Ways ways_;
 };
 
 }  // namespace penstock

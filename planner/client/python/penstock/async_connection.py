@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from penstock.channel import Security, options_of, target_of
 from penstock.connection import Patience
-from penstock.errors import DeadlineExceeded, error_of
+from penstock.errors import DeadlineExceeded, PenstockError, error_of, standby_of
 from penstock.methods import Method, Request, Response
 
 
@@ -35,10 +35,14 @@ class AsyncConnection:
         patience = Patience(self.timeout if timeout is None else timeout)
         while True:
             try:
-                response: Response = await self._callable(method)(
+                asked = self._callable(method)(
                     request, timeout=patience.left(), wait_for_ready=patience.waits_for_connection
                 )
-                return response
+                response: Response = await asked
+                standby = standby_of(await asked.trailing_metadata())
+                if standby is None:
+                    return response
+                failure: PenstockError = standby
             except grpc.aio.AioRpcError as error:
                 failure = error_of(error)
             await asyncio.sleep(patience.pause_after(failure))

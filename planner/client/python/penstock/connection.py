@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 from penstock.channel import Security, options_of, target_of
-from penstock.errors import DeadlineExceeded, PenstockError, Unavailable, error_of
+from penstock.errors import DeadlineExceeded, PenstockError, Unavailable, error_of, standby_of
 from penstock.methods import Method, Request, Response
 
 _FIRST_PAUSE = 0.05
@@ -82,10 +82,14 @@ class Connection:
         patience = Patience(self.timeout if timeout is None else timeout)
         while True:
             try:
-                response: Response = self._callable(method)(
+                response: Response
+                response, ended = self._callable(method).with_call(
                     request, timeout=patience.left(), wait_for_ready=patience.waits_for_connection
                 )
-                return response
+                standby = standby_of(ended.trailing_metadata())
+                if standby is None:
+                    return response
+                failure: PenstockError = standby
             except grpc.RpcError as error:
                 failure = error_of(error)
             time.sleep(patience.pause_after(failure))

@@ -109,11 +109,28 @@ _CLASSES: dict[grpc.StatusCode, type[PenstockError]] = {
 }
 
 
+# grpc's, or None.
+Metadata = Iterable[tuple[str, str | bytes]] | None
+
+
+def standby_of(trailing: Metadata) -> Unavailable | None:
+    """For an answer that a planner read from the store which does not lead: who acts on it needs the leader's. None: it leads."""
+    said = {key: str(value) for key, value in trailing or ()}
+    if "penstock-standby-age-ms" not in said:
+        return None
+    leader = said.get("penstock-standby", "")
+    who = f"'{leader}' leads" if leader else "nobody is known to lead"
+    return Unavailable(grpc.StatusCode.UNAVAILABLE, f"this planner is a standby: {who}")
+
+
 def error_of(error: grpc.RpcError) -> PenstockError:
     """The exception for a call's end."""
     code: grpc.StatusCode = error.code()
     retry = None
-    for key, value in cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ()):
+    trailing = cast("Metadata", error.trailing_metadata())
+    if (standby := standby_of(trailing)) is not None:
+        return standby
+    for key, value in trailing or ():
         if key == "penstock-retry-iteration" and str(value).isdigit():
             retry = int(value)
     return _CLASSES.get(code, PenstockError)(code, error.details() or "", retry)

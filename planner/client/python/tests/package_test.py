@@ -73,10 +73,11 @@ class Shares(unittest.TestCase):
 
 
 class Server:
-    """Answers PlanBatch with one micro-batch of all samples, after the statuses of `failures`."""
+    """Answers PlanBatch with one micro-batch of all samples, after the statuses of `failures`, the first `standby` times as a
+    planner that does not lead."""
 
-    def __init__(self, failures: list[tuple[grpc.StatusCode, str]]) -> None:
-        self.failures, self.requests = failures, []
+    def __init__(self, failures: list[tuple[grpc.StatusCode, str]], standby: int = 0) -> None:
+        self.failures, self.requests, self.standby = failures, [], standby
         handler = grpc.unary_unary_rpc_method_handler(
             self.answer, planner_service_pb2.PlanBatchRequest.FromString, lambda response: response.SerializeToString()
         )
@@ -93,6 +94,9 @@ class Server:
             code, message = self.failures.pop(0)
             context.set_trailing_metadata([("penstock-retry-iteration", "7")])
             context.abort(code, message)
+        if self.standby > 0:
+            self.standby -= 1
+            context.set_trailing_metadata([("penstock-standby", "b:7070"), ("penstock-standby-age-ms", "40")])
         response = planner_service_pb2.PlanBatchResponse()
         response.plan.iteration = request.batch.iteration
         response.plan.predicted.makespan_ns, response.plan.lower_bound_ns = 1_100_000_000, 1_000_000_000
@@ -160,6 +164,25 @@ class Clients(unittest.TestCase):
             Server([(grpc.StatusCode.UNAVAILABLE, "stops")] * 50) as server,
             penstock.Client(server.address) as client,
             self.assertRaises(errors.Unavailable),
+        ):
+            client.plan([5], profile=PROFILE, timeout=0.1)
+
+    def test_a_standbys_answer_is_none(self) -> None:
+        with Server([], standby=2) as server, penstock.Client(server.address) as client:
+            client.plan([5], profile=PROFILE)
+        self.assertEqual(len(server.requests), 3)
+
+        async def plan(address: str) -> None:
+            async with penstock.AsyncClient(address) as client:
+                await client.plan([5], profile=PROFILE)
+
+        with Server([], standby=2) as server:
+            asyncio.run(plan(server.address))
+        self.assertEqual(len(server.requests), 3)
+        with (
+            Server([], standby=50) as server,
+            penstock.Client(server.address) as client,
+            self.assertRaisesRegex(errors.Unavailable, "'b:7070' leads"),
         ):
             client.plan([5], profile=PROFILE, timeout=0.1)
 

@@ -65,9 +65,10 @@ absl::StatusOr<std::unique_ptr<EventStore>> OpenEventStore(const std::string& ur
   PENSTOCK_RETURN_IF_ERROR(CheckStoreUrl(url, options.flag));
   if (IsMemory(url)) return std::make_unique<MemoryEventStore>();
   if (IsSqlite(url)) return As<EventStore>(SqliteEventStore::Open(url.substr(kSqlite.size())), options.flag);
-  return As<EventStore>(
-      PostgresEventStore::Open(url, {.term = options.term, .call_timeout = options.call_timeout}),
-      options.flag);
+  return As<EventStore>(PostgresEventStore::Open(url, {.term = options.term,
+                                                       .call_timeout = options.call_timeout,
+                                                       .load_timeout = options.load_timeout}),
+                        options.flag);
 }
 
 absl::StatusOr<std::unique_ptr<Lease>> OpenLease(const std::string& url, const LeaseOptions& options) {

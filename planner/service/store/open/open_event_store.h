@@ -26,6 +26,8 @@ struct StoreOptions {
   Term term = 0;
   // How long a call may take that waits for a server.
   absl::Duration call_timeout = absl::Seconds(5);
+  // The same for reading all jobs.
+  absl::Duration load_timeout = absl::Seconds(60);
 };
 
 struct LeaseOptions {
