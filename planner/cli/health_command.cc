@@ -12,7 +12,6 @@
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "planner/cli/commands.h"
@@ -40,7 +39,7 @@ absl::StatusOr<HealthCheckResponse> Check(const HealthFlags& flags) {
   request.set_service(flags.service);
   HealthCheckResponse response;
   const absl::Status status = FromGrpcStatus(health->Check(&context, request, &response));
-  if (!status.ok()) return AnnotateError(status, absl::StrCat("--planner ", flags.planner.address));
+  if (!status.ok()) return flags.planner.Explained(status, security);
   return response;
 }
 

@@ -11,7 +11,6 @@
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/logging/logging.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/v1/operations.grpc.pb.h"
 #include "planner/cli/commands.h"
@@ -39,7 +38,7 @@ absl::Status RunLogLevel(const LogLevelFlags& flags) {
   request.set_level(flags.level);
   v1::SetLogLevelResponse response;
   const absl::Status status = FromStatusOfCall(planner->SetLogLevel(&context, request, &response));
-  if (!status.ok()) return AnnotateError(status, absl::StrCat("--planner ", flags.planner.address));
+  if (!status.ok()) return flags.planner.Explained(status, security);
   PrintOut(absl::StrCat("log level ", response.before(), " -> ", flags.level, "\n"));
   return absl::OkStatus();
 }

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "common/grpc/security/client_flags.h"
 #include "common/grpc/targets.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 
 namespace penstock::cli {
@@ -23,6 +25,14 @@ absl::StatusOr<std::unique_ptr<PlannerClient>> PlannerFlags::ImpatientClient() c
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PlannerClient> client, Client());
   if (!NamesSeveral(address)) client->EndWhereAnotherLeads();
   return client;
+}
+
+absl::Status PlannerFlags::Explained(const absl::Status& status, const ChannelSecurity& channel) const {
+  absl::Status why;
+  // One that waits for its connection, too.
+  const bool unreached = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  if (unreached && channel.explain != nullptr) why = channel.explain(address);
+  return AnnotateError(why.ok() ? status : why, absl::StrCat("--planner ", address));
 }
 
 }  // namespace penstock::cli

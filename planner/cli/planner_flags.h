@@ -28,6 +28,10 @@ struct PlannerFlags {
   // The same for commands whose answer a person waits for: where one address is given and the planner there
   // is a standby, it says at once who leads instead of waiting until it leads itself.
   absl::StatusOr<std::unique_ptr<PlannerClient>> ImpatientClient() const;
+
+  // How a call over a channel of one's own ended: with why there is no connection, where that lies with
+  // certificates, and --planner in front. OK stays so.
+  absl::Status Explained(const absl::Status& status, const ChannelSecurity& channel) const;
 };
 
 // What --planner is to a command that needs one.

@@ -15,6 +15,7 @@
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
+#include "common/status/status_macros.h"
 #include "penstock/client/retry_iteration.h"
 
 namespace penstock {
@@ -22,6 +23,8 @@ namespace {
 
 using Stub = v1::PlannerService::Stub;
 using SystemTime = std::chrono::system_clock::time_point;
+// A handshake beside those of the channel is tried so often at most.
+constexpr std::chrono::nanoseconds kExplainEvery = std::chrono::seconds(5);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
@@ -84,13 +87,14 @@ absl::StatusOr<Response> Call(Stub* stub,
 
 template <typename Request, typename Response>
 absl::StatusOr<Response> PlannerClient::CallUntil(Method<Request, Response> method, const Request& request,
-                                                  absl::Duration deadline) const {
+                                                  absl::Duration deadline) {
   const SystemTime end = DeadlineIn(deadline);
   absl::Duration pause = kFirstPause;
   while (true) {
     auto result = Call(stub_.get(), method, request, end, /*wait_for_ready=*/false, ways_.heard);
     if (!absl::IsUnavailable(result.status()) || DeadlineIn(pause) >= end) return result;
     if (ways_.ends_where_another_leads && LeaderNamedBy(result.status()).has_value()) return result;
+    PENSTOCK_RETURN_IF_ERROR(WhyNoConnection());
     // Also before the last: a channel on which nobody waits looks for its planner every some seconds only.
     PauseUntilConnected(channel_.get(), pause);
     if (!ways_.repeats) return result;
@@ -98,19 +102,34 @@ absl::StatusOr<Response> PlannerClient::CallUntil(Method<Request, Response> meth
   }
 }
 
+absl::Status PlannerClient::WhyNoConnection() {
+  if (explain_ == nullptr || channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY)
+    return absl::OkStatus();
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t next = next_explanation_ns_;
+  // Of several threads one asks.
+  if (now < next || !next_explanation_ns_.compare_exchange_strong(next, now + kExplainEvery.count()))
+    return absl::OkStatus();
+  return explain_();
+}
+
 PlannerClient::PlannerClient(const std::string& addresses, const ChannelSecurity& security)
     : PlannerClient(
           CreateClientChannel(addresses, {}, Among::kLeader, security),
-          NamesSeveral(addresses) ? CreateClientChannel(addresses, {}, Among::kAll, security) : nullptr) {}
+          NamesSeveral(addresses) ? CreateClientChannel(addresses, {}, Among::kAll, security) : nullptr,
+          security.explain == nullptr ? Explain() : [addresses, explain = security.explain] {
+            return explain(addresses);
+          }) {}
 
 PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel)
-    : PlannerClient(std::move(channel), nullptr) {}
+    : PlannerClient(std::move(channel), nullptr, nullptr) {}
 
 PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel,
-                             const std::shared_ptr<grpc::Channel>& any)
+                             const std::shared_ptr<grpc::Channel>& any, Explain explain)
     : channel_(std::move(channel)),
       stub_(v1::PlannerService::NewStub(channel_)),
-      any_stub_(v1::PlannerService::NewStub(any != nullptr ? any : channel_)) {}
+      any_stub_(v1::PlannerService::NewStub(any != nullptr ? any : channel_)),
+      explain_(std::move(explain)) {}
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
                                                                    absl::Duration deadline) {
@@ -124,8 +143,10 @@ absl::StatusOr<v1::SubmitBatchesResponse> PlannerClient::SubmitBatches(
 
 absl::StatusOr<v1::PlanBatchResponse> PlannerClient::PlanBatch(const v1::PlanBatchRequest& request,
                                                                absl::Duration deadline) {
-  return Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, request,
-              DeadlineIn(deadline));
+  auto plan = Call(request.has_job() ? any_stub_.get() : stub_.get(), &Stub::PlanBatch, request,
+                   DeadlineIn(deadline));
+  if (absl::IsUnavailable(plan.status())) PENSTOCK_RETURN_IF_ERROR(WhyNoConnection());
+  return plan;
 }
 
 absl::StatusOr<v1::ReviseCostsResponse> PlannerClient::ReviseCosts(const v1::ReviseCostsRequest& request,

@@ -30,7 +30,7 @@ void RunCerts(const TemporaryFolder& folder, const std::vector<std::string>& arg
 
 TestCertificates::TestCertificates(const std::string& host) : host_(host) { RenewPlanner(); }
 
-void TestCertificates::RenewPlanner() { RunCerts(folder_, {host_}, /*days=*/1); }
+void TestCertificates::RenewPlanner(int days) { RunCerts(folder_, {host_}, days); }
 
 void TestCertificates::MakeCaller(const std::string& role, const std::string& owner, int days) {
   std::vector<std::string> arguments = {"--caller", role};

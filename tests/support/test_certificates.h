@@ -15,8 +15,8 @@ class TestCertificates {
   // An authority, and a planner's certificate for localhost, 127.0.0.1 and `host`.
   explicit TestCertificates(const std::string& host = "planner.test");
 
-  // The planner's certificate anew, of the same authority.
-  void RenewPlanner();
+  // The planner's certificate anew, of the same authority. `days`: as of MakeCaller.
+  void RenewPlanner(int days = 1);
   // ROLE.crt, or ROLE-OWNER.crt where there is an owner. Valid for `days`; below 0: no more.
   void MakeCaller(const std::string& role, const std::string& owner, int days = 1);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/backoff/backoff.h"
+#include "common/logging/logging.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/sync/sync.h"
@@ -172,6 +173,7 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const Agent
   const std::function<absl::Status(absl::Duration)> wait = options.wait ? options.wait : Sleep;
   const absl::Time start = absl::Now();
   Backoff retry(kFirstRetry, kLongestRetry);
+  std::string said;
   for (;;) {
     absl::StatusOr<RegistrationAnswer> answer = link->Register(request, kCallTimeout);
     if (answer.ok()) return std::make_unique<PlannerAgentImpl>(std::move(link), options, *std::move(answer));
@@ -185,6 +187,11 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const Agent
                          absl::FormatDuration(options.planner_timeout), ": ", answer.status().message()));
       }
       return AnnotateError(answer.status(), absl::StrCat("the planner at ", options.planner));
+    }
+    // Above all what is wrong with certificates: no other try would mend that.
+    if (const std::string reason(answer.status().message()); reason != said) {
+      LogWarning("not registered yet; trying again", {{"planner", options.planner}, {"reason", reason}});
+      said = reason;
     }
     PENSTOCK_RETURN_IF_ERROR(wait(retry.Next()));
   }

@@ -5,7 +5,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/files/files.h"
+#include "common/grpc/security/certificate_dates.h"
+#include "common/grpc/security/handshake.h"
 #include "common/grpc/security/pem_files.h"
 #include "common/grpc/security/token_table.h"
 #include "common/grpc/status_conversion.h"
@@ -15,6 +19,9 @@
 
 namespace penstock {
 namespace {
+
+// Somebody may wait for the words.
+constexpr absl::Duration kExplainFor = absl::Seconds(1);
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -57,11 +64,14 @@ absl::Status Check(const ClientSecurity& security) {
     }
     return absl::OkStatus();
   }
+  const absl::Time now = absl::Now();
   PENSTOCK_RETURN_IF_ERROR(CheckCertificateFile(security.authority, "--tls-ca"));
+  PENSTOCK_RETURN_IF_ERROR(CheckSomeAuthorityIsValid(security.authority, "--tls-ca", now));
   if (!security.token.empty())
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadToken(security.token).status(), "--token-file"));
   if (security.certificate.empty()) return absl::OkStatus();
   PENSTOCK_RETURN_IF_ERROR(CheckCertificateFile(security.certificate, "--tls-cert"));
+  PENSTOCK_RETURN_IF_ERROR(CheckChainIsValid(security.certificate, "--tls-cert", now));
   return CheckKeyFile(security.key, "--tls-key");
 }
 
@@ -79,7 +89,11 @@ absl::StatusOr<ChannelSecurity> SecurityOfChannels(const ClientSecurity& securit
     encrypted = grpc::CompositeChannelCredentials(
         encrypted, grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenOfFile>(security.token)));
   }
-  return ChannelSecurity{.credentials = std::move(encrypted), .server_name = security.server_name};
+  return ChannelSecurity{.credentials = std::move(encrypted),
+                         .server_name = security.server_name,
+                         .explain = [security](const std::string& addresses) {
+                           return ExplainHandshake(addresses, security, kExplainFor);
+                         }};
 }
 
 }  // namespace penstock

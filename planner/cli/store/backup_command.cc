@@ -16,7 +16,6 @@
 #include "common/grpc/channel.h"
 #include "common/grpc/status_conversion.h"
 #include "common/hash/sha256.h"
-#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/v1/operations.grpc.pb.h"
 #include "planner/cli/planner_flags.h"
@@ -107,7 +106,7 @@ absl::Status RunBackup(const BackupFlags& flags) {
   const absl::Status status = Receive(*reader, file);
   if (!status.ok()) {
     context.TryCancel();
-    return AnnotateError(status, absl::StrCat("--planner ", flags.planner.address));
+    return flags.planner.Explained(status, security);
   }
   PrintOut(absl::StrCat(flags.to, ": ", absl::StrFormat("%.1f", static_cast<double>(file.bytes()) / 1e6),
                         " MB in ", absl::StrFormat("%.1f", absl::ToDoubleSeconds(absl::Now() - begin)),

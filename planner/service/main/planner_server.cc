@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/grpc/service_names.h"
 #include "common/grpc/status_conversion.h"
 #include "common/grpc/targets.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 // A plan takes up to a gigabyte a second.
 constexpr absl::Duration kMemoryTick = absl::Milliseconds(20);
+constexpr absl::Duration kCertificateTick = absl::Minutes(1);
 // Between two ticks: the process did not run.
 constexpr absl::Duration kStandstill = absl::Seconds(1);
 constexpr std::chrono::seconds kCallGrace{1};
@@ -77,6 +79,7 @@ PlannerServer::PlannerServer(const PlannerServerOptions& options, const SecuredS
       metrics_(&registry_),
       tracing_(spans_ == nullptr ? nullptr : std::make_unique<PlannerTracing>(spans_.get())),
       observers_(ObserversOfEngines()),
+      certificates_(options.security, &registry_),
       standby_([this] { return OpenToRead(); }, &clock_, {}),
       service_(&slot_, &standby_, JobAccess(secured.access),
                AuditedCalls(options.audit.get(), JobAccess(secured.access)), ObserverOfSubmissions()),
@@ -164,6 +167,9 @@ absl::Status PlannerServer::Listen() {
   ticker_ = std::make_unique<Ticker>(kTick, [this] { Tick(); });
   if (options_.resident_bytes != nullptr)
     memory_ticker_ = std::make_unique<Ticker>(kMemoryTick, [this] { WatchMemory(); });
+  certificates_.Look(absl::Now());
+  certificate_ticker_ =
+      std::make_unique<Ticker>(kCertificateTick, [this] { certificates_.Look(absl::Now()); });
   health_.SetServing("", true);
   return absl::OkStatus();
 }
@@ -307,6 +313,7 @@ void PlannerServer::WatchMemory() {
 void PlannerServer::Stop() {
   ticker_.reset();
   memory_ticker_.reset();
+  certificate_ticker_.reset();
   {
     MutexLock lock(&health_mutex_);
     stopping_ = true;

@@ -30,6 +30,7 @@
 #include "planner/service/engine/engine.h"
 #include "planner/service/engine/observers.h"
 #include "planner/service/leadership/leadership.h"
+#include "planner/service/main/certificate_watch.h"
 #include "planner/service/main/planner_metrics.h"
 #include "planner/service/main/planner_tracing.h"
 #include "planner/service/page/page.h"
@@ -162,6 +163,7 @@ class PlannerServer : private Candidate {
   PlannerMetrics metrics_;
   const std::unique_ptr<PlannerTracing> tracing_;
   Observers observers_;
+  CertificateWatch certificates_;
   MachineClock clock_;
   absl::Time last_tick_ = clock_.Now();
   // Null functions: alone on its store.
@@ -192,6 +194,7 @@ class PlannerServer : private Candidate {
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<Ticker> ticker_;
   std::unique_ptr<Ticker> memory_ticker_;
+  std::unique_ptr<Ticker> certificate_ticker_;
   BoundPorts ports_;
 };
 

@@ -20,12 +20,15 @@
 // Every method is a method of penstock.v1.PlannerService with the errors that planner_service.proto names,
 // and blocks until the answer is there or the deadline is over (DEADLINE_EXCEEDED). While the planner cannot
 // be reached (UNAVAILABLE), calls that are safe to repeat are repeated with growing pauses until the
-// deadline; Heartbeat and PlanBatch are not: what they say or ask is soon stale. Heartbeat waits for a
+// deadline, unless that lies with certificates, which another try would not mend (ChannelSecurity::explain);
+// Heartbeat and PlanBatch are not: what they say or ask is soon stale. Heartbeat waits for a
 // planner until its deadline. Thread-safe.
 #pragma once
 
 #include <grpcpp/channel.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -100,15 +103,19 @@ class PlannerClient {
                                                 absl::Duration deadline = absl::InfiniteDuration());
 
  private:
-  PlannerClient(std::shared_ptr<grpc::Channel> channel, const std::shared_ptr<grpc::Channel>& any);
+  using Explain = std::function<absl::Status()>;
+  PlannerClient(std::shared_ptr<grpc::Channel> channel, const std::shared_ptr<grpc::Channel>& any,
+                Explain explain);
 
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::PlannerService::Stub::*)(grpc::ClientContext*, const Request&, Response*);
   // For calls that may be repeated.
   template <typename Request, typename Response>
   absl::StatusOr<Response> CallUntil(Method<Request, Response> method, const Request& request,
-                                     absl::Duration deadline) const;
+                                     absl::Duration deadline);
 
+  // Why there is no connection, asked now and then only; OK: not known.
+  absl::Status WhyNoConnection();
   // What callers chose.
   struct Ways {
     bool repeats = true;
@@ -121,6 +128,10 @@ class PlannerClient {
   // To any planner.
   const std::unique_ptr<v1::PlannerService::Stub> any_stub_;
   Ways ways_;
+  // Null: nobody knows.
+  const Explain explain_;
+  // Not to be asked before, by the steady clock.
+  std::atomic<int64_t> next_explanation_ns_{0};
 };
 
 }  // namespace penstock

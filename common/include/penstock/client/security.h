@@ -8,9 +8,11 @@
 
 #include <grpcpp/security/credentials.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace penstock {
@@ -37,10 +39,14 @@ struct ChannelSecurity {
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
   // The name in the planner's certificate; empty: the host of its address.
   std::string server_name = {};
+  // Why no connection with these addresses comes about, where that lies with certificates: in words for
+  // people, as UNAVAILABLE. OK: not with them. Blocks for a second or so. Null: nobody knows.
+  std::function<absl::Status(const std::string& addresses)> explain = nullptr;
 };
 
 // Reads the files. Possible errors: INVALID_ARGUMENT (files that do not go together, or are no PEM; names the
-// flag), NOT_FOUND and PERMISSION_DENIED (a file cannot be read; names flag and file).
+// flag), NOT_FOUND and PERMISSION_DENIED (a file cannot be read; names flag and file), FAILED_PRECONDITION (a
+// certificate has expired; names flag, file and date).
 absl::StatusOr<ChannelSecurity> SecurityOfChannels(const ClientSecurity& security);
 
 }  // namespace penstock

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 from penstock.channel import Security, options_of, target_of
-from penstock.connection import Patience
+from penstock.connection import Explanations, Patience
 from penstock.errors import DeadlineExceeded, PenstockError, error_of, standby_of
 from penstock.methods import Method, Request, Response
 
@@ -20,6 +20,7 @@ class AsyncConnection:
         credentials = security.credentials()
         target, options = target_of(addresses), options_of(addresses, leader, security)
         self.timeout = timeout
+        self._explanations = Explanations(addresses, security)
         self._methods: dict[str, Any] = {}
         self._channel = (
             grpc.aio.secure_channel(target, credentials, options)
@@ -45,6 +46,8 @@ class AsyncConnection:
                 failure: PenstockError = standby
             except grpc.aio.AioRpcError as error:
                 failure = error_of(error)
+            if self._explanations.are_due(failure):
+                await asyncio.to_thread(self._explanations.explain)
             await asyncio.sleep(patience.pause_after(failure))
 
     def stream(self, method: Method[Request, Response], request: Request, *, waits: bool) -> AsyncGenerator[Response, None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+from penstock.certificates import explain_handshake, what_is_wrong
 
 _MAX_MESSAGE_BYTES = 64 << 20
 _LEADER = "penstock.v1.PlannerService/leader"
@@ -35,9 +36,13 @@ class Security:
             raise ValueError("authority: is missing; certificates and tokens are sent on encrypted connections only")
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """None: not encrypted. Raises OSError for a file that cannot be read, ValueError for an empty token."""
+        """None: not encrypted. Raises OSError for a file that cannot be read, ValueError for an empty token and for a certificate
+        that has expired."""
         if not self.authority:
             return None
+        for path, field in ((self.authority, "authority"), (self.certificate, "certificate")):
+            if path and (wrong := what_is_wrong(path, field, all_of_it=field == "certificate")):
+                raise ValueError(wrong)
         made = grpc.ssl_channel_credentials(
             Path(self.authority).read_bytes(),
             Path(self.key).read_bytes() if self.key else None,
@@ -49,6 +54,18 @@ class Security:
         if not token:
             raise ValueError(f"token: the file {self.token} is empty")
         return grpc.composite_channel_credentials(made, grpc.access_token_call_credentials(token))
+
+
+def explain_no_connection(addresses: str, security: Security) -> str:
+    """Why there is none, where that lies with certificates; "": not with them, or not known. Takes a second or so."""
+    if not security.authority:
+        return ""
+    try:
+        return explain_handshake(
+            addresses, security.authority, security.certificate, security.key, security.server_name
+        )
+    except (OSError, ValueError):
+        return ""
 
 
 def names_several(addresses: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 import grpc
-from penstock.channel import Security, options_of, target_of
+from penstock.channel import Security, explain_no_connection, options_of, target_of
 from penstock.errors import DeadlineExceeded, PenstockError, Unavailable, error_of, standby_of
 from penstock.methods import Method, Request, Response
 
@@ -51,6 +51,29 @@ class Patience:
         return pause
 
 
+class Explanations:
+    """Why there is no connection, asked every five seconds at most."""
+
+    _EVERY = 5.0
+
+    def __init__(self, addresses: str, security: Security) -> None:
+        self._addresses, self._security = addresses, security
+        self._next = 0.0
+
+    def are_due(self, failure: PenstockError) -> bool:
+        """Whether explain() should be called now: it takes a second or so."""
+        now = time.monotonic()
+        if not self._security.authority or not isinstance(failure, Unavailable) or now < self._next:
+            return False
+        self._next = now + self._EVERY
+        return True
+
+    def explain(self) -> None:
+        """Raises Unavailable where certificates are the reason, which another try would not mend."""
+        if why := explain_no_connection(self._addresses, self._security):
+            raise Unavailable(grpc.StatusCode.UNAVAILABLE, why)
+
+
 _Message_co = TypeVar("_Message_co", covariant=True)
 
 
@@ -69,6 +92,7 @@ class Connection:
         credentials = security.credentials()
         target, options = target_of(addresses), options_of(addresses, leader, security)
         self.timeout = timeout
+        self._explanations = Explanations(addresses, security)
         self._methods: dict[str, Any] = {}
         self._channel = (
             grpc.secure_channel(target, credentials, options) if credentials else grpc.insecure_channel(target, options)
@@ -78,7 +102,7 @@ class Connection:
         self._channel.close()
 
     def call(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
-        """The answer. Raises a PenstockError; Unavailable only when the time is over."""
+        """The answer. Raises a PenstockError; Unavailable only when the time is over, or certificates are the reason."""
         patience = Patience(self.timeout if timeout is None else timeout)
         while True:
             try:
@@ -92,6 +116,8 @@ class Connection:
                 failure: PenstockError = standby
             except grpc.RpcError as error:
                 failure = error_of(error)
+            if self._explanations.are_due(failure):
+                self._explanations.explain()
             time.sleep(patience.pause_after(failure))
 
     def stream(self, method: Method[Request, Response], request: Request, *, waits: bool) -> Stream[Response]:

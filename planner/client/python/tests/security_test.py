@@ -1,9 +1,11 @@
 """TLS, certificates and tokens of the package with a real planner: PENSTOCK_PLANNER names the program."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -96,6 +98,40 @@ class APlannerThatKnowsItsCallers(unittest.TestCase):
                 self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)),
             ):
                 client.plan(LENGTHS, timeout=1.0, **MESH)
+
+    def test_an_expired_certificate_is_named(self) -> None:
+        """One's own before anybody is called, the planner's soon."""
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments, days in ((["localhost"], "-1"), (["--caller", "client", "late"], "-1"), (["--caller", "client"], "1")):
+                # The authority is made first, of the first certificate's days: it has to be valid.
+                for wanted in ("1", days) if arguments == ["localhost"] else (days,):
+                    certs = [str(ROOT / "deploy/certs"), folder, *arguments]
+                    environment = {**os.environ, "PENSTOCK_CERT_DAYS": wanted}
+                    subprocess.run(certs, capture_output=True, timeout=60, check=True, env=environment)
+            late = penstock.Security(
+                authority=f"{folder}/ca.crt", certificate=f"{folder}/client-late.crt", key=f"{folder}/client-late.key"
+            )
+            with self.assertRaisesRegex(ValueError, r"^certificate: '.*client-late.crt' expired on \d{4}-\d\d-\d\d .* renew it"):
+                penstock.Client("127.0.0.1:1", security=late)
+            flags = {"tls-cert": "planner.crt", "tls-key": "planner.key", "tls-client-ca": "ca.crt"}
+            planner = PlannerProcess(self, folder, "--store=memory", *(f"--{k}={folder}/{v}" for k, v in flags.items()))
+            known = penstock.Security(
+                authority=f"{folder}/ca.crt", certificate=f"{folder}/client.crt", key=f"{folder}/client.key"
+            )
+            begin = time.monotonic()
+            with (
+                penstock.Client(planner.address, security=known) as client,
+                self.assertRaisesRegex(errors.Unavailable, "certificate of the planner at .* has expired"),
+            ):
+                client.plan(LENGTHS, **MESH)
+
+            async def ask() -> None:
+                async with penstock.AsyncClient(planner.address, security=known) as client:
+                    await client.plan(LENGTHS, **MESH)
+
+            with self.assertRaisesRegex(errors.Unavailable, "has expired"):
+                asyncio.run(ask())
+            self.assertLess(time.monotonic() - begin, 10.0)
 
     def test_one_that_does_not_encrypt_gets_nothing(self) -> None:
         with penstock.Client(self.planner.address) as client, self.assertRaises((errors.Unavailable, errors.DeadlineExceeded)):
