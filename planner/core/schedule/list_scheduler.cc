@@ -35,7 +35,11 @@ void ListScheduler::Reset(const PassTable& table) {
       rank.left_ns += table.forward_ns[row + stage] + table.backward_ns[row + stage];
     }
   }
-  weight_capacity_ = size;
+  // A rank puts aside what its own stages have.
+  size_t most_stages = 0;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    most_stages = std::max(most_stages, static_cast<size_t>(rank_begin_[rank + 1] - rank_begin_[rank]));
+  weight_capacity_ = most_stages * table.rows.size();
   if (weights_.size() < ranks_.size() * weight_capacity_) weights_.resize(ranks_.size() * weight_capacity_);
   left_ = 2 * static_cast<int64_t>(size);
   passes_run_ = 0;

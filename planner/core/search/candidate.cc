@@ -54,6 +54,7 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
                         Layout layout, RowLengths row) {
   SplitForReplicas(space.replicas(), &groups);
   Candidate candidate(space, tokens);
+  candidate.table.Reserve(groups.size());
   std::vector<double> work;
   for (std::vector<uint32_t>& group : groups) {
     if (candidate.stop.stopped()) return candidate;
@@ -77,6 +78,9 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
                         std::vector<Groups> replicas, Layout layout) {
   Candidate candidate(space, tokens);
+  size_t slots = 0;
+  for (const Groups& groups : replicas) slots += groups.size();
+  candidate.table.Reserve(slots);
   for (Groups& groups : replicas) {
     CandidateReplica& part = candidate.replicas.emplace_back();
     for (std::vector<uint32_t>& group : groups) {
@@ -108,10 +112,10 @@ void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candid
                                       &candidate->orders[replica]);
 }
 
-void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate) {
+void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate, int64_t give_up_ns) {
   for (size_t replica = 0; replica < candidate->replicas.size(); ++replica) {
     if (candidate->stop.stopped()) return;
-    EvaluateReplica(evaluator, static_cast<int>(replica), candidate);
+    EvaluateReplica(evaluator, static_cast<int>(replica), candidate, give_up_ns);
   }
   SetMakespan(candidate);
 }

@@ -46,8 +46,8 @@ Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleToken
 Candidate MakeCandidate(const ScheduleSpace& space, absl::Span<const SampleTokens> tokens,
                         std::vector<Groups> replicas, Layout layout);
 
-// Fills the makespans.
-void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate);
+// Fills the makespans. kInfeasibleNs, too, for one that ends after `give_up_ns`.
+void Evaluate(ReplicaEvaluator* evaluator, Candidate* candidate, int64_t give_up_ns = kInfeasibleNs);
 void EvaluateReplica(ReplicaEvaluator* evaluator, int replica, Candidate* candidate,
                      int64_t give_up_ns = kInfeasibleNs);
 // After a change of a replica's makespan.

@@ -18,6 +18,10 @@ constexpr size_t kPackedStarts = 4;
 constexpr size_t kPaddedStarts = 1;
 // Candidates whose rules and order are tuned first.
 constexpr size_t kTunedStarts = 8;
+// Micro-batches that are held side by side at a first look, as far as starts are not larger themselves:
+// tables of those that lost are gone before the next ones are made, and the next ones need not be looked at
+// to their end. Most batches have fewer in all starts together.
+constexpr size_t kSideBySide = 32'768;
 // Passes that the local search simulates for each sample and stage, by effort, and at least in all: small
 // batches are cheap to plan well.
 struct Budget {
@@ -38,8 +42,17 @@ class DynamicPolicy {
   Candidate Run();
 
  private:
-  void KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const;
-  std::vector<Candidate> Evaluated(std::vector<Start> starts) const;
+  // Candidates of a layout that are kept.
+  struct Kept {
+    size_t packed;
+    size_t padded;
+    size_t of(Layout layout) const { return layout == Layout::kPacked ? packed : padded; }
+  };
+  static void KeepBest(Kept kept, std::vector<Candidate>* candidates);
+  // Evaluates starts as well, and keeps the best of all.
+  void LookAt(std::vector<Start> starts, Kept kept, std::vector<Candidate>* best) const;
+  std::vector<Candidate> Evaluated(absl::Span<Start> starts, Kept kept,
+                                   absl::Span<const Candidate> best) const;
   std::vector<Candidate> LookAtStarts() const;
   Candidate Refine(std::vector<Candidate> candidates);
   int64_t RefinementBudget() const;
@@ -53,12 +66,31 @@ class DynamicPolicy {
 
 bool IsBetter(const Candidate& a, const Candidate& b) { return a.makespan < b.makespan; }
 
-// The best of each layout, best first.
-void DynamicPolicy::KeepBest(size_t packed, size_t padded, std::vector<Candidate>* candidates) const {
+size_t MicroBatchesOf(const Start& start) {
+  size_t all = start.groups.size();
+  for (const Groups& replica : start.replicas) all += replica.size();
+  return all;
+}
+
+// How many of the starts from `begin` on are held side by side: one at least.
+size_t SideBySide(absl::Span<const Start> starts, size_t begin) {
+  size_t micro_batches = MicroBatchesOf(starts[begin]);
+  size_t count = 1;
+  while (begin + count < starts.size()) {
+    micro_batches += MicroBatchesOf(starts[begin + count]);
+    if (micro_batches > kSideBySide) break;
+    ++count;
+  }
+  return count;
+}
+
+Layout LayoutOf(const Candidate& candidate) { return candidate.table.layout(0); }
+
+// The best of each layout, best first; the earlier of equals.
+void DynamicPolicy::KeepBest(Kept kept, std::vector<Candidate>* candidates) {
   std::stable_sort(candidates->begin(), candidates->end(), IsBetter);
-  size_t kept[2] = {packed, padded};
   const auto dropped = [&](const Candidate& candidate) {
-    size_t& left = kept[candidate.table.layout(0) == Layout::kPacked ? 0 : 1];
+    size_t& left = LayoutOf(candidate) == Layout::kPacked ? kept.packed : kept.padded;
     if (left == 0) return true;
     --left;
     return false;
@@ -66,16 +98,27 @@ void DynamicPolicy::KeepBest(size_t packed, size_t padded, std::vector<Candidate
   candidates->erase(std::remove_if(candidates->begin(), candidates->end(), dropped), candidates->end());
 }
 
-std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const {
+// The makespan of the last of those that are kept of a layout: one that takes longer is not kept. `best`:
+// best first.
+int64_t LongestKept(absl::Span<const Candidate> best, Layout layout, size_t kept) {
+  for (const Candidate& candidate : best) {
+    if (LayoutOf(candidate) == layout && --kept == 0) return candidate.makespan;
+  }
+  return kInfeasibleNs;
+}
+
+std::vector<Candidate> DynamicPolicy::Evaluated(absl::Span<Start> starts, Kept kept,
+                                                absl::Span<const Candidate> best) const {
   std::vector<std::optional<Candidate>> all(starts.size());
   run_tasks_(static_cast<int>(starts.size()), [&](int index) {
     if (space_.stop().stopped()) return;
     Start& start = starts[index];
+    const Layout layout = start.layout;
     ReplicaEvaluator evaluator(space_);
     Candidate candidate = start.replicas.empty()
-                              ? MakeCandidate(space_, tokens_, std::move(start.groups), start.layout)
-                              : MakeCandidate(space_, tokens_, std::move(start.replicas), start.layout);
-    Evaluate(&evaluator, &candidate);
+                              ? MakeCandidate(space_, tokens_, std::move(start.groups), layout)
+                              : MakeCandidate(space_, tokens_, std::move(start.replicas), layout);
+    Evaluate(&evaluator, &candidate, LongestKept(best, layout, kept.of(layout)));
     all[index].emplace(std::move(candidate));
   });
   std::vector<Candidate> candidates;
@@ -84,29 +127,38 @@ std::vector<Candidate> DynamicPolicy::Evaluated(std::vector<Start> starts) const
   return candidates;
 }
 
+void DynamicPolicy::LookAt(std::vector<Start> starts, Kept kept, std::vector<Candidate>* best) const {
+  for (size_t begin = 0; begin < starts.size() && !space_.stop().stopped();) {
+    const size_t count = SideBySide(starts, begin);
+    for (Candidate& candidate : Evaluated(absl::MakeSpan(starts).subspan(begin, count), kept, *best))
+      best->push_back(std::move(candidate));
+    KeepBest(kept, best);
+    begin += count;
+  }
+}
+
 // A first look at all starts, at more of them near the best, and a closer look at the best.
 std::vector<Candidate> DynamicPolicy::LookAtStarts() const {
-  std::vector<Candidate> candidates = Evaluated(MakeStarts(space_, job_, tokens_));
+  const bool only_padded = job_.layout == LayoutChoice::kPadded;
+  const Kept kept = {.packed = kTunedStarts, .padded = only_padded ? kTunedStarts : kPaddedStarts};
+  std::vector<Candidate> candidates;
+  LookAt(MakeStarts(space_, job_, tokens_), kept, &candidates);
   if (space_.stop().stopped()) return {};
-  const Candidate& best = *std::min_element(candidates.begin(), candidates.end(), IsBetter);
-  if (best.table.layout(0) == Layout::kPacked) {
+  const Candidate& best = candidates.front();
+  if (LayoutOf(best) == Layout::kPacked) {
     size_t micro_batches = 0;
     for (const CandidateReplica& replica : best.replicas) micro_batches += replica.slots.size();
     const auto of_replica = static_cast<int>(micro_batches / best.replicas.size());
-    for (Candidate& candidate : Evaluated(MakeStartsNear(space_, job_, tokens_, of_replica))) {
-      candidates.push_back(std::move(candidate));
-    }
+    LookAt(MakeStartsNear(space_, job_, tokens_, of_replica), kept, &candidates);
   }
   if (space_.stop().stopped()) return {};
-  const bool only_padded = job_.layout == LayoutChoice::kPadded;
-  KeepBest(kTunedStarts, only_padded ? kTunedStarts : kPaddedStarts, &candidates);
   run_tasks_(static_cast<int>(candidates.size()), [&](int index) {
     if (space_.stop().stopped()) return;
     ReplicaEvaluator evaluator(space_);
     TuneRules(&evaluator, &candidates[index]);
     ChooseInjectionOrder(&evaluator, &candidates[index]);
   });
-  KeepBest(kPackedStarts, only_padded ? kPackedStarts : kPaddedStarts, &candidates);
+  KeepBest({.packed = kPackedStarts, .padded = only_padded ? kPackedStarts : kPaddedStarts}, &candidates);
   return candidates;
 }
 

@@ -22,6 +22,21 @@ MicroBatchTable::MicroBatchTable(const CostModel& costs, absl::Span<const Sample
       buffers_(buffers),
       rank_work_(costs.positions()) {}
 
+void MicroBatchTable::Reserve(size_t slots) {
+  const size_t all = samples_.size() + slots;
+  samples_.reserve(all);
+  levels_.reserve(all * initial_levels_.size());
+  layouts_.reserve(all);
+  rows_.reserve(all);
+  known_.reserve(all);
+  work_ns_.reserve(all);
+  layer_costs_.reserve(all * contexts());
+  shares_.reserve(all * contexts());
+  spans_.reserve(all);
+  stale_.reserve(all);
+  figures_.reserve(all * offset(1));
+}
+
 int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLengths row) {
   const int slot = slots();
   samples_.push_back(std::move(samples));
@@ -30,9 +45,9 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
   rows_.push_back(row);
   known_.push_back(0);
   work_ns_.push_back(0);
-  layer_costs_.emplace_back(costs_->group().context);
+  layer_costs_.resize(at_context(slot + 1));
+  shares_.resize(at_context(slot + 1));
   spans_.emplace_back();
-  shares_.emplace_back();
   stale_.push_back(0);
   figures_.resize(offset(slot + 1));
   Place(slot);
@@ -41,14 +56,14 @@ int MicroBatchTable::Add(std::vector<uint32_t> samples, Layout layout, RowLength
 
 void MicroBatchTable::Place(int slot, Placer::Care care) {
   stale_[slot] = 0;
-  const int contexts = costs_->group().context;
-  if (contexts == 1) {
-    shares_[slot].assign(1, WholeShare(Sums(slot)));
+  if (contexts() == 1) {
+    shares_[slot] = WholeShare(Sums(slot));
     return;
   }
   const std::vector<Row> rows = RowsOf(samples_[slot], tokens_, layouts_[slot], rows_[slot]);
   placer_.Place(rows, tokens_, care, &spans_[slot]);
-  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), contexts, &shares_[slot]);
+  SharesOf(rows, tokens_, spans_[slot], costs_->nodes(), costs_->group().context, &placed_);
+  std::copy(placed_.begin(), placed_.end(), shares_.begin() + static_cast<ptrdiff_t>(at_context(slot)));
 }
 
 void MicroBatchTable::PlaceThoroughly(int slot) {
@@ -60,24 +75,24 @@ void MicroBatchTable::PlaceThoroughly(int slot) {
 int64_t MicroBatchTable::placing_passes() const { return placer_.looked_at() / kLooksInAPass; }
 
 bool MicroBatchTable::CostLayers(int slot) {
-  std::vector<LayerCosts>& layers = layer_costs_[slot];
+  const size_t begin = at_context(slot);
   bool known = true;
-  for (size_t context = 0; context < layers.size(); ++context) {
-    known = costs_->Layers(shares_[slot][context], &layers[context]) && known;
+  for (size_t at = begin; at < begin + contexts(); ++at) {
+    known = costs_->Layers(shares_[at], &layer_costs_[at]) && known;
   }
   return known;
 }
 
 int64_t MicroBatchTable::ForwardNs(int slot, int stage) const {
   int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs_[slot])
+  for (const LayerCosts& layers : layer_costs(slot))
     longest = std::max(longest, costs_->ForwardNs(stage, layers));
   return longest;
 }
 
 int64_t MicroBatchTable::BackwardNs(int slot, int stage, const StageRecompute& recompute) const {
   int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs_[slot]) {
+  for (const LayerCosts& layers : layer_costs(slot)) {
     longest = std::max(longest, costs_->BackwardNs(stage, layers, recompute));
   }
   return longest;
@@ -85,13 +100,13 @@ int64_t MicroBatchTable::BackwardNs(int slot, int stage, const StageRecompute& r
 
 int64_t MicroBatchTable::WeightNs(int slot, int stage) const {
   int64_t longest = 0;
-  for (const LayerCosts& layers : layer_costs_[slot])
+  for (const LayerCosts& layers : layer_costs(slot))
     longest = std::max(longest, costs_->WeightNs(stage, layers));
   return longest;
 }
 
 StageMemory MicroBatchTable::Memory(int slot, int stage) const {
-  return LargestMemory(*costs_, stage, shares_[slot]);
+  return LargestMemory(*costs_, stage, Shares(slot));
 }
 
 void MicroBatchTable::Update(int slot) {
@@ -102,7 +117,7 @@ void MicroBatchTable::Update(int slot) {
   for (int stage = 0; stage < stages; ++stage) {
     const StageRecompute recompute =
         RecomputeAtLevel(costs_->stage(stage), levels(slot)[stage], costs_->has_selective());
-    const StageMemory memory = LargestMemory(*costs_, stage, shares_[slot]);
+    const StageMemory memory = Memory(slot, stage);
     const int64_t forward = ForwardNs(slot, stage);
     at(slot, kForwardNs)[stage] = forward;
     at(slot, kBackwardNs)[stage] = BackwardNs(slot, stage, recompute);
@@ -133,9 +148,11 @@ void MicroBatchTable::Save(int slot, Saved* saved) const {
   saved->levels.assign(kept.begin(), kept.end());
   const auto begin = figures_.begin() + offset(slot);
   saved->figures.assign(begin, begin + offset(1));
-  saved->layer_costs = layer_costs_[slot];
+  const absl::Span<const LayerCosts> layers = layer_costs(slot);
+  saved->layer_costs.assign(layers.begin(), layers.end());
   saved->spans = spans_[slot];
-  saved->shares = shares_[slot];
+  const absl::Span<const Share> shares = Shares(slot);
+  saved->shares.assign(shares.begin(), shares.end());
   saved->work_ns = work_ns_[slot];
   saved->known = known_[slot] != 0;
 }
@@ -146,9 +163,10 @@ void MicroBatchTable::Restore(const Saved& saved) {
   std::copy(saved.figures.begin(), saved.figures.end(), figures_.begin() + offset(saved.slot));
   work_ns_[saved.slot] = saved.work_ns;
   known_[saved.slot] = saved.known ? 1 : 0;
-  layer_costs_[saved.slot] = saved.layer_costs;
+  const auto first = static_cast<ptrdiff_t>(at_context(saved.slot));
+  std::copy(saved.layer_costs.begin(), saved.layer_costs.end(), layer_costs_.begin() + first);
   spans_[saved.slot] = saved.spans;
-  shares_[saved.slot] = saved.shares;
+  std::copy(saved.shares.begin(), saved.shares.end(), shares_.begin() + first);
   stale_[saved.slot] = 0;
 }
 

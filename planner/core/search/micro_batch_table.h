@@ -55,6 +55,8 @@ class MicroBatchTable {
   MicroBatchTable(const CostModel& costs, absl::Span<const SampleTokens> tokens, std::vector<int32_t> levels,
                   TransferBuffers buffers, TokenRoom room = {});
 
+  // Room for as many more slots, so that nothing is copied while they are added.
+  void Reserve(size_t slots);
   // Returns the slot. `row`: of the concatenated layout. Call Update before its figures are used.
   int Add(std::vector<uint32_t> samples, Layout layout, RowLengths row = {});
   // Call after a change of samples(slot), or of many levels.
@@ -88,8 +90,10 @@ class MicroBatchTable {
   // The placement of its rows; empty where stage groups have one context rank.
   const std::vector<Span>& spans(int slot) const { return spans_[slot]; }
   // What each context rank has of it, and what that costs in a layer.
-  absl::Span<const Share> Shares(int slot) const { return shares_[slot]; }
-  absl::Span<const LayerCosts> layer_costs(int slot) const { return layer_costs_[slot]; }
+  absl::Span<const Share> Shares(int slot) const { return {&shares_[at_context(slot)], contexts()}; }
+  absl::Span<const LayerCosts> layer_costs(int slot) const {
+    return {&layer_costs_[at_context(slot)], contexts()};
+  }
   // On a stage, of the fullest rank: element by element the largest.
   StageMemory Memory(int slot, int stage) const;
   // False when the shape is outside of the profile; its costs are then meaningless.
@@ -112,6 +116,8 @@ class MicroBatchTable {
 
  private:
   size_t at_stage(int slot) const { return static_cast<size_t>(slot) * initial_levels_.size(); }
+  size_t contexts() const { return static_cast<size_t>(costs_->group().context); }
+  size_t at_context(int slot) const { return static_cast<size_t>(slot) * contexts(); }
   int64_t* at(int slot, Field field) { return &figures_[offset(slot) + field * costs_->stages()]; }
 
   // Divides the slot over the context ranks.
@@ -134,14 +140,16 @@ class MicroBatchTable {
   std::vector<RowLengths> rows_;
   std::vector<char> known_;
   std::vector<int64_t> work_ns_;
-  // By context rank.
-  std::vector<std::vector<LayerCosts>> layer_costs_;
+  // [slot * context ranks + context rank].
+  std::vector<LayerCosts> layer_costs_;
+  std::vector<Share> shares_;
   std::vector<std::vector<Span>> spans_;
-  std::vector<std::vector<Share>> shares_;
   // Whether the samples have changed since they were placed.
   std::vector<char> stale_;
   std::vector<int64_t> figures_;
   std::vector<int64_t> rank_work_;
+  // Of the slot that is placed.
+  std::vector<Share> placed_;
 };
 
 }  // namespace penstock::core

@@ -33,6 +33,18 @@ GoldenJob Large(const std::string& name, v1::JobSpec job, uint32_t samples) {
   return {name, {std::move(job), ManySamples(samples, samples)}};
 }
 
+// So many that the search does not hold all of its starts side by side: nearly each sample is a micro-batch
+// in a dozen of them.
+GoldenJob ManyShortSamples(const std::string& name, v1::JobSpec job) {
+  constexpr uint32_t kSamples = 6000;
+  GoldenJob large = Large(name, std::move(job), 1);
+  std::vector<std::pair<uint32_t, uint32_t>> lengths;
+  for (uint32_t i = 0; i < kSamples; ++i) lengths.emplace_back(0, 16 + i % 5);
+  large.given.batch = MakeBatch(lengths);
+  large.given.job.mutable_planning()->set_effort(v1::EFFORT_FAST);
+  return large;
+}
+
 v1::JobSpec Scheduled(v1::JobSpec job, v1::Schedule schedule) {
   job.mutable_planning()->set_schedule(schedule);
   return job;
@@ -91,6 +103,7 @@ std::vector<GoldenJob> GoldenJobs() {
   jobs.push_back(Large("gpt_context_packed", Grouped(GptJob(1, 2, v1::POLICY_PACKED), 1, 4), 90));
   jobs.push_back(Large("gpt_tensor_context", Grouped(GptJob(2, 2, v1::POLICY_DYNAMIC), 2, 2), 60));
   jobs.push_back(Large("t5_tensor", Grouped(T5Job(2, 2, v1::POLICY_DYNAMIC), 2, 1), 60));
+  jobs.push_back(ManyShortSamples("gpt_many_samples", GptJob(4, 2, v1::POLICY_DYNAMIC)));
   // Seeds that can be planned.
   for (const uint64_t seed : {100, 104, 106, 108, 110, 112, 114, 118}) {
     jobs.push_back({absl::StrCat("random_", seed), MakeRandomCase(seed, RandomJobLimits())});
