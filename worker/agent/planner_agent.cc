@@ -155,6 +155,14 @@ bool IsTaken(const absl::Status& status) {
   return absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status);
 }
 
+// In words for people, where certificates are why there is no connection.
+absl::Status Explained(const absl::Status& status, const ChannelSecurity& channel,
+                       const std::string& planner) {
+  if (!absl::IsUnavailable(status) || channel.explain == nullptr) return status;
+  const absl::Status why = channel.explain(planner);
+  return why.ok() ? status : why;
+}
+
 absl::Status Sleep(absl::Duration time) {
   std::this_thread::sleep_for(absl::ToChronoMilliseconds(time));
   return absl::OkStatus();
@@ -177,19 +185,20 @@ absl::StatusOr<std::unique_ptr<PlannerAgent>> PlannerAgent::Register(const Agent
   for (;;) {
     absl::StatusOr<RegistrationAnswer> answer = link->Register(request, kCallTimeout);
     if (answer.ok()) return std::make_unique<PlannerAgentImpl>(std::move(link), options, *std::move(answer));
-    const absl::Duration patience = IsWorthRetrying(answer.status()) ? options.planner_timeout
-                                    : IsTaken(answer.status())       ? options.taken_timeout
-                                                                     : absl::ZeroDuration();
+    const absl::Status failure = Explained(answer.status(), channel, options.planner);
+    const absl::Duration patience = IsWorthRetrying(failure) ? options.planner_timeout
+                                    : IsTaken(failure)       ? options.taken_timeout
+                                                             : absl::ZeroDuration();
     if (absl::Now() - start >= patience) {
-      if (absl::IsUnavailable(answer.status())) {
+      if (absl::IsUnavailable(failure)) {
         return absl::DeadlineExceededError(
             absl::StrCat("the planner at ", options.planner, " has not answered for ",
-                         absl::FormatDuration(options.planner_timeout), ": ", answer.status().message()));
+                         absl::FormatDuration(options.planner_timeout), ": ", failure.message()));
       }
-      return AnnotateError(answer.status(), absl::StrCat("the planner at ", options.planner));
+      return AnnotateError(failure, absl::StrCat("the planner at ", options.planner));
     }
-    // Above all what is wrong with certificates: no other try would mend that.
-    if (const std::string reason(answer.status().message()); reason != said) {
+    // Above all what is wrong with certificates: somebody has to mend that.
+    if (const std::string reason(failure.message()); reason != said) {
       LogWarning("not registered yet; trying again", {{"planner", options.planner}, {"reason", reason}});
       said = reason;
     }

@@ -9,11 +9,11 @@
 
 namespace penstock::worker {
 
-FakePlanner::FakePlanner(int port) {
+FakePlanner::FakePlanner(int port, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   heartbeat_response_.set_state(v1::EPOCH_STATE_FORMING);
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), credentials, &port_);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
   EXPECT_NE(server_, nullptr);

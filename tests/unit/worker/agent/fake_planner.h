@@ -18,7 +18,8 @@ namespace penstock::worker {
 class FakePlanner final : public v1::PlannerService::Service {
  public:
   // Listens on `port`; 0: any free one.
-  explicit FakePlanner(int port = 0);
+  explicit FakePlanner(int port = 0, const std::shared_ptr<grpc::ServerCredentials>& credentials =
+                                         grpc::InsecureServerCredentials());
   // Ends open calls at once.
   ~FakePlanner() override;
 

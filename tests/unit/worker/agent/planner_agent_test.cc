@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "absl/time/clock.h"
+#include "common/grpc/security/server_security.h"
 #include "common/sync/sync.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/test_certificates.h"
 #include "tests/unit/worker/agent/fake_planner.h"
 
 namespace penstock::worker {
@@ -421,6 +423,27 @@ TEST_F(PlannerAgentTest, StopEndsAWaitFromAnotherThread) {
   });
   EXPECT_THAT(std::string(agent->Next().status().message()), HasSubstr("SIGTERM"));
   stopper.join();
+}
+
+TEST(PlannerAgentCertificatesTest, APlannersExpiredCertificateIsNamed) {
+  TestCertificates certificates;
+  certificates.RenewPlanner(/*days=*/-1);
+  const absl::StatusOr<SecuredServer> secured =
+      Secure(certificates.Server(), [](Role, absl::string_view) { return true; });
+  ASSERT_THAT(secured, IsOk());
+  FakePlanner planner(/*port=*/0, secured->credentials);
+  AgentOptions options = {.planner = planner.address(),
+                          .security = certificates.Client(""),
+                          .planner_timeout = absl::ZeroDuration()};
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(PlannerAgent::Register(options),
+              Fails(absl::StatusCode::kDeadlineExceeded, "the certificate of the planner at "));
+  // Told once while it tries again, and not only at the end.
+  options.planner_timeout = absl::Seconds(1);
+  EXPECT_THAT(PlannerAgent::Register(options), Fails(absl::StatusCode::kDeadlineExceeded, " expired on "));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("not registered yet; trying again"));
+  EXPECT_THAT(log, HasSubstr("; renew it there"));
 }
 
 }  // namespace
