@@ -259,6 +259,7 @@ absl::StatusOr<PlanningShape> Planner::ShapeOf(const v1::Batch& proto) const {
   shape.stages = costs_.stages();
   shape.positions = costs_.positions();
   shape.group = job_.topology.shape().group.ranks();
+  shape.context = job_.topology.shape().group.context;
   shape.searches = job_.policy == Policy::kDynamic;
   if (job_.policy == Policy::kPadding) shape.micro_batch_size = std::max(1, job_.micro_batch_size);
   TokenSums all;

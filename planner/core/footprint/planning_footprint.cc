@@ -6,12 +6,21 @@
 namespace penstock::core {
 namespace {
 
-// Of the search, for each micro-batch of a start, and for each of its stages.
-constexpr double kSlotBytes = 360;
-constexpr double kSlotStageBytes = 180;
+// Of the search, for each micro-batch of a start that has a table, for each of its stages and for each
+// further context rank.
+constexpr double kSlotBytes = 500;
+constexpr double kSlotStageBytes = 160;
+constexpr double kSlotContextBytes = 330;
+// For each micro-batch of any start, and for each sample, which all starts name.
+constexpr double kGroupBytes = 60;
+constexpr double kStartSampleBytes = 290;
+// As planner/core/search/dynamic_policy.cc: micro-batches whose tables are held side by side. Then those of
+// starts that are kept, in numbers of micro-batches of the plan.
+constexpr double kSideBySide = 32'768;
+constexpr double kKeptStarts = 4;
 // For each instruction: of the programs, their simulation, the plan as a message and its check together; and
 // of the plan that is kept.
-constexpr double kInstructionBytes = 660;
+constexpr double kInstructionBytes = 559;
 constexpr double kKeptInstructionBytes = 220;
 // Instructions for each micro-batch and rank of its replica, and for each rank beside them.
 constexpr double kInstructions = 12.8;
@@ -22,6 +31,8 @@ constexpr double kSampleMessageBytes = 30;
 constexpr double kSampleBytes = 160;
 // What is taken however small the batch is.
 constexpr double kLeastBytes = 4e6;
+// Search and programs follow each other: of the lesser of both this share is there beside the other.
+constexpr double kLesserShare = 0.1;
 // Above what was measured.
 constexpr double kMargin = 1.1;
 // As planner/core/search/starts.cc: micro-batches of a replica that are tried at least, the step from one
@@ -31,12 +42,15 @@ constexpr double kRoomyMultiple = 1.5;
 constexpr double kCountStep = 1.35;
 constexpr double kStartsOfACount = 1.6;
 // Micro-batches of a replica that plans were found to have at most: so many, or so many times what is roomy,
-// less in a deep pipeline.
+// less in a deep pipeline: divided by this power of how deep it is.
 constexpr double kFewMicroBatches = 24;
 constexpr double kFewest = 2;
 constexpr double kSamplesForOneMore = 16;
 constexpr double kPlanRoomyMultiple = 0.92;
 constexpr double kShallow = 4;
+constexpr double kDepthPower = 0.6;
+// Of policies that do not search.
+constexpr double kPlainDepthPower = 0.4;
 // Caps that samples are packed to, of the longest one, and starts for each.
 struct Cap {
   double of_longest;
@@ -59,7 +73,7 @@ double MostMicroBatches(const PlanningShape& shape) {
 double StartMicroBatches(const PlanningShape& shape) {
   const double samples = static_cast<double>(shape.samples);
   if (!shape.searches) return samples / 2;
-  double all = 2 * samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep);
+  double all = samples + kStartsOfACount * MostMicroBatches(shape) / (1 - 1 / kCountStep);
   for (const Cap& cap : kCaps) all += cap.starts * PackedTo(shape, cap.of_longest);
   return all;
 }
@@ -70,8 +84,23 @@ double PlanMicroBatches(const PlanningShape& shape) {
   const double depth = std::max(1.0, static_cast<double>(shape.positions) / kShallow);
   const double of_replica_samples = samples / static_cast<double>(shape.replicas);
   const double few = std::min(kFewMicroBatches, kFewest + of_replica_samples / kSamplesForOneMore);
-  const double of_replica = std::max(few, kPlanRoomyMultiple * shape.roomy / std::sqrt(depth));
+  const double of_replica =
+      std::max(few, kPlanRoomyMultiple * shape.roomy /
+                        std::pow(depth, shape.searches ? kDepthPower : kPlainDepthPower));
   return std::min(samples, of_replica * static_cast<double>(shape.replicas));
+}
+
+// `plan`: micro-batches that the plan will have.
+double SearchBytes(const PlanningShape& shape, double plan) {
+  const double samples = static_cast<double>(shape.samples);
+  const double all = StartMicroBatches(shape);
+  const double with_tables =
+      shape.searches ? std::min(all, std::max(kSideBySide, samples) + kKeptStarts * std::min(samples, plan))
+                     : all;
+  const double context_ranks = static_cast<double>(std::max<int64_t>(1, shape.context));
+  const double of_slot = kSlotBytes + kSlotStageBytes * static_cast<double>(shape.stages) +
+                         kSlotContextBytes * (context_ranks - 1);
+  return with_tables * of_slot + all * kGroupBytes + samples * kStartSampleBytes;
 }
 
 int64_t Bytes(double bytes) { return static_cast<int64_t>(std::min(kMargin * bytes, 9e18)); }
@@ -86,13 +115,13 @@ PlanningFootprint FootprintOf(const PlanningShape& shape) {
   const double stages_of_rank = static_cast<double>(shape.stages) / static_cast<double>(shape.positions);
   const double of_rank = kInstructions * stages_of_rank * micro_batches;
   const double instructions = of_rank * ranks + kRankInstructions * ranks * replicas;
-  const double search =
-      StartMicroBatches(shape) * (kSlotBytes + kSlotStageBytes * static_cast<double>(shape.stages));
+  const double search = SearchBytes(shape, micro_batches);
+  const double programs = kInstructionBytes * instructions + kSampleBytes * samples;
   const double rank_share = std::min(1.0, 1.25 / replicas);
   PlanningFootprint footprint;
   footprint.micro_batches = static_cast<int64_t>(micro_batches);
   footprint.planning_bytes =
-      Bytes(kLeastBytes + search + kInstructionBytes * instructions + kSampleBytes * samples);
+      Bytes(kLeastBytes + std::max(search, programs) + kLesserShare * std::min(search, programs));
   footprint.plan_bytes = Bytes(kKeptInstructionBytes * instructions + kSampleBytes / 4 * samples);
   footprint.plan_message_bytes =
       Bytes(kInstructionMessageBytes * instructions + kSampleMessageBytes / 3 * samples);

@@ -1,10 +1,11 @@
 // What planning a batch takes: bytes of memory and of messages, known before anything is planned.
 //
-// Two things take memory. The search holds all divisions of the batch that it begins with, a table of every
-// micro-batch and stage each, and the largest of them has a micro-batch for each sample. The programs then
-// have about a dozen instructions for each micro-batch and rank of its replica. So what decides is how many
-// micro-batches the starts have in all, and how many the plan will have: both follow from the memory that
-// ranks have for micro-batches (`roomy`) and from how uneven the lengths are (`longest_fill`).
+// Two things take memory, one after the other. The search has lists of all divisions of the batch that it
+// begins with, and tables of every micro-batch and stage of those that it looks at side by side: so many
+// micro-batches in all, or one start that is larger; the largest has a micro-batch for each sample. The
+// programs then have about a dozen instructions for each micro-batch and rank of its replica. So what decides
+// is how many micro-batches the starts have, and how many the plan will have: both follow from the memory
+// that ranks have for micro-batches (`roomy`) and from how uneven the lengths are (`longest_fill`).
 //
 // The bytes are measured (tests/bench/planning_memory_bench.cc, docs/results/2026-11-25-planner-memory.md):
 // never below what was measured there, and at most twice as much where that is above 16 MB. It is no bound:
@@ -21,8 +22,9 @@ struct PlanningShape {
   int64_t replicas = 1;
   int64_t stages = 1;
   int64_t positions = 1;
-  // Ranks that hold a stage together.
+  // Ranks that hold a stage together, and those of them that divide tokens.
   int64_t group = 1;
+  int64_t context = 1;
   // Micro-batches that a replica needs at least so that all that are in flight fit without recompute.
   double roomy = 0;
   // Micro-batches that the batch would make if each held as many tokens as the longest sample has.

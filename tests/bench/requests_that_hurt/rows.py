@@ -29,14 +29,17 @@ def lengths(count, seed=1, most=2048):
 
 
 def a_batch_beyond_memory(binary):
-    """Row 1: 100,000 samples on 8 stages."""
+    """Row 1: 100,000 samples on 8 stages, planned and delivered to every rank."""
     with PlannerProcess(binary, "--memory=1GB") as planner, planner.channel() as channel:
         register(channel, job("large", pp=8))
         code, words, took = outcome(channel, "SubmitBatches", submission("large", 0, [lengths(100_000)]))
-        time.sleep(5)
+        begin = time.monotonic()
+        programs = [call_first(channel, "large", 120, rank) or b"" for rank in range(8)] if code == "OK" else []
+        planned = time.monotonic() - begin
         alive, peak = planner.lives(), planner.peak
-        named = code == "OK" or "would do" in words
-        return alive and named and peak < 1.25 * GIB, f"{code} in {took:.1f} s, peak {peak / GIB:.2f} GiB, {'lives' if alive else 'DEAD'}"
+        held = alive and all(programs) and (code == "OK" or "would do" in words) and peak < 1.25 * GIB
+        delivered = f", all programs {planned:.1f} s later, the largest {max(map(len, programs)) / MIB:.2f} MiB" if programs else ""
+        return held, f"{code} in {took:.1f} s{delivered}, peak {peak / GIB:.2f} GiB, {'lives' if alive else 'DEAD'}"
 
 
 def streams_that_nobody_reads(binary, streams=1000):
@@ -65,9 +68,9 @@ def streams_that_nobody_reads(binary, streams=1000):
             f"{streams} streams of {len(reader) / MIB:.2f} MiB a program take {taken:.0f} MiB, {refused} refused, another reader {'is served' if also_reads else 'WAITS'}")
 
 
-def call_first(channel, name, seconds=60):
-    """The first program of rank 0; None: it did not come."""
-    request = planner_service_pb2.StreamProgramsRequest(job_id=name)
+def call_first(channel, name, seconds=60, rank=0):
+    """The first program of a rank, as bytes; None: it did not come."""
+    request = planner_service_pb2.StreamProgramsRequest(job_id=name, rank=rank)
     one = channel.unary_stream("/penstock.v1.PlannerService/StreamPrograms", request_serializer=type(request).SerializeToString)(
         request, timeout=seconds)
     try:

@@ -27,6 +27,7 @@ PlanningShape ShapeOf(const Measured& row) {
           .stages = row.positions,
           .positions = row.positions,
           .group = row.context,
+          .context = row.context,
           .roomy = row.roomy,
           .longest_fill = row.fill,
           .searches = row.searches,
