@@ -25,6 +25,8 @@ using Stub = v1::PlannerService::Stub;
 using SystemTime = std::chrono::system_clock::time_point;
 // A handshake beside those of the channel is tried so often at most.
 constexpr std::chrono::nanoseconds kExplainEvery = std::chrono::seconds(5);
+// Before a standby is asked what it has read.
+constexpr absl::Duration kAskTheLeaderFor = absl::Seconds(1);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
@@ -102,6 +104,19 @@ absl::StatusOr<Response> PlannerClient::CallUntil(Method<Request, Response> meth
   }
 }
 
+template <typename Request, typename Response>
+absl::StatusOr<Response> PlannerClient::ReadUntil(Method<Request, Response> method, const Request& request,
+                                                  absl::Duration deadline) {
+  if (ways_.heard == nullptr || !knows_several_) return CallUntil(method, request, deadline);
+  const absl::Duration of_leader = std::min(deadline, kAskTheLeaderFor);
+  auto result = CallUntil(method, request, of_leader);
+  if (!absl::IsUnavailable(result.status()) && !absl::IsDeadlineExceeded(result.status())) return result;
+  auto other = Call(any_stub_.get(), method, request, DeadlineIn(deadline - of_leader),
+                    /*wait_for_ready=*/true, ways_.heard);
+  // What was wrong with the leader says more than that no other answered either.
+  return absl::IsDeadlineExceeded(other.status()) ? result : other;
+}
+
 absl::Status PlannerClient::WhyNoConnection() {
   if (explain_ == nullptr || channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY)
     return absl::OkStatus();
@@ -129,6 +144,7 @@ PlannerClient::PlannerClient(std::shared_ptr<grpc::Channel> channel,
     : channel_(std::move(channel)),
       stub_(v1::PlannerService::NewStub(channel_)),
       any_stub_(v1::PlannerService::NewStub(any != nullptr ? any : channel_)),
+      knows_several_(any != nullptr),
       explain_(std::move(explain)) {}
 
 absl::StatusOr<v1::RegisterJobResponse> PlannerClient::RegisterJob(const v1::RegisterJobRequest& request,
@@ -171,12 +187,12 @@ absl::StatusOr<v1::HeartbeatResponse> PlannerClient::Heartbeat(const v1::Heartbe
 
 absl::StatusOr<v1::GetJobResponse> PlannerClient::GetJob(const v1::GetJobRequest& request,
                                                          absl::Duration deadline) {
-  return CallUntil(&Stub::GetJob, request, deadline);
+  return ReadUntil(&Stub::GetJob, request, deadline);
 }
 
 absl::StatusOr<v1::ListJobsResponse> PlannerClient::ListJobs(const v1::ListJobsRequest& request,
                                                              absl::Duration deadline) {
-  return CallUntil(&Stub::ListJobs, request, deadline);
+  return ReadUntil(&Stub::ListJobs, request, deadline);
 }
 
 absl::StatusOr<v1::GetIterationResponse> PlannerClient::GetIteration(const v1::GetIterationRequest& request,

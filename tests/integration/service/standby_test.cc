@@ -182,6 +182,30 @@ TEST_F(StandbyTest, TellsTheLeadersAnswersOnceItLeads) {
   EXPECT_FALSE(words_.has_value());
 }
 
+// The lease is still the dead leader's.
+TEST_F(StandbyTest, IsAskedByWhoKnowsSeveralPlannersOfWhichNoneLeads) {
+  ASSERT_EQ(setenv("PENSTOCK_LEASE_SECONDS", "30", /*overwrite=*/1), 0);
+  PlannerPair planners(PENSTOCK_PLANNER, server_->Url(server_->NewDatabase()));
+  planners.Start();
+  unsetenv("PENSTOCK_LEASE_SECONDS");
+  ASSERT_FALSE(HasFatalFailure());
+  const int leader = planners.AwaitLeader();
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = core::GptJob(2, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->set_job_id("mix");
+  ASSERT_THAT(PlannerClient(planners.addresses()).RegisterJob(request), IsOk());
+  const Ended led = penstock_.Run({"status", "--planner", planners.addresses()});
+  EXPECT_THAT(led.output, HasSubstr("serves 1 job\n"));
+
+  planners.process(leader).Signal(SIGKILL);
+  const absl::Time begin = absl::Now();
+  const Ended status = penstock_.Run({"status", "--planner", planners.addresses()});
+  RecordProperty("status_ms", static_cast<int>(absl::ToInt64Milliseconds(absl::Now() - begin)));
+  EXPECT_EQ(status.code, 0) << status.errors;
+  EXPECT_THAT(status.output, HasSubstr("1 job, as a standby says"));
+  EXPECT_THAT(status.output, HasSubstr("mix"));
+}
+
 // Two planners behind a proxy that stops to answer.
 TEST_F(StandbyTest, AnswersWithTheLastReadWhileTheDatabaseIsSilent) {
   PostgresProxy proxy(server_->socket_path());

@@ -65,7 +65,8 @@ class PlannerClient {
   // one address that a person waits for. Before the first call.
   void EndWhereAnotherLeads() { ways_.ends_where_another_leads = true; }
   // From now on GetJob and ListJobs take what a standby has read from the store, and `heard` is called with
-  // who leads and how old that is before such an answer is returned. Without it a standby's answer is
+  // who leads and how old that is before such an answer is returned. Of several planners the leader is asked
+  // for a second, and then any. Without it a standby's answer is
   // UNAVAILABLE, as those to all other calls: whoever acts on it needs the leader's. Before the first call.
   void TakeStandbys(std::function<void(const StandbyWords&)> heard) { ways_.heard = std::move(heard); }
 
@@ -114,6 +115,10 @@ class PlannerClient {
   absl::StatusOr<Response> CallUntil(Method<Request, Response> method, const Request& request,
                                      absl::Duration deadline);
 
+  // The same for calls that a standby may answer.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> ReadUntil(Method<Request, Response> method, const Request& request,
+                                     absl::Duration deadline);
   // Why there is no connection, asked now and then only; OK: not known.
   absl::Status WhyNoConnection();
   // What callers chose.
@@ -127,6 +132,7 @@ class PlannerClient {
   const std::unique_ptr<v1::PlannerService::Stub> stub_;
   // To any planner.
   const std::unique_ptr<v1::PlannerService::Stub> any_stub_;
+  const bool knows_several_;
   Ways ways_;
   // Null: nobody knows.
   const Explain explain_;
