@@ -28,8 +28,8 @@ using PlannerCalls =
 class PlannerRpcService final : public PlannerCalls {
  public:
   // `engines`: who serves; `standby`: from which GetJob and ListJobs are answered while nobody does, null:
-  // they are refused then as all others. Neither is owned. `submissions`: told of what is submitted to jobs; may
-  // be empty.
+  // they are refused then as all others. Neither is owned. `submissions`: told of what is submitted to jobs;
+  // may be empty.
   PlannerRpcService(const EngineSlot* engines, StandbyReader* standby, JobAccess access, AuditedCalls audit,
                     SubmissionObserver submissions = nullptr);
 
