@@ -9,6 +9,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/service/engine/checked_plan.h"
+#include "planner/service/engine/payer.h"
 #include "planner/service/engine/planning_room.h"
 
 namespace penstock {
@@ -28,9 +29,13 @@ PlannerEngine::PlannerEngine(const EngineOptions& options, const EngineDependenc
       dependencies_(dependencies),
       memory_(options.job_memory_bytes, options.memory_bytes),
       streams_(options.stream_memory_bytes),
+      quotas_(options.owners, dependencies.clock),
       journal_(options.journal, dependencies.store),
       pool_(std::max(kFewestThreads, options.planning_threads) + kExtraThreads, options.queue_capacity,
-            dependencies.clock, options.planning_memory_bytes) {}
+            dependencies.clock, options.planning_memory_bytes,
+            [this](const PlanningWork& work, absl::Duration took) {
+              quotas_.ChargePlanning(work.owner, work.kind, took);
+            }) {}
 
 PlannerEngine::~PlannerEngine() { Shutdown(absl::ZeroDuration()); }
 
@@ -49,6 +54,7 @@ JobServices PlannerEngine::Services() {
           .planning_limit = options_.planning_limit,
           .memory = &memory_,
           .streams = &streams_,
+          .quotas = &quotas_,
           .room = RoomOfJobs(),
           .preparation_threads = std::max(1, options_.planning_threads),
           .make_secret = dependencies_.make_secret};
@@ -116,6 +122,14 @@ absl::Status PlannerEngine::MakeRoomLocked(const std::string& owner) {
   }
 }
 
+absl::Status PlannerEngine::AdmitJobLocked(const v1::JobSpec& spec) {
+  const std::string payer = PayerOf(spec);
+  PENSTOCK_RETURN_IF_ERROR(quotas_.CheckPlanning(payer));
+  absl::Status status = MakeRoomLocked(spec.owner());
+  quotas_.CountRefusal(payer, status);
+  return status;
+}
+
 absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSpec& spec) {
   MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the planner stops; try again");
@@ -125,7 +139,7 @@ absl::StatusOr<std::shared_ptr<Job>> PlannerEngine::FindOrAddJob(const v1::JobSp
                                                  "' exists with another specification: choose another id"));
   }
   PENSTOCK_RETURN_IF_ERROR(journal_.health());
-  PENSTOCK_RETURN_IF_ERROR(MakeRoomLocked(spec.owner()));
+  PENSTOCK_RETURN_IF_ERROR(AdmitJobLocked(spec));
   std::shared_ptr<Job> job = Job::Register(++largest_key_, spec, Services());
   AddLocked(job);
   LogInfo("job registered", {{"job", spec.job_id()},
@@ -255,24 +269,36 @@ bool PlannerEngine::stopped() const {
   return stopped_;
 }
 
-absl::Status PlannerEngine::ReserveWhatIf(const std::string& owner) {
-  if (pool_.TryReserve(PlanningClass::kWhatIf, owner, 1)) return absl::OkStatus();
-  if (stopped()) return absl::UnavailableError("the planner stops; try again");
-  return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+absl::Status PlannerEngine::ReserveWhatIf(const std::string& payer, size_t samples) {
+  PENSTOCK_RETURN_IF_ERROR(quotas_.CheckPlanning(payer));
+  if (!pool_.TryReserve(PlanningClass::kWhatIf, payer, 1)) {
+    if (stopped()) return absl::UnavailableError("the planner stops; try again");
+    return absl::ResourceExhaustedError("the planning queue is full: try again in a moment");
+  }
+  if (samples == 0) return absl::OkStatus();
+  absl::Status status = quotas_.TakeSamples(payer, samples);
+  if (!status.ok()) pool_.Release(PlanningClass::kWhatIf, payer, 1);
+  return status;
 }
 
-PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& request, std::string owner,
+// When its turn comes: those before it may have used what the quota has.
+absl::Status PlannerEngine::BeginWhatIf(const PlanningTicket& ticket) const {
+  PENSTOCK_RETURN_IF_ERROR(ticket.status());
+  return quotas_.CheckPlanning(ticket.work().owner);
+}
+
+PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& request, std::string payer,
                                              CostsDone done) {
   absl::Status status = dependencies_.planners->Check(request.job());
-  if (status.ok()) status = ReserveWhatIf(owner);
+  if (status.ok()) status = ReserveWhatIf(payer, /*samples=*/0);
   if (!status.ok()) {
     done(status);
     return nullptr;
   }
   auto copy = std::make_shared<const v1::ReviseCostsRequest>(request);
-  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit},
+  return pool_.Run({PlanningClass::kWhatIf, std::move(payer), options_.planning_limit},
                    [this, copy, done = std::move(done)](const PlanningTicket& ticket) {
-                     if (!ticket.status().ok()) return done(ticket.status());
+                     if (absl::Status begun = BeginWhatIf(ticket); !begun.ok()) return done(begun);
                      const auto fitted = dependencies_.planners->CalibratePasses(*copy, ticket.stop());
                      if (!fitted.ok()) return done(ticket.Explain(fitted.status()));
                      v1::ReviseCostsResponse response;
@@ -283,22 +309,23 @@ PlanningTicketPtr PlannerEngine::ReviseCosts(const v1::ReviseCostsRequest& reque
                    });
 }
 
-PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string owner,
+PlanningTicketPtr PlannerEngine::PlanBatch(const v1::PlanBatchRequest& request, std::string payer,
                                            PlanDone done) {
   const absl::StatusOr<int64_t> bytes = AdmitPlanBatch(request);
   if (!bytes.ok()) {
     done(bytes.status());
     return nullptr;
   }
-  if (absl::Status status = ReserveWhatIf(owner); !status.ok()) {
+  if (absl::Status status = ReserveWhatIf(payer, static_cast<size_t>(request.batch().samples_size()));
+      !status.ok()) {
     done(status);
     return nullptr;
   }
   // The caller's request may go before its turn comes.
   auto copy = std::make_shared<const v1::PlanBatchRequest>(request);
-  return pool_.Run({PlanningClass::kWhatIf, std::move(owner), options_.planning_limit, *bytes},
+  return pool_.Run({PlanningClass::kWhatIf, std::move(payer), options_.planning_limit, *bytes},
                    [this, copy, done = std::move(done)](const PlanningTicket& ticket) {
-                     if (!ticket.status().ok()) return done(ticket.status());
+                     if (absl::Status begun = BeginWhatIf(ticket); !begun.ok()) return done(begun);
                      absl::StatusOr<v1::Plan> plan = PlanNow(*copy, ticket.stop());
                      if (!plan.ok()) plan = ticket.Explain(plan.status());
                      done(std::move(plan));

@@ -26,6 +26,7 @@
 #include "penstock/v1/planner_service.pb.h"
 #include "planner/service/engine/job.h"
 #include "planner/service/engine/job_places.h"
+#include "planner/service/engine/owner_quotas.h"
 
 namespace penstock {
 
@@ -38,6 +39,7 @@ struct EngineOptions {
   absl::Duration planning_limit = absl::Minutes(5);
   // A job that is over makes room for a new one, the oldest first.
   JobQuotas quotas = {};
+  OwnerLimits owners = {};
   // Jobs that nobody started for so long are deleted.
   absl::Duration keep_unstarted_jobs = absl::Hours(1);
   // Jobs that have been over for so long are deleted.
@@ -112,18 +114,20 @@ class PlannerEngine {
   bool IsFenced() const { return journal_.fenced(); }
 
   // Plans one batch in the pool and keeps nothing. `done` is called exactly once: at once when the queue is
-  // full or the planner stops, else by a thread of the pool or the one that cancels. `owner`: whoever asks;
-  // owners take turns. The ticket is null when `done` was called at once.
+  // full, a quota refuses it or the planner stops, else by a thread of the pool or the one that cancels.
+  // `payer`: whoever asks; payers take turns. The ticket is null when `done` was called at once.
   using PlanDone = std::function<void(absl::StatusOr<v1::Plan>)>;
-  PlanningTicketPtr PlanBatch(const v1::PlanBatchRequest& request, std::string owner, PlanDone done);
+  PlanningTicketPtr PlanBatch(const v1::PlanBatchRequest& request, std::string payer, PlanDone done);
   // Fits costs in the pool and keeps nothing; all else as PlanBatch.
   using CostsDone = std::function<void(absl::StatusOr<v1::ReviseCostsResponse>)>;
-  PlanningTicketPtr ReviseCosts(const v1::ReviseCostsRequest& request, std::string owner, CostsDone done);
+  PlanningTicketPtr ReviseCosts(const v1::ReviseCostsRequest& request, std::string payer, CostsDone done);
   // Nobody waits for the answer any more: it is not computed, or no further.
   void CancelWhatIf(const PlanningTicketPtr& ticket) { pool_.Cancel(ticket); }
 
   // Of programs that streams hold and nobody has read.
   size_t stream_bytes() const { return streams_.held(); }
+  // What owners use.
+  std::vector<OwnerUse> OwnerUses() const { return quotas_.Uses(); }
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
 
@@ -150,10 +154,14 @@ class PlannerEngine {
   absl::Status AdmitPreparation(const v1::JobSpec& spec) const;
   absl::StatusOr<v1::Plan> PlanNow(const v1::PlanBatchRequest& request, core::StopToken stop) const;
   bool stopped() const;
-  // A place for what no job waits for. Possible errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
-  absl::Status ReserveWhatIf(const std::string& owner);
+  // A place for what no job waits for, and its samples. Possible errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
+  absl::Status ReserveWhatIf(const std::string& payer, size_t samples);
+  // Possible errors: those of the ticket, RESOURCE_EXHAUSTED (a quota).
+  absl::Status BeginWhatIf(const PlanningTicket& ticket) const;
   // The job with this specification: the one that is there, or a new one.
   absl::StatusOr<std::shared_ptr<Job>> FindOrAddJob(const v1::JobSpec& spec);
+  // Whether the owner may have one more job; makes room for it.
+  absl::Status AdmitJobLocked(const v1::JobSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<JobPlace> PlacesOf(const std::vector<std::shared_ptr<Job>>& jobs) const;
   // `owner`: of the new job.
   absl::Status MakeRoomLocked(const std::string& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -168,6 +176,7 @@ class PlannerEngine {
   const EngineDependencies dependencies_;
   MemoryBudget memory_;
   StreamBudget streams_;
+  OwnerQuotas quotas_;
   Journal journal_;
   PlanningPool pool_;
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/logging/logging.h"
 #include "common/status/status_macros.h"
+#include "planner/service/engine/payer.h"
 #include "planner/service/state/job_status.h"
 
 namespace penstock {
@@ -19,11 +20,6 @@ absl::Duration HeartbeatTimeoutOf(const v1::JobSpec& spec) {
                                                              : spec.heartbeat_timeout_ms());
 }
 
-// Its owner, or, where nobody knows who calls, itself.
-std::string PayerOf(const v1::JobSpec& spec) {
-  return spec.owner().empty() ? absl::StrCat("job ", spec.job_id()) : absl::StrCat("owner ", spec.owner());
-}
-
 }  // namespace
 
 Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& services)
@@ -33,7 +29,7 @@ Job::Job(uint64_t key, JobState state, uint64_t events, const JobServices& servi
       payer_(PayerOf(spec_)),
       serialized_spec_(spec_.SerializeAsString()),
       services_(services),
-      messages_(services.streams, payer_),
+      messages_(services.streams, services.quotas, payer_),
       state_(std::move(state)),
       events_(events),
       snapshot_events_(events),

@@ -131,6 +131,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // job_batches.cc
   absl::Status ValidateBatches(const v1::SubmitBatchesRequest& request, const BatchPlanner& planner) const;
   absl::Status CheckAcceptsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const;
   absl::Status AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
                            const std::vector<std::string>& hashes, absl::Time asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

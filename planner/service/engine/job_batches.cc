@@ -53,6 +53,16 @@ absl::Status Job::CheckAcceptsLocked() const {
   }
 }
 
+// For the batches of the request from `known` on. Who is refused may go on from `next` when it has waited.
+absl::Status Job::TakeFromQuotas(const v1::SubmitBatchesRequest& request, size_t known, uint64_t next) const {
+  size_t samples = 0;
+  for (int i = static_cast<int>(known); i < request.batches_size(); ++i)
+    samples += static_cast<size_t>(request.batches(i).samples_size());
+  absl::Status status = services_.quotas->CheckPlanning(payer_);
+  if (status.ok()) status = services_.quotas->TakeSamples(payer_, samples);
+  return status.ok() ? status : WithRetryIteration(std::move(status), next);
+}
+
 // Takes the batches that are new. `serialized`: those of the request.
 absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vector<std::string> serialized,
                               const std::vector<std::string>& hashes, absl::Time asked) {
@@ -70,6 +80,7 @@ absl::Status Job::AdmitLocked(const v1::SubmitBatchesRequest& request, std::vect
             services_.memory->OfOneJob(), ": retry from iteration ", next, " when ranks have reported more")),
         next);
   }
+  PENSTOCK_RETURN_IF_ERROR(TakeFromQuotas(request, known, next));
   StoredBatches stored;
   store::v1::Event event;
   for (size_t i = known; i < hashes.size(); ++i) {

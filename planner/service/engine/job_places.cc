@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "planner/service/engine/quota_refusal.h"
 
 namespace penstock {
 namespace {
@@ -39,15 +40,18 @@ absl::StatusOr<std::optional<size_t>> MakeRoomFor(const std::string& owner, cons
   if (const size_t unstarted = Count(jobs, waits); unstarted >= quotas.unstarted_of_owner) {
     const auto oldest = OldestOf(jobs, [&](const JobPlace& job) { return waits(job) && idle(job); });
     if (oldest.has_value()) return oldest;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        NameOf(owner), " ", unstarted,
-        " jobs that nobody started, the quota: start or delete one, try again in a minute, or raise "
-        "--unstarted-jobs-of-owner"));
+    return RefusedBy(
+        OwnerQuota::kUnstartedJobs,
+        absl::StrCat(
+            NameOf(owner), " ", unstarted,
+            " jobs that nobody started, the quota: start or delete one, try again in a minute, or raise "
+            "--unstarted-jobs-of-owner"));
   }
   const size_t most_of_owner =
       quotas.jobs_of_owner > 0 ? quotas.jobs_of_owner : std::max<size_t>(1, quotas.jobs / 4 * 3);
   if (const size_t own = Count(jobs, lives); !owner.empty() && own >= most_of_owner) {
-    return absl::ResourceExhaustedError(
+    return RefusedBy(
+        OwnerQuota::kJobs,
         absl::StrCat(NameOf(owner), " ", own,
                      " jobs that are not over, the quota: drain or delete one, or raise --jobs-of-owner"));
   }

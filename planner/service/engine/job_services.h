@@ -10,6 +10,7 @@
 #include "planner/service/engine/clock.h"
 #include "planner/service/engine/memory_budget.h"
 #include "planner/service/engine/observer.h"
+#include "planner/service/engine/owner_quotas.h"
 #include "planner/service/engine/planning_pool.h"
 #include "planner/service/engine/stream_budget.h"
 #include "planner/service/journal/journal.h"
@@ -34,6 +35,7 @@ struct JobServices {
   // A plan that is needed next is made even beyond it.
   const MemoryBudget* memory = nullptr;
   const StreamBudget* streams = nullptr;
+  const OwnerQuotas* quotas = nullptr;
   // What one batch may take.
   core::PlanningRoom room = {};
   // Layouts of stages that are planned at a time while a job is prepared.

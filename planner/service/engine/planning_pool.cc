@@ -52,12 +52,14 @@ void PlanningTicket::Stop(Cause cause) {
   flag_.Set();
 }
 
-PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes)
+PlanningPool::PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes,
+                           Computed computed)
     : capacity_(capacity),
       threads_of_all_(static_cast<size_t>(threads)),
       shared_threads_(static_cast<size_t>(std::max(1, threads - 1))),
       clock_(clock),
-      memory_bytes_(memory_bytes) {
+      memory_bytes_(memory_bytes),
+      computed_(std::move(computed)) {
   for (int i = 0; i < threads + 1; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -110,7 +112,7 @@ PlanningTicketPtr PlanningPool::Run(PlanningWork work, Task task) {
       Line& line = lines_[IndexOf(ticket->work().kind)];
       TurnQueue<Entry>& tasks = line.owners[owner].tasks;
       if (tasks.empty()) line.owners[owner].turn = ++line.turns;
-      tasks.Push(ticket->work().job, {ticket, std::move(task)});
+      tasks.Push(ticket->work().job, {.ticket = ticket, .task = std::move(task)});
       ++line.waiting;
       changed_.SignalAll();
       return ticket;
@@ -281,16 +283,17 @@ bool PlanningPool::Next(Entry* entry) {
   }
   *entry = TakeLocked(kind);
   const absl::Duration charged = ChargeLocked(kind, entry->ticket->work().owner);
-  running_.push_back({entry->ticket, clock_->Now(), charged});
+  entry->began = clock_->Now();
+  running_.push_back({entry->ticket, entry->began, charged});
   return true;
 }
 
-void PlanningPool::End(const Entry& entry) {
+void PlanningPool::End(const Entry& entry, absl::Duration took) {
   MutexLock lock(&mutex_);
   const auto running = std::find_if(running_.begin(), running_.end(),
                                     [&](const Running& one) { return one.ticket == entry.ticket; });
   Use& use = lines_[IndexOf(entry.ticket->work().kind)].uses[entry.ticket->work().owner];
-  use.last = clock_->Now() - running->started;
+  use.last = took;
   use.longest = std::max(use.last, kFade * use.longest);
   use.total += use.last - running->charged;
   running_.erase(running);
@@ -300,7 +303,9 @@ void PlanningPool::End(const Entry& entry) {
 void PlanningPool::Work() {
   for (Entry entry; Next(&entry); entry = Entry()) {
     entry.task(*entry.ticket);
-    End(entry);
+    const absl::Duration took = clock_->Now() - entry.began;
+    if (computed_ != nullptr) computed_(entry.ticket->work(), took);
+    End(entry, took);
   }
 }
 

@@ -105,8 +105,11 @@ class PlanningPool {
   using Task = std::function<void(const PlanningTicket&)>;
 
   // `threads` >= 1. `capacity`: tasks that wait or are reserved; running ones do not count. `clock` measures
-  // limits and must outlive the pool. `memory_bytes`: of all tasks that run.
-  PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX);
+  // limits and must outlive the pool. `memory_bytes`: of all tasks that run. `computed`: told of each task
+  // that ran, by its thread and before another begins in its place; for how long it held the thread.
+  using Computed = std::function<void(const PlanningWork&, absl::Duration)>;
+  PlanningPool(int threads, size_t capacity, const SteadyClock* clock, int64_t memory_bytes = INT64_MAX,
+               Computed computed = nullptr);
   // Shuts down without draining.
   ~PlanningPool();
   PlanningPool(const PlanningPool&) = delete;
@@ -143,6 +146,7 @@ class PlanningPool {
   struct Entry {
     PlanningTicketPtr ticket;
     Task task;
+    absl::Time began = absl::InfinitePast();
   };
   struct Owner {
     TurnQueue<Entry> tasks;
@@ -203,7 +207,7 @@ class PlanningPool {
   Entry TakeLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const Entry& entry);
+  void End(const Entry& entry, absl::Duration took);
   // Takes a task out of its line; false when it does not wait.
   bool RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Entry> TakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -216,6 +220,7 @@ class PlanningPool {
   const size_t shared_threads_;
   const SteadyClock* const clock_;
   const int64_t memory_bytes_;
+  const Computed computed_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,11 +5,22 @@
 
 namespace penstock {
 
+absl::StatusOr<std::shared_ptr<void>> ProgramMessages::PlaceFor(bool anyway) const {
+  using Place = std::pair<std::shared_ptr<void>, std::shared_ptr<void>>;
+  auto place = std::make_shared<Place>();
+  if (anyway) {
+    *place = {quotas_->OpenStreamAnyway(owner_), budget_->HoldBytesAnyway(owner_, kStreamBytes)};
+    return place;
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(place->first, quotas_->OpenStream(owner_));
+  PENSTOCK_ASSIGN_OR_RETURN(place->second, budget_->HoldBytes(owner_, kStreamBytes));
+  return place;
+}
+
 absl::StatusOr<std::shared_ptr<void>> ProgramMessages::OpenStream(const Reader& reader) {
   MutexLock lock(&mutex_);
-  if (!reader.is_worker || !workers_[reader.rank].stream.expired())
-    return budget_->HoldBytes(owner_, kStreamBytes);
-  std::shared_ptr<void> stream = budget_->HoldBytesAnyway(owner_, kStreamBytes);
+  if (!reader.is_worker || !workers_[reader.rank].stream.expired()) return PlaceFor(/*anyway=*/false);
+  PENSTOCK_ASSIGN_OR_RETURN(std::shared_ptr<void> stream, PlaceFor(/*anyway=*/true));
   workers_[reader.rank].stream = stream;
   return stream;
 }

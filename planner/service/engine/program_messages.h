@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/sync/sync.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/service/engine/owner_quotas.h"
 #include "planner/service/engine/stream_budget.h"
 
 namespace penstock {
@@ -33,15 +34,15 @@ class ProgramMessages {
     bool is_worker = false;
   };
 
-  // `budget` must outlive the job. `owner`: who pays.
-  ProgramMessages(const StreamBudget* budget, std::string owner)
-      : budget_(budget), owner_(std::move(owner)) {}
+  // `budget` and `quotas` must outlive the job. `owner`: who pays.
+  ProgramMessages(const StreamBudget* budget, const OwnerQuotas* quotas, std::string owner)
+      : budget_(budget), quotas_(quotas), owner_(std::move(owner)) {}
 
   // A place for one more stream, kept while it is open.
-  // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget.
+  // Possible errors: RESOURCE_EXHAUSTED, that of StreamBudget or OwnerQuotas.
   absl::StatusOr<std::shared_ptr<void>> OpenStream(const Reader& reader);
-  // What a stream sends for the iteration of the plan. Possible errors: as OpenStream. `profile_durations`:
-  // as of MakeProgramMessage.
+  // What a stream sends for the iteration of the plan. Possible errors: that of StreamBudget.
+  // `profile_durations`: as of MakeProgramMessage.
   absl::StatusOr<ProgramBytes> Message(const v1::Batch& batch, const v1::Plan& plan, const Reader& reader,
                                        absl::Span<const int64_t> profile_durations = {});
 
@@ -56,11 +57,14 @@ class ProgramMessages {
     std::weak_ptr<const std::string> message;
   };
 
+  // What a stream has while it is open.
+  absl::StatusOr<std::shared_ptr<void>> PlaceFor(bool anyway) const;
   ProgramBytes Find(const v1::Plan& plan, uint32_t rank) const;
   void KeepLocked(const v1::Plan& plan, uint32_t rank, const ProgramBytes& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StreamBudget* const budget_;
+  const OwnerQuotas* const quotas_;
   const std::string owner_;
   mutable Mutex mutex_;
   // By iteration and rank. Those that nobody holds any more are taken out now and then.

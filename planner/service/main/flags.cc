@@ -126,6 +126,19 @@ void AddEngineFlags(CLI::App* app, EngineOptions* options, Texts* texts) {
          "jobs of one owner that are registered and that nobody started, by a batch, a worker or a reader")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  app->add_option("--streams-of-owner", options->owners.streams,
+                  "open streams of programs of one owner, beside the one that each worker has in any case")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app->add_option("--samples-of-owner-a-minute", options->owners.samples_a_minute,
+                  "samples of one owner that are accepted a minute, in batches and what-ifs; 0: no limit")
+      ->check(Between(0, 1e15))
+      ->capture_default_str();
+  app->add_option("--planning-seconds-of-owner-a-minute", options->owners.planning_seconds_a_minute,
+                  "seconds for which one owner may hold planning threads, a minute: beyond it nothing new of "
+                  "the owner is accepted until the time has come in; 0: no limit")
+      ->check(Between(0, 1e9))
+      ->capture_default_str();
   app->add_option(
          "--keep-unstarted-seconds", texts->keep_unstarted_seconds,
          "how long a job is kept that nobody starts; after a minute it makes room where a place is needed")

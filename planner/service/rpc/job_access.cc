@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "planner/service/engine/payer.h"
 
 namespace penstock {
 namespace {
@@ -46,6 +47,13 @@ bool MayCall(Role role, absl::string_view method) {
 Caller JobAccess::CallerOf(const grpc::CallbackServerContext& context) const {
   if (control_ == nullptr) return {.role = Role::kOperator, .owner = {}};
   return control_->Identify(context.client_metadata(), *context.auth_context());
+}
+
+std::string JobAccess::PayerOfCaller(const grpc::CallbackServerContext& context) const {
+  if (const Caller caller = CallerOf(context); !caller.owner.empty()) return PayerOfOwner(caller.owner);
+  // "ipv4:10.0.0.5:41234": each connection has a port of its own.
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
 }
 
 bool JobAccess::MayTouch(const Caller& caller, const v1::JobSpec& job) {

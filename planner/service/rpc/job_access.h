@@ -41,6 +41,10 @@ class JobAccess {
   absl::StatusOr<std::string> OwnerOf(const grpc::CallbackServerContext& context,
                                       const std::string& asked) const;
 
+  // Whom the caller's questions are counted for: its owner, or, where nobody knows it, the host it calls
+  // from.
+  std::string PayerOfCaller(const grpc::CallbackServerContext& context) const;
+
   // Not so: everyone is an operator.
   bool knows_callers() const { return control_ != nullptr; }
   // For those who ask about many jobs.

@@ -132,12 +132,13 @@ grpc::ServerUnaryReactor* PlannerRpcService::PlanBatch(grpc::CallbackServerConte
     return Answer(context, status);
   const EnginePtr planner = *std::move(engine);
   return PooledCallReactor<v1::PlanBatchResponse>::Start(planner, response, [&](auto done) {
-    return planner->PlanBatch(*request, HostOf(context->peer()), [done](absl::StatusOr<v1::Plan> plan) {
-      if (!plan.ok()) return done(plan.status());
-      v1::PlanBatchResponse answer;
-      *answer.mutable_plan() = *std::move(plan);
-      done(std::move(answer));
-    });
+    return planner->PlanBatch(*request, access_.PayerOfCaller(*context),
+                              [done](absl::StatusOr<v1::Plan> plan) {
+                                if (!plan.ok()) return done(plan.status());
+                                v1::PlanBatchResponse answer;
+                                *answer.mutable_plan() = *std::move(plan);
+                                done(std::move(answer));
+                              });
   });
 }
 
@@ -149,7 +150,7 @@ grpc::ServerUnaryReactor* PlannerRpcService::ReviseCosts(grpc::CallbackServerCon
   if (!engine.ok()) return Answer(context, engine.status());
   const EnginePtr planner = *std::move(engine);
   return PooledCallReactor<v1::ReviseCostsResponse>::Start(planner, response, [&](auto done) {
-    return planner->ReviseCosts(*request, HostOf(context->peer()), std::move(done));
+    return planner->ReviseCosts(*request, access_.PayerOfCaller(*context), std::move(done));
   });
 }
 

@@ -19,10 +19,6 @@
 
 namespace penstock {
 
-// "ipv4:10.0.0.5" of gRPC's name of a client, "ipv4:10.0.0.5:41234": each connection has a port of its own,
-// and clients of one host share its turns.
-inline std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
-
 template <typename Response>
 class PooledCallReactor final : public grpc::ServerUnaryReactor,
                                 public std::enable_shared_from_this<PooledCallReactor<Response>> {
