@@ -137,6 +137,7 @@ void PlannerMetrics::Watch(const EngineSlot* engines) {
       [](const PlannerEngine& engine) {
         return std::vector<MetricSample>{{{}, static_cast<double>(engine.stream_bytes())}};
       });
+  owners_.Watch(registry_, engines);
   add("penstock_owner_jobs", "Jobs of an owner that are not over, by whether anybody started them.",
       JobsByOwner);
   add("penstock_jobs", "Jobs that the planner holds, by state.", JobsByState);

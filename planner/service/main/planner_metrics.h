@@ -2,7 +2,7 @@
 // each scrape.
 //
 // Labels stay few: `training_job` only of jobs that the planner holds (job_metrics.h), `rank` within a job,
-// `method`, `code`, `state`.
+// `owner` of a hundred at most (owner_metrics.h), `method`, `code`, `state`.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@
 #include "common/metrics/metrics.h"
 #include "planner/service/engine/observer.h"
 #include "planner/service/main/job_metrics.h"
+#include "planner/service/main/owner_metrics.h"
 #include "planner/service/rpc/engine_slot.h"
 
 namespace penstock {
@@ -45,6 +46,7 @@ class PlannerMetrics final : public EngineObserver {
   const CounterFamily refused_rpcs_;
   const CounterFamily leader_changes_;
   JobMetrics jobs_;
+  OwnerMetrics owners_;
 };
 
 }  // namespace penstock

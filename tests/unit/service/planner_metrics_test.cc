@@ -63,6 +63,33 @@ TEST_F(PlannerMetricsTest, OwnersJobsAreCountedByWhetherAnybodyStartedThem) {
   EXPECT_THAT(registry_.Text(), HasSubstr("penstock_owner_jobs{owner=\"team\",started=\"no\"} 2\n"));
 }
 
+TEST_F(PlannerMetricsTest, WhatAnOwnerUsesAndWhatItsQuotasRefusedIsSeen) {
+  Start({.owners = {.samples_a_minute = 8}}, [this](const v1::Batch&) { clock_.Advance(absl::Seconds(3)); });
+  Watch();
+  v1::JobSpec spec = MakeJob("job");
+  spec.set_owner("team");
+  const auto job = Register(spec);
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 3)).ok());
+  EXPECT_FALSE(job->SubmitBatches(MakeSubmission("job", 3, 4)).ok());
+  {
+    Reader reader(job, StreamRequest(0));
+    EXPECT_TRUE(reader.Next().has_value()) << "planned";
+    EXPECT_THAT(registry_.Text(), HasSubstr("penstock_owner_streams{owner=\"team\"} 1\n"));
+  }
+  engine_->Shutdown(absl::Seconds(20));
+  const std::string text = registry_.Text();
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "penstock_owner_planning_seconds_total[{]kind=\"batch\",owner=\"team\"[}] [1-9]"));
+  EXPECT_THAT(text, HasSubstr("# TYPE penstock_owner_planning_seconds_total counter\n"));
+  for (const char* line :
+       {"penstock_owner_planning_seconds_total{kind=\"what_if\",owner=\"team\"} 0\n",
+        "penstock_owner_samples_total{owner=\"team\"} 12\n", "penstock_owner_streams{owner=\"team\"} 0\n",
+        "penstock_owner_refusals_total{owner=\"team\",quota=\"samples\"} 1\n",
+        "penstock_owner_refusals_total{owner=\"team\",quota=\"jobs\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST_F(PlannerMetricsTest, AStoreThatFailsIsSeenInMetricsAndInTheStatusOfJobs) {
   Watch();
   const auto job = Register(MakeJob("job"));
