@@ -13,12 +13,6 @@ namespace {
 constexpr std::array<int, kPlanningClasses> kPatience = {0, 3, 7};
 // Turns that a task is passed over for want of memory before nothing else begins.
 constexpr int kMostWithoutRoom = 16;
-// Owners whose use is known, before those that owe nothing are forgotten.
-constexpr size_t kMostUses = 256;
-// Whose batches take longer has no share of the thread for short ones.
-constexpr absl::Duration kLong = absl::Milliseconds(500);
-// How much of the longest task's time counts after one more.
-constexpr double kFade = 0.9;
 
 size_t IndexOf(PlanningClass kind) { return static_cast<size_t>(kind); }
 
@@ -156,6 +150,8 @@ void PlanningPool::StopOverdue() {
       running.ticket->Stop(PlanningTicket::Cause::kLimit);
     }
   }
+  // Who was ahead of others may be no more.
+  changed_.SignalAll();
 }
 
 bool PlanningPool::StopLargest() {
@@ -174,12 +170,6 @@ bool PlanningPool::StopLargest() {
 size_t PlanningPool::depth() const {
   MutexLock lock(&mutex_);
   return WaitingLocked();
-}
-
-// Who has not computed yet may be anything.
-bool PlanningPool::IsShort(const Line& line, const std::string& owner) {
-  const auto use = line.uses.find(owner);
-  return use != line.uses.end() && use->second.longest > absl::ZeroDuration() && use->second.longest <= kLong;
 }
 
 bool PlanningPool::HasThreadLocked(size_t kind) const {
@@ -226,34 +216,7 @@ size_t PlanningPool::NextClassLocked() const {
 
 std::map<std::string, PlanningPool::Owner>::const_iterator PlanningPool::NextOwnerLocked(size_t kind) const {
   const Line& line = lines_[kind];
-  const auto rank = [&line](const std::string& name, const Owner& owner) {
-    const auto use = line.uses.find(name);
-    const absl::Duration total = use == line.uses.end() ? line.counted : use->second.total;
-    return std::pair(std::max(total, line.counted), owner.turn);
-  };
-  const bool short_alone = IsShortAloneLocked();
-  auto next = line.owners.end();
-  std::pair<absl::Duration, uint64_t> least;
-  for (auto owner = line.owners.begin(); owner != line.owners.end(); ++owner) {
-    if (owner->second.tasks.empty()) continue;
-    if (short_alone && !IsShort(line, owner->first)) continue;
-    const auto own = rank(owner->first, owner->second);
-    if (next != line.owners.end() && own >= least) continue;
-    next = owner;
-    least = own;
-  }
-  return next;
-}
-
-absl::Duration PlanningPool::ChargeLocked(size_t kind, const std::string& owner) {
-  Line& line = lines_[kind];
-  Use& use = line.uses[owner];
-  line.counted = std::max(line.counted, use.total);
-  use.total = line.counted + use.last;
-  const absl::Duration charged = use.last;
-  if (line.uses.size() > kMostUses)
-    std::erase_if(line.uses, [&](const auto& one) { return one.second.total <= line.counted; });
-  return charged;
+  return line.shares.Next(line.owners.begin(), line.owners.end(), IsShortAloneLocked());
 }
 
 PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
@@ -267,35 +230,41 @@ PlanningPool::Entry PlanningPool::TakeLocked(size_t kind) {
   line.passed_over = 0;
   line.without_room = 0;
   const auto owner = line.owners.find(NextOwnerLocked(kind)->first);
+  const uint64_t number = line.shares.Begin(owner->first, line.owners.begin(), line.owners.end());
   owner->second.turn = ++line.turns;
   Entry entry = owner->second.tasks.Pop();
+  entry.number = number;
   --line.waiting;
   if (owner->second.tasks.empty() && owner->second.reserved == 0) line.owners.erase(owner);
   return entry;
 }
 
+void PlanningPool::SetTimeLocked() {
+  const absl::Time now = clock_->Now();
+  for (Line& line : lines_) line.shares.SetTime(now);
+}
+
 bool PlanningPool::Next(Entry* entry) {
   MutexLock lock(&mutex_);
+  SetTimeLocked();
   size_t kind = NextClassLocked();
   for (; kind == kPlanningClasses; kind = NextClassLocked()) {
     if (stopped_ && WaitingLocked() == 0) return false;
     changed_.Wait(&mutex_);
+    SetTimeLocked();
   }
   *entry = TakeLocked(kind);
-  const absl::Duration charged = ChargeLocked(kind, entry->ticket->work().owner);
   entry->began = clock_->Now();
-  running_.push_back({entry->ticket, entry->began, charged});
+  running_.push_back({entry->ticket, entry->began});
   return true;
 }
 
-void PlanningPool::End(const Entry& entry, absl::Duration took) {
+void PlanningPool::End(const Entry& entry) {
   MutexLock lock(&mutex_);
   const auto running = std::find_if(running_.begin(), running_.end(),
                                     [&](const Running& one) { return one.ticket == entry.ticket; });
-  Use& use = lines_[IndexOf(entry.ticket->work().kind)].uses[entry.ticket->work().owner];
-  use.last = took;
-  use.longest = std::max(use.last, kFade * use.longest);
-  use.total += use.last - running->charged;
+  SetTimeLocked();
+  lines_[IndexOf(entry.ticket->work().kind)].shares.End(entry.number);
   running_.erase(running);
   changed_.SignalAll();  // others may run now, and Shutdown waits for the last
 }
@@ -305,7 +274,7 @@ void PlanningPool::Work() {
     entry.task(*entry.ticket);
     const absl::Duration took = clock_->Now() - entry.began;
     if (computed_ != nullptr) computed_(entry.ticket->work(), took);
-    End(entry, took);
+    End(entry);
   }
 }
 

@@ -12,13 +12,14 @@
 //
 // Whose turn it is: batches of live jobs before preparations of jobs before what-ifs. Nobody starves: a
 // preparation that has been passed over 3 times, or a what-if 7 times, is next. Within a class the owner is
-// next whose tasks have computed least (start-time fair queueing; Goyal, Vin and Cheng 1996): who plans
-// little waits for little, however much others plan. The jobs of one owner take turns, and the tasks of one
-// job run in the order in which they came. One thread, where there are several, is for batches of live jobs
-// alone, so that these never wait for all of a longer task; of the others, where there are several,
-// preparations leave one to what-ifs and these one to preparations. When all are busy, one more thread plans
-// for owners whose batches have been short so far: they never wait for a long one. Places are shared too: one
-// owner takes three quarters of them at most, what-ifs together take half.
+// next whose tasks have computed least (owner_shares.h): who plans little waits for little, however much
+// others plan, and who always has something waiting gets as much time as others that have. The jobs of one
+// owner take turns, and the tasks of one job run in the order in which they came. One thread, where there are
+// several, is for batches of live jobs alone, so that these never wait for all of a longer task; of the
+// others, where there are several, preparations leave one to what-ifs and these one to preparations. When all
+// are busy, one more thread plans for owners whose batches have been short so far and who have had no more
+// than others: they never wait for a long one. Places are shared too: one owner takes three quarters of them
+// at most, what-ifs together take half.
 //
 // Memory is shared as well: a task says what it will take, and begins when there is room for it beside those
 // that run; alone it may begin in any case. Nothing passes one that has waited for room for 16 turns.
@@ -42,6 +43,7 @@
 #include "common/sync/sync.h"
 #include "planner/core/parallel/stop.h"
 #include "planner/service/engine/clock.h"
+#include "planner/service/engine/owner_shares.h"
 #include "planner/service/engine/turn_queue.h"
 
 namespace penstock {
@@ -147,6 +149,8 @@ class PlanningPool {
     PlanningTicketPtr ticket;
     Task task;
     absl::Time began = absl::InfinitePast();
+    // OwnerShares' of its class.
+    uint64_t number = 0;
   };
   struct Owner {
     TurnQueue<Entry> tasks;
@@ -154,22 +158,12 @@ class PlanningPool {
     // When it came, or last had its turn, among the owners of its class.
     uint64_t turn = 0;
   };
-  // What an owner has computed, and what its last task did.
-  struct Use {
-    absl::Duration total;
-    absl::Duration last;
-    // Of its tasks so far; older ones count less and less.
-    absl::Duration longest;
-  };
   // The tasks of a class that wait.
   struct Line {
     // With a task or a reservation each.
     std::map<std::string, Owner> owners;
     uint64_t turns = 0;
-    // Of owners that have computed more than `counted`; what anyone computed below it is forgotten, so that
-    // who comes anew owes nothing and has nothing saved.
-    std::map<std::string, Use> uses;
-    absl::Duration counted;
+    OwnerShares shares;
     size_t reserved = 0;
     size_t waiting = 0;
     // Turns that others had since this class had its last one, while it waited.
@@ -180,12 +174,8 @@ class PlanningPool {
   struct Running {
     PlanningTicketPtr ticket;
     absl::Time started;
-    // What its owner was charged for it in advance.
-    absl::Duration charged;
   };
 
-  // Whether the owner is known to have short tasks alone.
-  static bool IsShort(const Line& line, const std::string& owner);
   void Work();
   // Waits for the next task; false when the pool is stopped and empty.
   bool Next(Entry* entry);
@@ -202,12 +192,12 @@ class PlanningPool {
   // The owner whose turn it is; the end where none may run now.
   std::map<std::string, Owner>::const_iterator NextOwnerLocked(size_t kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As if its next task took as long as its last; returns what that is.
-  absl::Duration ChargeLocked(size_t kind, const std::string& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry TakeLocked(size_t kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseLocked(PlanningClass kind, const std::string& owner, size_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const Entry& entry, absl::Duration took);
+  void End(const Entry& entry);
+  // One for each decision: owners' totals grow with the time.
+  void SetTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a task out of its line; false when it does not wait.
   bool RemoveLocked(const PlanningTicketPtr& ticket, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Entry> TakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
