@@ -224,6 +224,13 @@ void SetLlamaParts(v1::ModelSpec& spec) {
   spec.set_feed_forward_biases(v1::BIASES_NONE);
 }
 
+// So slow that products for weights find time while rows travel.
+void SetSlowExchanges(v1::Cluster& cluster) {
+  cluster.set_exchange_overlap(1);
+  cluster.set_intra_node_collective_bytes_per_second(3e8);
+  cluster.set_inter_node_collective_bytes_per_second(3e8);
+}
+
 void SetModel(const Model& model, v1::JobSpec& job) {
   v1::ModelSpec& spec = *job.mutable_model();
   spec.set_architecture(model.architecture);
@@ -241,7 +248,7 @@ void SetModel(const Model& model, v1::JobSpec& job) {
     spec.set_experts_per_token(2);
     spec.set_normalised_experts(true);
   }
-  if (model.divided_experts) job.mutable_profile()->mutable_cluster()->set_exchange_overlap(1);
+  if (model.divided_experts) SetSlowExchanges(*job.mutable_profile()->mutable_cluster());
   if (model.architecture != v1::ARCHITECTURE_T5) return;
   spec.set_layers(0);
   spec.set_tied_embeddings(model.tied);
