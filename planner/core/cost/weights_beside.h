@@ -3,10 +3,9 @@
 // for. Of what a layer has, its experts' are ready while its own gradients go back to their tokens, and all
 // others while those of the layer below go to their experts (execution.md, section 7).
 //
-// Those of experts are alike, one for each of an expert's matrices; those of all other weights of a layer are
-// one more part. As many are put beside an
-// exchange as last no longer than it does: no pass waits for them, and what is left of a split backward pass
-// fills the pipeline's bubbles.
+// Those of experts are alike, one for each of an expert's matrices; those of all other weights of a layer
+// are one more part. As many are put beside an exchange as last no longer than it does: no pass waits for
+// them, and what is left of a split backward pass fills the pipeline's bubbles.
 #pragma once
 
 #include <cstdint>
