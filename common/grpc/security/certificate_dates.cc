@@ -29,13 +29,6 @@ absl::StatusOr<absl::Time> TimeOf(const ASN1_TIME* time) {
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
-absl::StatusOr<CertificateDates> DatesOf(const X509* certificate) {
-  CertificateDates dates;
-  PENSTOCK_ASSIGN_OR_RETURN(dates.begin, TimeOf(X509_get0_notBefore(certificate)));
-  PENSTOCK_ASSIGN_OR_RETURN(dates.end, TimeOf(X509_get0_notAfter(certificate)));
-  return dates;
-}
-
 absl::Status CheckDates(const CertificateDates& dates, const std::string& path, absl::string_view flag,
                         absl::Time now) {
   if (now > dates.end) {
@@ -64,6 +57,13 @@ std::string DateText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
+absl::StatusOr<CertificateDates> DatesOf(const X509& certificate) {
+  CertificateDates dates;
+  PENSTOCK_ASSIGN_OR_RETURN(dates.begin, TimeOf(X509_get0_notBefore(&certificate)));
+  PENSTOCK_ASSIGN_OR_RETURN(dates.end, TimeOf(X509_get0_notAfter(&certificate)));
+  return dates;
+}
+
 absl::StatusOr<std::vector<CertificateDates>> DatesOfCertificates(const std::string& pem) {
   const std::unique_ptr<BIO, FreeOfPem> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   std::vector<CertificateDates> all;
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<CertificateDates>> DatesOfCertificates(const std::str
     const std::unique_ptr<X509, FreeOfPem> certificate(
         PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (certificate == nullptr) break;
-    PENSTOCK_ASSIGN_OR_RETURN(const CertificateDates dates, DatesOf(certificate.get()));
+    PENSTOCK_ASSIGN_OR_RETURN(const CertificateDates dates, DatesOf(*certificate));
     all.push_back(dates);
   }
   // The end of the text is an error to OpenSSL, too.

@@ -2,6 +2,8 @@
 // that a socket was closed.
 #pragma once
 
+#include <openssl/types.h>
+
 #include <string>
 #include <vector>
 
@@ -16,6 +18,9 @@ struct CertificateDates {
   absl::Time begin;
   absl::Time end;
 };
+
+// Possible errors: INVALID_ARGUMENT (it has none).
+absl::StatusOr<CertificateDates> DatesOf(const X509& certificate);
 
 // Of all certificates in a text of PEM, in their order. Possible errors: INVALID_ARGUMENT (holds none, or one
 // that is damaged).

@@ -6,7 +6,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/grpc/security/certificate_dates.h"
 #include "common/net/resolve.h"
+#include "common/process/file_descriptor.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -36,20 +36,6 @@ struct FreeOfTls {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
   void operator()(SSL* connection) const { SSL_free(connection); }
   void operator()(X509* certificate) const { X509_free(certificate); }
-};
-
-class Socket {
- public:
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  const int descriptor_;
 };
 
 // False when the time is over.
@@ -153,12 +139,12 @@ class Handshake {
     const long verdict = SSL_get_verify_result(connection_.get());
     if (verdict == X509_V_OK) return absl::OkStatus();
     const std::unique_ptr<X509, FreeOfTls> shown(SSL_get1_peer_certificate(connection_.get()));
-    tm end = {};
-    if (verdict == X509_V_ERR_CERT_HAS_EXPIRED && shown != nullptr &&
-        ASN1_TIME_to_tm(X509_get0_notAfter(shown.get()), &end) == 1 &&
-        absl::FromTM(end, absl::UTCTimeZone()) < absl::Now()) {
-      return Wrong(absl::StrCat("the certificate of the planner at ", address_, " expired on ",
-                                DateText(absl::FromTM(end, absl::UTCTimeZone())), "; renew it there"));
+    if (verdict == X509_V_ERR_CERT_HAS_EXPIRED && shown != nullptr) {
+      const absl::StatusOr<CertificateDates> dates = DatesOf(*shown);
+      if (dates.ok() && dates->end < absl::Now()) {
+        return Wrong(absl::StrCat("the certificate of the planner at ", address_, " expired on ",
+                                  DateText(dates->end), "; renew it there"));
+      }
     }
     return Wrong(
         absl::StrCat("the certificate of the planner at ", address_,
@@ -197,7 +183,7 @@ absl::Status ExplainOne(const std::string& address, const ClientSecurity& securi
   const absl::StatusOr<Addresses> found = Resolve(host.c_str(), address.substr(colon + 1));
   if (!found.ok()) return absl::OkStatus();
   for (const addrinfo* one = found->get(); one != nullptr; one = one->ai_next) {
-    const Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const FileDescriptor socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!Connect(socket.get(), *one, deadline)) continue;
     return Handshake(address, host, security).Try(socket.get(), deadline);
   }
