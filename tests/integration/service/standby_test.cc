@@ -15,8 +15,7 @@
 #include "tests/integration/service/planner_fixture.h"
 #include "tests/support/fake_lease.h"
 #include "tests/support/faulty_store.h"
-#include "tests/support/planner_pair.h"
-#include "tests/support/postgres_fixture.h"
+#include "tests/support/planner_pair_fixture.h"
 #include "tests/support/postgres_proxy.h"
 #include "tests/support/raw_call.h"
 #include "tests/support/status_matchers.h"
@@ -38,16 +37,11 @@ v1::GetJobRequest JobRequest(const std::string& job_id) {
   return request;
 }
 
-class StandbyTest : public PostgresFixture {
+class StandbyTest : public PlannerPairFixture {
  protected:
   void SetUp() override {
-    PostgresFixture::SetUp();
-    if (server_ == nullptr) return;
-    planners_ = std::make_unique<PlannerPair>(PENSTOCK_PLANNER, url_);
-    planners_->Start();
-    if (HasFatalFailure()) return;
-    leader_ = planners_->AwaitLeader();
-    standby_ = 1 - leader_;
+    PlannerPairFixture::SetUp();
+    if (planners_ == nullptr) return;
     client_ = std::make_unique<PlannerClient>(planners_->address(leader_));
     reader_ = std::make_unique<PlannerClient>(planners_->address(standby_));
     reader_->EndWhereAnotherLeads();
@@ -88,9 +82,6 @@ class StandbyTest : public PostgresFixture {
     return penstock_.Run(all);
   }
 
-  std::unique_ptr<PlannerPair> planners_;
-  int leader_ = 0;
-  int standby_ = 1;
   // Of the leader, and of the standby.
   std::unique_ptr<PlannerClient> client_;
   std::unique_ptr<PlannerClient> reader_;

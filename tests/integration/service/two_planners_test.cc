@@ -12,8 +12,7 @@
 #include "planner/service/main/core_backend.h"
 #include "planner/service/main/planner_server.h"
 #include "tests/integration/service/fake_worker.h"
-#include "tests/support/planner_pair.h"
-#include "tests/support/postgres_fixture.h"
+#include "tests/support/planner_pair_fixture.h"
 #include "tests/support/postgres_proxy.h"
 #include "tests/support/raw_call.h"
 #include "tests/unit/core/job_builder.h"
@@ -31,17 +30,12 @@ constexpr absl::Duration kTakeOver = absl::Seconds(10);
 constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr int kRanks = 4;
 
-class TwoPlannersTest : public PostgresFixture {
+class TwoPlannersTest : public PlannerPairFixture {
  protected:
   void SetUp() override {
-    PostgresFixture::SetUp();
-    if (server_ == nullptr) return;
-    planners_ = std::make_unique<PlannerPair>(PENSTOCK_PLANNER, url_);
-    planners_->Start();
-    if (HasFatalFailure()) return;
+    PlannerPairFixture::SetUp();
+    if (planners_ == nullptr) return;
     client_ = std::make_unique<PlannerClient>(planners_->addresses());
-    leader_ = planners_->AwaitLeader();
-    standby_ = 1 - leader_;
   }
 
   static v1::JobSpec Job() {
@@ -156,10 +150,6 @@ class TwoPlannersTest : public PostgresFixture {
     }
   }
 
-  std::unique_ptr<PlannerPair> planners_;
-  // At first.
-  int leader_ = 0;
-  int standby_ = 1;
   std::unique_ptr<PlannerClient> client_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   std::vector<std::thread> trainers_;
