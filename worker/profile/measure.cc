@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/status/status_macros.h"
@@ -14,8 +15,8 @@
 #include "worker/profile/measure_link.h"
 #include "worker/profile/measured_passes.h"
 #include "worker/profile/measured_shapes.h"
+#include "worker/profile/measuring_time.h"
 #include "worker/profile/memory.h"
-#include "worker/profile/paced_clock.h"
 #include "worker/profile/stage_run.h"
 
 namespace penstock::worker {
@@ -28,8 +29,6 @@ constexpr double kHeadShare = 0.3;
 constexpr double kEmbeddingShare = 0.1;
 // Of the time of whole layers, what each tensor degree takes beside it.
 constexpr double kTensorShare = 0.3;
-// How long it may take where the thread has to wait for its core, as a multiple.
-constexpr double kMostWait = 3;
 
 MeasuredLayer ToLayer(const MeasuredPasses& passes) {
   MeasuredLayer layer;
@@ -59,13 +58,6 @@ TokenFigures EmbeddedFigures(const StageRun&, const MicroBatch& shape) {
   return {.target = figures.source > 0 ? figures.source : figures.target};
 }
 
-// The thread's own time, unless others keep it from its core for long: then a part of the time that passes.
-NanosecondClock BudgetClock() {
-  return [thread = ThreadNanoseconds(), wall = SteadyNanoseconds()] {
-    return std::max(ThreadNanoseconds() - thread, (SteadyNanoseconds() - wall) / kMostWait);
-  };
-}
-
 // For each byte of parameters.
 absl::StatusOr<double> MeasureOptimizer(const StageRun& run) {
   std::vector<const FlatParameters*> parameters;
@@ -90,7 +82,7 @@ absl::StatusOr<double> MeasureOptimizer(const StageRun& run) {
 class Measurement {
  public:
   Measurement(const ModelConfig& config, const MeasureSettings& settings, const MeasuredDevice& device,
-              const NanosecondClock& clock, const NanosecondClock& budget)
+              NanosecondClock clock)
       : config_(config),
         place_(device.place),
         shapes_(MeasuredShapes(config, kMostTokens)),
@@ -98,9 +90,8 @@ class Measurement {
         budget_ns_(settings.seconds * 1e9),
         degrees_(settings.tensor_degrees),
         expert_ranks_(settings.expert_ranks),
-        pace_(AfterWaiting(device.wait, clock),
-              device.place.is_cpu() && !settings.shared_cores ? SmallProduct() : nullptr),
-        clocks_{[this] { return pace_.Now(); }, budget ? budget : [this] { return pace_.Now(); }} {
+        time_(device, {.threads = settings.threads, .shared_cores = settings.shared_cores},
+              std::move(clock)) {
     // Layers that are neither the first nor the last of their stack have no embedding and no final norm.
     if (!IsT5()) return;
     config_.encoder_layers = 2;
@@ -166,14 +157,16 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  // Times at the mean speed of the machine while they were measured, and `factor` times as long.
-  void ScaleToMeanSpeed(double factor, MeasuredProfile& profile) const {
-    const double level = factor * pace_.Level();
-    if (profile.encoder) profile.encoder->Scale(level);
-    profile.layer.Scale(level);
-    profile.head.Scale(level);
-    profile.embedding_forward.Scale(level);
-    profile.optimizer_ns_per_parameter_byte *= level;
+  // Behind all parts: times as training will have them, and what was seen of the machine meanwhile.
+  void Finish(MeasuredProfile& profile) {
+    const double scale = time_.Scale();
+    if (profile.encoder) profile.encoder->Scale(scale);
+    profile.layer.Scale(scale);
+    profile.head.Scale(scale);
+    profile.embedding_forward.Scale(scale);
+    profile.optimizer_ns_per_parameter_byte *= scale;
+    profile.spread = spreads_.empty() ? 0 : Median(spreads_);
+    profile.disturbance = interference_.Describe();
   }
 
  private:
@@ -188,11 +181,16 @@ class Measurement {
   };
 
   absl::StatusOr<StageRun> Create(const StageRange& range, const GroupPlace& group = {}) const {
-    return StageRun::Create(config_, range, group, layers_, place_, clocks_);
+    return StageRun::Create(config_, range, group, layers_, place_, time_.clocks());
   }
 
-  absl::StatusOr<MeasuredPasses> Shapes(StageRun& run, const Part& part, bool layer) const {
-    return MeasureShapes(run, shapes_, part.figures, layer, part.share * budget_ns_);
+  absl::StatusOr<MeasuredPasses> Shapes(StageRun& run, const Part& part, bool layer) {
+    PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes,
+                              MeasureShapes(run, shapes_, part.figures, layer, part.share * budget_ns_));
+    interference_.Add(passes.interference);
+    // Head and embedding of short samples are a few microseconds, of which repeats differ more.
+    if (layer) spreads_.insert(spreads_.end(), passes.spreads.begin(), passes.spreads.end());
+    return passes;
   }
 
   // At each degree, on shapes that `passes` are of.
@@ -239,47 +237,30 @@ class Measurement {
   const double budget_ns_;
   const std::vector<int> degrees_;
   const int expert_ranks_;
-  PacedClock pace_;
-  const MeasuringClocks clocks_;
-};
-
-// How much longer a thread takes that shares its core than it computes. A pass alone does not tell: a short
-// one mostly runs in one piece, and now and then the others' turns are in it.
-class CoreShare {
- public:
-  double Factor() const {
-    return (SteadyNanoseconds() - wall_) / std::max(1.0, ThreadNanoseconds() - thread_);
-  }
-
- private:
-  const double wall_ = SteadyNanoseconds();
-  const double thread_ = ThreadNanoseconds();
+  MeasuringTime time_;
+  Interference interference_;
+  std::vector<double> spreads_;
 };
 
 }  // namespace
 
 absl::StatusOr<MeasuredProfile> MeasureProfile(const ModelConfig& config, const MeasureSettings& settings,
                                                const MeasuredDevice& device, NanosecondClock clock) {
-  // A clock that is given says what is left of the time, too.
-  const NanosecondClock budget = clock == nullptr ? BudgetClock() : NanosecondClock();
-  const bool own_time = clock == nullptr && device.place.is_cpu() && settings.threads == 1;
-  if (clock == nullptr) clock = own_time ? ThreadNanoseconds : SteadyNanoseconds;
   for (const int degree : settings.tensor_degrees) {
     PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, degree));
   }
   PENSTOCK_RETURN_IF_ERROR(
       CheckExpertRanks(config, {.contexts = settings.expert_ranks, .experts = settings.expert_ranks}));
   at::set_num_threads(settings.threads);
-  Measurement measurement(config, settings, device, clock, budget);
+  Measurement measurement(config, settings, device, std::move(clock));
   MeasuredProfile profile;
-  const CoreShare share;
   if (measurement.IsT5()) {
     PENSTOCK_ASSIGN_OR_RETURN(profile.encoder, measurement.Encoder());
   }
   PENSTOCK_RETURN_IF_ERROR(measurement.Decoder(profile));
   PENSTOCK_ASSIGN_OR_RETURN(profile.head, measurement.Head());
   PENSTOCK_RETURN_IF_ERROR(measurement.Embedding(profile));
-  measurement.ScaleToMeanSpeed(own_time && settings.shared_cores ? share.Factor() : 1, profile);
+  measurement.Finish(profile);
   PENSTOCK_ASSIGN_OR_RETURN(profile.link, MeasureLink(device));
   PENSTOCK_ASSIGN_OR_RETURN(profile.collective, MeasureCollective(device));
   profile.state_bytes_per_parameter_byte = StateBytesPerParameterByte(config.dtype);

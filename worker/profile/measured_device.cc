@@ -5,6 +5,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <utility>
@@ -16,6 +17,9 @@
 
 namespace penstock::worker {
 namespace {
+
+// How long measuring may take where the thread has to wait for its core, as a multiple.
+constexpr double kMostWait = 3;
 
 MeasuredDevice DeviceAt(c10::Device place) {
   if (place.is_cpu()) return {};
@@ -38,6 +42,12 @@ double ThreadNanoseconds() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+NanosecondClock BudgetClock() {
+  return [thread = ThreadNanoseconds(), wall = SteadyNanoseconds()] {
+    return std::max(ThreadNanoseconds() - thread, (SteadyNanoseconds() - wall) / kMostWait);
+  };
 }
 
 int64_t HostMemoryBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }

@@ -26,7 +26,12 @@ double ThreadNanoseconds();
 struct MeasuringClocks {
   NanosecondClock work;
   NanosecondClock budget;
+  // One thread computes all on a core that it should have for itself: that it has not tells of others.
+  bool own_core = false;
 };
+
+// The thread's own time, unless others keep it from its core for long: then a part of the time that passes.
+NanosecondClock BudgetClock();
 
 // Bytes of this machine.
 int64_t HostMemoryBytes();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "common/status/status_macros.h"
 
@@ -21,7 +22,9 @@ absl::Status MeasureShape(StageRun& run, const MicroBatch& shape, const FiguresO
     turns.push_back({&run, {.recompute = {.full = 1}}});
   }
   PENSTOCK_RETURN_IF_ERROR(run.Prepare(shape));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times, MeasureInTurns(turns, budget_ns));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<PassTimes> times,
+                            MeasureQuietly(turns, budget_ns, passes.interference));
+  passes.spreads.push_back(times[0].spread);
   passes.forward.push_back({figures(run, shape), times[0].forward_ns});
   passes.forward_ns += times[0].forward_ns;
   passes.backward_none_ns += times[0].backward_ns;
@@ -44,6 +47,22 @@ absl::StatusOr<double> PartOfTime(StageRun& whole, StageRun& rank, const MicroBa
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
+                                                      Interference& interference) {
+  const CoreShare first;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> times, MeasureInTurns(turns, budget_ns));
+  if (!turns.front().run->clocks().own_core) return times;
+  double factor = first.Factor();
+  if (factor > Interference::kWorthRepeating) {
+    const CoreShare second;
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<PassTimes> again, MeasureInTurns(turns, budget_ns));
+    if (second.Factor() < factor) times = std::move(again);
+    factor = std::min(factor, second.Factor());
+  }
+  interference.Add(factor);
+  return times;
+}
 
 absl::StatusOr<MeasuredPasses> MeasureShapes(StageRun& run, const std::vector<MicroBatch>& shapes,
                                              const FiguresOfStage& figures, bool layer, double budget_ns) {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/profile/core_share.h"
 #include "worker/profile/fit.h"
 #include "worker/profile/measured_profile.h"
 #include "worker/profile/stage_run.h"
@@ -21,10 +23,18 @@ struct MeasuredPasses {
   double backward_full_ns = 0;
   double backward_input_ns = 0;
   double backward_weight_ns = 0;
+  // Of each shape: that of its forward pass (PassTimes).
+  std::vector<double> spreads;
+  Interference interference;
 };
 
 // Which figures of a micro-batch the time of a stage may depend on.
 using FiguresOfStage = std::function<TokenFigures(const StageRun& run, const MicroBatch& shape)>;
+
+// MeasureInTurns, once more where others kept the thread from its core; the quieter one counts. Possible
+// errors: those of the passes.
+absl::StatusOr<std::vector<PassTimes>> MeasureQuietly(absl::Span<const Turn> turns, double budget_ns,
+                                                      Interference& interference);
 
 // Of the shapes, small ones first, those for which there is time and memory, at least four. `layer`: measure
 // every kind of backward pass. Possible errors: those of the passes.

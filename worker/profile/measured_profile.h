@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace penstock::worker {
@@ -120,6 +121,10 @@ struct MeasuredProfile {
   MeasuredLink link;
   MeasuredCollective collective;
   int64_t memory_bytes = 0;
+  // Of a layer's repeats, as a share of its time: the median over the shapes.
+  double spread = 0;
+  // What kept the measuring thread from its core, for people; empty: nothing.
+  std::string disturbance = {};
 };
 
 }  // namespace penstock::worker

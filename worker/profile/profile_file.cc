@@ -105,8 +105,6 @@ v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& mod
   cluster.set_exchange_overlap(profile.collective.overlap);
   cluster.set_gpus_per_node(kRanksOnThisMachine);
   proto.set_bytes_per_element(BytesPerElement(model.dtype()));
-  proto.set_comment(
-      "measured by penstock-worker profile: medians, closed form fitted by relative least squares");
   return proto;
 }
 

@@ -14,6 +14,7 @@ namespace penstock::worker {
 // Possible errors: those of ReadFile, INVALID_ARGUMENT (names the file).
 absl::StatusOr<v1::ModelSpec> ReadModelSpec(const std::string& path);
 
+// Without its comment (provenance.h).
 v1::CostProfile ToProto(const MeasuredProfile& profile, const v1::ModelSpec& model);
 
 // Writes the JSON form of v1::ProfileFile. Possible errors: those of WriteFileAtomically.

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "common/ratio/ratio.h"
 #include "common/status/status_macros.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/transformer_stage.h"
@@ -29,7 +31,11 @@ PassTimes Medians(const std::vector<PassTimes>& repeats) {
     for (const PassTimes& times : repeats) values.push_back(times.*member);
     return Median(std::move(values));
   };
-  return {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns)};
+  PassTimes medians = {of(&PassTimes::forward_ns), of(&PassTimes::backward_ns), of(&PassTimes::weight_ns)};
+  std::vector<double> distances;
+  for (const PassTimes& times : repeats) distances.push_back(std::abs(times.forward_ns - medians.forward_ns));
+  medians.spread = Ratio(Median(std::move(distances)), medians.forward_ns);
+  return medians;
 }
 
 }  // namespace

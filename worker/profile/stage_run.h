@@ -35,6 +35,8 @@ struct PassTimes {
   // Of a split backward pass: that of the input.
   double backward_ns = 0;
   double weight_ns = 0;
+  // Of the forward pass: median distance of its repeats from their median, as a share of it.
+  double spread = 0;
 };
 
 // A stage of the model with the tensors that a micro-batch needs to pass through it. There are several alike,

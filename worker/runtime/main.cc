@@ -22,10 +22,9 @@ namespace {
 // rank, every rank ends within 10 s of the cause.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(4);
 
-int Profile(const ProfileOptions& options) {
-  const absl::Status status = RunProfile(options);
+int EndOfMeasurement(const absl::Status& status) {
   if (status.ok()) return 0;
-  LogError("no profile was measured", {{"reason", status.ToString()}});
+  LogError("nothing was measured", {{"reason", status.ToString()}});
   return 1;
 }
 
@@ -46,7 +45,8 @@ int Run(int argc, char** argv) {
   // On CPU a worker is for trying things out: the next best instructions do, unless the user says otherwise.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
   KeepFreedMemory();
-  if (command.profile.has_value()) return Profile(*command.profile);
+  if (command.profile.has_value()) return EndOfMeasurement(RunProfile(*command.profile));
+  if (command.profile_check.has_value()) return EndOfMeasurement(RunProfileCheck(*command.profile_check));
   if (command.generate.has_value()) return EndOfInference(RunGenerate(*command.generate, std::cout));
   if (command.evaluate.has_value()) return EndOfInference(RunEvaluate(*command.evaluate, std::cout));
   BlockStopSignals();

@@ -1,13 +1,19 @@
 #include "worker/runtime/profile_command.h"
 
+#include <torch/headeronly/version.h>
+
 #include <set>
+#include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/profile/held_out.h"
 #include "worker/profile/measure.h"
 #include "worker/profile/profile_file.h"
+#include "worker/profile/provenance.h"
 #include "worker/program/from_proto.h"
 
 namespace penstock::worker {
@@ -20,22 +26,48 @@ std::vector<int> TensorDegrees(const ProfileOptions& options, const ModelConfig&
   return {degrees.begin(), degrees.end()};
 }
 
+// Of the file, with its errors named by it.
+absl::StatusOr<ModelConfig> ConfigOf(const v1::ModelSpec& model, const std::string& file) {
+  const absl::StatusOr<ModelConfig> config = ModelFromProto(model);
+  return config.ok() ? config : absl::StatusOr<ModelConfig>(AnnotateError(config.status(), file));
+}
+
 }  // namespace
 
 absl::Status RunProfile(const ProfileOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
-  const absl::StatusOr<ModelConfig> config = ModelFromProto(model);
-  if (!config.ok()) return AnnotateError(config.status(), options.model_json);
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig config, ConfigOf(model, options.model_json));
   // Better now than after the measurement.
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
   PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
   const MeasureSettings settings = {.seconds = options.seconds,
                                     .threads = static_cast<int>(options.threads),
                                     .shared_cores = options.shared_cores,
-                                    .tensor_degrees = TensorDegrees(options, *config),
+                                    .tensor_degrees = TensorDegrees(options, config),
                                     .expert_ranks = options.expert};
-  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(*config, settings, device));
-  return WriteProfileFile(model, ToProto(measured, model), options.out);
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredProfile measured, MeasureProfile(config, settings, device));
+  v1::CostProfile profile = ToProto(measured, model);
+  profile.set_comment(CommentOf({.device = options.device,
+                                 .threads = settings.threads,
+                                 .shared_cores = options.shared_cores,
+                                 .libtorch = TORCH_VERSION,
+                                 .measured_at = absl::Now(),
+                                 .spread = measured.spread,
+                                 .disturbance = measured.disturbance},
+                                HardwareOf(options.device)));
+  return WriteProfileFile(model, profile, options.out);
+}
+
+absl::Status RunProfileCheck(const ProfileOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadModelSpec(options.model_json));
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig config, ConfigOf(model, options.model_json));
+  PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(options.out), "--out"));
+  PENSTOCK_ASSIGN_OR_RETURN(const MeasuredDevice device, OpenMeasuredDevice(options.device));
+  const HeldOutSettings settings = {
+      .seconds = options.seconds,
+      .threads = {.threads = static_cast<int>(options.threads), .shared_cores = options.shared_cores}};
+  PENSTOCK_ASSIGN_OR_RETURN(const HeldOutTimes times, MeasureHeldOut(config, settings, device));
+  return WriteFileAtomically(options.out, ToJson(times));
 }
 
 }  // namespace penstock::worker

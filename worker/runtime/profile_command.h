@@ -10,4 +10,8 @@ namespace penstock::worker {
 // files and fields are named.
 absl::Status RunProfile(const ProfileOptions& options);
 
+// `penstock-worker profile-check`: measures passes that no profile is fitted to and writes their times
+// (common/held_out). Blocks for about `seconds`. Possible errors: as RunProfile.
+absl::Status RunProfileCheck(const ProfileOptions& options);
+
 }  // namespace penstock::worker

@@ -127,11 +127,10 @@ void AddDeviceOf(CLI::App* command, uint32_t& threads, std::string& device) {
       ->capture_default_str();
 }
 
-CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
-  CLI::App* command = app.add_subcommand("profile", "Measure what a model costs on this machine");
+void AddMeasureFlags(CLI::App* command, ProfileOptions& profile) {
   command->add_option("--model-json", profile.model_json, "The model, a penstock.v1.ModelSpec as JSON")
       ->required();
-  command->add_option("--out", profile.out, "Where the profile is written")->required();
+  command->add_option("--out", profile.out, "Where the result is written")->required();
   command->add_option("--seconds", profile.seconds, "Time to spend")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -139,6 +138,18 @@ CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
   command->add_flag("--shared-cores", profile.shared_cores,
                     "Measure the time that passes, not what the thread gets of it: where several ranks will "
                     "train on one core, and measure side by side");
+}
+
+CLI::App* AddProfileCheckCommand(CLI::App& app, ProfileOptions& profile) {
+  CLI::App* command = app.add_subcommand(
+      "profile-check", "Measure passes that no profile is fitted to (see penstock profile check)");
+  AddMeasureFlags(command, profile);
+  return command;
+}
+
+CLI::App* AddProfileCommand(CLI::App& app, ProfileOptions& profile) {
+  CLI::App* command = app.add_subcommand("profile", "Measure what a model costs on this machine");
+  AddMeasureFlags(command, profile);
   command
       ->add_option(
           "--tensor", profile.tensor,
@@ -246,6 +257,8 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
   GenerateOptions generate;
   EvaluateOptions evaluate;
   const CLI::App* const profile_command = AddProfileCommand(app, profile);
+  ProfileOptions check;
+  const CLI::App* const check_command = AddProfileCheckCommand(app, check);
   const CLI::App* const generate_command = AddGenerateCommand(app, generate);
   const CLI::App* const evaluate_command = AddEvaluateCommand(app, evaluate);
   // CLI11 reports by exceptions; they end here.
@@ -259,6 +272,7 @@ CommandLine ParseCommandLine(int argc, char** argv, const Environment& environme
     result.exit_status = app.exit(error) == 0 ? 0 : kWrongUsage;
   }
   if (profile_command->parsed()) result.profile = profile;
+  if (check_command->parsed()) result.profile_check = check;
   if (generate_command->parsed()) result.generate = generate;
   if (evaluate_command->parsed()) result.evaluate = evaluate;
   return result;

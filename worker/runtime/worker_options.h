@@ -117,6 +117,9 @@ struct CommandLine {
   std::optional<int> exit_status;
   // Otherwise one of these.
   std::optional<ProfileOptions> profile;
+  // `penstock-worker profile-check ...`: measure passes that profiles are not fitted to. `penstock profile
+  // check` calls it. Without degrees.
+  std::optional<ProfileOptions> profile_check;
   std::optional<GenerateOptions> generate;
   std::optional<EvaluateOptions> evaluate;
   RunOptions run;

@@ -1,4 +1,4 @@
-// `penstock profile show` and `penstock profile compare`: cost profiles for people.
+// `penstock profile`; `show` and `compare`: cost profiles for people.
 #include "planner/cli/profile/profile_commands.h"
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/printable_text.h"
+#include "planner/cli/profile/measure_commands.h"
 #include "planner/cli/profile/profile_figures.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/text_table.h"
@@ -136,7 +137,8 @@ absl::Status RunCompare(const ProfileFlags& flags) {
 }  // namespace
 
 void AddProfileCommands(CommandSet& commands) {
-  CLI::App* profile = commands.Add({.name = "profile", .purpose = "Shows and compares cost profiles"});
+  CLI::App* profile =
+      commands.Add({.name = "profile", .purpose = "Measures, checks, shows and compares cost profiles"});
   profile->require_subcommand(1);
   const auto flags = std::make_shared<ProfileFlags>();
 
@@ -159,6 +161,7 @@ void AddProfileCommands(CommandSet& commands) {
       ->required();
   compare->add_flag("--json", flags->json, "One JSON object");
   commands.OnRun(compare, [flags] { return RunCompare(*flags); });
+  AddMeasureCommands(commands, profile);
 }
 
 }  // namespace penstock::cli

@@ -1,4 +1,4 @@
-// `penstock profile show` and `penstock profile compare`.
+// `penstock profile`.
 #pragma once
 
 #include "planner/cli/command_set.h"

@@ -1,14 +1,8 @@
 #include "planner/cli/up/cost_profile_cache.h"
 
-#include <google/protobuf/util/json_util.h>
-
-#include <algorithm>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <string>
-#include <thread>
-#include <utility>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -17,25 +11,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/files/files.h"
-#include "common/process/child_process.h"
-#include "common/process/log_tail.h"
+#include "common/held_out/disturbance.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/profile_file.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/measuring_workers.h"
 
 namespace penstock::cli {
 namespace {
-
-// Starting LibTorch and finishing the last measurement come on top of the time for measuring.
-constexpr absl::Duration kGrace = absl::Seconds(60);
-// On a busy machine it takes so many times as long, with a tensor degree.
-constexpr int kMostWait = 4;
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
-constexpr size_t kShownLogLines = 4;
 
 // "Intel(R) Xeon(R) CPU @ 2.20GHz" -> "intel-r-xeon-r-cpu-2-20ghz": part of a file name.
 std::string Slug(absl::string_view text) {
@@ -96,69 +81,32 @@ std::string Optional(absl::string_view name, uint32_t value) {
   return value == 0 ? "" : absl::StrCat("-", name, value);
 }
 
-absl::Status WriteModel(const v1::ModelSpec& model, const std::string& path) {
-  std::string json;
-  const auto printed = google::protobuf::util::MessageToJsonString(model, &json);
-  if (!printed.ok()) return absl::InternalError(printed.ToString());
-  return WriteFileAtomically(path, json);
-}
-
-absl::StatusOr<ExitStatus> WaitForEnd(ChildProcess& child, const MeasureOptions& options) {
-  const absl::Time deadline = absl::Now() + kMostWait * absl::Seconds(options.seconds) + kGrace;
-  while (absl::Now() < deadline) {
-    if (const std::optional<ExitStatus> ended = child.Poll(); ended.has_value()) return *ended;
-    if (options.stopped(kPollInterval)) return absl::CancelledError("stopped by a signal");
+// Measures to a file beside the cached one, which it becomes unless something disturbed it.
+absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const std::string& cached) {
+  const std::string output = absl::StrCat(cached, ".new");
+  PENSTOCK_RETURN_IF_ERROR(RunMeasuringWorkers(
+      {.worker_binary = options.worker_binary,
+       .command = "profile",
+       .arguments = {absl::StrCat("--tensor=", options.tensor), absl::StrCat("--expert=", options.expert)},
+       .model = options.model,
+       .threads = options.threads,
+       .copies = options.copies,
+       .gpus = options.gpus,
+       .seconds = options.seconds,
+       .stopped = options.stopped},
+      output));
+  MeasuredProfile measured;
+  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile("measured profile", output));
+  measured.disturbance = DisturbanceOf(measured.file.profile().comment());
+  std::error_code error;
+  if (!measured.disturbance.empty()) {
+    std::filesystem::remove(output, error);
+    return measured;
   }
-  return absl::UnavailableError("the worker took too long");
-}
-
-// Runs `copies` measurements side by side; the first one's result counts, the others are its load.
-absl::Status Measure(const MeasureOptions& options, const std::string& output) {
-  const std::string model_path = absl::StrCat(output, ".model.json");
-  PENSTOCK_RETURN_IF_ERROR(WriteModel(options.model, model_path));
-  const std::string log = absl::StrCat(output, ".log");
-  std::vector<std::unique_ptr<ChildProcess>> children;
-  for (uint32_t copy = 0; copy < options.copies; ++copy) {
-    const std::string target = copy == 0 ? output : absl::StrCat(output, ".load-", copy);
-    std::vector<std::string> arguments = {options.worker_binary,
-                                          "profile",
-                                          "--model-json",
-                                          model_path,
-                                          "--out",
-                                          target,
-                                          "--seconds",
-                                          absl::StrCat(options.seconds),
-                                          "--threads",
-                                          absl::StrCat(options.threads),
-                                          "--tensor",
-                                          absl::StrCat(options.tensor),
-                                          "--expert",
-                                          absl::StrCat(options.expert)};
-    if (options.copies * options.threads > std::max(1U, std::thread::hardware_concurrency())) {
-      arguments.emplace_back("--shared-cores");
-    }
-    if (!options.gpus.empty()) arguments.push_back(absl::StrCat("--device=cuda:", options.gpus[copy]));
-    PENSTOCK_ASSIGN_OR_RETURN(
-        std::unique_ptr<ChildProcess> child,
-        ChildProcess::Start({.arguments = std::move(arguments),
-                             .environment = {{"OMP_NUM_THREADS", absl::StrCat(options.threads)}},
-                             .log_path = log}));
-    children.push_back(std::move(child));
-  }
-  const absl::StatusOr<ExitStatus> ended = WaitForEnd(*children.front(), options);
-  children.clear();
-  std::error_code ignored;
-  std::filesystem::remove(model_path, ignored);
-  for (uint32_t copy = 1; copy < options.copies; ++copy) {
-    std::filesystem::remove(absl::StrCat(output, ".load-", copy), ignored);
-  }
-  if (!ended.ok()) return ended.status();
-  if (!ended->ok()) {
-    return absl::UnavailableError(absl::StrCat("the worker ", ended->ToString(), "; the end of ", log, ":\n",
-                                               LogTail(log, kShownLogLines)));
-  }
-  std::filesystem::remove(log, ignored);
-  return absl::OkStatus();
+  measured.path = cached;
+  std::filesystem::rename(output, cached, error);
+  if (!error) return measured;
+  return absl::UnavailableError(absl::StrCat("writing '", cached, "': ", error.message()));
 }
 
 }  // namespace
@@ -180,9 +128,8 @@ std::string CostProfileName(const MeasureOptions& options) {
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {
-  MeasuredProfile measured;
-  measured.path = absl::StrCat(options.cache_dir, "/", CostProfileName(options));
-  if (!std::filesystem::exists(measured.path)) {
+  const std::string cached = absl::StrCat(options.cache_dir, "/", CostProfileName(options));
+  if (options.anew || !std::filesystem::exists(cached)) {
     options.on_start();
     std::error_code error;
     std::filesystem::create_directories(options.cache_dir, error);
@@ -190,9 +137,12 @@ absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& optio
       return absl::PermissionDeniedError(
           absl::StrCat("making folder '", options.cache_dir, "': ", error.message(), "; set PENSTOCK_CACHE"));
     }
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(Measure(options, measured.path), "measuring a cost profile"));
+    absl::StatusOr<MeasuredProfile> measured = MeasureAnew(options, cached);
+    if (!measured.ok()) return AnnotateError(measured.status(), "measuring a cost profile");
+    return measured;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile("cached profile", measured.path));
+  MeasuredProfile measured = {.path = cached};
+  PENSTOCK_ASSIGN_OR_RETURN(measured.file, ReadProfileFile("cached profile", cached));
   return measured;
 }
 

@@ -29,6 +29,8 @@ struct MeasureOptions {
   double seconds = 6;
   // Folder of cached profiles; made when it is missing.
   std::string cache_dir;
+  // Measure although there is one.
+  bool anew = false;
   // Called when it has to be measured, before that begins.
   std::function<void()> on_start;
   // Waits at most so long for a request to stop; true when there is one.
@@ -36,16 +38,19 @@ struct MeasureOptions {
 };
 
 struct MeasuredProfile {
-  v1::ProfileFile file;
-  // The cached file, for the user to look at.
-  std::string path;
+  v1::ProfileFile file = {};
+  // The cached file, for the user to look at; empty where it was not kept.
+  std::string path = {};
+  // Why: what disturbed the measurement, although it was measured again.
+  std::string disturbance = {};
 };
 
 // The name of the cached file: all that the cost of a layer depends on, the kind of GPU too, readable,
 // because users delete a file to have it measured anew.
 std::string CostProfileName(const MeasureOptions& options);
 
-// Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers.
+// Blocks for about `seconds` when the cache has no profile of this model, machine and number of workers. What
+// was disturbed is not kept: the next one measures anew.
 // Possible errors: CANCELLED (stopped), UNAVAILABLE (the worker could not be started, failed or took far too
 // long; names its log), those of reading and writing the cache.
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options);

@@ -99,7 +99,10 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
                                      ": where this machine has no such GPU, give --profile"));
   }
   PENSTOCK_RETURN_IF_ERROR(measured.status());
-  tools.say(absl::StrCat("cost profile: ", measured->path, " (remove it to measure anew)"));
+  tools.say(
+      measured->disturbance.empty()
+          ? absl::StrCat("cost profile: ", measured->path, " (remove it to measure anew)")
+          : absl::StrCat("cost profile: not kept, the next run measures anew: ", measured->disturbance));
   return measured->file.profile();
 }
 

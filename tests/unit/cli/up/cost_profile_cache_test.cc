@@ -8,7 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/held_out/disturbance.h"
+#include "planner/cli/profile_file.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/cli/profile/some_profile.h"
 
 namespace penstock::cli {
 namespace {
@@ -98,7 +102,41 @@ TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpuAtTheDegreeOfTheMesh) {
   options.stopped = [](absl::Duration) { return false; };
   EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));
   EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--device=cuda:5\n"));
-  EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--tensor\n4\n"));
+  EXPECT_THAT(folder.Read("penstock-worker.flags"), HasSubstr("--tensor=4\n"));
+}
+
+// A worker whose profile has such a comment, asked for it.
+absl::StatusOr<MeasuredProfile> MeasureWithComment(const TemporaryFolder& folder,
+                                                   const std::string& comment) {
+  v1::ProfileFile profile = SomeProfile();
+  profile.mutable_profile()->set_comment(comment);
+  EXPECT_TRUE(WriteProfileFile(profile, folder.Path("made.json")).ok());
+  const std::string worker = folder.Write(
+      "penstock-worker", absl::StrCat("#!/bin/sh\nfor flag; do case $flag in --out=*) cp ",
+                                      folder.Path("made.json"), " \"${flag#--out=}\";; esac; done\n"));
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  MeasureOptions options;
+  options.worker_binary = worker;
+  options.model = Model();
+  options.cache_dir = folder.Path("cache");
+  options.on_start = [] {};
+  options.stopped = [](absl::Duration) { return false; };
+  return MeasureOrReadProfile(options);
+}
+
+TEST(CostProfileCacheTest, WhatWasDisturbedIsNotKept) {
+  const TemporaryFolder folder;
+  const auto disturbed = MeasureWithComment(folder, WithDisturbance("medians", "a build"));
+  ASSERT_TRUE(disturbed.ok()) << disturbed.status();
+  EXPECT_EQ(disturbed->disturbance, "a build");
+  EXPECT_EQ(disturbed->path, "");
+  const auto quiet = MeasureWithComment(folder, "measured anew");
+  ASSERT_TRUE(quiet.ok()) << quiet.status();
+  EXPECT_EQ(quiet->file.profile().comment(), "measured anew");
+  EXPECT_TRUE(std::filesystem::exists(quiet->path));
+  const auto cached = MeasureWithComment(folder, "not measured again");
+  ASSERT_TRUE(cached.ok()) << cached.status();
+  EXPECT_EQ(cached->file.profile().comment(), "measured anew");
 }
 
 TEST(CostProfileCacheTest, ModelsOfEqualLayersShareAProfile) {

@@ -1,0 +1,305 @@
+#include "planner/cli/profile/measure_commands.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/process/binary_folder.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/plan_summary.h"
+#include "planner/cli/printable_text.h"
+#include "planner/cli/profile/measured_model.h"
+#include "planner/cli/profile/profile_errors.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/up/cost_profile_cache.h"
+#include "planner/cli/up/device_list.h"
+#include "planner/cli/up/machine.h"
+#include "planner/cli/up/measuring_workers.h"
+#include "planner/cli/up/stop_signal.h"
+
+namespace penstock::cli {
+namespace {
+
+// What is measured on, and for how long.
+struct MachineFlags {
+  uint32_t workers = 1;
+  // 0: cores / workers.
+  uint32_t threads = 0;
+  std::string device = "cpu";
+  double seconds = 6;
+
+  void AddTo(CLI::App& command);
+  uint32_t ThreadsOfEach() const {
+    return threads > 0 ? threads : std::max(1U, std::thread::hardware_concurrency() / workers);
+  }
+  // The GPU of each worker; empty: CPU. Possible errors: INVALID_ARGUMENT (names --device).
+  absl::StatusOr<std::vector<uint32_t>> Gpus() const;
+};
+
+struct MeasureFlags {
+  MachineFlags machine;
+  std::string model;
+  uint32_t max_length = 0;
+  uint32_t tensor = 1;
+  uint32_t expert = 1;
+  std::string out;
+  bool json = false;
+};
+
+struct CheckFlags {
+  MachineFlags machine;
+  std::string file;
+  std::string times;
+  std::string save_times;
+  // Percent; 0: none.
+  double limit = 0;
+  double limit_95 = 0;
+  bool json = false;
+};
+
+void MachineFlags::AddTo(CLI::App& command) {
+  command
+      .add_option("--workers", workers,
+                  "Workers that train on this machine: as many measure side by side, because they slow each "
+                  "other down")
+      ->check(CLI::Range(1U, 1U << 10))
+      ->capture_default_str();
+  command.add_option("--threads", threads, "Threads of each worker (default: cores / workers)")
+      ->check(CLI::Range(0U, 1U << 10));
+  command.add_option("--device", device, "cpu, cuda (from cuda:0 on), or cuda:0..3: a GPU for each worker")
+      ->capture_default_str();
+  command.add_option("--seconds", seconds, "Time to measure, about; a busy machine takes longer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+absl::StatusOr<std::vector<uint32_t>> MachineFlags::Gpus() const {
+  const absl::StatusOr<DeviceList> devices = ParseDevices(device);
+  if (!devices.ok()) return AnnotateError(devices.status(), "--device");
+  if (devices->kind == UpDevice::kSimulated)
+    return absl::InvalidArgumentError("--device simulated: it takes the times of a profile; use cpu or cuda");
+  if (devices->kind == UpDevice::kCpu) return std::vector<uint32_t>();
+  return GpuOfEachRank(*devices, workers);
+}
+
+absl::StatusOr<std::string> FindWorker() {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string folder, BinaryFolder());
+  std::string worker = absl::StrCat(folder, "/penstock-worker");
+  if (std::filesystem::exists(worker)) return worker;
+  return absl::UnavailableError(
+      absl::StrCat("penstock-worker is not in ", folder, ", beside penstock: build it"));
+}
+
+// A line on a terminal that is written over, for as long as this object lives; nothing elsewhere.
+class MeasuringProgress {
+ public:
+  explicit MeasuringProgress(double seconds) : seconds_(seconds) {}
+  ~MeasuringProgress() {
+    if (terminal_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+  MeasuringProgress(const MeasuringProgress&) = delete;
+  MeasuringProgress& operator=(const MeasuringProgress&) = delete;
+
+  // Shows it, and waits for a signal.
+  bool Stopped(absl::Duration timeout) {
+    if (terminal_) {
+      std::cerr << absl::StrFormat("\rmeasuring: %.0f s of about %.0f s\x1b[K",
+                                   absl::ToDoubleSeconds(absl::Now() - begun_), seconds_)
+                << std::flush;
+    }
+    return stop_.WaitFor(timeout);
+  }
+
+ private:
+  const double seconds_;
+  const absl::Time begun_ = absl::Now();
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  StopSignal stop_;
+};
+
+std::string SayDisturbed(const std::string& disturbance) {
+  return absl::StrCat("disturbed: ", disturbance,
+                      "; measure again on a quiet machine, or with --workers as many as share its cores");
+}
+
+void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
+  const std::string& path = flags.out.empty() ? measured.path : flags.out;
+  const std::string& comment = measured.file.profile().comment();
+  if (flags.json) {
+    PrintOut(absl::StrCat(DumpJson({{"profile", path},
+                                    {"comment", comment},
+                                    {"disturbance", measured.disturbance},
+                                    {"cached", !measured.path.empty()}}),
+                          "\n"));
+    return;
+  }
+  PrintOut(absl::StrCat("cost profile: ", path, "\n", comment, "\n`penstock profile show ", path,
+                        "` says what is in it, `penstock profile check ", path, "` how good it is.\n"));
+}
+
+absl::Status RunMeasure(const MeasureFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadMeasuredModel(flags.model, flags.max_length));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
+  if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.out), "--out"));
+  absl::StatusOr<MeasuredProfile> measured;
+  {
+    MeasuringProgress progress(flags.machine.seconds);
+    measured = MeasureOrReadProfile({.worker_binary = worker,
+                                     .model = model,
+                                     .threads = flags.machine.ThreadsOfEach(),
+                                     .copies = flags.machine.workers,
+                                     .gpus = gpus,
+                                     .tensor = flags.tensor,
+                                     .expert = flags.expert,
+                                     .seconds = flags.machine.seconds,
+                                     .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
+                                     .anew = true,
+                                     .on_start = [] {},
+                                     .stopped = [&](absl::Duration d) { return progress.Stopped(d); }});
+  }
+  PENSTOCK_RETURN_IF_ERROR(measured.status());
+  if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(WriteProfileFile(measured->file, flags.out));
+  if (!measured->disturbance.empty() && flags.out.empty())
+    return absl::UnavailableError(absl::StrCat("nothing is kept, ", SayDisturbed(measured->disturbance)));
+  PrintMeasured(flags, *measured);
+  if (!measured->disturbance.empty())
+    std::cerr << "penstock: " << SayDisturbed(measured->disturbance) << "\n";
+  return absl::OkStatus();
+}
+
+// A file that is gone with this object.
+class ScratchFile {
+ public:
+  ScratchFile()
+      : path_(absl::StrCat(std::filesystem::temp_directory_path().string(), "/penstock-check-", getpid(),
+                           ".json")) {}
+  ~ScratchFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+absl::StatusOr<HeldOutTimes> ReadTimes(const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  const absl::StatusOr<HeldOutTimes> times = HeldOutTimesFromJson(json);
+  return times.ok() ? times : absl::StatusOr<HeldOutTimes>(AnnotateError(times.status(), path));
+}
+
+absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::ModelSpec& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
+  const ScratchFile output;
+  MeasuringProgress progress(flags.machine.seconds);
+  PENSTOCK_RETURN_IF_ERROR(
+      RunMeasuringWorkers({.worker_binary = worker,
+                           .command = "profile-check",
+                           .model = model,
+                           .threads = flags.machine.ThreadsOfEach(),
+                           .copies = flags.machine.workers,
+                           .gpus = gpus,
+                           .seconds = flags.machine.seconds,
+                           .stopped = [&](absl::Duration timeout) { return progress.Stopped(timeout); }},
+                          output.path()));
+  return ReadTimes(output.path());
+}
+
+// Percent of the flags against a share.
+absl::Status CheckLimit(const char* flag, double limit, const char* what, double error) {
+  if (limit == 0 || 100 * error <= limit) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s %g: the %s of the errors is %.1f %%", flag, limit, what, 100 * error));
+}
+
+absl::Status RunCheck(const CheckFlags& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile file, ReadProfileFile("FILE", flags.file));
+  if (!flags.save_times.empty())
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.save_times), "--save-times"));
+  absl::StatusOr<HeldOutTimes> times =
+      flags.times.empty() ? MeasureTimes(flags, file.model()) : ReadTimes(flags.times);
+  if (!times.ok() && !flags.times.empty()) return AnnotateError(times.status(), "--times");
+  PENSTOCK_RETURN_IF_ERROR(times.status());
+  if (!flags.save_times.empty())
+    PENSTOCK_RETURN_IF_ERROR(WriteFileAtomically(flags.save_times, ToJson(*times)));
+  PENSTOCK_ASSIGN_OR_RETURN(const ProfileErrors errors, ErrorsOf(file, *times));
+  PrintOut(flags.json ? absl::StrCat(DumpJson(ToJson(errors)), "\n") : ToText(errors));
+  const ErrorDistribution& all = errors.distributions.front();
+  PENSTOCK_RETURN_IF_ERROR(CheckLimit("--limit", flags.limit, "median", all.median));
+  return CheckLimit("--limit-95", flags.limit_95, "95th percentile", all.percentile_95);
+}
+
+}  // namespace
+
+void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
+  const auto measuring = std::make_shared<MeasureFlags>();
+  CLI::App* measure = commands.Add(
+      {.name = "measure",
+       .purpose = "Measures what a model costs on this machine: the cost profile that penstock up would take",
+       .examples = "penstock profile measure --model models/llama --max-length 2048 --workers 2\n"
+                   "penstock profile measure --model penstock-runs/mix --device cuda --out h100.json"},
+      profile);
+  measure
+      ->add_option(
+          "--model", measuring->model,
+          "A folder with a model (a run, an imported one), a config.json of Hugging Face's, or a cost "
+          "profile, whose model is measured anew")
+      ->required();
+  measure->add_option("--max-length", measuring->max_length,
+                      "Tokens of the longest sample (default: the model's longest)");
+  measure->add_option("--tp", measuring->tensor, "Of so many tensor ranks too")->check(CLI::Range(1U, 64U));
+  measure->add_option("--ep", measuring->expert, "Of so many ranks that divide the experts too")
+      ->check(CLI::Range(1U, 1U << 16));
+  measuring->machine.AddTo(*measure);
+  measure->add_option(
+      "--out", measuring->out,
+      "Where it is written besides the cache, even if it was disturbed (default: the cache alone, "
+      "unless it was disturbed)");
+  measure->add_flag("--json", measuring->json, "One JSON object");
+  commands.OnRun(measure, [measuring] { return RunMeasure(*measuring); });
+
+  const auto checking = std::make_shared<CheckFlags>();
+  CLI::App* check = commands.Add(
+      {.name = "check",
+       .purpose = "Measures passes that a cost profile was not fitted to, and prints how far off it is",
+       .examples = "penstock profile check ~/.cache/penstock/profiles/gpt-hidden128-....json --workers 2\n"
+                   "penstock profile check gpt.json --limit 5 --limit-95 15"},
+      profile);
+  check->add_option("FILE", checking->file, "The cost profile")->required();
+  checking->machine.AddTo(*check);
+  check
+      ->add_option("--limit", checking->limit,
+                   "Fail (exit status 1) where the median error is above so many percent")
+      ->check(CLI::PositiveNumber);
+  check->add_option("--limit-95", checking->limit_95, "The same for the 95th percentile")
+      ->check(CLI::PositiveNumber);
+  check->add_option("--save-times", checking->save_times, "Write the measured times to this file");
+  check->add_option("--times", checking->times, "Compare with times that were saved, and measure nothing");
+  check->add_flag("--json", checking->json, "One JSON object");
+  commands.OnRun(check, [checking] { return RunCheck(*checking); });
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,214 @@
+#include "planner/cli/profile/profile_errors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/text_table.h"
+#include "planner/cli/thousands.h"
+#include "planner/cli/units.h"
+#include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/cost/layer_model.h"
+#include "planner/core/model/micro_batch.h"
+
+namespace penstock::cli {
+namespace {
+
+core::TokenSums SumsOf(const HeldOutPass& pass) {
+  const HeldOutSample& first = pass.samples.front();
+  if (!pass.packed) {
+    return core::PaddedSums(static_cast<int32_t>(pass.samples.size()), static_cast<int32_t>(first.source),
+                            static_cast<int32_t>(first.target), pass.loss_tokens);
+  }
+  core::TokenSums sums;
+  for (const HeldOutSample& sample : pass.samples)
+    core::AddPacked({.source = sample.source, .target = sample.target, .loss = 0}, &sums);
+  sums.loss = pass.loss_tokens;
+  return sums;
+}
+
+core::LayerKind KindOf(HeldOutPart part) {
+  if (part == HeldOutPart::kHead) return core::kHead;
+  return part == HeldOutPart::kEncoderLayer ? core::kEncoder : core::kDecoder;
+}
+
+core::RecomputeLevel LevelOf(HeldOutRecompute recompute) {
+  if (recompute == HeldOutRecompute::kFull) return core::kKeepInput;
+  return recompute == HeldOutRecompute::kSelective ? core::kKeepSelective : core::kKeepAll;
+}
+
+// As plans take it; nothing where the shape is outside of the profile.
+std::optional<double> ForetoldNs(const core::Profile& profile, const core::LayerModel& model,
+                                 const HeldOutPass& pass) {
+  core::LayerCosts costs;
+  const core::LayerKind kind = KindOf(pass.part);
+  if (!profile.layers[kind].present || !model.Layers(SumsOf(pass), &costs)) return std::nullopt;
+  const double input_share = profile.layers[kind].backward_input_share;
+  const double backward = costs.backward[kind][LevelOf(pass.recompute)];
+  switch (pass.kind) {
+    case HeldOutKind::kForward:
+      return costs.forward[kind];
+    case HeldOutKind::kBackward:
+      return backward;
+    case HeldOutKind::kBackwardInput:
+      return backward * input_share;
+    case HeldOutKind::kBackwardWeight:
+      return backward * (1 - input_share);
+  }
+  return std::nullopt;
+}
+
+int64_t TokensOf(const HeldOutPass& pass) {
+  return std::accumulate(pass.samples.begin(), pass.samples.end(), int64_t{0},
+                         [](int64_t sum, const HeldOutSample& s) { return sum + s.source + s.target; });
+}
+
+// The value below which `share` of the sorted values are.
+double Quantile(const std::vector<double>& sorted, double share) {
+  const auto last = static_cast<double>(sorted.size() - 1);
+  return sorted[static_cast<size_t>(std::lround(share * last))];
+}
+
+ErrorDistribution DistributionOf(const std::string& of, const std::vector<ForetoldPass>& passes) {
+  std::vector<double> errors, biases;
+  double distance_ns = 0, measured_ns = 0;
+  for (const ForetoldPass& pass : passes) {
+    distance_ns += std::abs(pass.foretold_ns - pass.pass.duration_ns);
+    measured_ns += pass.pass.duration_ns;
+    biases.push_back(pass.error());
+    errors.push_back(std::abs(pass.error()));
+  }
+  std::ranges::sort(errors);
+  std::ranges::sort(biases);
+  return {.of = of,
+          .passes = passes.size(),
+          .median = Quantile(errors, 0.5),
+          .percentile_95 = Quantile(errors, 0.95),
+          .worst = errors.back(),
+          .of_time = distance_ns / measured_ns,
+          .median_bias = Quantile(biases, 0.5)};
+}
+
+// A class of passes that people ask about.
+struct Class {
+  const char* name;
+  std::function<bool(const HeldOutPass&)> has;
+};
+
+std::vector<Class> Classes() {
+  const auto kind = [](HeldOutKind k) { return [k](const HeldOutPass& pass) { return pass.kind == k; }; };
+  const auto part = [](HeldOutPart p) { return [p](const HeldOutPass& pass) { return pass.part == p; }; };
+  const auto recompute = [](HeldOutRecompute r) {
+    return [r](const HeldOutPass& pass) {
+      return pass.kind == HeldOutKind::kBackward && pass.part != HeldOutPart::kHead && pass.recompute == r;
+    };
+  };
+  const auto tokens = [](int64_t least, int64_t most) {
+    return [=](const HeldOutPass& pass) { return TokensOf(pass) >= least && TokensOf(pass) < most; };
+  };
+  return {{"forward", kind(HeldOutKind::kForward)},
+          {"backward", kind(HeldOutKind::kBackward)},
+          {"dX (backward, inputs)", kind(HeldOutKind::kBackwardInput)},
+          {"dW (backward, weights)", kind(HeldOutKind::kBackwardWeight)},
+          {"encoder layer", part(HeldOutPart::kEncoderLayer)},
+          {"layer", part(HeldOutPart::kLayer)},
+          {"head", part(HeldOutPart::kHead)},
+          {"no recompute", recompute(HeldOutRecompute::kNone)},
+          {"selective recompute", recompute(HeldOutRecompute::kSelective)},
+          {"full recompute", recompute(HeldOutRecompute::kFull)},
+          {"padded", [](const HeldOutPass& pass) { return !pass.packed; }},
+          {"packed", [](const HeldOutPass& pass) { return pass.packed; }},
+          {"below 256 tokens", tokens(0, 256)},
+          {"256 to 1,023 tokens", tokens(256, 1024)},
+          {"from 1,024 tokens on", tokens(1024, std::numeric_limits<int64_t>::max())}};
+}
+
+nlohmann::ordered_json ToJson(const ErrorDistribution& distribution) {
+  return {{"of", distribution.of},
+          {"passes", distribution.passes},
+          {"median", distribution.median},
+          {"percentile_95", distribution.percentile_95},
+          {"worst", distribution.worst},
+          {"of_time", distribution.of_time},
+          {"median_bias", distribution.median_bias}};
+}
+
+std::string SignedPercent(double share) { return absl::StrFormat("%+.1f%%", 100 * share); }
+
+}  // namespace
+
+absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOutTimes& times) {
+  const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const core::Profile profile,
+      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt));
+  const core::LayerModel model(profile, core::GroupShape());
+  std::vector<ForetoldPass> passes;
+  for (const HeldOutPass& pass : times.passes) {
+    const std::optional<double> foretold = ForetoldNs(profile, model, pass);
+    if (foretold.has_value() && pass.duration_ns > 0) passes.push_back({pass, *foretold});
+  }
+  if (passes.empty())
+    return absl::FailedPreconditionError(
+        "no measured shape is inside of the profile, which has no closed form");
+  ProfileErrors errors = {.distributions = {DistributionOf("all", passes)},
+                          .worst = *std::ranges::max_element(
+                              passes, {}, [](const ForetoldPass& pass) { return std::abs(pass.error()); }),
+                          .outside = times.passes.size() - passes.size(),
+                          .disturbance = times.disturbance};
+  for (const Class& of : Classes()) {
+    std::vector<ForetoldPass> members;
+    std::ranges::copy_if(passes, std::back_inserter(members),
+                         [&](const ForetoldPass& pass) { return of.has(pass.pass); });
+    if (!members.empty()) errors.distributions.push_back(DistributionOf(of.name, members));
+  }
+  return errors;
+}
+
+std::string Describe(const HeldOutPass& pass) {
+  return absl::StrCat(NameOf(pass.part), ", ", NameOf(pass.kind),
+                      pass.recompute == HeldOutRecompute::kNone
+                          ? ""
+                          : absl::StrCat(" with ", NameOf(pass.recompute), " recompute"),
+                      pass.packed ? ", packed, " : ", padded, ", pass.samples.size(), " samples, ",
+                      WithThousands(static_cast<double>(TokensOf(pass))), " tokens");
+}
+
+std::string ToText(const ProfileErrors& errors) {
+  TextTable table(
+      {"error of the profile", "passes", "median", "95th percentile", "worst", "bias", "of the time"});
+  for (const ErrorDistribution& of : errors.distributions) {
+    table.AddRow({of.of, absl::StrCat(of.passes), Percent(of.median), Percent(of.percentile_95),
+                  Percent(of.worst), SignedPercent(of.median_bias), Percent(of.of_time)});
+  }
+  const ForetoldPass& worst = errors.worst;
+  return absl::StrCat(
+      table.ToString(), "worst: ", Describe(worst.pass), ": measured ",
+      Fixed(worst.pass.duration_ns / kNanosecondsPerMillisecond, 3), " ms, foretold ",
+      Fixed(worst.foretold_ns / kNanosecondsPerMillisecond, 3), " ms\n",
+      errors.outside > 0 ? absl::StrCat(errors.outside, " passes are outside of the profile's tables\n") : "",
+      errors.disturbance.empty() ? "" : absl::StrCat("disturbed: ", errors.disturbance, "\n"));
+}
+
+nlohmann::ordered_json ToJson(const ProfileErrors& errors) {
+  nlohmann::ordered_json json = {
+      {"errors", nlohmann::ordered_json::array()},
+      {"worst",
+       {{"pass", Describe(errors.worst.pass)},
+        {"measured_ms", errors.worst.pass.duration_ns / kNanosecondsPerMillisecond},
+        {"foretold_ms", errors.worst.foretold_ns / kNanosecondsPerMillisecond}}},
+      {"outside", errors.outside},
+      {"disturbance", errors.disturbance}};
+  for (const ErrorDistribution& of : errors.distributions) json["errors"].push_back(ToJson(of));
+  return json;
+}
+
+}  // namespace penstock::cli

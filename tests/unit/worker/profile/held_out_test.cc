@@ -1,0 +1,65 @@
+#include "worker/profile/held_out.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+
+#include "tests/unit/worker/profile/work_clock.h"
+
+namespace penstock::worker {
+namespace {
+
+ModelConfig SmallModel(Architecture architecture) {
+  ModelConfig config;
+  config.layers = 2;
+  config.hidden = 64;
+  config.heads = 4;
+  config.ffn = 256;
+  config.vocab = 512;
+  config.max_sequence_length = 64;
+  config.architecture = architecture;
+  if (architecture == Architecture::kT5) {
+    config.encoder_layers = 1;
+    config.feed_forward = FeedForward::kRelu;
+  }
+  return config;
+}
+
+std::map<std::pair<HeldOutPart, HeldOutKind>, int> PassesOf(Architecture architecture) {
+  const WorkClock clock;
+  const auto times = MeasureHeldOut(SmallModel(architecture), {.seconds = 0.5}, MeasuredDevice(),
+                                    [&] { return clock.Now(); });
+  EXPECT_TRUE(times.ok()) << times.status();
+  std::map<std::pair<HeldOutPart, HeldOutKind>, int> passes;
+  if (!times.ok()) return passes;
+  EXPECT_EQ(times->disturbance, "");
+  for (const HeldOutPass& pass : times->passes) {
+    // A head has made its gradients by the end of its forward pass.
+    EXPECT_GE(pass.duration_ns, 0);
+    ++passes[{pass.part, pass.kind}];
+  }
+  return passes;
+}
+
+TEST(MeasureHeldOut, MeasuresEveryKindOfPassOfALayerAndTheHead) {
+  auto passes = PassesOf(Architecture::kGpt);
+  const int shapes = passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kForward)];
+  EXPECT_GE(shapes, 4);
+  // Without recompute, with selective and with full.
+  EXPECT_EQ((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kBackward)]), 3 * shapes);
+  EXPECT_EQ((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kBackwardInput)]), shapes);
+  EXPECT_EQ((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kBackwardWeight)]), shapes);
+  EXPECT_GE((passes[std::pair(HeldOutPart::kHead, HeldOutKind::kBackward)]), 4);
+  EXPECT_EQ((passes[std::pair(HeldOutPart::kHead, HeldOutKind::kBackwardInput)]), 0);
+  EXPECT_EQ((passes[std::pair(HeldOutPart::kEncoderLayer, HeldOutKind::kForward)]), 0);
+}
+
+TEST(MeasureHeldOut, MeasuresBothStacksOfAT5) {
+  auto passes = PassesOf(Architecture::kT5);
+  EXPECT_GE((passes[std::pair(HeldOutPart::kEncoderLayer, HeldOutKind::kForward)]), 4);
+  EXPECT_GE((passes[std::pair(HeldOutPart::kLayer, HeldOutKind::kForward)]), 4);
+}
+
+}  // namespace
+}  // namespace penstock::worker

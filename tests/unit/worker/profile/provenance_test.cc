@@ -1,0 +1,42 @@
+#include "worker/profile/provenance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/held_out/disturbance.h"
+#include "tests/support/temporary_folder.h"
+
+namespace penstock::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Provenance, NamesWhatTheFiguresCameFrom) {
+  const std::string comment = CommentOf({.threads = 2,
+                                         .libtorch = "2.11.0",
+                                         .measured_at = absl::UnixEpoch() + absl::Hours(24),
+                                         .spread = 0.0123},
+                                        "Some CPU");
+  EXPECT_THAT(comment, AllOf(HasSubstr("on 1970-01-02 00:00 UTC with 2 threads of Some CPU, LibTorch 2.11.0"),
+                             HasSubstr("differ by 1.2 %")));
+  EXPECT_EQ(DisturbanceOf(comment), "");
+}
+
+TEST(Provenance, SaysWhatDisturbed) {
+  EXPECT_EQ(DisturbanceOf(CommentOf({.disturbance = "a build"}, "Some CPU")), "a build");
+}
+
+TEST(Provenance, HardwareIsTheProcessorsOrTheGpus) {
+  const TemporaryFolder proc;
+  proc.Write("cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n");
+  proc.Write("driver/nvidia/gpus/0/information", "Model: \t\t NVIDIA H100\nIRQ: 3\n");
+  proc.Write("driver/nvidia/version", "NVRM version: NVIDIA UNIX 580.1\n");
+  EXPECT_EQ(HardwareOf("cpu", proc.path()), "Some CPU @ 2 GHz");
+  EXPECT_EQ(HardwareOf("cuda:1", proc.path()), "NVIDIA H100 (NVIDIA UNIX 580.1)");
+  EXPECT_EQ(HardwareOf("cpu", proc.Path("nowhere")), "an unknown processor");
+  EXPECT_EQ(HardwareOf("cuda:0", proc.Path("nowhere")), "an unknown GPU");
+}
+
+}  // namespace
+}  // namespace penstock::worker
