@@ -177,6 +177,18 @@ std::string ScheduleName(v1::Schedule schedule) { return NameOf(ScheduleNames(),
 
 std::string StageSplitName(v1::StageSplit split) { return NameOf(StageSplitNames(), split); }
 
+std::string RecomputeName(v1::Recompute recompute) {
+  return recompute == v1::RECOMPUTE_UNSPECIFIED ? "auto" : NameOf(RecomputeNames(), recompute);
+}
+
+std::string LayoutName(v1::LayoutChoice layout) {
+  return layout == v1::LAYOUT_CHOICE_UNSPECIFIED ? "auto" : NameOf(LayoutNames(), layout);
+}
+
+std::string EffortName(v1::Effort effort) {
+  return effort == v1::EFFORT_UNSPECIFIED ? "normal" : NameOf(EffortNames(), effort);
+}
+
 absl::Status NameFlags(const absl::Status& status) {
   if (status.ok()) return status;
   std::string text = absl::StrReplaceAll(status.message(),

@@ -57,6 +57,11 @@ std::string PolicyName(v1::Policy policy);
 // "1f1b", the word that --schedule takes; "even", the word that --stage-split takes.
 std::string ScheduleName(v1::Schedule schedule);
 std::string StageSplitName(v1::StageSplit split);
+// "selective", "packed" and "normal": the words that --recompute, --layout and --effort take. What is not
+// specified has the name of its default.
+std::string RecomputeName(v1::Recompute recompute);
+std::string LayoutName(v1::LayoutChoice layout);
+std::string EffortName(v1::Effort effort);
 
 // The planner's errors name fields of the job; this says the flags that set them: "--pp" for
 // "job.mesh.pipeline". Bytes of memory become millions of bytes, as --memory-mb takes them.

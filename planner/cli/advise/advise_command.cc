@@ -1,4 +1,5 @@
-// `penstock advise`: which mesh, stages, policy and schedule train fastest on these lengths.
+// `penstock advise`: which mesh, stages, policy and schedule train fastest: on lengths and a profile from
+// files, or for a run with what it measured.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -6,23 +7,37 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/advise/measured_run.h"
 #include "planner/cli/advise/report.h"
+#include "planner/cli/advise/run_advice.h"
+#include "planner/cli/advise/run_advice_report.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/local_planning.h"
 #include "planner/cli/plan_request.h"
 #include "planner/cli/plan_summary.h"
+#include "planner/cli/planner_flags.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/printable_text.h"
+#include "planner/cli/recorded_flags.h"
 #include "planner/cli/units.h"
 
 namespace penstock::cli {
 namespace {
 
 struct AdviseFlags {
+  // A run that there is, in place of the source: its folder, or its job on a planner.
+  std::string run_dir;
+  std::string job;
+  PlannerFlags planner;
   SourceFlags source;
   uint32_t gpus = 0;
   uint32_t global_batch = 0;
@@ -90,6 +105,82 @@ absl::Status NothingFits(const TournamentResult& result, uint32_t gpus) {
       absl::StrCat("no way to train fits on ", gpus, " GPUs: use more --gpus or a shorter --max-length"));
 }
 
+absl::StatusOr<MeasuredRun> ReadRun(const AdviseFlags& flags) {
+  if (!flags.run_dir.empty()) {
+    absl::StatusOr<MeasuredRun> run = ReadMeasuredRun(flags.run_dir);
+    return run.ok() ? run : AnnotateError(run.status(), "--from-run");
+  }
+  if (flags.planner.address.empty())
+    return absl::InvalidArgumentError("--job needs --planner, host:port of the planner that has it");
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
+  absl::StatusOr<MeasuredRun> run = MeasuredRunOf(*client, flags.job, flags.batches);
+  return run.ok() ? run : AnnotateError(run.status(), absl::StrCat("--job ", flags.job));
+}
+
+// What a run has, flags do not say.
+absl::Status CheckRunFlags(const CLI::App& command) {
+  static const auto* honoured = new std::set<std::string>{"--from-run",
+                                                          "--job",
+                                                          "--planner",
+                                                          "--batches",
+                                                          "--pp",
+                                                          "--dp",
+                                                          "--tp",
+                                                          "--cp",
+                                                          "--ep",
+                                                          "--policies",
+                                                          "--stage-split",
+                                                          "--schedule",
+                                                          "--shard-optimizer-state",
+                                                          "--top",
+                                                          "--threads",
+                                                          "--json",
+                                                          "--tls-ca",
+                                                          "--tls-cert",
+                                                          "--tls-key",
+                                                          "--tls-server-name",
+                                                          "--token-file"};
+  if (command.get_option("--from-run")->count() > 0 && command.get_option("--job")->count() > 0)
+    return absl::InvalidArgumentError("--from-run and --job each name a run: give one of them");
+  for (const auto& [flag, values] : GivenFlags(command)) {
+    if (honoured->contains(flag)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": a run that is named by --from-run or --job has its own; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunAdviseOfRun(const AdviseFlags& flags, const Given& given) {
+  PENSTOCK_ASSIGN_OR_RETURN(MeasuredRun run, ReadRun(flags));
+  if (run.batches.size() > flags.batches)
+    run.batches.erase(run.batches.begin(), run.batches.end() - static_cast<ptrdiff_t>(flags.batches));
+  RunAdviceOptions options{.policies = flags.policies,
+                           .given = given,
+                           .ways = static_cast<int>(flags.top),
+                           .threads = flags.threads};
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal) options.progress = ShowProgress;
+  const absl::StatusOr<RunAdvice> advice = AdviseRun(run, options);
+  if (terminal) std::cerr << "\r\x1b[K" << std::flush;
+  PENSTOCK_RETURN_IF_ERROR(advice.status());
+  const std::string resume =
+      flags.run_dir.empty() ? "" : absl::StrCat("penstock up --resume --run-dir ", flags.run_dir);
+  // Others may have written what is read: it is made printable.
+  PrintOut(flags.json ? absl::StrCat(DumpJson(RunAdviceJson(run, *advice, resume)), "\n")
+                      : RunAdviceText(run, *advice, resume));
+  return absl::OkStatus();
+}
+
+// What is needed where no run is named.
+absl::Status CheckSourceFlags(const CLI::App& command) {
+  for (const char* flag : {"--profile", "--lengths", "--gpus", "--global-batch"}) {
+    if (command.get_option(flag)->count() > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is required (or --from-run RUN, or --planner and --job: a run, with what it measured)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.source.ReadModel());
   const v1::Architecture architecture = job.model().architecture();
@@ -114,7 +205,7 @@ absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
 }
 
 // What a flag says is not searched.
-Given GivenFlags(const CLI::App& command, const AdviseFlags& flags) {
+Given GivenWays(const CLI::App& command, const AdviseFlags& flags) {
   Given given = flags.given;
   const PlanningFlags& planning = flags.planning;
   if (command.get_option("--stage-split")->count() > 0) given.stage_split = planning.stage_split;
@@ -134,6 +225,28 @@ void AddGivenMesh(CLI::App& command, Given& given) {
   degree("--ep", given.expert, "Only so many ranks that divide the experts");
 }
 
+void AddRunFlags(CLI::App& command, AdviseFlags& flags) {
+  command.add_option(
+      "--from-run", flags.run_dir,
+      "Folder of a run of penstock up, whose costs, batches and ranks are taken, as it measured "
+      "them: what it would gain by other ways, and by each change alone");
+  command.add_option("--job", flags.job, "The same of a job of --planner");
+  flags.planner.AddTo(command, kPlannerHelp);
+  // Either of them, or these.
+  command.get_option("--profile")->required(false);
+  command.get_option("--lengths")->required(false);
+}
+
+absl::Status Run(const CLI::App& command, const AdviseFlags& flags) {
+  const Given given = GivenWays(command, flags);
+  if (flags.run_dir.empty() && flags.job.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(CheckSourceFlags(command));
+    return RunAdvise(flags, given);
+  }
+  PENSTOCK_RETURN_IF_ERROR(CheckRunFlags(command));
+  return RunAdviseOfRun(flags, given);
+}
+
 }  // namespace
 
 void AddAdviseCommand(CommandSet& commands) {
@@ -142,15 +255,16 @@ void AddAdviseCommand(CommandSet& commands) {
       {.name = "advise",
        .purpose = "Finds the mesh, stages, policy and schedule that train fastest on these lengths",
        .examples = "penstock advise --profile gpt.json --lengths lengths.csv --gpus 16 --global-batch 256 "
-                   "--max-length 8192"});
+                   "--max-length 8192\n"
+                   "penstock advise --from-run penstock-runs/mix\n"
+                   "penstock advise --planner localhost:7070 --job mix"});
   flags->source.AddTo(*command);
+  AddRunFlags(*command, *flags);
   command
       ->add_option("--gpus", flags->gpus,
                    "Accelerators: every pipeline x replicas x tensor ranks x context ranks of them is tried")
-      ->required()
       ->check(CLI::Range(1U, 1U << 16));
   command->add_option("--global-batch", flags->global_batch, "Samples of an iteration, over all replicas")
-      ->required()
       ->check(CLI::Range(1U, 1U << 20));
   command->add_option("--rows", flags->rows, "Data rows A:B to take batches from (all)");
   command->add_option("--batches", flags->batches, "Global batches that are planned, evenly spaced (4)")
@@ -161,7 +275,7 @@ void AddAdviseCommand(CommandSet& commands) {
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print one JSON object");
-  commands.OnRun(command, [flags, command] { return RunAdvise(*flags, GivenFlags(*command, *flags)); });
+  commands.OnRun(command, [flags, command] { return Run(*command, *flags); });
 }
 
 }  // namespace penstock::cli

@@ -4,6 +4,7 @@
 //   RUN_DIR/model.json              its model, for `penstock model` (model/model_folder.h)
 //   RUN_DIR/hugging_face            what its model came with, for the export (model/kept_files.h)
 //   RUN_DIR/best                    the checkpoint of the least validation loss (validation.h)
+//   RUN_DIR/measured.json           what it does now, for `penstock advise` (advise/measured_run.h)
 //   RUN_DIR/metrics.jsonl           a line for each iteration (metrics_file.h)
 //   RUN_DIR/tensorboard             the same for TensorBoard (tensorboard_events.h)
 //   RUN_DIR/logs/*.log              one file for each process

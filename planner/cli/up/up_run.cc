@@ -20,6 +20,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "penstock/client/planner_client.h"
+#include "planner/cli/advise/measured_run.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
@@ -67,6 +68,10 @@ constexpr absl::Duration kTroubleWorthSaying = absl::Seconds(10);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
 constexpr absl::Duration kGpuStart = absl::Seconds(60);
+// Of RUN/measured.json: what it holds, and after how many iterations it is written anew, so that a run that is
+// killed has one.
+constexpr uint64_t kRecordedBatches = 4;
+constexpr uint64_t kRecordedEvery = 64;
 // Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
 // may disagree on where to begin.
 constexpr uint32_t kSpareRejoins = 10;
@@ -202,7 +207,17 @@ void UpRun::RecordIteration(const v1::IterationSummary& iteration) {
   console_.SayNews(std::string(written.message()));
 }
 
+void UpRun::RecordWhatIsMeasured() {
+  absl::StatusOr<MeasuredRun> measured = MeasuredRunOf(*watching_client_, job_.job_id(), kRecordedBatches);
+  // Nothing is done yet, or the planner cannot be asked: the one before it stays.
+  if (!measured.ok()) return;
+  measured->start_seconds = start_seconds_;
+  const absl::Status written = WriteMeasuredRun(setup_.folder.path, *measured);
+  if (!written.ok()) console_.SayNews(std::string(written.message()));
+}
+
 void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
+  if (!start_seconds_.has_value()) start_seconds_ = absl::ToDoubleSeconds(absl::Now() - begun_);
   // What follows it was done before it was done again.
   const auto same =
       std::ranges::lower_bound(history_.iterations, iteration.iteration(), {},
@@ -213,6 +228,7 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
   if (iteration.iteration() < history_.furthest) return;
   history_.furthest = iteration.iteration() + 1;
   console_.SayProgress(ProgressLine(iteration, options_.iterations - 1, kind()));
+  if (history_.furthest % kRecordedEvery == 0) RecordWhatIsMeasured();
   const bool last = iteration.iteration() + 1 == options_.iterations;
   if (options_.trace.empty() && !last) return;
   v1::GetIterationRequest request;
@@ -252,6 +268,7 @@ absl::Status UpRun::Train() {
     }
     if (stop_.WaitFor(kTick)) return StopWorkers(run, "stopped by a signal");
   }
+  RecordWhatIsMeasured();
   return WaitForWorkers(run);
 }
 
@@ -340,6 +357,7 @@ void UpRun::ValidateTheLast() {
 }
 
 absl::Status UpRun::StopWorkers(TrainingRun& run, const std::string& why) {
+  RecordWhatIsMeasured();
   if (WritesCheckpoints(options_)) {
     console_.SayNews(absl::StrCat("stopping after this iteration, with a checkpoint (within ",
                                   options_.stop_seconds, " s; once more: at once)"));
@@ -461,6 +479,7 @@ absl::Status UpRun::Finish() {
 }
 
 absl::Status UpRun::RunProcesses() {
+  begun_ = absl::Now();
   absl::Status status = StartProcesses();
   if (status.ok()) status = Train();
   cluster_->Stop();

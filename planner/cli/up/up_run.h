@@ -118,6 +118,8 @@ class UpRun {
   void ShowIteration(const v1::IterationSummary& iteration);
   // To files; training goes on without them.
   void RecordIteration(const v1::IterationSummary& iteration);
+  // RUN/measured.json, for `penstock advise --from-run`.
+  void RecordWhatIsMeasured();
 
   const std::string bin_dir_;
   const RunSetup setup_;
@@ -140,6 +142,9 @@ class UpRun {
   std::optional<CountedBatches> counted_;
   std::optional<RunCurves> curves_;
   std::unique_ptr<Validation> validation_;
+  // When its processes were started, and how long it took until an iteration was done.
+  absl::Time begun_ = absl::InfinitePast();
+  std::optional<double> start_seconds_;
   bool ended_by_validation_ = false;
   bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;

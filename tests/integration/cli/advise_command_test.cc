@@ -81,5 +81,29 @@ TEST_F(AdviseCommand, SaysWhyNothingFits) {
   EXPECT_THAT(ended.errors, HasSubstr("no way to train fits on 4 GPUs"));
 }
 
+TEST_F(AdviseCommand, WithoutARunItSaysWhatItNeeds) {
+  const Ended ended = penstock_.Run({"advise", "--gpus", "4", "--global-batch", "24"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.errors, AllOf(HasSubstr("--profile is required"), HasSubstr("--from-run")));
+}
+
+TEST_F(AdviseCommand, OfARunItTakesNothingThatTheRunHas) {
+  const Ended ended = penstock_.Run({"advise", "--from-run", "nowhere", "--gpus", "4"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("--gpus: a run"));
+  const Ended both = penstock_.Run({"advise", "--from-run", "nowhere", "--job", "mix"});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.errors, HasSubstr("--from-run and --job"));
+}
+
+TEST_F(AdviseCommand, AFolderThatIsNoRunIsNamed) {
+  const Ended ended = penstock_.Run({"advise", "--from-run", penstock_.folder().path()});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.errors, AllOf(HasSubstr("--from-run"), HasSubstr("measured.json")));
+  const Ended job = penstock_.Run({"advise", "--job", "mix"});
+  EXPECT_EQ(job.code, 2);
+  EXPECT_THAT(job.errors, HasSubstr("--job needs --planner"));
+}
+
 }  // namespace
 }  // namespace penstock

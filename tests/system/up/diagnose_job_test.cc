@@ -1,4 +1,6 @@
 // The job of a planner that lives is asked where its time went.
+#include <nlohmann/json.hpp>
+
 #include "tests/support/planner_process.h"
 #include "tests/system/up/up_fixture.h"
 
@@ -82,6 +84,27 @@ TEST_F(DiagnoseJobTest, NamesTheFlagThatAsksForWhatIsNotThere) {
               HasSubstr("--iterations 5:5: use N"));
   EXPECT_THAT(refused({"--planner", planner_->address(), "--job", "slow", "--iterations", "6:9"}, 2),
               HasSubstr("of job slow, with 6 iterations, the planner holds none of them"));
+}
+
+TEST_F(DiagnoseJobTest, IsAdvisedByThePlannerAndByTheFolderOfItsRun) {
+  PenstockRun of_job(
+      folder_, "of_job",
+      {"advise", "--planner", planner_->address(), "--job", "slow", "--batches", "2", "--json"});
+  ASSERT_EQ(of_job.Wait(), 0) << of_job.errors();
+  const auto by_planner = nlohmann::json::parse(of_job.output(), nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(by_planner.is_object()) << of_job.output();
+  EXPECT_EQ(by_planner["ranks"], 4);
+  EXPECT_EQ(by_planner["present"]["pp"], 2);
+  EXPECT_GT(by_planner["levers"].size(), 5U);
+  EXPECT_TRUE(by_planner["start_seconds"].is_null());
+  PenstockRun of_run(folder_, "of_run",
+                     {"advise", "--from-run", folder_.Path("run"), "--batches", "2", "--json"});
+  ASSERT_EQ(of_run.Wait(), 0) << of_run.errors();
+  const auto by_folder = nlohmann::json::parse(of_run.output(), nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(by_folder.is_object()) << of_run.output();
+  EXPECT_GT(by_folder["start_seconds"], 0);
+  EXPECT_EQ(by_folder["planned_ms"], by_planner["planned_ms"]);
+  EXPECT_EQ(by_folder["levers"], by_planner["levers"]);
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include "planner/cli/advise/run_advice.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/mesh/mesh_ranks.h"
+#include "common/parallel/task_pool.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/advise/present_way.h"
+#include "planner/cli/advise/tournament.h"
+#include "planner/cli/local_planning.h"
+#include "planner/cli/plan_request.h"
+#include "planner/cli/planning_flags.h"
+#include "planner/cli/units.h"
+
+namespace penstock::cli {
+namespace {
+
+// Of the smallest batch: a replica that has no sample has nothing to do.
+uint32_t GlobalBatch(const MeasuredRun& run) {
+  uint32_t samples = static_cast<uint32_t>(run.batches.front().samples_size());
+  for (const v1::Batch& batch : run.batches)
+    samples = std::min(samples, static_cast<uint32_t>(batch.samples_size()));
+  return samples;
+}
+
+double MeanOfBatches(int64_t sum_ns, const MeasuredRun& run) {
+  return Milliseconds(sum_ns) / static_cast<double>(run.batches.size());
+}
+
+absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const Candidate& present,
+                                                 const RunAdviceOptions& options) {
+  const v1::JobSpec base = WithFreeStages(run.job);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                            MakeCandidates(base, static_cast<uint32_t>(RanksOf(base.mesh())),
+                                           GlobalBatch(run), options.policies, options.given));
+  // One more than is wanted: the present way may be among them.
+  PENSTOCK_ASSIGN_OR_RETURN(const TournamentResult result, RunTournament(base, candidates, run.batches,
+                                                                         {.finalists = options.ways + 1,
+                                                                          .threads = options.threads,
+                                                                          .progress = options.progress}));
+  std::vector<OtherWay> others;
+  for (const Trial& trial : result.finalists) {
+    if (IsSameWay(trial.candidate, present)) continue;
+    if (others.size() == static_cast<size_t>(options.ways)) break;
+    others.push_back({.way = trial.candidate,
+                      .planned_ms = MeanOfBatches(trial.makespan_ns, run),
+                      .peak_memory_bytes = trial.peak_memory_bytes,
+                      .flags = SwitchFlags(present, trial.candidate)});
+  }
+  return others;
+}
+
+absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, TaskPool& pool) {
+  std::vector<LeverValue> values;
+  for (Lever& lever : LeversOf(run.job, GlobalBatch(run)))
+    values.push_back({.lever = std::move(lever), .reason = {}});
+  std::vector<absl::Status> statuses(values.size());
+  pool.Run(static_cast<int>(values.size()), [&](int i) {
+    const absl::StatusOr<int64_t> planned = PlannedNs(values[i].lever.job, run.batches);
+    values[i].feasible = planned.ok();
+    if (planned.ok()) {
+      values[i].planned_ms = MeanOfBatches(*planned, run);
+    } else if (IsInfeasible(planned.status())) {
+      values[i].reason = std::string(NameFlags(planned.status()).message());
+    } else {
+      statuses[i] = planned.status();
+    }
+  });
+  for (const absl::Status& status : statuses) PENSTOCK_RETURN_IF_ERROR(status);
+  std::ranges::stable_sort(values, [](const LeverValue& a, const LeverValue& b) {
+    return a.feasible != b.feasible ? a.feasible : a.feasible && a.planned_ms < b.planned_ms;
+  });
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOptions& options) {
+  MeasuredRun run = given;
+  // Stages that are chosen by time are chosen for what is trained on now.
+  SetTypicalSamples(run.batches, &run.job);
+  TaskPool pool(options.threads);
+  RunAdvice advice = {.present = PresentWay(run.job), .others = {}, .levers = {}};
+  // Of the job as it is planned, with the stages that it was registered with.
+  const absl::StatusOr<int64_t> planned = PlannedNs(given.job, run.batches);
+  if (!planned.ok()) return NameFlags(planned.status());
+  advice.planned_ms = MeanOfBatches(*planned, run);
+  PENSTOCK_ASSIGN_OR_RETURN(advice.others, FindOthers(run, advice.present, options));
+  if (options.levers) {
+    PENSTOCK_ASSIGN_OR_RETURN(advice.levers, ValueLevers(given, pool));
+  }
+  return advice;
+}
+
+}  // namespace penstock::cli

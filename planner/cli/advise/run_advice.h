@@ -1,0 +1,58 @@
+// What would make a run faster, with the costs as it measured them and on batches that it trained on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/cli/advise/candidates.h"
+#include "planner/cli/advise/levers.h"
+#include "planner/cli/advise/measured_run.h"
+
+namespace penstock::cli {
+
+// Another way with as many ranks. Times are means over the batches.
+struct OtherWay {
+  Candidate way;
+  double planned_ms = 0;
+  // Of the fullest rank.
+  int64_t peak_memory_bytes = 0;
+  // The flags of `penstock up --resume` that go on so.
+  std::string flags;
+};
+
+struct LeverValue {
+  Lever lever;
+  bool feasible = true;
+  // Why not.
+  std::string reason;
+  double planned_ms = 0;
+};
+
+struct RunAdvice {
+  Candidate present;
+  // Of the run as it is, by the newest costs.
+  double planned_ms = 0;
+  // Fastest first, without the present way.
+  std::vector<OtherWay> others;
+  // The most gain first, what does not fit last.
+  std::vector<LeverValue> levers;
+};
+
+struct RunAdviceOptions {
+  std::vector<v1::Policy> policies = {v1::POLICY_DYNAMIC, v1::POLICY_PACKED};
+  Given given = {};
+  // Ways of `others`, at most.
+  int ways = 5;
+  int threads = 1;
+  bool levers = true;
+  std::function<void(int round, size_t done, size_t all)> progress = [](int, size_t, size_t) {};
+};
+
+// The same answer for any number of threads. Possible errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (the run's
+// own batches cannot be planned: says why), those of RunTournament.
+absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& run, const RunAdviceOptions& options);
+
+}  // namespace penstock::cli

@@ -1,0 +1,148 @@
+// Advice for a run that there is: what it does now, what is faster, what each change brings.
+#include "planner/cli/advise/run_advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "planner/cli/advise/measured_run.h"
+#include "planner/cli/advise/present_way.h"
+#include "planner/cli/advise/run_advice_report.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/core/job_builder.h"
+
+namespace penstock::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Long and short samples on four ranks, padded to the longest of a micro-batch: easy to do better.
+MeasuredRun PaddedRun() {
+  MeasuredRun run = {.job = core::GptJob(2, 2, v1::POLICY_PADDING), .fitted = true};
+  run.job.set_job_id("mix");
+  run.batches = {
+      core::MakeBatch({{10, 20}, {500, 3}, {0, 40}, {7, 7}, {900, 100}, {30, 1}, {2, 60}, {64, 64}}),
+      core::MakeBatch({{300, 20}, {50, 3}, {0, 400}, {70, 7}, {90, 100}, {30, 1}, {2, 60}, {64, 640}})};
+  run.iterations = {{.iteration = 7, .planned_ns = 90'000'000, .measured_ns = 100'000'000},
+                    {.iteration = 8, .planned_ns = 110'000'000, .measured_ns = 120'000'000}};
+  return run;
+}
+
+TEST(RunAdviceTest, FindsFasterWaysWithAsManyRanks) {
+  const auto advice = AdviseRun(PaddedRun(), {.ways = 3});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_EQ(advice->present.policy, v1::POLICY_PADDING);
+  ASSERT_FALSE(advice->others.empty());
+  EXPECT_LE(advice->others.size(), 3U);
+  EXPECT_LT(advice->others.front().planned_ms, advice->planned_ms);
+  EXPECT_TRUE(std::ranges::is_sorted(advice->others, {}, &OtherWay::planned_ms));
+  for (const OtherWay& other : advice->others) {
+    EXPECT_EQ(other.way.pipeline * other.way.data * other.way.tensor * other.way.context, 4U);
+    EXPECT_FALSE(IsSameWay(other.way, advice->present));
+  }
+}
+
+TEST(RunAdviceTest, SaysWhatEachChangeAloneBrings) {
+  const MeasuredRun run = PaddedRun();
+  const auto advice = AdviseRun(run, {.ways = 1});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  std::set<std::string> names;
+  for (const LeverValue& value : advice->levers) {
+    names.insert(value.lever.name);
+    EXPECT_NE(value.lever.now, value.lever.instead);
+    if (!value.feasible) continue;
+    const auto planned = PlannedNs(value.lever.job, run.batches);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    EXPECT_NEAR(value.planned_ms, static_cast<double>(*planned) / 2e6, 1e-6);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"mesh", "policy", "schedule", "stage split", "recompute",
+                                          "divided optimizer state", "planning effort"}));
+}
+
+TEST(RunAdviceTest, TheSameAnswerComesFromManyThreads) {
+  const auto one = AdviseRun(PaddedRun(), {.ways = 2});
+  const auto many = AdviseRun(PaddedRun(), {.ways = 2, .threads = 3});
+  ASSERT_TRUE(one.ok() && many.ok());
+  EXPECT_EQ(RunAdviceText(PaddedRun(), *one, ""), RunAdviceText(PaddedRun(), *many, ""));
+}
+
+TEST(RunAdviceTest, TheReportSaysWhatASwitchCosts) {
+  MeasuredRun run = PaddedRun();
+  const auto advice = AdviseRun(run, {.ways = 2});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_THAT(RunAdviceText(run, *advice, ""),
+              AllOf(HasSubstr("measured      110.0 ms"), HasSubstr("planned then 100.0 ms"),
+                    HasSubstr("What a start takes is not known here"), HasSubstr("one change alone")));
+  run.start_seconds = 6;
+  EXPECT_THAT(RunAdviceText(run, *advice, "penstock up --resume --run-dir R"),
+              AllOf(HasSubstr("penstock up --resume --run-dir R --pp "), HasSubstr("took 6.0 s"),
+                    HasSubstr("made good after")));
+  const nlohmann::ordered_json json = RunAdviceJson(run, *advice, "penstock up --resume --run-dir R");
+  EXPECT_EQ(json["start_seconds"], 6);
+  EXPECT_EQ(json["others"].size(), advice->others.size());
+  EXPECT_EQ(json["levers"].size(), advice->levers.size());
+}
+
+TEST(RunAdviceTest, WaitingForPlansIsSaid) {
+  MeasuredRun run = PaddedRun();
+  const auto advice = AdviseRun(run, {.ways = 1, .levers = false});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_THAT(RunAdviceText(run, *advice, ""), Not(HasSubstr("--look-ahead")));
+  run.iterations[0].waited_ns = 50'000'000;
+  EXPECT_THAT(RunAdviceText(run, *advice, ""), HasSubstr("25.0 ms of it for plans"));
+}
+
+TEST(RunAdviceTest, ARunWhoseBatchesDoNotFitIsRefused) {
+  MeasuredRun run = PaddedRun();
+  run.job.mutable_planning()->set_memory_limit_bytes(1);
+  EXPECT_FALSE(AdviseRun(run, {}).ok());
+}
+
+TEST(PresentWayTest, OneStageHasNoScheduleOrSplit) {
+  const Candidate a = {.data = 4, .stage_split = v1::STAGE_SPLIT_AUTO, .schedule = v1::SCHEDULE_AUTO};
+  Candidate b = a;
+  b.stage_split = v1::STAGE_SPLIT_EVEN;
+  b.schedule = v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD;
+  EXPECT_TRUE(IsSameWay(a, b));
+  b.policy = v1::POLICY_PACKED;
+  EXPECT_FALSE(IsSameWay(a, b));
+}
+
+TEST(PresentWayTest, ASwitchSaysEveryDegreeAndWhatIsNoLongerDivided) {
+  const Candidate present = {.pipeline = 2, .data = 2, .tensor = 2, .shard_optimizer_state = true};
+  EXPECT_EQ(SwitchFlags(present, {.pipeline = 1, .data = 8}),
+            "--pp 1 --dp 8 --tp 1 --cp 1 --ep 1 --policy dynamic --stage-split even --schedule 1f1b "
+            "--shard-optimizer-state=false");
+}
+
+TEST(MeasuredRunTest, IsReadAsItWasWritten) {
+  const TemporaryFolder folder;
+  MeasuredRun run = PaddedRun();
+  run.start_seconds = 2.5;
+  ASSERT_TRUE(WriteMeasuredRun(folder.path(), run).ok());
+  const auto read = ReadMeasuredRun(folder.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->job.SerializeAsString(), run.job.SerializeAsString());
+  ASSERT_EQ(read->batches.size(), 2U);
+  EXPECT_EQ(read->batches[1].SerializeAsString(), run.batches[1].SerializeAsString());
+  ASSERT_EQ(read->iterations.size(), 2U);
+  EXPECT_EQ(read->iterations[1].iteration, 8U);
+  EXPECT_EQ(read->iterations[1].measured_ns, 120'000'000);
+  EXPECT_TRUE(read->fitted);
+  EXPECT_EQ(read->start_seconds, 2.5);
+}
+
+TEST(MeasuredRunTest, OfAnotherFolderIsRefusedByName) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(std::string(ReadMeasuredRun(folder.path()).status().message()), HasSubstr("measured.json"));
+  folder.Write("measured.json", "{}");
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadMeasuredRun(folder.path()).status()));
+}
+
+}  // namespace
+}  // namespace penstock::cli
