@@ -28,25 +28,34 @@ double MeanOfBatches(int64_t sum_ns, const MeasuredRun& run) {
   return Milliseconds(sum_ns) / static_cast<double>(run.batches.size());
 }
 
+// Whether one that is there has the same plans under another name: a policy that found nothing better.
+bool IsThere(const OtherWay& other, const std::vector<OtherWay>& others) {
+  return std::ranges::any_of(others, [&](const OtherWay& there) {
+    return DescribeMesh(there.way) == DescribeMesh(other.way) && there.planned_ms == other.planned_ms &&
+           there.peak_memory_bytes == other.peak_memory_bytes;
+  });
+}
+
 absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const Candidate& present,
                                                  const RunAdviceOptions& options) {
   const v1::JobSpec base = WithFreeStages(run.job);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(base, static_cast<uint32_t>(RanksOf(base.mesh())),
                                            GlobalBatch(run), options.policies, options.given));
-  // One more than is wanted: the present way may be among them.
+  // Some more than are wanted: the present way may be among them, and the same under two names.
   PENSTOCK_ASSIGN_OR_RETURN(const TournamentResult result, RunTournament(base, candidates, run.batches,
-                                                                         {.finalists = options.ways + 1,
+                                                                         {.finalists = 2 * options.ways + 1,
                                                                           .threads = options.threads,
                                                                           .progress = options.progress}));
   std::vector<OtherWay> others;
   for (const Trial& trial : result.finalists) {
     if (IsSameWay(trial.candidate, present)) continue;
     if (others.size() == static_cast<size_t>(options.ways)) break;
-    others.push_back({.way = trial.candidate,
+    OtherWay other = {.way = trial.candidate,
                       .planned_ms = MeanOfBatches(trial.makespan_ns, run),
                       .peak_memory_bytes = trial.peak_memory_bytes,
-                      .flags = SwitchFlags(present, trial.candidate)});
+                      .flags = SwitchFlags(present, trial.candidate)};
+    if (!IsThere(other, others)) others.push_back(std::move(other));
   }
   return others;
 }

@@ -52,11 +52,12 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& path) {
   return lock;
 }
 
-// Where the run that is resumed goes on.
+// Where the run that is resumed goes on. `record` gets what is kept of the one before.
 absl::StatusOr<uint64_t> Resume(const RunFolderOptions& options, const std::string& checkpoints,
-                                const RunRecord& record) {
+                                RunRecord& record) {
   PENSTOCK_ASSIGN_OR_RETURN(const RunRecord before, ReadRunRecord(options.path));
   PENSTOCK_RETURN_IF_ERROR(CheckSameRun(before, record, options.allowed_changes, options.path));
+  record.auto_tune = before.auto_tune;
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
                             CheckpointToResume(checkpoints, options.say));
   if (newest.has_value()) return newest->manifest.next_iteration;
@@ -76,7 +77,7 @@ absl::Status BeginAnew(const RunFolderOptions& options, const std::string& check
 
 }  // namespace
 
-absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const RunRecord& record) {
+absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, RunRecord record) {
   PENSTOCK_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(options.path));
   RunFolder folder{.path = options.path,
                    .logs = absl::StrCat(options.path, "/logs"),

@@ -50,6 +50,6 @@ struct RunFolderOptions {
 // (another run uses it; checkpoints are there: --resume or --fresh), NOT_FOUND (nothing to resume),
 // INVALID_ARGUMENT (another run: names the flag), DATA_LOSS (every checkpoint is damaged), those of the file
 // system.
-absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, const RunRecord& record);
+absl::StatusOr<RunFolder> PrepareRunFolder(const RunFolderOptions& options, RunRecord record);
 
 }  // namespace penstock::cli

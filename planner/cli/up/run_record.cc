@@ -24,6 +24,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kFormat = 2;
+constexpr const char* kAutoTune = "auto_tune";
 
 std::string RecordFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/run.json"); }
 
@@ -90,6 +91,13 @@ std::optional<FlagValues> ParseFlags(const json& object) {
     }
   }
   return flags;
+}
+
+absl::Status AddToRecord(const std::string& run_dir, const char* key, const ordered_json& value) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(RecordFile(run_dir)));
+  ordered_json object = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  object[key] = value;
+  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
 }
 
 // A number of a run by the flag that sets it.
@@ -209,6 +217,7 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir) {
   const auto parsed =
       google::protobuf::util::JsonStringToMessage(object.value("job", json()).dump(), &record.job);
   if (!parsed.ok()) return Wrong(file, absl::StrCat("\"job\": ", parsed.ToString()));
+  if (object.contains(kAutoTune)) record.auto_tune = object[kAutoTune].dump();
   return record;
 }
 
@@ -216,18 +225,21 @@ absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record)
   std::string job;
   const auto printed = google::protobuf::util::MessageToJsonString(record.job, &job);
   if (!printed.ok()) return absl::InternalError(printed.ToString());
-  const ordered_json object = {{"format", kFormat},
-                               {"flags", record.flags},
-                               {"data", PrintData(record.data)},
-                               {"job", ordered_json::parse(job, nullptr, /*allow_exceptions=*/false)}};
+  ordered_json object = {{"format", kFormat},
+                         {"flags", record.flags},
+                         {"data", PrintData(record.data)},
+                         {"job", ordered_json::parse(job, nullptr, /*allow_exceptions=*/false)}};
+  if (!record.auto_tune.empty())
+    object[kAutoTune] = ordered_json::parse(record.auto_tune, nullptr, /*allow_exceptions=*/false);
   return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
 }
 
 absl::Status RecordOutlook(const std::string& run_dir, const ordered_json& outlook) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadFile(RecordFile(run_dir)));
-  ordered_json object = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  object["outlook"] = outlook;
-  return WriteFileAtomically(RecordFile(run_dir), object.dump(1) + "\n");
+  return AddToRecord(run_dir, "outlook", outlook);
+}
+
+absl::Status RecordAutoTune(const std::string& run_dir, const ordered_json& tried) {
+  return AddToRecord(run_dir, kAutoTune, tried);
 }
 
 absl::StatusOr<std::string> NewestRunFolder(const std::string& runs) {

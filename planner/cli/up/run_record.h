@@ -4,7 +4,8 @@
 //   {"format": 2, "flags": {"--lr": ["0.01"]}, "data": {"samples": 3868, "crc32": 77, "global_batch": 64,
 //   ...},
 //    "job": ... a penstock.v1.JobSpec without its cost profile ...,
-//    "outlook": ... what was expected of it, for people ...}
+//    "outlook": ... what was expected of it, for people ...,
+//    "auto_tune": ... what --auto-tune has tried, for people ...}
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,8 @@ struct RunRecord {
   DataRecord data;
   // Without its cost profile.
   v1::JobSpec job;
+  // JSON: which ways --auto-tune has tried, and which has won; empty: none.
+  std::string auto_tune = {};
 };
 
 // Possible errors: NOT_FOUND (no run.json in the folder), INVALID_ARGUMENT (not what is written; names the
@@ -58,9 +61,10 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& run_dir);
 // Possible errors: those of WriteFileAtomically.
 absl::Status WriteRunRecord(const std::string& run_dir, const RunRecord& record);
 
-// Adds what the run is expected to do (run_outlook.h) to its run.json. Possible errors: those of ReadFile and
-// WriteFileAtomically.
+// Adds what the run is expected to do (run_outlook.h), or what --auto-tune has tried (auto_tune.h), to its
+// run.json. Possible errors: those of ReadFile and WriteFileAtomically.
 absl::Status RecordOutlook(const std::string& run_dir, const nlohmann::ordered_json& outlook);
+absl::Status RecordAutoTune(const std::string& run_dir, const nlohmann::ordered_json& tried);
 
 // The folder of the run that was started last below `runs`. Possible errors: NOT_FOUND (none has a run.json;
 // names --run-dir).

@@ -13,15 +13,19 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/parallel/task_pool.h"
 #include "common/process/binary_folder.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/profile_file.h"
+#include "planner/cli/up/auto_tune.h"
 #include "planner/cli/up/available_ranks.h"
 #include "planner/cli/up/checkpoints.h"
 #include "planner/cli/up/elastic_mesh.h"
 #include "planner/cli/up/host_watch.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/run_console.h"
+#include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_setup.h"
 #include "planner/cli/up/stop_signal.h"
 #include "planner/cli/up/up_flags.h"
@@ -42,9 +46,9 @@ absl::StatusOr<std::string> FindBinaries(bool starts_planner) {
   return folder;
 }
 
-// Runs on the ranks that there are: where --min-ranks allows it, a run that has lost some goes on with the
-// others from its newest checkpoint, and takes those that come back at the end of an iteration. Batches are
-// the same.
+// Runs on the ranks that there are, on one way to train after the other: where --min-ranks allows it, a run
+// that has lost some goes on with the others from its newest checkpoint, and takes those that come back at
+// the end of an iteration. Batches are the same.
 class ElasticRun {
  public:
   ElasticRun(UpOptions options, std::string bin_dir, StopSignal& stop, const RunConsole& console)
@@ -63,7 +67,23 @@ class ElasticRun {
   absl::StatusOr<UpOptions> Shrink(const UpRun& run, uint32_t lost_rank);
   absl::StatusOr<UpOptions> Grow(const UpRun& run);
   absl::StatusOr<UpOptions> OnMesh(const UpRun& run, uint32_t ranks);
+  // The same of a run that tries several ways.
+  absl::StatusOr<std::optional<UpOptions>> NextWay(const UpRun& run, const absl::Status& ended);
+  absl::Status SearchWays(const UpRun& run);
+  UpOptions Trial(const UpRun& run) const;
+  UpOptions Winner(const UpRun& run) const;
+  // Of those that go on with `run` on another mesh: where, and under what name.
+  void GoOnFrom(const UpRun& run, UpOptions& options) const;
+  // What was shown of iterations since the one that `run` began with.
+  std::vector<v1::IterationSummary> IterationsOf(const UpRun& run) const;
   bool HostsAreBack();
+  AutoTuneOptions TuneOptions() const {
+    return {.ways = full_.auto_tune, .iterations = full_.auto_tune_iterations};
+  }
+  // The costs that were measured before ways are tried.
+  static std::string CostsFile(const UpRun& run) {
+    return absl::StrCat(run.options().run_dir, "/costs.json");
+  }
 
   const UpOptions full_;
   const std::string bin_dir_;
@@ -72,6 +92,8 @@ class ElasticRun {
   RunHistory history_;
   HostWatch watch_;
   AvailableRanks available_{full_};
+  // Of --auto-tune, until the winner is known.
+  std::optional<AutoTune> tune_;
   uint64_t segments_ = 1;
 };
 
@@ -98,11 +120,8 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   *job.mutable_mesh() = MeshOf(full_);
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Mesh mesh, FastestMesh(job, run.NextBatch(), ranks, full_.min_ranks));
   UpOptions options = available_.With(mesh);
-  options.run_dir = run.options().run_dir;
-  options.job_id = absl::StrCat(job.job_id().substr(0, job.job_id().find("-part-")), "-part-", ++segments_);
-  options.resume = LastCheckpoint(absl::StrCat(options.run_dir, "/checkpoints")).has_value();
-  options.fresh = !options.resume;
-  options.model_of_run = options.resume && GivesWholeModel(options);
+  ++segments_;
+  GoOnFrom(run, options);
   console_.SayNews(absl::StrCat(
       "going on with ", RanksOf(mesh), " of ", WorkerCount(full_), " ranks (--pp ", options.pipeline,
       " --dp ", options.data, " --cp ", options.context, " --tp ", options.tensor,
@@ -124,7 +143,81 @@ absl::StatusOr<UpOptions> ElasticRun::Grow(const UpRun& run) {
   return OnMesh(run, ranks);
 }
 
+void ElasticRun::GoOnFrom(const UpRun& run, UpOptions& options) const {
+  const std::string& job = run.job().job_id();
+  options.run_dir = run.options().run_dir;
+  options.job_id = absl::StrCat(job.substr(0, job.find("-part-")), "-part-", segments_);
+  options.resume = LastCheckpoint(absl::StrCat(options.run_dir, "/checkpoints")).has_value();
+  options.fresh = !options.resume;
+  options.model_of_run = options.resume && GivesWholeModel(options);
+}
+
+std::vector<v1::IterationSummary> ElasticRun::IterationsOf(const UpRun& run) const {
+  std::vector<v1::IterationSummary> iterations;
+  for (const v1::IterationSummary& iteration : history_.iterations)
+    if (iteration.iteration() >= run.job().first_iteration()) iterations.push_back(iteration);
+  return iterations;
+}
+
+absl::Status ElasticRun::SearchWays(const UpRun& run) {
+  if (!run.measured().has_value())
+    return absl::UnavailableError("--auto-tune: the planner could not say what its iterations took");
+  console_.SayNews("auto-tune: looking for the ways that are planned to be the fastest");
+  PENSTOCK_RETURN_IF_ERROR(tune_->Search(*run.measured(), DefaultThreads(), [](int, size_t, size_t) {}));
+  // Trials and the winner are planned with these costs; simulated devices have those of their own profile.
+  v1::ProfileFile costs;
+  *costs.mutable_model() = run.measured()->job.model();
+  *costs.mutable_profile() = run.measured()->job.profile();
+  return WriteProfileFile(costs, CostsFile(run));
+}
+
+UpOptions ElasticRun::Trial(const UpRun& run) const {
+  UpOptions options = OnWay(full_, tune_->current().way);
+  GoOnFrom(run, options);
+  options.trial_iterations = full_.auto_tune_iterations;
+  if (!IsSimulated(full_)) options.profile = CostsFile(run);
+  // So that all its iterations are planned with the costs that ways are compared with.
+  options.fixed_costs = true;
+  return options;
+}
+
+UpOptions ElasticRun::Winner(const UpRun& run) const {
+  UpOptions options = OnWay(full_, tune_->winner().way);
+  GoOnFrom(run, options);
+  options.auto_tune = 0;
+  if (!IsSimulated(full_)) options.profile = CostsFile(run);
+  options.flags = FlagsOnWay(full_.flags, tune_->winner().way);
+  return options;
+}
+
+absl::StatusOr<std::optional<UpOptions>> ElasticRun::NextWay(const UpRun& run, const absl::Status& ended) {
+  if (ended.ok() && !run.trial_is_over()) return std::nullopt;
+  const bool searched = !tune_->tried().empty();
+  if (!ended.ok() && (!searched || stop_.WaitFor(absl::ZeroDuration()))) return std::nullopt;
+  if (!searched) PENSTOCK_RETURN_IF_ERROR(SearchWays(run));
+  if (ended.ok()) {
+    tune_->Take(IterationsOf(run));
+  } else {
+    tune_->TakeFailure(std::string(ended.message()));
+  }
+  console_.SayNews(absl::StrCat("auto-tune: ", DescribeTrial(tune_->current())));
+  const bool goes_on = tune_->NextTrial();
+  PENSTOCK_RETURN_IF_ERROR(RecordAutoTune(run.options().run_dir, tune_->ToJson()));
+  ++segments_;
+  if (goes_on) {
+    console_.SayNews(absl::StrCat("auto-tune: trying way ", tune_->trial(), " of ", tune_->tried().size() - 1,
+                                  " for ", full_.auto_tune_iterations,
+                                  " iterations: ", DescribeTrial(tune_->current())));
+    return Trial(run);
+  }
+  console_.SayNews(absl::StrCat("auto-tune: going on with ", DescribeTrial(tune_->winner())));
+  UpOptions winner = Winner(run);
+  tune_.reset();
+  return winner;
+}
+
 absl::StatusOr<std::optional<UpOptions>> ElasticRun::Next(const UpRun& run, const absl::Status& ended) {
+  if (tune_.has_value()) return NextWay(run, ended);
   if (ended.ok() || full_.min_ranks == 0 || stop_.WaitFor(absl::ZeroDuration())) return std::nullopt;
   if (run.grows()) return Grow(run);
   if (run.lost_rank().has_value()) return Shrink(run, *run.lost_rank());
@@ -133,13 +226,21 @@ absl::StatusOr<std::optional<UpOptions>> ElasticRun::Next(const UpRun& run, cons
 
 absl::Status ElasticRun::Run() {
   UpOptions options = full_;
+  if (full_.auto_tune > 0) {
+    tune_.emplace(TuneOptions());
+    options.trial_iterations = AutoTune::FirstIterations(TuneOptions(), full_.fixed_costs);
+  }
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<UpRun> run, SetUp(options));
+    if (tune_.has_value() && tune_->tried().empty()) {
+      PENSTOCK_RETURN_IF_ERROR(AutoTune::CheckLength(TuneOptions(), full_.fixed_costs,
+                                                     run->job().first_iteration(), full_.iterations));
+    }
     const absl::Status ended = run->RunProcesses();
     const absl::StatusOr<std::optional<UpOptions>> next = Next(*run, ended);
     if (!next.ok()) console_.SayNews(std::string(next.status().message()));
     if (!next.ok() || !next->has_value()) return run->Conclude(ended);
-    console_.SayNews(std::string(ended.message()));
+    if (!ended.ok()) console_.SayNews(std::string(ended.message()));
     options = **next;
     // The run's folder is free again before the next one takes it.
     run.reset();

@@ -51,6 +51,7 @@ uint64_t TrainingRun::Window() const {
 
 bool TrainingRun::MayFeed() const {
   const uint64_t end = job_.training().iterations();
+  if (next_batch_ >= feed_end_) return false;
   if ((end > 0 && next_batch_ >= end) || next_batch_ >= completed_ + Window()) return false;
   return completed_ != completed_when_refused_ || absl::Now() >= retry_at_;
 }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -40,6 +41,9 @@ class TrainingRun {
   // FAILED_PRECONDITION (with one epoch: the job failed; the message names the rank), those of SubmitBatches
   // and GetJob; UNAVAILABLE and DEADLINE_EXCEEDED only after `patience`.
   absl::Status Step(const std::function<void(const v1::IterationSummary&)>& on_iteration);
+
+  // No batch from this iteration on is submitted.
+  void FeedUntil(uint64_t end) { feed_end_ = end; }
 
   bool finished() const { return status_.state() == v1::JOB_STATE_FINISHED; }
   // The planner has taken every batch of the job, which is never true of one without an end.
@@ -83,6 +87,7 @@ class TrainingRun {
   const Epochs epochs_;
   const uint64_t window_;
   uint64_t next_batch_;
+  uint64_t feed_end_ = std::numeric_limits<uint64_t>::max();
   bool place_found_ = false;
   uint64_t next_summary_;
   // The first iteration that not every rank has reported.

@@ -57,6 +57,18 @@ void AddRunFlags(CLI::App& command, UpOptions& up) {
           "run ends")
       ->capture_default_str();
   command
+      .add_option("--auto-tune", up.auto_tune,
+                  "Measure so many other ways to train with as many ranks (mesh, policy, schedule, stages), "
+                  "those that are planned to be the fastest by the costs of the first iterations, and go on "
+                  "with the one that is; every iteration is trained once. 0: none")
+      ->check(CLI::Range(0U, 32U))
+      ->capture_default_str();
+  command
+      .add_option("--auto-tune-iterations", up.auto_tune_iterations,
+                  "With --auto-tune: iterations of each way")
+      ->check(CLI::Range(uint64_t{4}, uint64_t{1} << 20))
+      ->capture_default_str();
+  command
       .add_option("--planner-timeout", up.planner_timeout_s,
                   "Seconds that the planner, or its store (a full disk, a database that is away), may fail "
                   "before the "
@@ -170,6 +182,26 @@ absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& up) 
   return absl::OkStatus();
 }
 
+// What cannot be searched, or gone on from, is refused before anything is started.
+absl::Status CheckAutoTuneFlags(const CLI::App& command, const UpOptions& up) {
+  if (up.auto_tune == 0) {
+    if (command.get_option("--auto-tune-iterations")->count() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("--auto-tune-iterations is for --auto-tune: give both or neither");
+  }
+  if (up.min_ranks > 0)
+    return absl::InvalidArgumentError(
+        "--auto-tune and --min-ranks: ways are compared on the same ranks; give one of them");
+  for (const char* flag : {"--layers-per-stage", "--rank-of-stage"}) {
+    if (command.get_option(flag)->count() > 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " and --auto-tune: other meshes have other stages; leave one of them out"));
+  }
+  if (WritesCheckpoints(up)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--auto-tune: each way goes on from the checkpoint of the one before; ",
+                   up.no_checkpoints ? "leave --no-checkpoints out" : "give --checkpoint-every"));
+}
+
 // The run's folder is named by it, and written to before a planner sees it.
 absl::Status CheckNameOfJob(const CLI::App& command, const UpOptions& up) {
   if (command.get_option("--job-id")->count() == 0) return absl::OkStatus();
@@ -255,6 +287,7 @@ void AddUpCommand(CommandSet& commands) {
            "penstock up --pp 2 --dp 2 --dataset data/mix --global-batch 64 --iterations 100\n"
            "penstock up --dataset data/mix --iterations 200 --checkpoint-every 50 --run-dir runs/mix\n"
            "penstock up --run-dir runs/mix --resume\n"
+           "penstock up --dp 8 --dataset data/mix --iterations 10000 --checkpoint-every 200 --auto-tune 3\n"
            "penstock up --mix data/flan=0.7,data/code=0.3 --validation data/flan-v,data/code-v "
            "--checkpoint-every 50\n"
            "penstock up --run-dir runs/mix --resume --lr 1e-4 --allow-change lr\n"
@@ -279,6 +312,7 @@ void AddUpCommand(CommandSet& commands) {
     PENSTOCK_RETURN_IF_ERROR(CheckSimulationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckHostFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckValidationFlags(*command, *up));
+    PENSTOCK_RETURN_IF_ERROR(CheckAutoTuneFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, *up));
     TakeReplicasOfGpus(*command, *up);
     return RunUp(*up);

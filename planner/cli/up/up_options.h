@@ -36,6 +36,12 @@ struct UpOptions {
   uint32_t max_restarts = 10;
   // Where ranks are lost for good, the run goes on with at least so many; 0: it ends.
   uint32_t min_ranks = 0;
+  // So many other ways to train are measured, for some iterations each, before the run goes on with the
+  // fastest (auto_tune.h); 0: none.
+  uint32_t auto_tune = 0;
+  uint64_t auto_tune_iterations = 8;
+  // Of a trial: the run ends, with a checkpoint, after so many iterations; 0: after the last.
+  uint64_t trial_iterations = 0;
   // Of hosts_file, those that no worker is started on.
   std::set<std::string> lost_hosts;
   // Seconds that the planner, or the store behind it, may fail before the run ends.

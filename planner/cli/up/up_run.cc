@@ -68,8 +68,8 @@ constexpr absl::Duration kTroubleWorthSaying = absl::Seconds(10);
 constexpr absl::Duration kPlannerTimeout = absl::Seconds(20);
 // More of both where workers load the libraries of a GPU, which are gigabytes, and start to use it.
 constexpr absl::Duration kGpuStart = absl::Seconds(60);
-// Of RUN/measured.json: what it holds, and after how many iterations it is written anew, so that a run that is
-// killed has one.
+// Of RUN/measured.json: what it holds, and after how many iterations it is written anew, so that a run that
+// is killed has one.
 constexpr uint64_t kRecordedBatches = 4;
 constexpr uint64_t kRecordedEvery = 64;
 // Epochs in a row that may fail while others are started again: more than there are restarts, because ranks
@@ -212,7 +212,8 @@ void UpRun::RecordWhatIsMeasured() {
   // Nothing is done yet, or the planner cannot be asked: the one before it stays.
   if (!measured.ok()) return;
   measured->start_seconds = start_seconds_;
-  const absl::Status written = WriteMeasuredRun(setup_.folder.path, *measured);
+  measured_ = *std::move(measured);
+  const absl::Status written = WriteMeasuredRun(setup_.folder.path, *measured_);
   if (!written.ok()) console_.SayNews(std::string(written.message()));
 }
 
@@ -247,10 +248,12 @@ absl::Status UpRun::Train() {
   counted_.emplace(*batches_, setup_.data.TaskEnds(), architecture);
   TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
+  if (options_.trial_iterations > 0) run.FeedUntil(job_.first_iteration() + options_.trial_iterations);
   while (!run.finished()) {
     const absl::Status step =
         run.Step([this](const v1::IterationSummary& iteration) { ShowIteration(iteration); });
     if (!step.ok()) return Explain(step);
+    EndTrial(run);
     SayThatItDrains(run);
     if (const std::string news = slow_ranks_.Take(run.status()); !news.empty()) console_.SayNews(news);
     SayWhatThePlannerCannot(run);
@@ -282,8 +285,19 @@ void UpRun::SayWhatThePlannerCannot(const TrainingRun& run) {
                                 " at most, --planner-timeout): ", run.trouble()));
 }
 
+void UpRun::EndTrial(const TrainingRun& run) {
+  if (options_.trial_iterations == 0 || trial_is_over_ || run.drains() || run.finished()) return;
+  // A job whose workers have not begun would end with nothing done.
+  const bool begun = run.status().completed_iteration() > job_.first_iteration();
+  if (!begun || run.next_batch() < job_.first_iteration() + options_.trial_iterations) return;
+  v1::DrainJobRequest request;
+  request.set_job_id(job_.job_id());
+  // Where the planner cannot be asked, the next step asks again.
+  trial_is_over_ = watching_client_->DrainJob(request).ok();
+}
+
 void UpRun::SayThatItDrains(const TrainingRun& run) {
-  if (!run.drains() || said_that_it_drains_) return;
+  if (!run.drains() || said_that_it_drains_ || trial_is_over_) return;
   said_that_it_drains_ = true;
   console_.SayNews(absl::StrCat("job ", job_.job_id(), " drains: it ends before iteration ",
                                 run.status().next_iteration(), ", behind the batches that it has"));

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "penstock/client/planner_client.h"
 #include "penstock/v1/planner_service.pb.h"
+#include "planner/cli/advise/measured_run.h"
 #include "planner/cli/trace_recorder.h"
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/checkpoints.h"
@@ -65,6 +66,10 @@ class UpRun {
     return supervisor_ == nullptr ? std::nullopt : supervisor_->given_up();
   }
   bool grows() const { return grows_; }
+  // Whether it has ended because its trial was over (UpOptions::trial_iterations), behind a checkpoint.
+  bool trial_is_over() const { return trial_is_over_; }
+  // What was measured last; nothing: no iteration is done.
+  const std::optional<MeasuredRun>& measured() const { return measured_; }
 
   const v1::JobSpec& job() const { return job_; }
   const UpOptions& options() const { return options_; }
@@ -97,6 +102,8 @@ class UpRun {
   // Once: that somebody drains the job.
   void SayWhatThePlannerCannot(const TrainingRun& run);
   void SayThatItDrains(const TrainingRun& run);
+  // Of a trial: takes no batches behind its last, and ends.
+  void EndTrial(const TrainingRun& run);
   // Of each checkpoint that was due and has not been completed when the next one was: that it is missing.
   void SayWhatCheckpointIsMissing(const TrainingRun& run);
   // What was found of a checkpoint; ends training that no longer gets better.
@@ -145,6 +152,8 @@ class UpRun {
   // When its processes were started, and how long it took until an iteration was done.
   absl::Time begun_ = absl::InfinitePast();
   std::optional<double> start_seconds_;
+  std::optional<MeasuredRun> measured_;
+  bool trial_is_over_ = false;
   bool ended_by_validation_ = false;
   bool said_that_curves_fail_ = false;
   bool said_that_it_drains_ = false;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
 
@@ -42,6 +43,17 @@ TEST(RunRecord, IsReadAsItWasWritten) {
   EXPECT_EQ(read->data.max_length, 2048u);
   EXPECT_EQ(read->job.SerializeAsString(), SomeRun().job.SerializeAsString());
   EXPECT_TRUE(CheckSameRun(SomeRun(), *read, {}, "runs/mix").ok());
+}
+
+TEST(RunRecord, KeepsWhatAutoTuneHasTried) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteRunRecord(folder.path(), SomeRun()).ok());
+  ASSERT_TRUE(RecordAutoTune(folder.path(), {{"winner", 2}}).ok());
+  const auto read = ReadRunRecord(folder.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->auto_tune, R"({"winner":2})");
+  ASSERT_TRUE(WriteRunRecord(folder.path(), *read).ok());
+  EXPECT_THAT(folder.Read("run.json"), HasSubstr("\"winner\": 2"));
 }
 
 TEST(RunRecord, WhatIsNoneNamesItsFile) {

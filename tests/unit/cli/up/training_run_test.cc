@@ -182,6 +182,16 @@ TEST_F(TrainingRunTest, FeedsAsFarAsTheWindowWithoutBeingRefused) {
   EXPECT_EQ(planner.refused(), 0);
 }
 
+TEST_F(TrainingRunTest, FeedsNoBatchBehindAnEndThatIsGiven) {
+  FakePlanner planner(16);
+  PlannerClient client(planner.address());
+  TrainingRun run(client, Job(0), source_);
+  run.FeedUntil(3);
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(Step(run).ok());
+  EXPECT_EQ(planner.taken(), 3U);
+  EXPECT_FALSE(run.fed());
+}
+
 TEST_F(TrainingRunTest, GoesOnBehindTheBatchesThatTheJobHasAndShowsTheLastOfThem) {
   FakePlanner planner(8);
   planner.Complete(90);
