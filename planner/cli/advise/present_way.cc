@@ -1,5 +1,7 @@
 #include "planner/cli/advise/present_way.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "planner/cli/planning_flags.h"
@@ -40,6 +42,12 @@ v1::JobSpec WithFreeStages(v1::JobSpec job) {
   return job;
 }
 
+v1::JobSpec WithFreeChoices(v1::JobSpec job) {
+  job.mutable_planning()->set_recompute(v1::RECOMPUTE_AUTO);
+  job.mutable_planning()->set_layout(v1::LAYOUT_CHOICE_AUTO);
+  return WithFreeStages(std::move(job));
+}
+
 std::string DescribeMesh(const Candidate& candidate) {
   return absl::StrCat("pp ", candidate.pipeline, " dp ", candidate.data,
                       candidate.tensor > 1 ? absl::StrCat(" tp ", candidate.tensor) : "",
@@ -52,12 +60,19 @@ std::string MeshFlags(const Candidate& candidate) {
                       " --cp ", candidate.context, " --ep ", candidate.expert);
 }
 
-std::string SwitchFlags(const Candidate& present, const Candidate& candidate) {
-  return absl::StrCat(MeshFlags(candidate), " --policy ", PolicyName(candidate.policy), " --stage-split ",
-                      StageSplitName(candidate.stage_split), " --schedule ", ScheduleName(candidate.schedule),
-                      candidate.shard_optimizer_state ? " --shard-optimizer-state"
-                      : present.shard_optimizer_state ? " --shard-optimizer-state=false"
-                                                      : "");
+std::string SwitchFlags(const v1::JobSpec& present, const Candidate& candidate) {
+  const v1::PlanningOptions& planning = present.planning();
+  std::string flags =
+      absl::StrCat(MeshFlags(candidate), " --policy ", PolicyName(candidate.policy), " --stage-split ",
+                   StageSplitName(candidate.stage_split), " --schedule ", ScheduleName(candidate.schedule));
+  if (candidate.shard_optimizer_state) {
+    absl::StrAppend(&flags, " --shard-optimizer-state");
+  } else if (planning.shard_optimizer_state()) {
+    absl::StrAppend(&flags, " --shard-optimizer-state=false");
+  }
+  if (RecomputeName(planning.recompute()) != "auto") absl::StrAppend(&flags, " --recompute auto");
+  if (LayoutName(planning.layout()) != "auto") absl::StrAppend(&flags, " --layout auto");
+  return flags;
 }
 
 }  // namespace penstock::cli

@@ -38,7 +38,7 @@ bool IsThere(const OtherWay& other, const std::vector<OtherWay>& others) {
 
 absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const Candidate& present,
                                                  const RunAdviceOptions& options) {
-  const v1::JobSpec base = WithFreeStages(run.job);
+  const v1::JobSpec base = WithFreeChoices(run.job);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                             MakeCandidates(base, static_cast<uint32_t>(RanksOf(base.mesh())),
                                            GlobalBatch(run), options.policies, options.given));
@@ -47,14 +47,18 @@ absl::StatusOr<std::vector<OtherWay>> FindOthers(const MeasuredRun& run, const C
                                                                          {.finalists = 2 * options.ways + 1,
                                                                           .threads = options.threads,
                                                                           .progress = options.progress}));
+  // Then its own way with choices left free is another one.
+  const bool is_freer = RecomputeName(run.job.planning().recompute()) != "auto" ||
+                        LayoutName(run.job.planning().layout()) != "auto" ||
+                        !run.job.planning().layers_per_stage().empty();
   std::vector<OtherWay> others;
   for (const Trial& trial : result.finalists) {
-    if (IsSameWay(trial.candidate, present)) continue;
+    if (!is_freer && IsSameWay(trial.candidate, present)) continue;
     if (others.size() == static_cast<size_t>(options.ways)) break;
     OtherWay other = {.way = trial.candidate,
                       .planned_ms = MeanOfBatches(trial.makespan_ns, run),
                       .peak_memory_bytes = trial.peak_memory_bytes,
-                      .flags = SwitchFlags(present, trial.candidate)};
+                      .flags = SwitchFlags(run.job, trial.candidate)};
     if (!IsThere(other, others)) others.push_back(std::move(other));
   }
   return others;
@@ -88,7 +92,7 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, Task
 absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOptions& options) {
   MeasuredRun run = given;
   // Stages that are chosen by time are chosen for what is trained on now.
-  SetTypicalSamples(run.batches, &run.job);
+  if (!options.own_typical_samples) SetTypicalSamples(run.batches, &run.job);
   TaskPool pool(options.threads);
   RunAdvice advice = {.present = PresentWay(run.job), .others = {}, .levers = {}};
   // Of the job as it is planned, with the stages that it was registered with.

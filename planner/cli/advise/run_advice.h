@@ -48,6 +48,9 @@ struct RunAdviceOptions {
   int ways = 5;
   int threads = 1;
   bool levers = true;
+  // Stages are chosen for the samples that the job names, as `penstock up` chooses them, and not for the
+  // run's batches.
+  bool own_typical_samples = false;
   std::function<void(int round, size_t done, size_t all)> progress = [](int, size_t, size_t) {};
 };
 

@@ -81,7 +81,11 @@ std::string SwitchText(const MeasuredRun& run, const RunAdvice& advice, const st
   const OtherWay& best = advice.others.front();
   std::string text = absl::StrCat(
       "\nTo switch: ", resume.empty() ? "end the run, and start it again with its command and" : resume, " ",
-      best.flags, "\nIt goes on from the newest checkpoint. ");
+      best.flags,
+      run.job.planning().layers_per_stage().empty()
+          ? ""
+          : "\nThe run names its stages (--layers-per-stage): name those of the new mesh, too.",
+      "\nIt goes on from the newest checkpoint. ");
   if (!run.start_seconds.has_value()) {
     absl::StrAppend(&text, "What a start takes is not known here.\n");
   } else {

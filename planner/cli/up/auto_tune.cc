@@ -1,6 +1,7 @@
 #include "planner/cli/up/auto_tune.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -29,15 +30,20 @@ constexpr int kLookedAt = 3;
 // Two ways on one mesh whose plans differ by less do the same under two names, and one trial tells of both.
 constexpr double kSamePlans = 0.01;
 
-// The fastest `count`, those that differ first.
-std::vector<OtherWay> Distinct(const std::vector<OtherWay>& others, size_t count) {
-  std::vector<OtherWay> distinct, alike;
+bool AreAlike(const TriedWay& a, const TriedWay& b) {
+  return DescribeMesh(a.way) == DescribeMesh(b.way) &&
+         std::abs(a.planned_ms - b.planned_ms) < kSamePlans * a.planned_ms;
+}
+
+// The fastest `count` of the others; those that are like `present` or like one before them come last.
+std::vector<TriedWay> Distinct(const TriedWay& present, const std::vector<OtherWay>& others, size_t count) {
+  std::vector<TriedWay> distinct, alike;
   for (const OtherWay& other : others) {
-    const bool is_alike = std::ranges::any_of(distinct, [&](const OtherWay& there) {
-      return DescribeMesh(there.way) == DescribeMesh(other.way) &&
-             other.planned_ms < (1 + kSamePlans) * there.planned_ms;
-    });
-    (is_alike ? alike : distinct).push_back(other);
+    const TriedWay way = {.way = other.way, .planned_ms = other.planned_ms};
+    const bool is_alike = AreAlike(way, present) || std::ranges::any_of(distinct, [&](const TriedWay& there) {
+                            return AreAlike(way, there);
+                          });
+    (is_alike ? alike : distinct).push_back(way);
   }
   distinct.insert(distinct.end(), alike.begin(), alike.end());
   distinct.resize(std::min(distinct.size(), count));
@@ -77,22 +83,24 @@ absl::Status AutoTune::CheckLength(const AutoTuneOptions& options, bool fixed_co
                                    uint64_t iterations) {
   const uint64_t needed = FirstIterations(options, fixed_costs) + options.ways * options.iterations;
   if (iterations > first + needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--iterations ", iterations, ": --auto-tune ", options.ways, " takes ", needed,
-                   " of them from iteration ", first,
-                   " on, and leaves none for the winner; ask for more, or less of --auto-tune or "
-                   "--auto-tune-iterations"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--iterations ", iterations, ": --auto-tune ", options.ways, " takes ", needed,
+      " of them from iteration ", first,
+      " on, and leaves none for the winner; ask for more, or less of --auto-tune (0: no search) or "
+      "--auto-tune-iterations"));
 }
 
 absl::Status AutoTune::Search(const MeasuredRun& run, int threads,
                               const std::function<void(int round, size_t done, size_t all)>& progress) {
   const int ways = kLookedAt * static_cast<int>(options_.ways);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const RunAdvice advice,
-      AdviseRun(run, {.ways = ways, .threads = threads, .levers = false, .progress = progress}));
+  PENSTOCK_ASSIGN_OR_RETURN(const RunAdvice advice, AdviseRun(run, {.ways = ways,
+                                                                    .threads = threads,
+                                                                    .levers = false,
+                                                                    .own_typical_samples = true,
+                                                                    .progress = progress}));
   tried_.push_back({.way = advice.present, .planned_ms = advice.planned_ms});
-  for (const OtherWay& other : Distinct(advice.others, options_.ways))
-    tried_.push_back({.way = other.way, .planned_ms = other.planned_ms});
+  for (TriedWay& way : Distinct(tried_.front(), advice.others, options_.ways))
+    tried_.push_back(std::move(way));
   return absl::OkStatus();
 }
 
@@ -163,12 +171,21 @@ UpOptions OnWay(const UpOptions& full, const Candidate& way) {
   options.planning.stage_split = way.stage_split;
   options.planning.schedule = way.schedule;
   options.planning.shard_optimizer_state = way.shard_optimizer_state;
+  options.planning.recompute = v1::RECOMPUTE_AUTO;
+  options.planning.layout = v1::LAYOUT_CHOICE_AUTO;
   return options;
 }
 
-FlagValues FlagsOnWay(FlagValues flags, const Candidate& way) {
+FlagValues FlagsWithoutSearch(FlagValues flags) {
   flags.erase("--auto-tune");
   flags.erase("--auto-tune-iterations");
+  return flags;
+}
+
+FlagValues FlagsOnWay(FlagValues flags, const Candidate& way) {
+  flags = FlagsWithoutSearch(std::move(flags));
+  flags["--recompute"] = {"auto"};
+  flags["--layout"] = {"auto"};
   flags["--pp"] = {absl::StrCat(way.pipeline)};
   flags["--dp"] = {absl::StrCat(way.data)};
   flags["--tp"] = {absl::StrCat(way.tensor)};

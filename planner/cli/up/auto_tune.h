@@ -80,6 +80,8 @@ class AutoTune {
 
   // The way that is expected to be the fastest: the run's own unless another is more than a per cent faster.
   const TriedWay& winner() const;
+  // Whether that is the run's own.
+  bool stays() const { return &winner() == &tried_.front(); }
 
   // {"ways": [...], "winner": 1}; the latter once all have been tried.
   nlohmann::ordered_json ToJson() const;
@@ -94,9 +96,10 @@ class AutoTune {
 // "pp 1 dp 2, policy dynamic, ...: planned 1294.8 ms", and behind its trial what was measured.
 std::string DescribeTrial(const TriedWay& tried);
 
-// `full` on another way; whatever it says of stages is left free.
+// `full` on another way; recompute and layout are left to planning.
 UpOptions OnWay(const UpOptions& full, const Candidate& way);
-// The flags of a run that has ended its search: with the way of the winner, without --auto-tune.
+// The flags of a run that has ended its search; and those of one that goes on another way.
+FlagValues FlagsWithoutSearch(FlagValues flags);
 FlagValues FlagsOnWay(FlagValues flags, const Candidate& way);
 
 }  // namespace penstock::cli

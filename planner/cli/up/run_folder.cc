@@ -72,6 +72,7 @@ absl::Status BeginAnew(const RunFolderOptions& options, const std::string& check
                      ": use --resume to go on, --fresh to begin anew, or another folder"));
   }
   RemoveOld(checkpoints, "iteration-", "");
+  for (const char* name : {"measured.json", "costs.json"}) RemoveOld(options.path, name, name);
   return absl::OkStatus();
 }
 

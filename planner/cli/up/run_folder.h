@@ -5,6 +5,7 @@
 //   RUN_DIR/hugging_face            what its model came with, for the export (model/kept_files.h)
 //   RUN_DIR/best                    the checkpoint of the least validation loss (validation.h)
 //   RUN_DIR/measured.json           what it does now, for `penstock advise` (advise/measured_run.h)
+//   RUN_DIR/costs.json              the costs by which --auto-tune compares ways (auto_tune.h)
 //   RUN_DIR/metrics.jsonl           a line for each iteration (metrics_file.h)
 //   RUN_DIR/tensorboard             the same for TensorBoard (tensorboard_events.h)
 //   RUN_DIR/logs/*.log              one file for each process

@@ -182,11 +182,12 @@ UpOptions ElasticRun::Trial(const UpRun& run) const {
 }
 
 UpOptions ElasticRun::Winner(const UpRun& run) const {
-  UpOptions options = OnWay(full_, tune_->winner().way);
+  UpOptions options = tune_->stays() ? full_ : OnWay(full_, tune_->winner().way);
   GoOnFrom(run, options);
   options.auto_tune = 0;
   if (!IsSimulated(full_)) options.profile = CostsFile(run);
-  options.flags = FlagsOnWay(full_.flags, tune_->winner().way);
+  options.flags =
+      tune_->stays() ? FlagsWithoutSearch(full_.flags) : FlagsOnWay(full_.flags, tune_->winner().way);
   return options;
 }
 

@@ -185,7 +185,10 @@ absl::Status CheckValidationFlags(const CLI::App& command, const UpOptions& up) 
 // What cannot be searched, or gone on from, is refused before anything is started.
 absl::Status CheckAutoTuneFlags(const CLI::App& command, const UpOptions& up) {
   if (up.auto_tune == 0) {
-    if (command.get_option("--auto-tune-iterations")->count() == 0) return absl::OkStatus();
+    // A run that is resumed without its search has the flags of it.
+    const bool alone = command.get_option("--auto-tune")->count() == 0 &&
+                       command.get_option("--auto-tune-iterations")->count() > 0;
+    if (!alone) return absl::OkStatus();
     return absl::InvalidArgumentError("--auto-tune-iterations is for --auto-tune: give both or neither");
   }
   if (up.min_ranks > 0)

@@ -47,6 +47,17 @@ TEST(RunAdviceTest, FindsFasterWaysWithAsManyRanks) {
   }
 }
 
+TEST(RunAdviceTest, RecomputeThatMemoryDoesNotAskForIsLeftOut) {
+  MeasuredRun run = PaddedRun();
+  run.job.mutable_planning()->set_policy(v1::POLICY_DYNAMIC);
+  run.job.mutable_planning()->set_recompute(v1::RECOMPUTE_FULL);
+  const auto advice = AdviseRun(run, {.ways = 9, .levers = false});
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  ASSERT_FALSE(advice->others.empty());
+  EXPECT_LT(advice->others.front().planned_ms, 0.9 * advice->planned_ms);
+  for (const OtherWay& other : advice->others) EXPECT_THAT(other.flags, HasSubstr("--recompute auto"));
+}
+
 TEST(RunAdviceTest, SaysWhatEachChangeAloneBrings) {
   const MeasuredRun run = PaddedRun();
   const auto advice = AdviseRun(run, {.ways = 1});
@@ -114,10 +125,12 @@ TEST(PresentWayTest, OneStageHasNoScheduleOrSplit) {
 }
 
 TEST(PresentWayTest, ASwitchSaysEveryDegreeAndWhatIsNoLongerDivided) {
-  const Candidate present = {.pipeline = 2, .data = 2, .tensor = 2, .shard_optimizer_state = true};
+  v1::JobSpec present = core::GptJob(2, 4, v1::POLICY_DYNAMIC);
+  present.mutable_planning()->set_shard_optimizer_state(true);
+  present.mutable_planning()->set_recompute(v1::RECOMPUTE_FULL);
   EXPECT_EQ(SwitchFlags(present, {.pipeline = 1, .data = 8}),
             "--pp 1 --dp 8 --tp 1 --cp 1 --ep 1 --policy dynamic --stage-split even --schedule 1f1b "
-            "--shard-optimizer-state=false");
+            "--shard-optimizer-state=false --recompute auto");
 }
 
 TEST(MeasuredRunTest, IsReadAsItWasWritten) {

@@ -47,7 +47,7 @@ class AutoTuneTest : public testing::Test {
 
 TEST_F(AutoTuneTest, TriesItsOwnWayAndThoseThatArePlannedToBeTheFastest) {
   EXPECT_EQ(tune_.current().way.policy, v1::POLICY_PADDING);
-  EXPECT_LT(tune_.tried()[1].planned_ms, tune_.tried()[0].planned_ms);
+  EXPECT_LE(tune_.tried()[1].planned_ms, tune_.tried()[0].planned_ms);
   // Those that do the same under two names are tried last.
   EXPECT_TRUE(DescribeMesh(tune_.tried()[1].way) != DescribeMesh(tune_.tried()[2].way) ||
               tune_.tried()[2].planned_ms > 1.01 * tune_.tried()[1].planned_ms);
