@@ -18,7 +18,8 @@ constexpr std::array kParts = {std::pair{HeldOutPart::kEncoderLayer, "encoder la
 constexpr std::array kKinds = {std::pair{HeldOutKind::kForward, "forward"},
                                std::pair{HeldOutKind::kBackward, "backward"},
                                std::pair{HeldOutKind::kBackwardInput, "backward-input"},
-                               std::pair{HeldOutKind::kBackwardWeight, "backward-weight"}};
+                               std::pair{HeldOutKind::kBackwardWeight, "backward-weight"},
+                               std::pair{HeldOutKind::kBoth, "forward and backward"}};
 constexpr std::array kRecomputes = {std::pair{HeldOutRecompute::kNone, "none"},
                                     std::pair{HeldOutRecompute::kSelective, "selective"},
                                     std::pair{HeldOutRecompute::kFull, "full"}};

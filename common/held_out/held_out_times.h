@@ -13,8 +13,10 @@ namespace penstock {
 
 // What was run: one layer (of a T5, of either stack), or the head.
 enum class HeldOutPart : uint8_t { kEncoderLayer, kLayer, kHead };
-// The last two are the parts of a split backward pass: the gradient of the input, and those of weights.
-enum class HeldOutKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
+// kBackwardInput and kBackwardWeight are the parts of a split backward pass. kBoth: forward and backward pass
+// of the head, which makes its gradients before its forward pass ends, so that what is left is next to
+// nothing.
+enum class HeldOutKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight, kBoth };
 enum class HeldOutRecompute : uint8_t { kNone, kSelective, kFull };
 
 struct HeldOutSample {

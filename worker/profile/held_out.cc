@@ -52,9 +52,10 @@ void AddPasses(const HeldOutPass& shape, const std::vector<PassTimes>& times, He
     pass.recompute = recompute;
     pass.duration_ns = ns;
   };
+  if (shape.part == HeldOutPart::kHead)
+    return add(HeldOutKind::kBoth, HeldOutRecompute::kNone, times[0].forward_ns + times[0].backward_ns);
   add(HeldOutKind::kForward, HeldOutRecompute::kNone, times[0].forward_ns);
   add(HeldOutKind::kBackward, HeldOutRecompute::kNone, times[0].backward_ns);
-  if (times.size() == 1) return;
   add(HeldOutKind::kBackwardInput, HeldOutRecompute::kNone, times[1].backward_ns);
   add(HeldOutKind::kBackwardWeight, HeldOutRecompute::kNone, times[1].weight_ns);
   add(HeldOutKind::kBackward, HeldOutRecompute::kSelective, times[2].backward_ns);

@@ -62,6 +62,8 @@ std::optional<double> ForetoldNs(const core::Profile& profile, const core::Layer
       return backward * input_share;
     case HeldOutKind::kBackwardWeight:
       return backward * (1 - input_share);
+    case HeldOutKind::kBoth:
+      return costs.forward[kind] + backward;
   }
   return std::nullopt;
 }
@@ -107,9 +109,8 @@ std::vector<Class> Classes() {
   const auto kind = [](HeldOutKind k) { return [k](const HeldOutPass& pass) { return pass.kind == k; }; };
   const auto part = [](HeldOutPart p) { return [p](const HeldOutPass& pass) { return pass.part == p; }; };
   const auto recompute = [](HeldOutRecompute r) {
-    return [r](const HeldOutPass& pass) {
-      return pass.kind == HeldOutKind::kBackward && pass.part != HeldOutPart::kHead && pass.recompute == r;
-    };
+    return
+        [r](const HeldOutPass& pass) { return pass.kind == HeldOutKind::kBackward && pass.recompute == r; };
   };
   const auto tokens = [](int64_t least, int64_t most) {
     return [=](const HeldOutPass& pass) { return TokensOf(pass) >= least && TokensOf(pass) < most; };

@@ -57,11 +57,13 @@ TEST(ProfileErrors, AreToldByKindOfPass) {
   pass.kind = HeldOutKind::kBackwardWeight;
   pass.duration_ns = 1e6;
   times.passes.push_back(pass);
+  // As long backward as forward.
   times.passes.push_back({.part = HeldOutPart::kHead,
+                          .kind = HeldOutKind::kBoth,
                           .packed = true,
                           .samples = {{0, 1000}},
                           .loss_tokens = 500,
-                          .duration_ns = 1e6});
+                          .duration_ns = 2e6});
   const auto errors = ErrorsOf(SomeProfile(), times);
   ASSERT_TRUE(errors.ok()) << errors.status();
   EXPECT_NEAR(Of(*errors, "no recompute").worst, 0, 1e-9);
