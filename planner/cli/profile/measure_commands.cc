@@ -4,13 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>

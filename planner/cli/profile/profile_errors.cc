@@ -1,9 +1,10 @@
 #include "planner/cli/profile/profile_errors.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
