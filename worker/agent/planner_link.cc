@@ -125,6 +125,7 @@ class GrpcPlannerLink : public PlannerLink {
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(FromStatusOfCall(status), "RegisterWorker"));
     PENSTOCK_ASSIGN_OR_RETURN(JobConfig job, JobFromProto(response.job()));
     PENSTOCK_ASSIGN_OR_RETURN(job.topology, TopologyFromProto(response.topology(), job));
+    PENSTOCK_RETURN_IF_ERROR(AddStrategyTopologies(response, job));
     return RegistrationAnswer{.registration = {.rank = response.rank(),
                                                .epoch = response.epoch(),
                                                .epoch_secret = response.epoch_secret(),

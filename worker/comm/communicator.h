@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,12 @@ struct CommunicatorOptions {
   // They have connections of their own, made with those of the groups: what passes exchange waits for no
   // reduction.
   PassGroups passes = {};
+  // The same of the job's strategies behind the first, of all ranks in one order. A group that several of
+  // them have is joined once: iterations of two strategies never run at a time.
+  std::vector<PassGroups> other_passes = {};
+  // That StartAllToAll is used: where connecting takes long, each two ranks of a group are connected before
+  // the first iteration.
+  bool connects_all_pairs = false;
   // Has groups of one joined and their collectives done like any other's: one GPU is then enough to see what
   // NCCL makes of them.
   bool join_groups_of_one = false;
@@ -117,10 +124,21 @@ class Communicator {
       const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) = 0;
   virtual absl::Status AllGather(const std::vector<at::Tensor>& tensors,
                                  const std::vector<uint32_t>& group) = 0;
+  // Every rank of the group sends something to every other one. Of each rank, in the order of the group: what
+  // goes there, and where to put what comes from there, as many elements as it sends, none where it sends
+  // none. Tensors are contiguous and of one dimension; those of this rank itself are left alone. It is
+  // started as StartAllReduceSum is, and has the same errors; INVALID_ARGUMENT, also: not a tensor for each
+  // rank.
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllToAll(
+      const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+      const std::vector<uint32_t>& group) = 0;
 
-  // What passes exchange, as long as this lives; null: this rank holds its stages alone. Calls come from one
+  // What passes exchange that run on a strategy, in the order of the options (`passes`, then
+  // `other_passes`), as long as this lives; null: this rank holds its stages alone. Calls come from one
   // thread at a time, which may be another one than this object's others.
-  virtual StageGroup* stage_group() { return nullptr; }
+  virtual StageGroup* StageGroupOf(size_t /*strategy*/) { return nullptr; }
+  // Of the first.
+  StageGroup* stage_group() { return StageGroupOf(0); }
 
   // Whether the store must live as long as this: connections are made when they are first needed. Otherwise
   // AwaitAllJoined says when it is not needed any more.

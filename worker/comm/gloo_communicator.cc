@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,20 +53,17 @@ std::vector<Pending> NoTransfers(size_t most) {
 class GlooCommunicator : public GroupedCommunicator {
  public:
   GlooCommunicator(const CommunicatorOptions& options, std::vector<RankGroup> groups, GlooGroups joined,
-                   const PassesLinks& passes)
+                   const std::vector<PassesLinks>& passes)
       : GroupedCommunicator(options.rank, std::move(groups)),
         timeout_(options.timeout),
         joined_(std::move(joined)) {
-    if (passes.place.ranks() == 1) return;
-    passes_.emplace(passes.place, ExchangeGroups{.tensors = ExchangeOver(passes.tensors),
-                                                 .contexts = ExchangeOver(passes.contexts),
-                                                 .experts = ExchangeOver(passes.experts)});
+    for (const PassesLinks& links : passes) passes_.push_back(ExchangeOf(links));
   }
 
   // A collective that nobody waits for any more must not hold up the end.
   ~GlooCommunicator() override { Abort("the communicator has ended"); }
 
-  StageGroup* stage_group() override { return passes_.has_value() ? &*passes_ : nullptr; }
+  StageGroup* StageGroupOf(size_t strategy) override { return passes_[strategy].get(); }
 
  private:
   absl::StatusOr<std::unique_ptr<PendingTransfer>> Start(Direction direction, const RankGroup& group,
@@ -87,21 +83,31 @@ class GlooCommunicator : public GroupedCommunicator {
     });
   }
 
+  // Null where the rank holds its stages alone.
+  std::unique_ptr<PassExchange> ExchangeOf(const PassesLinks& links) {
+    if (links.place.ranks() == 1) return nullptr;
+    return std::make_unique<PassExchange>(links.place,
+                                          ExchangeGroups{.tensors = ExchangeOver(links.tensors),
+                                                         .contexts = ExchangeOver(links.contexts),
+                                                         .experts = ExchangeOver(links.experts)});
+  }
+
   ExchangeGroup ExchangeOver(const PassLinks& links) {
     if (links.backend == nullptr) return {};
     return {.position = *PositionIn(links.ranks, rank()),
             .size = static_cast<int>(links.ranks.size()),
             .exchange = [this, links](const std::vector<at::Tensor>& sent,
                                       const std::vector<at::Tensor>& received, const Meanwhile& meanwhile) {
-              return ExchangeWithAll(links, sent, received, meanwhile);
+              return ExchangeWithAll(*links.backend, links.ranks, sent, received, meanwhile);
             }};
   }
 
   // The next rank first: not all send to the same one at a time.
-  absl::Status ExchangeWithAll(const PassLinks& links, const std::vector<at::Tensor>& sent,
-                               const std::vector<at::Tensor>& received, const Meanwhile& meanwhile) {
-    const size_t size = links.ranks.size();
-    const auto position = static_cast<size_t>(*PositionIn(links.ranks, rank()));
+  absl::Status ExchangeWithAll(c10d::Backend& backend, const RankGroup& ranks,
+                               const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+                               const Meanwhile& meanwhile) {
+    const size_t size = ranks.size();
+    const auto position = static_cast<size_t>(*PositionIn(ranks, rank()));
     std::vector<Pending> transfers = NoTransfers(2 * size);
     for (const Direction direction : {Direction::kReceive, Direction::kSend}) {
       for (size_t step = 1; step < size; ++step) {
@@ -109,9 +115,8 @@ class GlooCommunicator : public GroupedCommunicator {
         const size_t peer = (position + (sends ? step : size - step)) % size;
         const at::Tensor& tensor = (sends ? sent : received)[peer];
         if (tensor.numel() == 0) continue;
-        PENSTOCK_ASSIGN_OR_RETURN(
-            transfers.emplace_back(),
-            StartOver(*links.backend, direction, links.ranks, links.ranks[peer], tensor, kCollectiveTag));
+        PENSTOCK_ASSIGN_OR_RETURN(transfers.emplace_back(),
+                                  StartOver(backend, direction, ranks, ranks[peer], tensor, kCollectiveTag));
       }
     }
     if (meanwhile) meanwhile();
@@ -130,6 +135,14 @@ class GlooCommunicator : public GroupedCommunicator {
 
   absl::StatusOr<Pending> StartGather(const at::Tensor& flat, const RankGroup& group) override {
     return StartRing(RingAllGather, flat, group);
+  }
+
+  absl::StatusOr<Pending> StartExchange(const std::vector<at::Tensor>& sent,
+                                        const std::vector<at::Tensor>& received,
+                                        const RankGroup& group) override {
+    return StartOn(collectives_, [this, sent, received, group] {
+      return ExchangeWithAll(*joined_.at(group), group, sent, received, {});
+    });
   }
 
   absl::StatusOr<Pending> StartRing(absl::Status (*run)(const at::Tensor&, const Ring&),
@@ -169,16 +182,47 @@ class GlooCommunicator : public GroupedCommunicator {
 
   const std::chrono::milliseconds timeout_;
   const GlooGroups joined_;
-  std::optional<PassExchange> passes_;
+  // By strategy.
+  std::vector<std::unique_ptr<PassExchange>> passes_;
   // Last, so that it ends first.
   TaskThread collectives_;
 };
 
-absl::StatusOr<PassLinks> JoinPasses(const CommunicatorOptions& options, const StoreClient& store,
-                                     const RankGroup& ranks, const std::string& purpose) {
-  PENSTOCK_ASSIGN_OR_RETURN(Backend backend, JoinGlooGroup(options, store, ranks, purpose));
-  return PassLinks{.ranks = ranks, .backend = std::move(backend)};
-}
+// Joins the groups over which passes exchange. All ranks do it in one order: strategy by strategy, in each
+// tensor ranks, context ranks, experts; ranks that have joined a group for one strategy do not wait for it in
+// another.
+class PassesJoining {
+ public:
+  PassesJoining(const CommunicatorOptions& options, const StoreClient& store)
+      : options_(options), store_(store) {}
+
+  absl::StatusOr<PassesLinks> Join(const PassGroups& passes) {
+    PassesLinks links = {.place = passes.place};
+    if (links.place.tensors > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.tensors, JoinOne("gloo tensor ranks", passes.tensors));
+    }
+    if (links.place.contexts > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.contexts, JoinOne("gloo context ranks", passes.contexts));
+    }
+    if (links.place.experts > 1) {
+      PENSTOCK_ASSIGN_OR_RETURN(links.experts, JoinOne("gloo expert ranks", passes.experts));
+    }
+    return links;
+  }
+
+ private:
+  absl::StatusOr<PassLinks> JoinOne(const std::string& purpose, const RankGroup& ranks) {
+    Backend& backend = joined_[{purpose, ranks}];
+    if (backend == nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(backend, JoinGlooGroup(options_, store_, ranks, purpose));
+    }
+    return PassLinks{.ranks = ranks, .backend = backend};
+  }
+
+  const CommunicatorOptions& options_;
+  const StoreClient& store_;
+  std::map<std::pair<std::string, RankGroup>, Backend> joined_;
+};
 
 }  // namespace
 
@@ -186,24 +230,17 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const Communi
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<RankGroup> groups, GroupsToJoin(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<RankGroup> of_passes, PassGroupsToJoin(options));
   GlooGroups joined;
-  PassesLinks passes = {.place = options.passes.place};
+  std::vector<PassesLinks> passes;
+  StoreClient store;
   if (!groups.empty() || !of_passes.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
-    for (const RankGroup& group : groups) {
-      PENSTOCK_ASSIGN_OR_RETURN(joined[group], JoinGlooGroup(options, store, group));
-    }
-    if (passes.place.tensors > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(passes.tensors,
-                                JoinPasses(options, store, options.passes.tensors, "gloo tensor ranks"));
-    }
-    if (passes.place.contexts > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(passes.contexts,
-                                JoinPasses(options, store, options.passes.contexts, "gloo context ranks"));
-    }
-    if (passes.place.experts > 1) {
-      PENSTOCK_ASSIGN_OR_RETURN(passes.experts,
-                                JoinPasses(options, store, options.passes.experts, "gloo expert ranks"));
-    }
+    PENSTOCK_ASSIGN_OR_RETURN(store, ConnectStore(options));
+  }
+  for (const RankGroup& group : groups) {
+    PENSTOCK_ASSIGN_OR_RETURN(joined[group], JoinGlooGroup(options, store, group));
+  }
+  PassesJoining joining(options, store);
+  for (const PassGroups& of_strategy : PassesOf(options)) {
+    PENSTOCK_ASSIGN_OR_RETURN(passes.emplace_back(), joining.Join(of_strategy));
   }
   return std::make_unique<GlooCommunicator>(options, std::move(groups), std::move(joined), passes);
 }

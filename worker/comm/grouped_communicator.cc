@@ -121,6 +121,18 @@ absl::Status GroupedCommunicator::AllGather(const std::vector<at::Tensor>& tenso
   return gather->Wait();
 }
 
+absl::StatusOr<std::unique_ptr<PendingTransfer>> GroupedCommunicator::StartAllToAll(
+    const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received, const RankGroup& group) {
+  for (const auto* tensors : {&sent, &received}) {
+    PENSTOCK_RETURN_IF_ERROR(CheckFlat("all-to-all", *tensors, group));
+    if (tensors->size() == group.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("all-to-all over ranks ", worker::Describe(group), ": ",
+                                                   tensors->size(), " tensors for ", group.size(), " ranks"));
+  }
+  if (!IsJoined(group)) return std::make_unique<PendingAll>(std::vector<std::unique_ptr<PendingTransfer>>());
+  return StartExchange(sent, received, group);
+}
+
 void GroupedCommunicator::Abort(const std::string& reason) {
   if (!cancellation_->Begin(reason)) return;
   const bool ended = EndsWithin(kAbortLimit, [cancellation = cancellation_, groups = GroupAbort()] {

@@ -35,6 +35,9 @@ class GroupedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
       const std::vector<at::Tensor>& tensors, const RankGroup& group) override;
   absl::Status AllGather(const std::vector<at::Tensor>& tensors, const RankGroup& group) override;
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllToAll(const std::vector<at::Tensor>& sent,
+                                                                 const std::vector<at::Tensor>& received,
+                                                                 const RankGroup& group) override;
   void Abort(const std::string& reason) override;
 
  protected:
@@ -68,6 +71,10 @@ class GroupedCommunicator : public Communicator {
                                                                               const RankGroup& group) = 0;
   virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartGather(const at::Tensor& flat,
                                                                        const RankGroup& group) = 0;
+  // A tensor for each rank of the group, all as those of StartReduce, or empty; this rank's own too.
+  virtual absl::StatusOr<std::unique_ptr<PendingTransfer>> StartExchange(
+      const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+      const RankGroup& group) = 0;
   // What ends the calls of the groups, after the cancellation. It may block: it holds what it uses, and
   // outlives the communicator if need be. Asked for once, from any thread.
   virtual std::function<void()> GroupAbort() { return {}; }

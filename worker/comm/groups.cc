@@ -24,6 +24,27 @@ absl::Status CheckGroup(const CommunicatorOptions& options, const RankGroup& ran
   return absl::OkStatus();
 }
 
+// `option`: whose passes they are.
+absl::Status AddPassGroups(const CommunicatorOptions& options, const PassGroups& passes,
+                           const std::string& option, std::vector<RankGroup>& groups) {
+  const GroupPlace& place = passes.place;
+  const auto add = [&](const char* kind, const RankGroup& ranks, int position, int size) -> absl::Status {
+    if (size == 1) return absl::OkStatus();
+    const std::string name = absl::StrCat(option, ".", kind);
+    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, ranks, name));
+    if (PositionIn(ranks, options.rank) != position || static_cast<int>(ranks.size()) != size) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " (ranks ", Describe(ranks), "): rank ",
+                                                     options.rank, " is not at place ", position, " of ",
+                                                     size));
+    }
+    groups.push_back(ranks);
+    return absl::OkStatus();
+  };
+  PENSTOCK_RETURN_IF_ERROR(add("tensors", passes.tensors, place.tensor, place.tensors));
+  PENSTOCK_RETURN_IF_ERROR(add("contexts", passes.contexts, place.context, place.contexts));
+  return add("experts", passes.experts, place.expert(), place.experts);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options) {
@@ -37,23 +58,19 @@ absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& o
   return groups;
 }
 
+std::vector<PassGroups> PassesOf(const CommunicatorOptions& options) {
+  std::vector<PassGroups> passes = {options.passes};
+  passes.insert(passes.end(), options.other_passes.begin(), options.other_passes.end());
+  return passes;
+}
+
 absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options) {
-  const GroupPlace& place = options.passes.place;
   std::vector<RankGroup> groups;
-  const auto add = [&](const char* name, const RankGroup& ranks, int position, int size) -> absl::Status {
-    if (size == 1) return absl::OkStatus();
-    PENSTOCK_RETURN_IF_ERROR(CheckGroup(options, ranks, name));
-    if (PositionIn(ranks, options.rank) != position || static_cast<int>(ranks.size()) != size) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " (ranks ", Describe(ranks), "): rank ",
-                                                     options.rank, " is not at place ", position, " of ",
-                                                     size));
-    }
-    groups.push_back(ranks);
-    return absl::OkStatus();
-  };
-  PENSTOCK_RETURN_IF_ERROR(add("passes.tensors", options.passes.tensors, place.tensor, place.tensors));
-  PENSTOCK_RETURN_IF_ERROR(add("passes.contexts", options.passes.contexts, place.context, place.contexts));
-  PENSTOCK_RETURN_IF_ERROR(add("passes.experts", options.passes.experts, place.expert(), place.experts));
+  PENSTOCK_RETURN_IF_ERROR(AddPassGroups(options, options.passes, "passes", groups));
+  for (size_t i = 0; i < options.other_passes.size(); ++i) {
+    PENSTOCK_RETURN_IF_ERROR(
+        AddPassGroups(options, options.other_passes[i], absl::StrCat("other_passes[", i, "]"), groups));
+  }
   return groups;
 }
 

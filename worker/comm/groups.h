@@ -18,9 +18,12 @@ using RankGroup = std::vector<uint32_t>;
 // errors: INVALID_ARGUMENT (names the option: a group without this rank, a rank twice or out of range).
 absl::StatusOr<std::vector<RankGroup>> GroupsToJoin(const CommunicatorOptions& options);
 
-// Of the options' passes: its tensor ranks, then its context ranks, then those of other experts; a group of
-// one is left out. All ranks join them in this order, behind the others. Possible errors: as above, and a
-// place that is not this rank's.
+// Of all strategies, in their order.
+std::vector<PassGroups> PassesOf(const CommunicatorOptions& options);
+
+// Of each of these: its tensor ranks, then its context ranks, then those of other experts; a group of
+// one is left out. All ranks join them in this order, behind the others, those that come again once. Possible
+// errors: as above, and a place that is not this rank's.
 absl::StatusOr<std::vector<RankGroup>> PassGroupsToJoin(const CommunicatorOptions& options);
 
 // Place of the rank in the group.

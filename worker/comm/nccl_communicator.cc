@@ -59,18 +59,15 @@ struct NcclPasses {
 
 class NcclCommunicator : public GroupedCommunicator {
  public:
-  NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined, NcclPasses passes)
+  NcclCommunicator(uint32_t rank, std::vector<RankGroup> groups, JoinedGroups joined,
+                   std::vector<NcclPasses> passes)
       : GroupedCommunicator(rank, std::move(groups)),
         joined_(std::move(joined)),
         of_passes_(std::move(passes)) {
-    if (of_passes_.place.ranks() == 1) return;
-    passes_.emplace(of_passes_.place,
-                    ExchangeGroups{.tensors = ExchangeOver(of_passes_.tensors, of_passes_.tensor_ranks),
-                                   .contexts = ExchangeOver(of_passes_.contexts, of_passes_.context_ranks),
-                                   .experts = ExchangeOver(of_passes_.experts, of_passes_.expert_ranks)});
+    for (const NcclPasses& of_strategy : of_passes_) passes_.push_back(ExchangeOf(of_strategy));
   }
 
-  StageGroup* stage_group() override { return passes_.has_value() ? &*passes_ : nullptr; }
+  StageGroup* StageGroupOf(size_t strategy) override { return passes_[strategy].get(); }
 
   // Pairs that are no link are connected at their first transfer.
   bool keeps_store() const override { return true; }
@@ -91,6 +88,15 @@ class NcclCommunicator : public GroupedCommunicator {
     });
   }
 
+  // Null where the rank holds its stages alone. `passes` must outlive it.
+  std::unique_ptr<PassExchange> ExchangeOf(const NcclPasses& passes) {
+    if (passes.place.ranks() == 1) return nullptr;
+    return std::make_unique<PassExchange>(
+        passes.place, ExchangeGroups{.tensors = ExchangeOver(passes.tensors, passes.tensor_ranks),
+                                     .contexts = ExchangeOver(passes.contexts, passes.context_ranks),
+                                     .experts = ExchangeOver(passes.experts, passes.expert_ranks)});
+  }
+
   // `backend` and `ranks` must outlive it.
   ExchangeGroup ExchangeOver(const NcclGroup& backend, const RankGroup& ranks) {
     if (backend == nullptr) return {};
@@ -103,20 +109,29 @@ class NcclCommunicator : public GroupedCommunicator {
             }};
   }
 
+  absl::Status ExchangeWithAll(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
+                               const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+                               const Meanwhile& meanwhile) {
+    PENSTOCK_ASSIGN_OR_RETURN(const Pending exchange, StartExchangeOver(backend, ranks, sent, received));
+    if (meanwhile) meanwhile();
+    return exchange->Wait();
+  }
+
   // One group of sends and receives. NCCL leaves out tensors without elements, as which it gets this rank's
   // own.
-  absl::Status ExchangeWithAll(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
-                               std::vector<at::Tensor> sent, std::vector<at::Tensor> received,
-                               const Meanwhile& meanwhile) {
+  absl::StatusOr<Pending> StartExchangeOver(c10d::ProcessGroupNCCL& backend, const RankGroup& ranks,
+                                            std::vector<at::Tensor> sent, std::vector<at::Tensor> received) {
     const auto own = static_cast<size_t>(*PositionIn(ranks, rank()));
     const at::Tensor none = at::empty({0}, received[own].options());
     sent[own] = received[own] = none;
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const Pending exchange,
-        StartTransfer(absl::StrCat("exchange with ranks ", Describe(ranks)), none, cancellation(), kNoTimeout,
-                      [&] { return backend.alltoall(received, sent); }));
-    if (meanwhile) meanwhile();
-    return exchange->Wait();
+    return StartTransfer(absl::StrCat("exchange with ranks ", Describe(ranks)), none, cancellation(),
+                         kNoTimeout, [&] { return backend.alltoall(received, sent); });
+  }
+
+  absl::StatusOr<Pending> StartExchange(const std::vector<at::Tensor>& sent,
+                                        const std::vector<at::Tensor>& received,
+                                        const RankGroup& group) override {
+    return StartExchangeOver(*joined_.at(group).reduce, group, sent, received);
   }
 
   absl::StatusOr<Pending> StartReduce(const at::Tensor& flat, const RankGroup& group) override {
@@ -201,8 +216,10 @@ class NcclCommunicator : public GroupedCommunicator {
   // What an abort has to say is of no interest: every call answers CANCELLED from now on.
   std::function<void()> GroupAbort() override {
     return [joined = joined_, passes = of_passes_] {
-      for (const NcclGroup& group : {passes.tensors, passes.contexts, passes.experts}) {
-        if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+      for (const NcclPasses& of_strategy : passes) {
+        for (const NcclGroup& group : {of_strategy.tensors, of_strategy.contexts, of_strategy.experts}) {
+          if (group != nullptr) RunTorch("abort", [&] { group->abort(); }).IgnoreError();
+        }
       }
       for (const auto& [_, groups] : joined) {
         for (const NcclGroup& group : {groups.down, groups.up, groups.reduce}) {
@@ -213,8 +230,9 @@ class NcclCommunicator : public GroupedCommunicator {
   }
 
   const JoinedGroups joined_;
-  const NcclPasses of_passes_;
-  std::optional<PassExchange> passes_;
+  // Both by strategy.
+  const std::vector<NcclPasses> of_passes_;
+  std::vector<std::unique_ptr<PassExchange>> passes_;
 };
 
 NcclGroup Join(const CommunicatorOptions& options, const StoreClient& store, const std::string& purpose,
@@ -231,18 +249,25 @@ NcclGroups JoinAll(const CommunicatorOptions& options, const StoreClient& store,
           Join(options, store, "nccl reduce", group)};
 }
 
-NcclPasses JoinPasses(const CommunicatorOptions& options, const StoreClient& store) {
-  NcclPasses passes = {.place = options.passes.place,
-                       .tensor_ranks = options.passes.tensors,
-                       .context_ranks = options.passes.contexts,
-                       .expert_ranks = options.passes.experts};
-  if (passes.place.tensors > 1)
-    passes.tensors = Join(options, store, "nccl tensor ranks", passes.tensor_ranks);
-  if (passes.place.contexts > 1)
-    passes.contexts = Join(options, store, "nccl context ranks", passes.context_ranks);
-  if (passes.place.experts > 1)
-    passes.experts = Join(options, store, "nccl expert ranks", passes.expert_ranks);
-  return passes;
+// A group that several strategies have is joined once.
+std::vector<NcclPasses> JoinPasses(const CommunicatorOptions& options, const StoreClient& store) {
+  std::map<std::pair<std::string, RankGroup>, NcclGroup> joined;
+  const auto join = [&](const std::string& purpose, const RankGroup& ranks) {
+    NcclGroup& group = joined[{purpose, ranks}];
+    if (group == nullptr) group = Join(options, store, purpose, ranks);
+    return group;
+  };
+  std::vector<NcclPasses> all;
+  for (const PassGroups& of_strategy : PassesOf(options)) {
+    NcclPasses& passes = all.emplace_back(NcclPasses{.place = of_strategy.place,
+                                                     .tensor_ranks = of_strategy.tensors,
+                                                     .context_ranks = of_strategy.contexts,
+                                                     .expert_ranks = of_strategy.experts});
+    if (passes.place.tensors > 1) passes.tensors = join("nccl tensor ranks", passes.tensor_ranks);
+    if (passes.place.contexts > 1) passes.contexts = join("nccl context ranks", passes.context_ranks);
+    if (passes.place.experts > 1) passes.experts = join("nccl expert ranks", passes.expert_ranks);
+  }
+  return all;
 }
 
 // Sends one element to each rank of the group.
@@ -255,10 +280,14 @@ void ExchangeOnce(const NcclGroup& group, const at::Tensor& one) {
 }
 
 // The first operation of every group and link. Throws what NCCL throws.
-void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined, const NcclPasses& passes) {
+void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined,
+             const std::vector<NcclPasses>& passes) {
   const at::Tensor one = at::ones({1}, at::TensorOptions(at::kFloat).device(options.device));
   std::vector<at::Tensor> tensors = {one};
   for (const auto& [_, groups] : joined) groups.reduce->allreduce(tensors)->wait();
+  for (const auto& [_, groups] : joined) {
+    if (options.connects_all_pairs) ExchangeOnce(groups.reduce, one);
+  }
   for (const RankGroup& link : options.links) {
     const bool lower = link.front() == options.rank;
     const uint32_t peer = lower ? link.back() : link.front();
@@ -274,16 +303,18 @@ void UseOnce(const CommunicatorOptions& options, const JoinedGroups& joined, con
       break;
     }
   }
-  ExchangeOnce(passes.tensors, one);
-  ExchangeOnce(passes.contexts, one);
-  ExchangeOnce(passes.experts, one);
+  for (const NcclPasses& of_strategy : passes) {
+    ExchangeOnce(of_strategy.tensors, one);
+    ExchangeOnce(of_strategy.contexts, one);
+    ExchangeOnce(of_strategy.experts, one);
+  }
   // Only now has anything happened for sure.
   (void)one.item<float>();
 }
 
 // UNAVAILABLE: not all have come within connect_timeout.
 absl::Status Connect(const CommunicatorOptions& options, const JoinedGroups& joined,
-                     const NcclPasses& passes) {
+                     const std::vector<NcclPasses>& passes) {
   const auto outcome = std::make_shared<absl::Status>();
   const bool ended =
       EndsWithin(absl::FromChrono(options.connect_timeout), [options, joined, passes, outcome] {
@@ -308,7 +339,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const Communi
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<RankGroup> groups, GroupsToJoin(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<RankGroup> of_passes, PassGroupsToJoin(options));
   JoinedGroups joined;
-  NcclPasses passes;
+  // Where nothing is joined: of this rank alone.
+  std::vector<NcclPasses> passes(PassesOf(options).size());
   if (!groups.empty() || !of_passes.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(const StoreClient store, ConnectStore(options));
     for (const RankGroup& group : groups) {

@@ -10,7 +10,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/dataset/indexed_dataset.h"
@@ -52,10 +54,17 @@ class Device {
   // to wait for. Possible errors: INTERNAL.
   virtual absl::StatusOr<at::Tensor> ToHost(const at::Tensor& tensor) = 0;
 
-  // This rank's part of a stage; `group`, with which its passes exchange, must outlive it. Possible errors:
-  // those of MakeTransformerStage.
+  // This rank's part of a stage; `group`, with which its passes exchange, must outlive it. Without a seed its
+  // parameters are 0. Possible errors: those of MakeTransformerStage.
   virtual absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                           uint64_t seed, StageGroup& group) = 0;
+                                                           std::optional<uint64_t> seed,
+                                                           StageGroup& group) = 0;
+  // The parameters of a rank's part of a stage, and the type in which they are.
+  virtual std::vector<ParameterSpec> ParametersOf(const ModelConfig& model, const StageRange& range,
+                                                  const GroupPlace& of) const {
+    return StageParameterSpecs(model, range, of);
+  }
+  virtual DataType ParameterType(const ModelConfig& model) const { return model.dtype; }
 
   // Possible errors: those of MakeGlooCommunicator and MakeNcclCommunicator. The device must outlive it.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(

@@ -15,6 +15,7 @@ Activity ActivityOf(Op op) {
     case Op::kBackwardWeight:
       return Activity::kBackward;
     case Op::kReduceGradients:
+    case Op::kReshard:
       return Activity::kReduce;
     case Op::kOptimizerStep:
       return Activity::kStep;

@@ -66,8 +66,8 @@ class Places {
 
 }  // namespace
 
-FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
-                                  at::Device device, int64_t bucket_bytes) {
+FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
+                                  at::ScalarType type, at::Device device, int64_t bucket_bytes) {
   const auto gradient_bytes = static_cast<int64_t>(c10::elementSize(AccumulationType(type)));
   const Places places(specs, type, bucket_bytes / gradient_bytes);
   const at::TensorOptions options = at::TensorOptions(type).device(device);
@@ -91,7 +91,7 @@ FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint6
                                .offset = offset,
                                .part = std::move(part),
                                .holders = HoldersOf(spec)});
-    flat.parameters.back().value.copy_(InitialValue(spec, seed, type, device));
+    if (seed.has_value()) flat.parameters.back().value.copy_(InitialValue(spec, *seed, type, device));
   }
   return flat;
 }

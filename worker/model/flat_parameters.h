@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,9 +72,11 @@ struct FlatParameters {
 // A message of this size takes far longer than starting it.
 inline constexpr int64_t kBucketBytes = int64_t{4} << 20;
 
-// Initial values of the parameters, gradients of 0. A bucket begins with a layer, and the one below it has at
-// least `bucket_bytes` of gradients. Parameters and buckets begin at the same places on all tensor ranks.
-FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, uint64_t seed, at::ScalarType type,
-                                  at::Device device, int64_t bucket_bytes = kBucketBytes);
+// Initial values of the parameters (without a seed 0: somebody else fills them), gradients of 0. A bucket
+// begins with a layer, and the one below it has at least `bucket_bytes` of gradients. Parameters and buckets
+// begin at the same places on all tensor ranks.
+FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
+                                  at::ScalarType type, at::Device device,
+                                  int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace penstock::worker

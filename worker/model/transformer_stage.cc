@@ -58,7 +58,7 @@ class TransformerStage : public Stage {
   TransformerStage(const ModelConfig& config, const StageRange& range, at::Device device, StageGroup& group)
       : config_(config), range_(range), device_(device), group_(group) {}
 
-  void CreateParameters(uint64_t seed);
+  void CreateParameters(std::optional<uint64_t> seed);
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                        const at::Tensor& input, const LayerRecompute& recompute,
@@ -106,7 +106,7 @@ class TransformerStage : public Stage {
   StageParts parts_;
 };
 
-void TransformerStage::CreateParameters(uint64_t seed) {
+void TransformerStage::CreateParameters(std::optional<uint64_t> seed) {
   parameters_ = MakeFlatParameters(StageParameterSpecs(config_, range_, group_.place()), seed,
                                    ToScalarType(config_.dtype), device_);
   parts_ = MakeStageParts(config_, range_, parameters(), device_, group_);
@@ -341,8 +341,9 @@ double TransformerStage::TakeExpertLoad() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
-                                                            const StageRange& range, uint64_t seed,
-                                                            at::Device device, StageGroup& group) {
+                                                            const StageRange& range,
+                                                            std::optional<uint64_t> seed, at::Device device,
+                                                            StageGroup& group) {
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
   PENSTOCK_RETURN_IF_ERROR(CheckStageRange(config, range));
   PENSTOCK_RETURN_IF_ERROR(CheckTensorRanks(config, group.place().tensors));

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "worker/model/parameters.h"
@@ -23,14 +24,14 @@
 namespace penstock::worker {
 
 // Initial values are a function of (seed, parameter name, shape) alone: the same model for every split.
-// The last stage runs the head, and its backward pass with that of the final norm, already in Forward
-// (worker/model/loss_head.h).
-// A rank of a stage group, which outlives the stage, computes its share of the tokens; the losses and
-// gradients of the context ranks add up to those of the undivided stage. Possible errors: INVALID_ARGUMENT
-// (names the field of `config` or `range`), RESOURCE_EXHAUSTED (memory).
+// Without a seed parameters are 0 until somebody fills them. The last stage runs the head, and its backward
+// pass with that of the final norm, already in Forward (worker/model/loss_head.h). A rank of a stage group,
+// which outlives the stage, computes its share of the tokens; the losses and gradients of the context ranks
+// add up to those of the undivided stage. Possible errors: INVALID_ARGUMENT (names the field of `config` or
+// `range`), RESOURCE_EXHAUSTED (memory).
 absl::StatusOr<std::unique_ptr<Stage>> MakeTransformerStage(const ModelConfig& config,
-                                                            const StageRange& range, uint64_t seed,
-                                                            at::Device device,
+                                                            const StageRange& range,
+                                                            std::optional<uint64_t> seed, at::Device device,
                                                             StageGroup& group = SoleRank());
 
 }  // namespace penstock::worker

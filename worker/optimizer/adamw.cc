@@ -193,6 +193,8 @@ void AdamW::UpdateByLibTorch(const StageState& stage, const StepScale& scale, ui
       first.push_back(Part(stage.first_moment, state));
       second.push_back(Part(stage.second_moment, state));
     }
+    // A share may be empty.
+    if (weights.empty()) continue;
     const std::vector<at::Tensor> steps(weights.size(), step);
     at::_fused_adamw_(weights, gradients, first, second, /*max_exp_avg_sqs=*/{}, steps,
                       learning_rate(iteration), config_.beta1, config_.beta2,

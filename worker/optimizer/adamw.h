@@ -80,7 +80,8 @@ class AdamW {
     // Of its first element in the state.
     int64_t state = 0;
 
-    bool decays() const { return parameter->value.dim() > 1; }
+    // Whether it is of a matrix: a share has what it has of one in one dimension.
+    bool decays() const { return parameter->part.whole_shape.size() > 1; }
   };
 
   // A stage and its state, flat and in the accumulation type: only of what is updated here, end to end.

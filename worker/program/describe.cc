@@ -19,8 +19,13 @@ std::string DescribeTransfer(const Program& program, const Instruction& instruct
 }
 
 std::string DescribeCollective(const Program& program, const Instruction& instruction) {
-  return absl::StrCat(OpName(instruction.op), " with ranks ",
-                      absl::StrJoin(program.groups[instruction.group], ", "));
+  const bool reshards = instruction.op == Op::kReshard;
+  const bool of_gradients = instruction.part == static_cast<uint32_t>(ReshardPart::kGradients);
+  return absl::StrCat(OpName(instruction.op),
+                      !reshards      ? ""
+                      : of_gradients ? " of the gradients"
+                                     : " of the parameters",
+                      " with ranks ", absl::StrJoin(program.groups[instruction.group], ", "));
 }
 
 std::string DescribeWork(const Program& program, const Instruction& instruction) {
@@ -32,6 +37,7 @@ std::string DescribeWork(const Program& program, const Instruction& instruction)
       return absl::StrCat("WAIT for the ",
                           DescribeTransfer(program, program.instructions[instruction.transfer]));
     case Op::kReduceGradients:
+    case Op::kReshard:
     case Op::kOptimizerStep:
       return DescribeCollective(program, instruction);
     case Op::kLoad:
@@ -69,6 +75,8 @@ const char* OpName(Op op) {
       return "FREE";
     case Op::kReduceGradients:
       return "REDUCE_GRADIENTS";
+    case Op::kReshard:
+      return "RESHARD";
     case Op::kOptimizerStep:
       return "OPTIMIZER_STEP";
   }

@@ -38,6 +38,7 @@ constexpr std::pair<v1::Op, Op> kOps[] = {{v1::OP_LOAD, Op::kLoad},
                                           {v1::OP_WAIT, Op::kWait},
                                           {v1::OP_FREE, Op::kFree},
                                           {v1::OP_REDUCE_GRADIENTS, Op::kReduceGradients},
+                                          {v1::OP_RESHARD, Op::kReshard},
                                           {v1::OP_OPTIMIZER_STEP, Op::kOptimizerStep}};
 
 constexpr std::pair<v1::Stream, Stream> kStreams[] = {{v1::STREAM_COMPUTE, Stream::kCompute},

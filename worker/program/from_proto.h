@@ -16,7 +16,7 @@ namespace penstock::worker {
 // worker does not know). The message names the field.
 absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model);
 
-// Without its topology, which the planner gives beside it.
+// Without its topology and those of its strategies, which the planner gives beside it.
 // Possible errors: INVALID_ARGUMENT (a field is missing or out of range), UNIMPLEMENTED (an architecture that
 // this worker does not have). The message names the field.
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job);
@@ -25,6 +25,10 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job);
 // Possible errors: INVALID_ARGUMENT (another number of replicas, ranks or layers; a rank that is in two
 // replicas or stage groups; a stage group of another size). The message names the field.
 absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& topology, const JobConfig& job);
+
+// The same of each of its strategies, which come with it; `job.topology` is known. Possible errors:
+// INVALID_ARGUMENT (another number of them; those of TopologyFromProto; the first is not the job's).
+absl::Status AddStrategyTopologies(const v1::RegisterWorkerResponse& response, JobConfig& job);
 
 // `job` is the job that the program belongs to.
 // Possible errors: INVALID_ARGUMENT (an inconsistent program), UNIMPLEMENTED (an op, a layout or a kind of

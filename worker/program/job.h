@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "worker/program/program.h"
 #include "worker/program/topology.h"
@@ -38,11 +39,21 @@ struct TrainingConfig {
   uint64_t iterations = 0;
 };
 
+// How the ranks of a job divide the work of an iteration. Units as in JobConfig.
+struct StrategyConfig {
+  uint32_t pipeline = 1;
+  uint32_t replicas = 1;
+  uint32_t context = 1;
+  uint32_t tensor = 1;
+  uint32_t expert = 1;
+  Topology topology = {};
+};
+
 struct JobConfig {
   std::string job_id;
   ModelConfig model;
   // Stage groups of one pipeline, replicas of it, context and tensor ranks of a stage group, and how many of
-  // its ranks divide the experts.
+  // its ranks divide the experts. Of the first strategy, where the job has several.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
   uint32_t context = 1;
@@ -54,11 +65,19 @@ struct JobConfig {
   // Whether replicas divide the optimizer's state between them (job.proto,
   // PlanningOptions.shard_optimizer_state).
   bool shard_optimizer_state = false;
+  // Whether parameters and the optimizer's state live in shares that no mesh changes (job.proto,
+  // PlanningOptions.parameter_shares).
+  bool parameter_shares = false;
+  // What an iteration may run on (Program.strategy); all have the same ranks. Empty: what stands above alone.
+  std::vector<StrategyConfig> strategies = {};
   // The first iteration of this run.
   uint64_t first_iteration = 0;
 
   // Of the topology, which may not be known yet.
   uint32_t world_size() const { return replicas * pipeline * context * tensor; }
+  // How many there are, and the job as it is for one of them: that one alone.
+  uint32_t strategy_count() const;
+  JobConfig Of(uint32_t strategy) const;
 };
 
 }  // namespace penstock::worker

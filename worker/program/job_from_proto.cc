@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr uint64_t kMaxRanks = 1 << 16;
 constexpr uint32_t kMaxTensor = 64;
 constexpr uint32_t kMaxContext = 1024;
+constexpr int kMaxStrategies = 64;
 
 // 0 stands for 1.
 uint32_t DegreeOr1(uint32_t degree) { return std::max(degree, uint32_t{1}); }
@@ -71,6 +73,62 @@ absl::Status CheckExpert(const ModelConfig& model, const v1::Mesh& mesh) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMeshFor(const ModelConfig& model, const v1::Mesh& mesh) {
+  PENSTOCK_RETURN_IF_ERROR(CheckMesh(mesh));
+  PENSTOCK_RETURN_IF_ERROR(CheckTensor(model, DegreeOr1(mesh.tensor())));
+  return CheckExpert(model, mesh);
+}
+
+StrategyConfig StrategyOf(const v1::Mesh& mesh) {
+  return {.pipeline = mesh.pipeline(),
+          .replicas = mesh.data(),
+          .context = DegreeOr1(mesh.context()),
+          .tensor = DegreeOr1(mesh.tensor()),
+          .expert = DegreeOr1(mesh.expert())};
+}
+
+uint32_t RanksOf(const StrategyConfig& strategy) {
+  return strategy.pipeline * strategy.replicas * strategy.context * strategy.tensor;
+}
+
+bool IsMeshOf(const StrategyConfig& strategy, const JobConfig& job) {
+  return strategy.pipeline == job.pipeline && strategy.replicas == job.replicas &&
+         strategy.context == job.context && strategy.tensor == job.tensor && strategy.expert == job.expert;
+}
+
+absl::StatusOr<StrategyConfig> StrategyFromProto(const v1::Strategy& proto, const JobConfig& job) {
+  if (proto.meshes_size() != 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("meshes has ", proto.meshes_size(), " of them; this worker knows one"));
+  }
+  const v1::Mesh& mesh = proto.meshes(0).mesh();
+  PENSTOCK_RETURN_IF_ERROR(CheckMeshFor(job.model, mesh));
+  const StrategyConfig strategy = StrategyOf(mesh);
+  if (RanksOf(strategy) != job.world_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh has ", RanksOf(strategy), " ranks, but the job has ", job.world_size()));
+  }
+  return strategy;
+}
+
+absl::Status AddStrategies(const v1::JobSpec& proto, JobConfig& job) {
+  if (job.parameter_shares && job.shard_optimizer_state)
+    return absl::InvalidArgumentError("planning.parameter_shares is not for planning.shard_optimizer_state");
+  if (proto.strategies().empty()) return absl::OkStatus();
+  if (!job.parameter_shares) return absl::InvalidArgumentError("strategies need planning.parameter_shares");
+  if (proto.strategies_size() > kMaxStrategies) {
+    return absl::InvalidArgumentError(absl::StrCat("strategies has ", proto.strategies_size(), ", at most ",
+                                                   kMaxStrategies, " are allowed"));
+  }
+  for (int i = 0; i < proto.strategies_size(); ++i) {
+    const absl::StatusOr<StrategyConfig> strategy = StrategyFromProto(proto.strategies(i), job);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(strategy.status(), absl::StrCat("strategies[", i, "]")));
+    job.strategies.push_back(*strategy);
+  }
+  if (IsMeshOf(job.strategies.front(), job)) return absl::OkStatus();
+  return absl::InvalidArgumentError("strategies[0]: mesh is not that of the job");
+}
+
 double ValueOr(double value, double fallback) { return value != 0 ? value : fallback; }
 
 absl::StatusOr<LearningRateConfig> LearningRateFromProto(const v1::LearningRate& rate) {
@@ -103,21 +161,22 @@ absl::StatusOr<TrainingConfig> TrainingFromProto(const v1::TrainingSpec& trainin
 
 absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
   const v1::Mesh& mesh = job.mesh();
-  PENSTOCK_RETURN_IF_ERROR(CheckMesh(mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelConfig model, ModelFromProto(job.model()));
-  PENSTOCK_RETURN_IF_ERROR(CheckTensor(model, DegreeOr1(mesh.tensor())));
-  PENSTOCK_RETURN_IF_ERROR(CheckExpert(model, mesh));
+  PENSTOCK_RETURN_IF_ERROR(CheckMeshFor(model, mesh));
   PENSTOCK_ASSIGN_OR_RETURN(const TrainingConfig training, TrainingFromProto(job.training()));
-  return JobConfig{.job_id = job.job_id(),
-                   .model = model,
-                   .pipeline = mesh.pipeline(),
-                   .replicas = mesh.data(),
-                   .context = DegreeOr1(mesh.context()),
-                   .tensor = DegreeOr1(mesh.tensor()),
-                   .expert = DegreeOr1(mesh.expert()),
-                   .training = training,
-                   .shard_optimizer_state = job.planning().shard_optimizer_state(),
-                   .first_iteration = job.first_iteration()};
+  JobConfig config = {.job_id = job.job_id(),
+                      .model = model,
+                      .pipeline = mesh.pipeline(),
+                      .replicas = mesh.data(),
+                      .context = DegreeOr1(mesh.context()),
+                      .tensor = DegreeOr1(mesh.tensor()),
+                      .expert = DegreeOr1(mesh.expert()),
+                      .training = training,
+                      .shard_optimizer_state = job.planning().shard_optimizer_state(),
+                      .parameter_shares = job.planning().parameter_shares(),
+                      .first_iteration = job.first_iteration()};
+  PENSTOCK_RETURN_IF_ERROR(AddStrategies(job, config));
+  return config;
 }
 
 }  // namespace penstock::worker

@@ -148,6 +148,7 @@ enum class Op : uint8_t {
   kWait,
   kFree,
   kReduceGradients,
+  kReshard,
   kOptimizerStep,
 };
 
@@ -157,9 +158,10 @@ inline constexpr size_t kStreamCount = static_cast<size_t>(Stream::kCollective) 
 
 enum class TransferKind : uint8_t { kActivation, kGradient };
 
-// `part` of a WAIT and of a FREE (plan.proto, Instruction.part).
+// `part` of a WAIT, of a FREE and of a RESHARD (plan.proto, Instruction.part).
 enum class WaitPart : uint8_t { kReceivedActivation, kReceivedGradient, kSentActivation, kSentGradient };
 enum class FreePart : uint8_t { kOutputActivation, kInputGradient, kLoadedTokens };
+enum class ReshardPart : uint8_t { kParameters, kGradients };
 
 struct Transfer {
   uint32_t peer = 0;
@@ -179,7 +181,7 @@ struct Instruction {
   uint32_t part = 0;
   // SEND, RECV: index into Program.transfers. WAIT: id of the SEND or RECV.
   uint32_t transfer = 0;
-  // REDUCE_GRADIENTS, OPTIMIZER_STEP, and passes that are joint: index into Program.groups.
+  // REDUCE_GRADIENTS, RESHARD, OPTIMIZER_STEP, and passes that are joint: index into Program.groups.
   uint32_t group = 0;
   // A pass that all ranks of a stage group start together, which then takes the same time on all of them.
   bool joint = false;
@@ -200,6 +202,8 @@ struct Instruction {
 
 struct Program {
   uint64_t iteration = 0;
+  // Which of the job's (JobConfig::Of).
+  uint32_t strategy = 0;
   uint32_t rank = 0;
   uint32_t replica = 0;
   std::vector<uint32_t> stages;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "worker/program/check_reshards.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
 #include "worker/program/share.h"
@@ -207,7 +208,9 @@ absl::StatusOr<uint32_t> GroupOf(const v1::Instruction& proto, const Program& pr
 // A day: no instruction takes longer, and the sum over a program does not overflow.
 constexpr int64_t kLongestNs = 86'400'000'000'000;
 
-bool NeedsMicroBatch(Op op) { return op != Op::kReduceGradients && op != Op::kOptimizerStep; }
+bool NeedsMicroBatch(Op op) {
+  return op != Op::kReduceGradients && op != Op::kReshard && op != Op::kOptimizerStep;
+}
 
 absl::Status CheckPlace(const Instruction& instruction, const Program& program) {
   if (instruction.op != Op::kOptimizerStep &&
@@ -319,6 +322,12 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
             absl::StrCat("part ", proto.part(), " of a FREE is not known to this worker"));
       }
       break;
+    case Op::kReshard:
+      if (proto.part() > static_cast<uint32_t>(ReshardPart::kGradients)) {
+        return absl::UnimplementedError(
+            absl::StrCat("part ", proto.part(), " of a RESHARD is not known to this worker"));
+      }
+      [[fallthrough]];
     case Op::kReduceGradients:
     case Op::kOptimizerStep: {
       PENSTOCK_ASSIGN_OR_RETURN(instruction.group, GroupOf(proto, program));
@@ -339,6 +348,7 @@ absl::Status AppendInstruction(const v1::Instruction& proto, const JobConfig& jo
 
 absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfig& job, Program& program) {
   program.iteration = message.iteration();
+  program.strategy = message.strategy();
   program.rank = message.program().rank();
   program.replica = message.program().replica();
   program.stages = {message.program().stages().begin(), message.program().stages().end()};
@@ -393,13 +403,23 @@ absl::StatusOr<Program> Convert(const StreamProgramsResponse& message, const Job
                                            absl::StrCat("instruction ", i)));
   }
   PENSTOCK_RETURN_IF_ERROR(ConvertProfileDurations(message, program));
+  PENSTOCK_RETURN_IF_ERROR(CheckReshards(program, job));
   return program;
+}
+
+// For the strategy that it names.
+absl::StatusOr<Program> ConvertForStrategy(const StreamProgramsResponse& message, const JobConfig& job) {
+  if (message.strategy() >= job.strategy_count()) {
+    return Invalid("strategy is ", message.strategy(), ", but the job has ", job.strategy_count());
+  }
+  if (job.strategies.empty()) return Convert(message, job);
+  return Convert(message, job.Of(message.strategy()));
 }
 
 }  // namespace
 
 absl::StatusOr<Program> ProgramFromProto(const StreamProgramsResponse& message, const JobConfig& job) {
-  absl::StatusOr<Program> program = Convert(message, job);
+  absl::StatusOr<Program> program = ConvertForStrategy(message, job);
   if (program.ok()) return program;
   return AnnotateError(program.status(), absl::StrCat("the program of iteration ", message.iteration()));
 }

@@ -15,11 +15,15 @@ using RankGroup = std::vector<uint32_t>;
 // The stage group: context rank by context rank, of each its tensor ranks.
 struct StageTopology {
   RankGroup ranks;
+
+  bool operator==(const StageTopology&) const = default;
 };
 
 struct ReplicaTopology {
   // In stage order.
   std::vector<StageTopology> stages;
+
+  bool operator==(const ReplicaTopology&) const = default;
 };
 
 struct Topology {
@@ -28,6 +32,8 @@ struct Topology {
   uint32_t tensor = 1;
   // Ranks of a stage group, one behind the other, that divide the experts.
   uint32_t expert = 1;
+
+  bool operator==(const Topology&) const = default;
 
   uint32_t ranks() const;
   // Ascending; none for a rank that there is not.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "worker/program/from_proto.h"
 
@@ -97,6 +98,22 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobC
   }
   PENSTOCK_RETURN_IF_ERROR(owners.CheckAllHoldStages());
   return topology;
+}
+
+absl::Status AddStrategyTopologies(const v1::RegisterWorkerResponse& response, JobConfig& job) {
+  if (static_cast<size_t>(response.strategies_size()) != job.strategies.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("strategies has ", response.strategies_size(),
+                                                   " topologies, but the job has ", job.strategies.size(),
+                                                   " strategies"));
+  }
+  for (int i = 0; i < response.strategies_size(); ++i) {
+    const auto number = static_cast<uint32_t>(i);
+    absl::StatusOr<Topology> topology = TopologyFromProto(response.strategies(i), job.Of(number));
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(topology.status(), absl::StrCat("strategies[", i, "]")));
+    job.strategies[number].topology = *std::move(topology);
+  }
+  if (job.strategies.empty() || job.strategies.front().topology == job.topology) return absl::OkStatus();
+  return absl::InvalidArgumentError("strategies[0] is not the topology of the job");
 }
 
 }  // namespace penstock::worker

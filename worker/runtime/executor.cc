@@ -30,6 +30,12 @@ absl::Status CheckStages(const Program& program, const ExecutorParts& parts) {
 
 }  // namespace
 
+Executor::Executor(ExecutorParts parts, std::shared_ptr<TokenReader> tokens)
+    : parts_(std::move(parts)),
+      tokens_(tokens != nullptr
+                  ? std::move(tokens)
+                  : std::make_shared<TokenReader>(parts_.device, parts_.job->model, parts_.group->place())) {}
+
 absl::Status Executor::RunInstructions(const Program& program, Iteration& iteration) const {
   const std::string where = NameOf(program);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(parts_.order->Start(program), where));
@@ -49,7 +55,7 @@ absl::Status Executor::Explain(const Program& program, const std::string& what) 
   const std::string where = NameOf(program);
   FiniteSearch search(parts_.stages, *parts_.group);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(search.LookAtParameters(), where));
-  Iteration again(parts_, program, tokens_, &search);
+  Iteration again(parts_, program, *tokens_, &search);
   PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, again));
   IterationResult same;
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(again.Finish(same), where));
@@ -67,7 +73,7 @@ absl::StatusOr<IterationResult> Executor::Run(const Program& program) {
   const std::string where = NameOf(program);
   ResetPeakTensorBytes(parts_.device->place());
   IterationResult result;
-  auto iteration = std::make_unique<Iteration>(parts_, program, tokens_);
+  auto iteration = std::make_unique<Iteration>(parts_, program, *tokens_);
   PENSTOCK_RETURN_IF_ERROR(RunInstructions(program, *iteration));
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(iteration->Finish(result), where));
   if (const std::string what = iteration->not_finite(); !what.empty()) {

@@ -31,6 +31,7 @@
 #include "worker/program/program.h"
 #include "worker/runtime/iteration_result.h"
 #include "worker/runtime/token_reader.h"
+#include "worker/shares/resharding.h"
 
 namespace penstock::worker {
 
@@ -43,6 +44,8 @@ struct ExecutorParts {
   // The stages of this rank, by their number in the pipeline.
   std::map<uint32_t, Stage*> stages = {};
   AdamW* optimizer = nullptr;
+  // Where parameters live in shares, of which the optimizer updates this rank's; else null.
+  Resharding* resharding = nullptr;
   Communicator* communicator = nullptr;
   // With which the passes of its stages exchange.
   StageGroup* group = &SoleRank();
@@ -58,11 +61,11 @@ struct ExecutorParts {
 
 class Executor {
  public:
-  explicit Executor(ExecutorParts parts)
-      : parts_(std::move(parts)), tokens_(parts_.device, parts_.job->model, parts_.group->place()) {}
+  // `tokens`: reads those of its programs; null: it makes one.
+  explicit Executor(ExecutorParts parts, std::shared_ptr<TokenReader> tokens = nullptr);
 
   // That the program is run soon: its tokens are read beside what runs. Does nothing the second time.
-  void Prepare(std::shared_ptr<const Program> program) { tokens_.Begin(std::move(program)); }
+  void Prepare(std::shared_ptr<const Program> program) { tokens_->Begin(std::move(program)); }
 
   // Runs one iteration. Not thread-safe. After an error the executor must not be used again.
   // Possible errors: CANCELLED (the communicator was aborted), UNAVAILABLE (a peer is gone), INVALID_ARGUMENT
@@ -79,7 +82,7 @@ class Executor {
   absl::Status Explain(const Program& program, const std::string& what);
 
   const ExecutorParts parts_;
-  TokenReader tokens_;
+  const std::shared_ptr<TokenReader> tokens_;
 };
 
 }  // namespace penstock::worker

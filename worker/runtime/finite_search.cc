@@ -20,8 +20,8 @@ bool IsFinite(const at::Tensor& tensor) {
 }
 
 // The name of a gradient that is not finite; empty: all are.
-std::string NotFiniteGradient(const Stage& stage) {
-  for (const NamedParameter& parameter : stage.parameters())
+std::string NotFiniteGradient(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters)
     if (!IsFinite(parameter.gradient)) return parameter.name;
   return "";
 }
@@ -59,6 +59,8 @@ std::string Describe(const Finding& finding) {
       return absl::StrCat(rank, "the gradients of ", place);
     case NotFinite::kSum:
       return absl::StrCat(rank, "the sum of the gradients of ", stage, " over the replicas");
+    case NotFinite::kShare:
+      return absl::StrCat(rank, "the sum of the gradients in its share of the parameters");
   }
   return rank;
 }
@@ -111,7 +113,7 @@ absl::Status FiniteSearch::AfterBackward(const BufferKey& key, const at::Tensor&
       tainted_.insert(key.micro_batch);
     }
     if (spoilt_.contains(key.stage)) return;
-    const std::string name = NotFiniteGradient(*stages_.at(key.stage));
+    const std::string name = NotFiniteGradient(stages_.at(key.stage)->parameters());
     if (name.empty()) return;
     spoilt_.insert(key.stage);
     if (!tainted) Found(NotFinite::kGradient, key, name);
@@ -127,6 +129,13 @@ absl::Status FiniteSearch::AfterSum(uint32_t stage, const Shardings& shardings) 
       if (IsFinite(flat.gradients.narrow(0, part.begin, part.size()))) continue;
       return Found(NotFinite::kSum, {.stage = stage}, "sum of gradients");
     }
+  });
+}
+
+absl::Status FiniteSearch::AfterReshard(const FlatParameters& share) {
+  return RunTorch("looking at the sum of gradients", [&] {
+    const std::string name = NotFiniteGradient(share.parameters);
+    if (!name.empty()) Found(NotFinite::kShare, {}, name);
   });
 }
 

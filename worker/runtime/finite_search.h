@@ -31,13 +31,13 @@
 namespace penstock::worker {
 
 // In the order in which findings explain each other: the first one is shown.
-enum class NotFinite : uint8_t { kParameter, kOutput, kLoss, kInputGradient, kGradient, kSum };
+enum class NotFinite : uint8_t { kParameter, kOutput, kLoss, kInputGradient, kGradient, kSum, kShare };
 
 struct Finding {
   NotFinite what = NotFinite::kParameter;
   uint32_t rank = 0;
   uint32_t stage = 0;
-  // Not of kParameter and kSum.
+  // Not of kParameter, kSum and kShare, which is of no stage either.
   uint32_t micro_batch = 0;
 
   auto operator<=>(const Finding&) const = default;
@@ -64,6 +64,9 @@ class FiniteSearch {
                              const at::Tensor& input_gradient);
   // Of the gradients over the replicas: of what is updated here, as only that is the sum.
   absl::Status AfterSum(uint32_t stage, const Shardings& shardings);
+
+  // Of the gradients of all ranks' stages, in the share of this rank.
+  absl::Status AfterReshard(const FlatParameters& share);
 
   // What this rank has found; its `rank` is not set.
   const std::optional<Finding>& found() const { return found_; }

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "worker/comm/groups.h"
 #include "worker/runtime/ballot.h"
 #include "worker/runtime/shared_gradients.h"
 #include "worker/torch/boundary.h"
@@ -133,6 +135,23 @@ absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint
   }
   return CallTorch("the gradient norm",
                    [&] { return NormAndVotes{.norm = NormOf(by_shard), .ballot = ballot}; });
+}
+
+absl::StatusOr<NormAndVotes> ReduceNormOfShares(const ExecutorParts& parts, uint32_t rank,
+                                                const std::vector<uint32_t>& world,
+                                                const at::Tensor& ballot) {
+  const std::optional<int> position = PositionIn(world, rank);
+  if (!position.has_value()) return absl::InternalError("a group without this rank");
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor own, parts.optimizer->SumsOfSquares());
+  std::vector<at::Tensor> said;
+  PENSTOCK_RETURN_IF_ERROR(RunTorch("the gradient norm", [&] {
+    at::Tensor squares = at::zeros({static_cast<int64_t>(world.size())}, own.options());
+    squares[*position].copy_(own.sum());
+    said = {squares, ballot};
+  }));
+  PENSTOCK_RETURN_IF_ERROR(parts.communicator->AllReduceSum(said, world));
+  return CallTorch("the gradient norm",
+                   [&] { return NormAndVotes{.norm = NormOf(said.front()), .ballot = ballot}; });
 }
 
 absl::StatusOr<StepScale> ScaleOfStep(const NormAndVotes& all, double clip_norm, bool learnt) {

@@ -44,6 +44,12 @@ struct NormAndVotes {
 absl::StatusOr<NormAndVotes> ReduceNormAndVotes(const ExecutorParts& parts, uint32_t stages,
                                                 const NormGroups& groups, const at::Tensor& ballot);
 
+// The same where each rank of `world` has a share of all gradients (worker/shares), and the optimizer updates
+// this rank's: what is added up, in the order of the ranks, are the sums of squares of the shares, which no
+// mesh changes. Possible errors: as above.
+absl::StatusOr<NormAndVotes> ReduceNormOfShares(const ExecutorParts& parts, uint32_t rank,
+                                                const std::vector<uint32_t>& world, const at::Tensor& ballot);
+
 // Gradients are scaled so that their norm is `clip_norm` at most (0: not at all); there is no step where the
 // loss of any rank or the norm is not finite, or nothing was `learnt`: weights would decay and moments fade
 // for nothing. Possible errors: INTERNAL.

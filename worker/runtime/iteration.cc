@@ -60,9 +60,17 @@ absl::Status Iteration::Execute(const Instruction& instruction) {
   PENSTOCK_RETURN_IF_ERROR(parts_.order->Begin(instruction));
   PENSTOCK_RETURN_IF_ERROR(Launch(instruction));
   PENSTOCK_RETURN_IF_ERROR(parts_.order->End(instruction, std::move(started_)));
-  if (search_ == nullptr || instruction.op != Op::kReduceGradients) return absl::OkStatus();
-  PENSTOCK_RETURN_IF_ERROR(parts_.order->Await(instruction.id));
-  return search_->AfterSum(instruction.stage, parts_.optimizer->shardings());
+  return search_ != nullptr ? SearchSums(instruction) : absl::OkStatus();
+}
+
+absl::Status Iteration::SearchSums(const Instruction& instruction) {
+  if (instruction.op == Op::kReduceGradients) {
+    PENSTOCK_RETURN_IF_ERROR(parts_.order->Await(instruction.id));
+    return search_->AfterSum(instruction.stage, parts_.optimizer->shardings());
+  }
+  const bool of_gradients = instruction.part == static_cast<uint32_t>(ReshardPart::kGradients);
+  if (instruction.op != Op::kReshard || !of_gradients) return absl::OkStatus();
+  return search_->AfterReshard(parts_.resharding->share());
 }
 
 absl::Status Iteration::Launch(const Instruction& instruction) {
@@ -87,6 +95,8 @@ absl::Status Iteration::Launch(const Instruction& instruction) {
       return Free(instruction);
     case Op::kReduceGradients:
       return ReduceGradients(instruction);
+    case Op::kReshard:
+      return Reshard(instruction);
     case Op::kOptimizerStep:
       return StepOptimizer(instruction);
   }
@@ -225,12 +235,35 @@ absl::Status Iteration::ReduceGradients(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
+// It has ended when this returns (on a GPU, when its stream has come so far): everything waits for it anyway.
+absl::Status Iteration::Reshard(const Instruction& instruction) {
+  if (parts_.resharding == nullptr) return absl::InternalError("the job has no shares of parameters");
+  switch (static_cast<ReshardPart>(instruction.part)) {
+    case ReshardPart::kParameters:
+      return parts_.resharding->BringParameters();
+    case ReshardPart::kGradients:
+      return parts_.resharding->TakeGradients();
+  }
+  return absl::InternalError("unknown part");
+}
+
 // A search looks at each pass's gradients, and at their sum apart.
 GradientsReady Iteration::LetGo(const Instruction& pass) {
   return search_ == nullptr ? reductions_.During(pass) : GradientsReady();
 }
 
 absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
+  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      norm_and_votes_,
+      parts_.resharding == nullptr
+          ? SumOverReplicas(instruction, ballot)
+          : ReduceNormOfShares(parts_, program_.rank, program_.groups[instruction.group], ballot));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NormAndVotes> Iteration::SumOverReplicas(const Instruction& instruction,
+                                                        const at::Tensor& ballot) const {
   NormGroups groups = {.pipeline = program_.groups[instruction.group]};
   // The same for all stages of a rank.
   const std::map<uint32_t, uint32_t>& reduced_over = reductions_.groups();
@@ -238,15 +271,14 @@ absl::Status Iteration::SumOverRanks(const Instruction& instruction) {
   const GroupPlace place = parts_.group->place();
   if (place.ranks() > 1) groups.line = parts_.job->topology.LineGroup(program_.rank);
   if (place.experts > 1) groups.world = parts_.job->topology.WorldGroup();
-  PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor ballot, MakeBallot(own_votes_, losses_, parts_.device->place()));
   const auto stages = static_cast<uint32_t>(program_.layers_per_stage.size());
-  PENSTOCK_ASSIGN_OR_RETURN(norm_and_votes_, ReduceNormAndVotes(parts_, stages, groups, ballot));
-  return absl::OkStatus();
+  return ReduceNormAndVotes(parts_, stages, groups, ballot);
 }
 
 absl::Status Iteration::CheckReduced() const {
   for (const Instruction& earlier : program_.instructions) {
-    if (earlier.op != Op::kReduceGradients || parts_.order->Awaited(earlier.id)) continue;
+    const bool sums = earlier.op == Op::kReduceGradients || earlier.op == Op::kReshard;
+    if (!sums || parts_.order->Awaited(earlier.id)) continue;
     return absl::InternalError(absl::StrCat("the program does not wait for ", Describe(program_, earlier)));
   }
   return absl::OkStatus();
@@ -269,6 +301,8 @@ absl::Status Iteration::StepOptimizer(const Instruction& instruction) {
                                         /*learnt=*/program_.loss_tokens > 0));
   PENSTOCK_RETURN_IF_ERROR(parts_.optimizer->Step(program_.iteration, scale));
   PENSTOCK_RETURN_IF_ERROR(GatherFromReplicas(&FlatParameters::values));
+  // Those that went to shares are 0.
+  if (parts_.resharding != nullptr) return absl::OkStatus();
   for (const auto& [number, stage] : parts_.stages) stage->ZeroGradients();
   return absl::OkStatus();
 }

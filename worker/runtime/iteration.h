@@ -62,6 +62,9 @@ class Iteration {
   absl::Status Receive(const Instruction& instruction);
   absl::Status Free(const Instruction& instruction);
   absl::Status ReduceGradients(const Instruction& instruction);
+  absl::Status Reshard(const Instruction& instruction);
+  // What a search looks at when gradients have been summed.
+  absl::Status SearchSums(const Instruction& instruction);
   // What a backward pass does with gradients that are complete.
   GradientsReady LetGo(const Instruction& pass);
   absl::Status StepOptimizer(const Instruction& instruction);
@@ -69,6 +72,8 @@ class Iteration {
   absl::Status GatherFromReplicas(at::Tensor FlatParameters::*buffer);
   // Sums what is of all ranks: shared gradients, the norm, votes. Sets norm_and_votes_.
   absl::Status SumOverRanks(const Instruction& instruction);
+  absl::StatusOr<NormAndVotes> SumOverReplicas(const Instruction& instruction,
+                                               const at::Tensor& ballot) const;
   // Gives the reduced gradients to ExecutorParts::gradients_ready, unless they are not finite. Waits for the
   // device: who looks at gradients has time.
   absl::Status ShowGradients();

@@ -17,7 +17,9 @@
 #include "worker/checkpoint/tensor_piece.h"
 #include "worker/memory/heap.h"
 #include "worker/optimizer/parameter_slice.h"
+#include "worker/shares/reshard_routes.h"
 #include "worker/torch/boundary.h"
+#include "worker/torch/data_type.h"
 
 namespace penstock::worker {
 namespace {
@@ -78,55 +80,122 @@ uint64_t Trainer::first_iteration() const {
 }
 
 StageGroup& Trainer::group() const {
-  StageGroup* const joined = parts_.communicator->stage_group();
+  StageGroup* const joined = parts_.communicator->StageGroupOf(strategy_);
   return joined != nullptr ? *joined : SoleRank();
 }
 
-absl::Status Trainer::Build(const Program& program) {
-  ExecutorParts executor = {.job = &job(),
-                            .device = parts_.device,
-                            .communicator = parts_.communicator,
-                            .timer = timer_.get(),
-                            .order = order_.get()};
-  executor.votes = parts_.votes;
-  executor.group = &group();
-  for (uint32_t number : program.stages) {
+absl::Status Trainer::MakeStages(const Program& program, std::optional<uint64_t> seed) {
+  for (const uint32_t number : program.stages) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        std::unique_ptr<Stage> stage,
-        parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number),
-                                 job().training.seed, group()));
-    const std::vector<NamedParameter>& parameters = stage->parameters();
-    parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
-    executor.stages[number] = stage.get();
-    stages_[number] = std::move(stage);
+        stages_[number],
+        parts_.device->MakeStage(job().model, StageRangeOf(program.layers_per_stage, number), seed, group()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::MakeShare() {
+  return RunTorch("the share of the parameters", [&] {
+    layout_.emplace(job().model.layers, job().world_size(),
+                    [this](const StageRange& range, const GroupPlace& place) {
+                      return parts_.device->ParametersOf(job().model, range, place);
+                    });
+    share_ =
+        MakeFlatParameters(layout_->SpecsOf(parts_.registration->rank), job().training.seed,
+                           ToScalarType(parts_.device->ParameterType(job().model)), parts_.device->place());
+  });
+}
+
+absl::Status Trainer::Build(const Program& program) {
+  std::vector<const FlatParameters*> trained;
+  Shardings shardings;
+  if (job().parameter_shares) {
+    PENSTOCK_RETURN_IF_ERROR(MakeShare());
+    trained.push_back(&*share_);
+  } else {
+    PENSTOCK_RETURN_IF_ERROR(MakeStages(program, job().training.seed));
+    for (const auto& [number, stage] : stages_) trained.push_back(&stage->flat_parameters());
+    shardings = ShardingsOf(job(), group().place(), program.replica);
+    tensor_rank_ = group().place().tensor;
+  }
+  for (const FlatParameters* flat : trained)
+    parameters_.insert(parameters_.end(), flat->parameters.begin(), flat->parameters.end());
   PENSTOCK_RETURN_IF_ERROR(SetInitialValues());
-  std::vector<const FlatParameters*> flat;
-  for (const auto& [number, stage] : stages_) flat.push_back(&stage->flat_parameters());
-  PENSTOCK_ASSIGN_OR_RETURN(
-      optimizer_,
-      AdamW::Create(job().training, flat, ShardingsOf(job(), executor.group->place(), program.replica)));
+  PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, trained, shardings));
   PENSTOCK_RETURN_IF_ERROR(SetInitialMasters());
-  executor.optimizer = optimizer_.get();
-  if (!parts_.gradients_dir.empty()) {
-    executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
-  }
-  executor_ = std::make_unique<Executor>(std::move(executor));
   if (parts_.checkpoint.has_value()) PENSTOCK_RETURN_IF_ERROR(Restore());
-  // Random values, and pieces of files, were there beside the parameters.
-  ReturnFreedMemory();
   if (!parts_.checkpoint_dir.empty() && parts_.registration->rank == 0) {
     RemovePartialCheckpoints(parts_.checkpoint_dir, RealFolderChanges());
   }
   return absl::OkStatus();
 }
 
+void Trainer::MakeResharding(const Program& program) {
+  ReshardEnds ends = {.rank = program.rank,
+                      .layout = &*layout_,
+                      .specs =
+                          [this](const StageRange& range, const GroupPlace& place) {
+                            return parts_.device->ParametersOf(job().model, range, place);
+                          },
+                      .topology = &strategy_job_.topology,
+                      .layers_per_stage = program.layers_per_stage,
+                      .share = &*share_};
+  ReshardingParts parts = {.rank = program.rank,
+                           .share = &*share_,
+                           .communicator = parts_.communicator,
+                           .world = job().topology.WorldGroup()};
+  for (const auto& [number, stage] : stages_) {
+    ends.stages[number] = &stage->flat_parameters();
+    parts.stages[number] = stage.get();
+  }
+  resharding_ = std::make_unique<Resharding>(std::move(parts), MakeReshardRoutes(ends));
+}
+
+absl::Status Trainer::Enter(const Program& program) {
+  // One strategy's stages are in memory at a time.
+  executor_.reset();
+  strategy_ = program.strategy;
+  strategy_job_ = job().Of(strategy_);
+  if (job().parameter_shares) {
+    resharding_.reset();
+    stages_.clear();
+    PENSTOCK_RETURN_IF_ERROR(MakeStages(program, /*seed=*/std::nullopt));
+    MakeResharding(program);
+  }
+  ExecutorParts executor = {.job = &strategy_job_,
+                            .device = parts_.device,
+                            .optimizer = optimizer_.get(),
+                            .resharding = resharding_.get(),
+                            .communicator = parts_.communicator,
+                            .group = &group(),
+                            .timer = timer_.get(),
+                            .order = order_.get(),
+                            .votes = parts_.votes};
+  for (const auto& [number, stage] : stages_) executor.stages[number] = stage.get();
+  if (!parts_.gradients_dir.empty()) {
+    executor.gradients_ready = [this](uint64_t iteration) { return DumpGradients(iteration); };
+  }
+  executor_ = std::make_unique<Executor>(std::move(executor), TokensOf(strategy_));
+  // Random values and pieces of files were there beside the parameters, or other stages.
+  ReturnFreedMemory();
+  return absl::OkStatus();
+}
+
+const std::shared_ptr<TokenReader>& Trainer::TokensOf(uint32_t strategy) {
+  std::shared_ptr<TokenReader>& tokens = tokens_[strategy];
+  if (tokens == nullptr) {
+    tokens = std::make_shared<TokenReader>(parts_.device, job().model,
+                                           job().Of(strategy).topology.PlaceOf(parts_.registration->rank));
+  }
+  return tokens;
+}
+
 void Trainer::Prepare(std::shared_ptr<const Program> program) {
-  if (executor_ != nullptr) executor_->Prepare(std::move(program));
+  if (executor_ != nullptr) TokensOf(program->strategy)->Begin(program);
 }
 
 absl::StatusOr<IterationResult> Trainer::Run(const Program& program) {
-  if (executor_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
+  if (optimizer_ == nullptr) PENSTOCK_RETURN_IF_ERROR(Build(program));
+  if (executor_ == nullptr || strategy_ != program.strategy) PENSTOCK_RETURN_IF_ERROR(Enter(program));
   return executor_->Run(program);
 }
 
@@ -181,7 +250,7 @@ absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
 std::vector<TensorPiece> Trainer::Parameters() const {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_)
-    pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.value});
+    pieces.push_back({.slice = SliceOf(parameter, tensor_rank_), .values = parameter.value});
   return pieces;
 }
 
@@ -189,7 +258,7 @@ std::vector<TensorPiece> Trainer::ParametersOf(Holders holders) const {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
     if (!parameter.copy && parameter.holders == holders)
-      pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.value});
+      pieces.push_back({.slice = SliceOf(parameter, tensor_rank_), .values = parameter.value});
   }
   return pieces;
 }
@@ -236,7 +305,7 @@ absl::Status Trainer::DumpGradients(uint64_t iteration) {
   std::vector<TensorPiece> pieces;
   for (const NamedParameter& parameter : parameters_) {
     if (!parameter.copy)
-      pieces.push_back({.slice = SliceOf(parameter, group().place().tensor), .values = parameter.gradient});
+      pieces.push_back({.slice = SliceOf(parameter, tensor_rank_), .values = parameter.gradient});
   }
   const std::string folder = absl::StrCat(parts_.gradients_dir, "/iteration-", iteration);
   return WriteTensorFile(PartPath(folder, parts_.registration->rank), EntriesOf(pieces)).status();

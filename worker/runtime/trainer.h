@@ -31,6 +31,9 @@
 #include "worker/optimizer/adamw.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/executor.h"
+#include "worker/runtime/token_reader.h"
+#include "worker/shares/resharding.h"
+#include "worker/shares/share_layout.h"
 
 namespace penstock::worker {
 
@@ -62,8 +65,9 @@ class Trainer {
   void Prepare(std::shared_ptr<const Program> program);
 
   // Runs an iteration. The first program also says which stages this rank holds: they are built, and read
-  // from the checkpoint, then. Possible errors: those of Executor::Run, of building the stages and of reading
-  // the checkpoint.
+  // from the checkpoint, then. Where parameters live in shares these are read then, and the stages are built
+  // anew for every program of another strategy than the one before. Possible errors: those of Executor::Run,
+  // of building the stages and of reading the checkpoint.
   absl::StatusOr<IterationResult> Run(const Program& program);
 
   // What writes this rank's part of a checkpoint, a tensor file: what it alone holds (of a divided optimizer
@@ -77,9 +81,17 @@ class Trainer {
 
  private:
   const JobConfig& job() const { return parts_.registration->job; }
-  // With which the passes of this rank's stages exchange.
+  // With which the passes of this rank's stages exchange, on the strategy that is entered.
   StageGroup& group() const;
+  // What is trained: the stages of the program, or the share, with optimizer and checkpoint.
   absl::Status Build(const Program& program);
+  absl::Status MakeShare();
+  // Those of the program, on the strategy that is entered; initial values come from `seed`.
+  absl::Status MakeStages(const Program& program, std::optional<uint64_t> seed);
+  // From now on programs are of this one's strategy. Of shares, in place of the stages of another one.
+  absl::Status Enter(const Program& program);
+  void MakeResharding(const Program& program);
+  const std::shared_ptr<TokenReader>& TokensOf(uint32_t strategy);
   // By name. A checkpoint holds one of the copies of what stages share.
   std::vector<TensorPiece> Parameters() const;
   // Without those that are copies of another stage's.
@@ -96,12 +108,23 @@ class Trainer {
   absl::Status DumpGradients(uint64_t iteration);
 
   const TrainerParts parts_;
+  // Where parameters live in shares: who has what, and this rank's.
+  std::optional<ShareLayout> layout_;
+  std::optional<FlatParameters> share_;
+  // Of the strategy that is entered: its number, the job as it is for it.
+  uint32_t strategy_ = 0;
+  JobConfig strategy_job_;
   std::map<uint32_t, std::unique_ptr<Stage>> stages_;
-  // Of all stages, in stage order.
+  // What is trained: of all stages, in stage order, or of the share.
   std::vector<NamedParameter> parameters_;
+  // Of which tensor rank they are.
+  int tensor_rank_ = 0;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Resharding> resharding_;
   std::unique_ptr<InstructionTimer> timer_;
   std::unique_ptr<InstructionOrder> order_;
+  // By strategy: programs are prepared before theirs is entered.
+  std::map<uint32_t, std::shared_ptr<TokenReader>> tokens_;
   std::unique_ptr<Executor> executor_;
 };
 

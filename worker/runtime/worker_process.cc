@@ -28,6 +28,7 @@
 #include "worker/metrics/worker_metrics.h"
 #include "worker/runtime/checkpoint_store.h"
 #include "worker/runtime/checkpointing.h"
+#include "worker/runtime/communication.h"
 #include "worker/runtime/epoch_stop.h"
 #include "worker/runtime/rejoin.h"
 #include "worker/runtime/trainer.h"
@@ -102,22 +103,15 @@ absl::StatusOr<Joined> Join(const RunOptions& options, PlannerAgent& agent, cons
   }
   PENSTOCK_ASSIGN_OR_RETURN(const Rendezvous rendezvous,
                             agent.WaitUntilReady(absl::Seconds(options.ready_timeout_s)));
-  const CommunicatorOptions communication = {
-      .rank = self.rank,
-      .world_size = self.job.world_size(),
-      .host = options.host,
-      .rendezvous_address = rendezvous.address,
-      .epoch = self.epoch,
-      .secret = self.epoch_secret,
-      .groups = self.job.topology.GroupsOf(self.rank),
-      .links = self.job.topology.LinksOf(self.rank),
-      .passes = {.place = self.job.topology.PlaceOf(self.rank),
-                 .tensors = self.job.topology.TensorGroup(self.rank),
-                 .contexts = self.job.topology.ContextGroup(self.rank),
-                 .experts = self.job.topology.ExpertGroup(self.rank)},
-      .timeout = std::chrono::seconds(options.transfer_timeout_s),
-      .connect_timeout = std::chrono::seconds(options.connect_timeout_s),
-      .still_wanted = [&stop] { return stop.reason(); }};
+  CommunicatorOptions communication = {.host = options.host,
+                                       .rendezvous_address = rendezvous.address,
+                                       .epoch = self.epoch,
+                                       .secret = self.epoch_secret,
+                                       .groups = {},
+                                       .timeout = std::chrono::seconds(options.transfer_timeout_s),
+                                       .connect_timeout = std::chrono::seconds(options.connect_timeout_s),
+                                       .still_wanted = [&stop] { return stop.reason(); }};
+  SetGroups(self.job, self.rank, communication);
   PENSTOCK_ASSIGN_OR_RETURN(joined.communicator, device.MakeCommunicator(communication));
   if (joined.communicator->keeps_store()) return joined;
   if (self.job.world_size() > 1) PENSTOCK_RETURN_IF_ERROR(AwaitAllJoined(communication));

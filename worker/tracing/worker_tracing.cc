@@ -32,6 +32,7 @@ TraceSpan WorkerTracing::SpanOf(const Program& program, uint64_t epoch) const {
                      {"penstock.iteration", static_cast<int64_t>(program.iteration)},
                      {"penstock.rank", static_cast<int64_t>(program.rank)},
                      {"penstock.replica", static_cast<int64_t>(program.replica)},
+                     {"penstock.strategy", static_cast<int64_t>(program.strategy)},
                      {"penstock.epoch", static_cast<int64_t>(epoch)},
                      {"penstock.micro_batches", static_cast<int64_t>(program.micro_batches.size())},
                      {"penstock.real_tokens", RealTokens(program)},

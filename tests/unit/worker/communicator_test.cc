@@ -207,6 +207,66 @@ TEST(Communicator, ReducesOverEachGroupOfAMesh) {
   });
 }
 
+// How many elements `from` sends to `to`: none, few, and many.
+int64_t ElementsBetween(uint32_t from, uint32_t to) {
+  constexpr int64_t kElements[] = {0, 3, 300'000};
+  return from == to ? 0 : kElements[(from + 2 * to) % 3];
+}
+
+at::Tensor FromTo(uint32_t from, uint32_t to, at::ScalarType type) {
+  return Message(type, 10 * from + to, ElementsBetween(from, to));
+}
+
+TEST_P(AllReduce, ExchangesBesideItWithAllRanksAtOnce) {
+  constexpr uint32_t kRanks = 4;
+  RunRanks(kRanks, [&](uint32_t rank, Communicator& communicator) {
+    const std::vector<uint32_t> world = {0, 1, 2, 3};
+    for (int round = 0; round < 2; ++round) {
+      std::vector<at::Tensor> sent;
+      std::vector<at::Tensor> received;
+      for (uint32_t peer = 0; peer < kRanks; ++peer) {
+        sent.push_back(FromTo(rank, peer, GetParam()));
+        received.push_back(at::full({ElementsBetween(peer, rank)}, -1, GetParam()));
+      }
+      // A rank's own are left alone, whatever they are.
+      sent[rank] = received[rank] = at::ones({7}, GetParam());
+      const auto reduction = Started(communicator.StartAllReduceSum({at::ones({100})}, world));
+      const auto exchange = Started(communicator.StartAllToAll(sent, received, world));
+      ASSERT_TRUE(reduction->Wait().ok());
+      ASSERT_TRUE(exchange->Wait().ok());
+      for (uint32_t peer = 0; peer < kRanks; ++peer) {
+        if (peer == rank) continue;
+        EXPECT_TRUE(received[peer].equal(FromTo(peer, rank, GetParam()))) << peer << " to " << rank;
+      }
+      EXPECT_TRUE(received[rank].equal(at::ones({7}, GetParam())));
+    }
+  });
+}
+
+TEST(Communicator, AnExchangeOfAllRanksIsOverTheGroupThatIsNamed) {
+  RunRanks(4, {{0, 1, 2, 3}, {0, 2}, {1, 3}}, [](uint32_t rank, Communicator& communicator) {
+    const std::vector<uint32_t> group = {rank % 2, rank % 2 + 2};
+    const at::Tensor received = at::zeros({2});
+    const std::vector<at::Tensor> sent(2, at::full({2}, rank, at::kFloat));
+    ASSERT_TRUE(Started(communicator.StartAllToAll(sent, {received, received}, group))->Wait().ok());
+    EXPECT_TRUE(received.equal(at::full({2}, (rank + 2) % 4, at::kFloat)));
+  });
+}
+
+TEST(Communicator, AnExchangeThatIsAbortedEnds) {
+  RunRanks(2, [](uint32_t rank, Communicator& communicator) {
+    // Rank 1 never comes.
+    if (rank == 1) return;
+    const std::vector<at::Tensor> tensors(2, at::ones({4}));
+    const auto exchange =
+        Started(communicator.StartAllToAll(tensors, {at::ones({4}), at::ones({4})}, {0, 1}));
+    communicator.Abort("the test");
+    EXPECT_EQ(exchange->Wait().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(communicator.StartAllToAll(tensors, tensors, {0, 1}).status().code(),
+              absl::StatusCode::kCancelled);
+  });
+}
+
 TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
   CommunicatorOptions options;
   options.groups = {{0}};
@@ -217,6 +277,7 @@ TEST(Communicator, ReducesWithItselfWithoutAnyNetwork) {
   EXPECT_TRUE(Started((*communicator)->StartAllReduceSum(tensors, {0}))->Wait().ok());
   EXPECT_TRUE(Started((*communicator)->StartReduceScatterSum(tensors, {0}))->Wait().ok());
   EXPECT_TRUE((*communicator)->AllGather(tensors, {0}).ok());
+  EXPECT_TRUE(Started((*communicator)->StartAllToAll(tensors, tensors, {0}))->Wait().ok());
   EXPECT_TRUE(tensors[0].equal(at::ones({4})));
 }
 
@@ -241,6 +302,13 @@ TEST(Communicator, RejectsPeersAndGroupsThatItDoesNotKnow) {
     EXPECT_EQ(communicator.StartReduceScatterSum(tensors, {0, 2}).status().code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(communicator.AllGather(tensors, {0, 2}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(communicator.StartAllToAll({tensors[0], tensors[0]}, {tensors[0], tensors[0]}, {0, 2})
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+    const auto too_few = communicator.StartAllToAll({tensors[0], tensors[0]}, tensors, {0, 1});
+    EXPECT_EQ(too_few.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(too_few.status().message()), HasSubstr("1 tensors for 2 ranks"));
     std::vector<at::Tensor> matrix = {at::ones({2, 2})};
     EXPECT_EQ(communicator.StartReduceScatterSum(matrix, {0, 1}).status().code(),
               absl::StatusCode::kInvalidArgument);

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <future>
+#include <latch>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/worker/comm_testing.h"
@@ -32,6 +34,39 @@ at::Tensor Rows(const at::Tensor& tensor, const GroupPlace& place) {
 TEST(PassExchangeTest, ARankAloneHasNoGroup) {
   RunTopology(TopologyOf(1, 2, 1, 1),
               [](uint32_t, Communicator& communicator) { EXPECT_EQ(communicator.stage_group(), nullptr); });
+}
+
+// Four ranks as tensor ranks, as two pairs of them, and alone: the pairs are joined once.
+TEST(PassExchangeTest, HasAGroupForEveryStrategy) {
+  const CommTestServer server;
+  const std::vector<Topology> strategies = {TopologyOf(1, 1, 1, 4), TopologyOf(2, 1, 1, 2),
+                                            TopologyOf(4, 1, 1, 1), TopologyOf(1, 2, 1, 2)};
+  std::latch joined(4);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = server.Options(rank, strategies[0]);
+      for (size_t i = 1; i < strategies.size(); ++i)
+        options.other_passes.push_back(server.Options(rank, strategies[i]).passes);
+      const auto communicator = MakeGlooCommunicator(options);
+      joined.arrive_and_wait();
+      ASSERT_TRUE(communicator.ok()) << communicator.status();
+      const auto sum_of = [&](size_t strategy) {
+        StageGroup& group = *(*communicator)->StageGroupOf(strategy);
+        at::Tensor sum = at::full({3}, rank, at::kDouble);
+        group.SumOverTensorRanks(sum);
+        EXPECT_TRUE(group.status().ok()) << group.status();
+        return sum[0].item<double>();
+      };
+      for (int round = 0; round < 2; ++round) {
+        EXPECT_EQ(sum_of(0), 6);
+        EXPECT_EQ(sum_of(1), rank < 2 ? 1 : 5);
+        EXPECT_EQ((*communicator)->StageGroupOf(2), nullptr);
+        EXPECT_EQ(sum_of(3), rank < 2 ? 1 : 5);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(PassExchangeTest, GathersUnevenRowsOfTheTensorRanks) {

@@ -58,7 +58,8 @@ double SimulatedDurations::FactorOf(const Program& program, const Instruction& i
     return LinkFactor({from, to}) * Noise({1, program.iteration, from, to, transfer.sequence});
   }
   double factor = Noise({0, program.iteration, rank_, instruction.id});
-  if (instruction.op == Op::kReduceGradients) return factor * LinkFactor(program.groups[instruction.group]);
+  if (instruction.op == Op::kReduceGradients || instruction.op == Op::kReshard)
+    return factor * LinkFactor(program.groups[instruction.group]);
   for (const SlowRank& slow : options_.slow_ranks) {
     if (slow.rank == rank_) factor *= slow.factor;
   }

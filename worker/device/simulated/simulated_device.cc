@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "worker/comm/groups.h"
 #include "worker/device/simulated/simulated_rank.h"
 #include "worker/device/simulated/simulated_stage.h"
 #include "worker/torch/boundary.h"
@@ -41,18 +42,27 @@ class SimulatedDevice : public Device {
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override { return tokens; }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t, StageGroup& group) override {
+                                                   std::optional<uint64_t>, StageGroup& group) override {
     return MakeSimulatedStage(model, range, group.place());
   }
+
+  std::vector<ParameterSpec> ParametersOf(const ModelConfig&, const StageRange& range,
+                                          const GroupPlace&) const override {
+    return SimulatedParameterSpecs(range);
+  }
+
+  DataType ParameterType(const ModelConfig&) const override { return DataType::kFloat32; }
 
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(
       const CommunicatorOptions& options) override {
     PENSTOCK_RETURN_IF_ERROR(CheckSimulation(options_, options.world_size));
     SimulatedRankParts parts = {
-        .options = options_, .rank = options.rank, .place = options.passes.place, .groups = options.groups};
+        .options = options_, .rank = options.rank, .places = {}, .groups = options.groups};
+    for (const PassGroups& passes : PassesOf(options)) parts.places.push_back(passes.place);
     CommunicatorOptions own = options;
     // Passes exchange nothing but times.
     own.passes = {};
+    own.other_passes = {};
     PENSTOCK_ASSIGN_OR_RETURN(parts.network, MakeGlooCommunicator(own));
     parts.clock = MakeWallClock();
     auto rank = std::make_unique<SimulatedRank>(std::move(parts));

@@ -72,9 +72,10 @@ enum PassField : size_t { kPassReady, kPassDuration, kPassIteration, kPassId, kP
 
 SimulatedRank::SimulatedRank(SimulatedRankParts parts)
     : parts_(std::move(parts)),
-      stage_group_(StageGroupAt(parts_.place)),
       durations_(parts_.options, parts_.rank),
-      pace_(parts_.clock.get(), parts_.options.time_scale) {}
+      pace_(parts_.clock.get(), parts_.options.time_scale) {
+  for (const GroupPlace& place : parts_.places) stage_groups_.push_back(StageGroupAt(place));
+}
 
 // Threads may wait for peers that never come.
 SimulatedRank::~SimulatedRank() { Abort("the rank has ended"); }
@@ -265,19 +266,36 @@ absl::Status SimulatedRank::AllReduceSum(std::vector<at::Tensor>& tensors,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartAllReduceSum(
-    const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartCollective(
+    std::function<absl::StatusOr<int64_t>(int64_t ready_ns)> meet) {
   if (current_ == nullptr || current_->stream != Stream::kCollective) {
-    return absl::InvalidArgumentError("a reduction is started beside the collective stream");
+    return absl::InvalidArgumentError("a collective is started beside the collective stream");
   }
   const uint32_t id = current_->id;
   const int64_t duration_ns = durations_.Of(*program_, *current_);
-  ThreadOf(current_->stream).Add([this, id, duration_ns, tensors, group] {
+  ThreadOf(current_->stream).Add([this, id, duration_ns, meet = std::move(meet)] {
     absl::StatusOr<int64_t> start_ns = timeline_.Ready(id);
-    if (start_ns.ok()) start_ns = MeetGroup(*start_ns, tensors, group);
+    if (start_ns.ok()) start_ns = meet(*start_ns);
     Settle(id, start_ns, duration_ns);
   });
   return std::make_unique<SimulatedTransfer>(timeline_, id);
+}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartAllReduceSum(
+    const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) {
+  return StartCollective(
+      [this, tensors, group](int64_t ready_ns) { return MeetGroup(ready_ns, tensors, group); });
+}
+
+absl::StatusOr<std::unique_ptr<PendingTransfer>> SimulatedRank::StartAllToAll(
+    const std::vector<at::Tensor>& sent, const std::vector<at::Tensor>& received,
+    const std::vector<uint32_t>& group) {
+  return StartCollective([this, sent, received, group](int64_t ready_ns) -> absl::StatusOr<int64_t> {
+    PENSTOCK_ASSIGN_OR_RETURN(const int64_t start_ns, MeetGroup(ready_ns, {}, group));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto exchange, parts_.network->StartAllToAll(sent, received, group));
+    PENSTOCK_RETURN_IF_ERROR(exchange->Wait());
+    return start_ns;
+  });
 }
 
 // The sum of all shards is one of this rank's too.

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ namespace penstock::worker {
 struct SimulatedRankParts {
   SimulationOptions options = {};
   uint32_t rank = 0;
-  GroupPlace place = {};
+  // By strategy.
+  std::vector<GroupPlace> places = {};
   // Of the communicator's options: together they connect all ranks of the job.
   std::vector<std::vector<uint32_t>> groups = {};
   // Moves the messages. Its methods may be called from several threads.
@@ -73,8 +75,12 @@ class SimulatedRank : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
       const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
   absl::Status AllGather(const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& group) override;
+  // For the collective stream. The tensors are moved really.
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllToAll(const std::vector<at::Tensor>& sent,
+                                                                 const std::vector<at::Tensor>& received,
+                                                                 const std::vector<uint32_t>& group) override;
   // Of more than one rank: the place alone. Passes exchange no tensors.
-  StageGroup* stage_group() override { return stage_group_.get(); }
+  StageGroup* StageGroupOf(size_t strategy) override { return stage_groups_[strategy].get(); }
   void Abort(const std::string& reason) override;
 
  private:
@@ -90,6 +96,10 @@ class SimulatedRank : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartTransfer(uint32_t peer, uint32_t sequence);
   // The simulated time at which a transfer starts. Blocks until both ends have come to it.
   absl::StatusOr<int64_t> Meet(const Meeting& meeting);
+  // Runs `meet`, whose answer is when the ranks of the collective start, on the thread of the collective
+  // stream, for the instruction that was begun.
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartCollective(
+      std::function<absl::StatusOr<int64_t>(int64_t ready_ns)> meet);
   // The latest `ready_ns` of the group; sums the tensors over it on the way.
   absl::StatusOr<int64_t> MeetGroup(int64_t ready_ns, std::vector<at::Tensor> tensors,
                                     const std::vector<uint32_t>& group);
@@ -105,7 +115,8 @@ class SimulatedRank : public Communicator {
   TaskThread& ThreadOf(Stream stream) { return threads_[static_cast<size_t>(stream) - 1]; }
 
   const SimulatedRankParts parts_;
-  const std::unique_ptr<StageGroup> stage_group_;
+  // By strategy.
+  std::vector<std::unique_ptr<StageGroup>> stage_groups_;
   const SimulatedDurations durations_;
   Timeline timeline_;
   Pace pace_;

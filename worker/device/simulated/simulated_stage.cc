@@ -23,12 +23,7 @@ class SimulatedStage : public Stage {
  public:
   SimulatedStage(const ModelConfig& model, const StageRange& range, const GroupPlace& place)
       : model_(model), range_(range), place_(place) {
-    std::vector<ParameterSpec> specs;
-    for (int64_t layer = 0; layer < range.layers; ++layer) {
-      specs.push_back(
-          {.name = absl::StrCat("layers.", range.first_layer + layer, ".simulated"), .shape = {1}});
-    }
-    parameters_ = MakeFlatParameters(specs, /*seed=*/0, at::kFloat, at::kCPU);
+    parameters_ = MakeFlatParameters(SimulatedParameterSpecs(range), /*seed=*/0, at::kFloat, at::kCPU);
   }
 
   absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch&, const at::Tensor& input,
@@ -78,6 +73,14 @@ class SimulatedStage : public Stage {
 };
 
 }  // namespace
+
+std::vector<ParameterSpec> SimulatedParameterSpecs(const StageRange& range) {
+  std::vector<ParameterSpec> specs;
+  for (int64_t layer = 0; layer < range.layers; ++layer) {
+    specs.push_back({.name = absl::StrCat("layers.", range.first_layer + layer, ".simulated"), .shape = {1}});
+  }
+  return specs;
+}
 
 at::Tensor TensorWithoutStorage(at::IntArrayRef shape, DataType type) {
   return at::zeros({1}, ToScalarType(type)).expand(shape);

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/model/parameters.h"
@@ -17,6 +18,9 @@
 #include "worker/program/program.h"
 
 namespace penstock::worker {
+
+// Its parameters.
+std::vector<ParameterSpec> SimulatedParameterSpecs(const StageRange& range);
 
 // A tensor of this shape that holds one element. Must not be written to.
 at::Tensor TensorWithoutStorage(at::IntArrayRef shape, DataType type);

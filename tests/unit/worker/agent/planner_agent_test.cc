@@ -239,19 +239,19 @@ TEST_F(PlannerAgentTest, RefusesAProgramOutOfOrder) {
 
 TEST_F(PlannerAgentTest, TellsThePlannerOfAProgramThatItCannotRun) {
   v1::StreamProgramsResponse program = ProgramOf(6);
-  program.mutable_program()->add_instructions()->set_op(v1::OP_RESHARD);
+  program.mutable_program()->add_instructions()->set_op(v1::OP_ALL_TO_ALL_DISPATCH);
   planner_->AddProgram(program);
   const auto agent = Register();
   agent->StartPrograms(6);
   EXPECT_EQ(agent->Next().status().code(), absl::StatusCode::kUnimplemented);
   std::string reported;
   for (const v1::HeartbeatRequest& request : planner_->heartbeats()) reported += request.failure();
-  EXPECT_THAT(reported, HasSubstr("OP_RESHARD"));
+  EXPECT_THAT(reported, HasSubstr("OP_ALL_TO_ALL_DISPATCH"));
 }
 
 TEST_F(PlannerAgentTest, AProgramThatItCannotRunIsItsOwnErrorWhateverThePlannerAnswers) {
   v1::StreamProgramsResponse program = ProgramOf(6);
-  program.mutable_program()->add_instructions()->set_op(v1::OP_RESHARD);
+  program.mutable_program()->add_instructions()->set_op(v1::OP_ALL_TO_ALL_DISPATCH);
   const auto agent = Register();
   planner_->FailEpochWhenToldOfAFailure();
   planner_->AddProgram(program);

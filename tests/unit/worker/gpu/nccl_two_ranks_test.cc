@@ -77,6 +77,23 @@ TEST_F(NcclPair, AnAllReduceIsTheSum) {
   });
 }
 
+// The first ones send something each, then one of them nothing.
+TEST_F(NcclPair, AllRanksExchangeAtOnce) {
+  RunTwoRanks([](uint32_t rank, Communicator& communicator) {
+    const uint32_t peer = 1 - rank;
+    for (const int64_t from_first : {100'003, 0}) {
+      const int64_t counts[] = {from_first, 7};
+      std::vector<at::Tensor> sent(2, Filled(rank, 3, -1));
+      std::vector<at::Tensor> received = sent;
+      sent[peer] = Filled(rank, counts[rank], rank + 1);
+      received[peer] = Filled(rank, counts[peer], 0);
+      Await(communicator.StartAllToAll(sent, received, {0, 1}));
+      EXPECT_TRUE(received[peer].cpu().eq(peer + 1).all().item<bool>());
+      EXPECT_TRUE(received[rank].cpu().eq(-1).all().item<bool>());
+    }
+  });
+}
+
 TEST_F(NcclPair, SizesThatDoNotDivideAreScatteredAndGathered) {
   RunTwoRanks([](uint32_t rank, Communicator& communicator) {
     for (const int64_t elements : {1, 2, 7, 100'001}) {

@@ -380,11 +380,11 @@ TEST(ProgramFromProto, KnowsWhatInstructionsOfASimulatedJobTake) {
 
 TEST(ProgramFromProto, NamesAnOpThatItDoesNotKnow) {
   v1::StreamProgramsResponse message = ValidMessage();
-  message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_RESHARD);
+  message.mutable_program()->mutable_instructions(3)->set_op(v1::OP_ALL_TO_ALL_DISPATCH);
   const absl::Status status = ProgramFromProto(message, Job()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("iteration 5"), HasSubstr("instruction 3"), HasSubstr("OP_RESHARD")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("iteration 5"), HasSubstr("instruction 3"),
+                                                   HasSubstr("OP_ALL_TO_ALL_DISPATCH")));
 }
 
 TEST(ProgramFromProto, KnowsASplitBackwardPassAndSeveralStages) {

@@ -115,6 +115,11 @@ class FakeCommunicator : public Communicator {
     groups.push_back(group);
     return absl::OkStatus();
   }
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllToAll(const std::vector<at::Tensor>&,
+                                                                 const std::vector<at::Tensor>&,
+                                                                 const std::vector<uint32_t>&) override {
+    return absl::UnimplementedError("");
+  }
   void Abort(const std::string&) override {}
 
   absl::Status receive_status;

@@ -71,5 +71,22 @@ TEST(FiniteSearchTest, AnOutputOfFiniteInputsIsFoundByTheRanksThatHaveIt) {
   }
 }
 
+// A sum that overflows, say. The log names the parameter.
+TEST(FiniteSearchTest, ASumInAShareIsLookedAtByWhoHasIt) {
+  const FlatParameters share =
+      MakeFlatParameters({{.name = "a", .shape = {3}}}, /*seed=*/1, at::kDouble, at::kCPU);
+  const std::map<uint32_t, Stage*> none;
+  FiniteSearch search(none);
+  EXPECT_TRUE(search.AfterReshard(share).ok());
+  EXPECT_FALSE(search.found().has_value());
+  share.gradients[1] = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(search.AfterReshard(share).ok());
+  ASSERT_TRUE(search.found().has_value());
+  EXPECT_EQ(search.found()->what, NotFinite::kShare);
+  EXPECT_EQ(Describe(*search.found()), "rank 0: the sum of the gradients in its share of the parameters");
+  // A pass explains it.
+  EXPECT_LT((Finding{.what = NotFinite::kGradient, .rank = 3}), *search.found());
+}
+
 }  // namespace
 }  // namespace penstock::worker

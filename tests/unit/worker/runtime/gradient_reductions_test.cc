@@ -80,6 +80,10 @@ class StartRecorder : public Communicator {
   absl::Status AllGather(const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override {
     return absl::UnimplementedError("");
   }
+  Pending StartAllToAll(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
+                        const std::vector<uint32_t>&) override {
+    return absl::UnimplementedError("");
+  }
   void Abort(const std::string&) override {}
 
   std::vector<std::string> started;

@@ -25,14 +25,17 @@ class Maker {
     program_.micro_batches = iteration.micro_batches[program_.replica];
     program_.groups = {topology_.GradientGroups(rank).front(), topology_.PipelineGroup(rank),
                        topology_.StageGroupOf(rank)};
+    if (job.parameter_shares) program_.groups[0] = program_.groups[1] = topology_.WorldGroup();
     stage_ = program_.stages.front();
   }
 
   Program Make() {
     const auto count = static_cast<uint32_t>(program_.micro_batches.size());
+    if (job_.parameter_shares) AddReshard(ReshardPart::kParameters);
     for (uint32_t i = 0; i < count; ++i) AddForward(i);
     for (uint32_t i = 0; i < count; ++i) AddBackward(i);
-    const uint32_t reduction = Add(Op::kReduceGradients, 0).id;
+    const uint32_t reduction =
+        job_.parameter_shares ? AddReshard(ReshardPart::kGradients) : Add(Op::kReduceGradients, 0).id;
     Instruction& step = Add(Op::kOptimizerStep, 0);
     step.group = 1;
     step.deps = {reduction};
@@ -50,6 +53,13 @@ class Maker {
     instruction.stage = stage_;
     instruction.micro_batch = micro_batch;
     return instruction;
+  }
+
+  uint32_t AddReshard(ReshardPart part) {
+    Instruction& reshard = Add(Op::kReshard, 0);
+    reshard.stream = Stream::kCollective;
+    reshard.part = static_cast<uint32_t>(part);
+    return reshard.id;
   }
 
   void AddPass(Op op, uint32_t micro_batch) {

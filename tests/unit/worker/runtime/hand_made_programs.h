@@ -18,7 +18,8 @@ struct HandMadeIteration {
   uint64_t loss_tokens = 1;
 };
 
-// Of rank `rank` of job.topology, each of whose ranks holds one stage.
+// Of rank `rank` of job.topology, each of whose ranks holds one stage; with shares of parameters, where the
+// job has them.
 Program HandMadeProgram(const JobConfig& job, const HandMadeIteration& iteration, uint32_t rank);
 
 }  // namespace penstock::worker

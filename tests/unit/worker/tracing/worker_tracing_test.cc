@@ -19,6 +19,7 @@ Program SmallProgram() {
   program.iteration = 7;
   program.rank = 3;
   program.replica = 1;
+  program.strategy = 4;
   for (const Op op : {Op::kForward, Op::kWait, Op::kBackward, Op::kOptimizerStep}) {
     Instruction instruction;
     instruction.id = static_cast<uint32_t>(program.instructions.size());
@@ -67,6 +68,7 @@ TEST(WorkerTracingTest, SaysWhoRanWhatAndWhereTheTimeWent) {
   expect("penstock.iteration", "7");
   expect("penstock.rank", "3");
   expect("penstock.replica", "1");
+  expect("penstock.strategy", "4");
   expect("penstock.epoch", "2");
   expect("penstock.real_tokens", "36");
   expect("penstock.computed_tokens", "60");

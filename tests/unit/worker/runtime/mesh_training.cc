@@ -1,0 +1,291 @@
+#include "tests/unit/worker/runtime/mesh_training.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_writing.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/worker/runtime/hand_made_programs.h"
+#include "worker/checkpoint/tensor_file.h"
+#include "worker/checkpoint/tensor_piece.h"
+#include "worker/device/device.h"
+#include "worker/runtime/checkpoint_store.h"
+#include "worker/runtime/communication.h"
+#include "worker/runtime/trainer.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr int64_t kVocab = 19;
+
+// Samples of so many tokens, the first of which is input.
+class Dataset : public IndexedDataset {
+ public:
+  size_t size() const override { return kLengths.size(); }
+  size_t bytes_per_token() const override { return 2; }
+  SampleLength Length(size_t sample) const override { return {.input = 1, .target = kLengths[sample] - 1}; }
+  absl::StatusOr<std::vector<int32_t>> Tokens(size_t sample) const override {
+    std::vector<int32_t> tokens;
+    for (uint32_t i = 0; i < kLengths[sample]; ++i)
+      tokens.push_back(static_cast<int32_t>((7 * sample + 3 * i + i * i) % kVocab));
+    return tokens;
+  }
+
+ private:
+  const std::vector<uint32_t> kLengths = {13, 3, 4, 9, 16, 2, 5, 8};
+};
+
+ModelConfig Gpt2() {
+  return {.layers = 2,
+          .hidden = 8,
+          .heads = 4,
+          .attention_inner = 8,
+          .ffn = 16,
+          .vocab = kVocab,
+          .max_sequence_length = 16,
+          .dtype = DataType::kFloat64};
+}
+
+// Its token embedding is shared by the first and the last stage.
+ModelConfig Llama() {
+  ModelConfig model = Gpt2();
+  model.feed_forward = FeedForward::kGatedSilu;
+  model.position = Position::kRotary;
+  model.norm = Norm::kRms;
+  model.attention_biases = Biases::kQueryKeyValue;
+  model.feed_forward_biases = Biases::kNone;
+  model.key_value_heads = 2;
+  model.tied_head = true;
+  return model;
+}
+
+// Relative biases are shared by its stages.
+ModelConfig T5() {
+  ModelConfig model = Gpt2();
+  model.architecture = Architecture::kT5;
+  model.feed_forward = FeedForward::kRelu;
+  model.encoder_layers = 1;
+  model.decoder_start_token = 0;
+  model.tied_embeddings = true;
+  return model;
+}
+
+ModelConfig Experts() {
+  ModelConfig model = Llama();
+  model.tied_head = false;
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.normalised_experts = true;
+  return model;
+}
+
+}  // namespace
+
+ModelConfig ModelOf(const std::string& name) {
+  return name == "T5" ? T5() : name == "Llama" ? Llama() : name == "Experts" ? Experts() : Gpt2();
+}
+
+std::string NameOf(const MeshOf& mesh) {
+  return absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp", mesh.tensors,
+                      mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "", mesh.zero ? "Zero" : "");
+}
+
+namespace {
+
+Topology TopologyOfMesh(const MeshOf& mesh) {
+  Topology topology = TopologyOf(mesh.replicas, mesh.stages, mesh.contexts, mesh.tensors);
+  topology.expert = mesh.experts;
+  return topology;
+}
+
+HandMadeIteration IterationOf(const ModelConfig& model, const MeshOf& mesh, uint64_t number) {
+  const bool t5 = model.architecture == Architecture::kT5;
+  const Dataset dataset;
+  HandMadeIteration iteration = {.iteration = number, .loss_tokens = 31};
+  iteration.layers_per_stage.assign(mesh.stages, 2 / mesh.stages);
+  iteration.micro_batches.resize(mesh.replicas);
+  for (uint64_t first = 0; first < 8; first += 2) {
+    MicroBatch shape;
+    shape.layout = Layout::kPacked;
+    shape.target_cu_seqlens = {0};
+    if (t5) shape.source_cu_seqlens = {0};
+    for (const uint64_t sample : {first, first + 1}) {
+      const SampleLength length = dataset.Length(sample);
+      const auto tokens = static_cast<int32_t>(t5 ? length.target : length.input + length.target);
+      if (t5)
+        shape.source_cu_seqlens.push_back(shape.source_cu_seqlens.back() +
+                                          static_cast<int32_t>(length.input));
+      shape.sample_ids.push_back(sample);
+      shape.input_tokens.push_back(length.input);
+      shape.target_tokens.push_back(length.target);
+      shape.target_cu_seqlens.push_back(shape.target_cu_seqlens.back() + tokens);
+      if (mesh.contexts == 1) continue;
+      Span span = {.ranks = mesh.contexts >> (sample + number) % 2};
+      while (span.ranks > 1 && tokens < 2 * static_cast<int32_t>(span.ranks)) span.ranks /= 2;
+      span.first = static_cast<uint32_t>(sample) % (mesh.contexts / span.ranks) * span.ranks;
+      shape.spans.push_back(span);
+    }
+    shape.computed_tokens = shape.target_cu_seqlens.back();
+    shape.recompute.assign(mesh.stages, {.selective = first == 2 ? 1 : 0, .full = first == 4 ? 1 : 0});
+    iteration.micro_batches[first / 2 % mesh.replicas].push_back(std::move(shape));
+  }
+  return iteration;
+}
+
+}  // namespace
+
+// Nobody leaves before all have joined, nor before all are done: a connection that closes fails the others.
+void RunJob(const JobConfig& job, const RankBody& body) {
+  const CommTestServer server;
+  std::latch joined(job.world_size());
+  std::latch done(job.world_size());
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < job.world_size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = server.Options(rank, job.world_size());
+      SetGroups(job, rank, options);
+      const auto communicator = MakeGlooCommunicator(options);
+      joined.arrive_and_wait();
+      EXPECT_TRUE(communicator.ok()) << communicator.status();
+      if (communicator.ok()) body(rank, **communicator);
+      done.arrive_and_wait();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+JobConfig JobOf(const ModelConfig& model, const MeshOf& mesh) {
+  return {.job_id = "job",
+          .model = model,
+          .pipeline = mesh.stages,
+          .replicas = mesh.replicas,
+          .context = mesh.contexts,
+          .tensor = mesh.tensors,
+          .expert = mesh.experts,
+          .topology = TopologyOfMesh(mesh),
+          .training = {.seed = 3, .learning_rate = {.peak = 0.02}, .weight_decay = 0.1, .clip_norm = 0.7},
+          .shard_optimizer_state = mesh.zero};
+}
+
+JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& meshes) {
+  JobConfig job = JobOf(model, meshes.front());
+  job.parameter_shares = true;
+  for (const MeshOf& mesh : meshes) {
+    job.strategies.push_back({.pipeline = mesh.stages,
+                              .replicas = mesh.replicas,
+                              .context = mesh.contexts,
+                              .tensor = mesh.tensors,
+                              .expert = mesh.experts,
+                              .topology = TopologyOfMesh(mesh)});
+  }
+  return job;
+}
+
+const IndexedDataset& TrainingSamples() {
+  static const auto* const samples = new Dataset;
+  return *samples;
+}
+
+Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t number, uint32_t rank) {
+  const auto strategy = static_cast<uint32_t>(number % meshes.size());
+  Program program = HandMadeProgram(job.Of(strategy), IterationOf(job.model, meshes[strategy], number), rank);
+  program.strategy = strategy;
+  return program;
+}
+
+Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t first, uint64_t end,
+              const std::string& from, const std::string& folder) {
+  Figures figures = {std::vector<double>(end - first), std::vector<double>(end - first)};
+  std::vector<std::vector<IterationResult>> results(job.world_size());
+  RunJob(job, [&](uint32_t rank, Communicator& communicator) {
+    const std::unique_ptr<Device> device = *MakeTorchDevice("cpu", &TrainingSamples());
+    const Registration self = {.rank = rank, .epoch = 1, .job = job};
+    TrainerParts parts = {.registration = &self, .device = device.get(), .communicator = &communicator};
+    if (!from.empty()) parts.checkpoint = *OpenCheckpoint(from, first, CheckpointDepth::kContents);
+    Trainer trainer(parts);
+    for (uint64_t number = first; number < end; ++number) {
+      const auto result = trainer.Run(ProgramOf(job, meshes, number, rank));
+      ASSERT_TRUE(result.ok()) << result.status();
+      results[rank].push_back(*result);
+    }
+    const absl::StatusOr<PartWriter> part = trainer.Part(/*training_goes_on=*/true);
+    ASSERT_TRUE(part.ok()) << part.status();
+    const auto written = WritePart(folder, rank, *part, ManifestOf(job, end), RealFolderChanges());
+    EXPECT_TRUE(written.ok()) << written.status();
+  });
+  const absl::Status complete = CompleteCheckpoint(folder, end, kKeptCheckpoints, RealFolderChanges());
+  EXPECT_TRUE(complete.ok()) << complete;
+  for (const std::vector<IterationResult>& of_rank : results) {
+    for (size_t i = 0; i < of_rank.size(); ++i) {
+      figures.losses[i] += of_rank[i].loss;
+      figures.norms[i] = of_rank[i].gradient_norm;
+      EXPECT_EQ(of_rank[i].gradient_norm, results[0][i].gradient_norm) << "iteration " << i;
+    }
+  }
+  return figures;
+}
+
+Figures Train(const ModelConfig& model, const MeshOf& mesh, uint64_t first, uint64_t end,
+              const std::string& from, const std::string& folder) {
+  return Train(JobOf(model, mesh), {mesh}, first, end, from, folder);
+}
+
+std::map<std::string, at::Tensor> TensorsOf(const std::string& folder, uint64_t next, uint32_t ranks,
+                                            const std::map<std::string, at::Tensor>* like) {
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, int64_t> elements;
+  const std::string path = CheckpointPath(folder, next);
+  std::vector<TensorFile> files;
+  for (uint32_t rank = 0; rank < ranks; ++rank) files.push_back(*TensorFile::Open(PartPath(path, rank)));
+  for (const TensorFile& file : files) {
+    for (const auto& [entry, stored] : file.entries()) {
+      const std::string name = ParseEntryName(entry).tensor;
+      elements[name] += c10::multiply_integers(stored.shape);
+      if (like == nullptr) tensors[name] = at::zeros(stored.shape, at::kDouble);
+    }
+  }
+  if (like != nullptr) {
+    for (const auto& [name, tensor] : *like) tensors[name] = at::zeros_like(tensor);
+  }
+  for (const auto& [name, tensor] : tensors) {
+    std::vector<MissingPiece> missing = PiecesToRead({{WholeSlice(name, tensor.sizes().vec()), 0, tensor}});
+    for (const TensorFile& file : files) EXPECT_TRUE(ReadPieces(file, missing, StoredTypes::kAnyFloat).ok());
+    EXPECT_TRUE(missing.empty()) << name;
+    EXPECT_EQ(elements[name], tensor.numel()) << name << " is not there once";
+  }
+  EXPECT_EQ(elements.size(), tensors.size());
+  return tensors;
+}
+
+void ExpectEqual(const std::map<std::string, at::Tensor>& found,
+                 const std::map<std::string, at::Tensor>& expected, double tolerance) {
+  for (const auto& [name, tensor] : expected) {
+    const double difference = (found.at(name) - tensor).abs().max().item<double>();
+    EXPECT_LE(difference, tolerance * std::max(1.0, tensor.abs().max().item<double>())) << name;
+  }
+}
+
+const Reference& ReferenceOf(const std::string& name) {
+  static auto* const folder = new TemporaryFolder;
+  static auto* const references = new std::map<std::string, Reference>;
+  const auto found = references->find(name);
+  if (found != references->end()) return found->second;
+  const ModelConfig model = ModelOf(name);
+  Reference& reference = (*references)[name];
+  reference.checkpoint = folder->Path(name);
+  reference.figures = Train(model, {}, 0, 2, "", reference.checkpoint);
+  const Figures rest = Train(model, {}, 2, 4, reference.checkpoint, reference.checkpoint);
+  for (const double loss : rest.losses) reference.figures.losses.push_back(loss);
+  for (const double norm : rest.norms) reference.figures.norms.push_back(norm);
+  reference.tensors = TensorsOf(reference.checkpoint, 4, 1, nullptr);
+  return reference;
+}
+
+}  // namespace penstock::worker

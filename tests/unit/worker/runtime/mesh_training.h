@@ -1,0 +1,80 @@
+// Whole iterations of any mesh, or of several strategies by turns, their ranks as threads over Gloo: losses,
+// norm, and the tensors of the checkpoint that they leave.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/dataset/indexed_dataset.h"
+#include "tests/unit/worker/comm_testing.h"
+#include "worker/program/job.h"
+#include "worker/program/program.h"
+
+namespace penstock::worker {
+
+struct MeshOf {
+  uint32_t replicas = 1;
+  uint32_t stages = 1;
+  uint32_t contexts = 1;
+  uint32_t tensors = 1;
+  uint32_t experts = 1;
+  bool zero = false;
+
+  uint32_t ranks() const { return replicas * stages * contexts * tensors; }
+};
+
+std::string NameOf(const MeshOf& mesh);
+
+// "Gpt2"; "Llama": its token embedding is shared by the first and the last stage; "T5": its stages share
+// relative biases and the token embedding; "Experts": a Llama whose layers have four. Of two layers.
+ModelConfig ModelOf(const std::string& name);
+
+JobConfig JobOf(const ModelConfig& model, const MeshOf& mesh);
+// Whose parameters live in shares, and whose iterations run on any of the meshes, which have as many ranks.
+JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& meshes);
+
+// Eight samples of 2 to 16 tokens, the first of which is input.
+const IndexedDataset& TrainingSamples();
+
+// Runs `body` on each rank in a thread of its own, with a communicator for all strategies of the job.
+void RunJob(const JobConfig& job, const RankBody& body);
+
+// What a rank runs in an iteration. `meshes`: of the job's strategies, which the iterations take by turns.
+Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t number, uint32_t rank);
+
+struct Figures {
+  std::vector<double> losses;
+  std::vector<double> norms;
+};
+
+// Iterations [first, end) on all ranks of the job, from the checkpoint if there is one; leaves one in
+// `folder`, of iteration `end`. `meshes`: of the job's strategies, which the iterations take by turns.
+// Figures are summed over the ranks, whose norms are equal in every bit.
+Figures Train(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t first, uint64_t end,
+              const std::string& from, const std::string& folder);
+Figures Train(const ModelConfig& model, const MeshOf& mesh, uint64_t first, uint64_t end,
+              const std::string& from, const std::string& folder);
+
+// All tensors of a checkpoint that so many ranks have written, whole, of the shapes of `like`, or as they are
+// there (null). Fails where two entries have the same elements.
+std::map<std::string, at::Tensor> TensorsOf(const std::string& folder, uint64_t next, uint32_t ranks,
+                                            const std::map<std::string, at::Tensor>* like);
+
+// Relative to the largest element of a tensor, or to 1.
+void ExpectEqual(const std::map<std::string, at::Tensor>& found,
+                 const std::map<std::string, at::Tensor>& expected, double tolerance);
+
+// What one rank makes of four iterations, and how they stand after two.
+struct Reference {
+  Figures figures;
+  std::map<std::string, at::Tensor> tensors;
+  std::string checkpoint;
+};
+
+const Reference& ReferenceOf(const std::string& name);
+
+}  // namespace penstock::worker

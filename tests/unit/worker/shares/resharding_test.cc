@@ -1,0 +1,291 @@
+// Parameters and gradients between shares and the stages of meshes of many shapes, ranks as threads over
+// Gloo.
+#include "worker/shares/resharding.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/thread_stage_group.h"
+#include "tests/unit/worker/comm_testing.h"
+#include "tests/unit/worker/tensor_slices.h"
+#include "worker/model/transformer_stage.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr uint64_t kSeed = 7;
+// Elements of about so many: more rounds than one.
+constexpr int64_t kTwoLayers = 20'000;
+
+std::vector<ModelConfig> Models() {
+  std::vector<ModelConfig> models;
+  for (const DividedModel& model : DividedModels()) models.push_back(model.config(DataType::kFloat64));
+  return models;
+}
+
+struct Shape {
+  Topology topology;
+  std::vector<uint32_t> layers_per_stage;
+};
+
+// Of so many ranks, which are in any order; stages go round the positions of a pipeline, once or twice.
+Shape RandomShape(const ModelConfig& model, uint32_t ranks, std::mt19937& random) {
+  const auto pick = [&](std::vector<uint32_t> values) { return values[random() % values.size()]; };
+  uint32_t left = ranks;
+  const auto degree = [&](const std::vector<uint32_t>& values) {
+    std::vector<uint32_t> possible;
+    for (const uint32_t value : values) {
+      if (left % value == 0) possible.push_back(value);
+    }
+    const uint32_t chosen = pick(possible);
+    left /= chosen;
+    return chosen;
+  };
+  const uint32_t tensors = degree({1, 2, 4});
+  const uint32_t contexts = degree({1, 2, 4});
+  const uint32_t positions = degree({1, 2});
+  Shape shape = {.topology = {.replicas = {}, .tensor = tensors}, .layers_per_stage = {}};
+  if (model.experts > 0 && random() % 2 == 0)
+    shape.topology.expert = tensors * (contexts % 2 == 0 && tensors < 4 ? 2 : 1);
+  const uint32_t stages = positions * pick({1, 2});
+  std::vector<uint32_t> order(ranks);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), random);
+  auto next = order.begin();
+  for (uint32_t replica = 0; replica < left; ++replica) {
+    ReplicaTopology& made = shape.topology.replicas.emplace_back();
+    for (uint32_t stage = 0; stage < stages; ++stage) {
+      if (stage >= positions) {
+        made.stages.push_back(made.stages[stage - positions]);
+        continue;
+      }
+      made.stages.push_back({{next, next + contexts * tensors}});
+      next += contexts * tensors;
+    }
+  }
+  shape.layers_per_stage.assign(stages, 1);
+  for (uint32_t layer = stages; layer < model.layers; ++layer) ++shape.layers_per_stage[random() % stages];
+  return shape;
+}
+
+// All of a rank: its share, its stages on one shape, and what goes between them.
+class ReshardingRank {
+ public:
+  ReshardingRank(const ModelConfig& model, const Shape& shape, uint32_t rank, Communicator* communicator,
+                 int64_t round_elements = kRoundElements)
+      : specs_([&model](const StageRange& range, const GroupPlace& place) {
+          return StageParameterSpecs(model, range, place);
+        }),
+        layout_(model.layers, shape.topology.ranks(), specs_),
+        share_(MakeFlatParameters(layout_.SpecsOf(rank), kSeed, at::kDouble, at::kCPU)),
+        group_(shape.topology.PlaceOf(rank), nullptr, nullptr, nullptr) {
+    ReshardEnds ends = {.rank = rank,
+                        .layout = &layout_,
+                        .specs = specs_,
+                        .topology = &shape.topology,
+                        .layers_per_stage = shape.layers_per_stage,
+                        .share = &share_};
+    ReshardingParts parts = {
+        .rank = rank, .share = &share_, .communicator = communicator, .world = shape.topology.WorldGroup()};
+    for (const uint32_t number : shape.topology.StagesOf(rank)) {
+      stages_[number] = *MakeTransformerStage(model, StageRangeOf(shape.layers_per_stage, number),
+                                              /*seed=*/std::nullopt, at::kCPU, group_);
+      ends.stages[number] = &stages_[number]->flat_parameters();
+      parts.stages[number] = stages_[number].get();
+    }
+    routes_ = MakeReshardRoutes(ends, round_elements);
+    resharding_ = std::make_unique<Resharding>(parts, routes_);
+  }
+
+  Resharding& resharding() { return *resharding_; }
+  const ReshardRoutes& routes() const { return routes_; }
+  const ShareLayout& layout() const { return layout_; }
+  const FlatParameters& share() const { return share_; }
+  const std::map<uint32_t, std::unique_ptr<Stage>>& stages() const { return stages_; }
+
+ private:
+  const StageSpecs specs_;
+  const ShareLayout layout_;
+  const FlatParameters share_;
+  ThreadStageGroup group_;
+  std::map<uint32_t, std::unique_ptr<Stage>> stages_;
+  ReshardRoutes routes_;
+  std::unique_ptr<Resharding> resharding_;
+};
+
+// Calls `visit(own, whole)` for each block that a parameter has of the whole one.
+template <typename Visit>
+void ForEachBlockOf(const NamedParameter& parameter, const at::Tensor& own, const at::Tensor& whole,
+                    Visit visit) {
+  int64_t begin = 0;
+  for (const OwnBlock& held : parameter.part.blocks) {
+    const Block& block = held.block;
+    visit(own.flatten().narrow(0, begin, block.elements()).view({block.rows(), block.columns()}),
+          BlockOfWhole(block, whole));
+    begin += block.elements();
+  }
+}
+
+class ReshardingTest : public ::testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ReshardingTest, ::testing::Values(1, 2, 3, 4, 6, 8));
+
+TEST_P(ReshardingTest, BringsEveryStageItsPartOfTheWholeParameters) {
+  std::mt19937 random(GetParam());
+  for (const ModelConfig& model : Models()) {
+    const Shape shape = RandomShape(model, GetParam(), random);
+    const FlatParameters whole = MakeFlatParameters(
+        StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}),
+        kSeed, at::kDouble, at::kCPU);
+    std::map<std::string, at::Tensor> values;
+    for (const NamedParameter& parameter : whole.parameters) values[parameter.name] = parameter.value;
+    RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
+      ReshardingRank self(model, shape, rank, &communicator, kTwoLayers);
+      const absl::Status brought = self.resharding().BringParameters();
+      ASSERT_TRUE(brought.ok()) << brought;
+      for (const auto& [number, stage] : self.stages()) {
+        for (const NamedParameter& parameter : stage->parameters()) {
+          ForEachBlockOf(parameter, parameter.value, values.at(parameter.name),
+                         [&](const at::Tensor& own, const at::Tensor& expected) {
+                           EXPECT_TRUE(own.equal(expected)) << parameter.name << " of stage " << number;
+                         });
+        }
+      }
+    });
+  }
+}
+
+// Whole numbers, so that sums are exact in any order.
+void FillGradients(const Stage& stage, uint32_t rank, uint32_t number) {
+  for (const NamedParameter& parameter : stage.parameters()) {
+    const at::Tensor index = at::arange(parameter.gradient.numel(), at::kDouble);
+    parameter.gradient.copy_((index.remainder(13 + number) + rank).view(parameter.gradient.sizes()));
+  }
+}
+
+TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
+  std::mt19937 random(100 + GetParam());
+  for (const ModelConfig& model : Models()) {
+    const Shape shape = RandomShape(model, GetParam(), random);
+    std::map<std::string, at::Tensor> sums;
+    for (const ParameterSpec& spec :
+         StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}))
+      sums[spec.name] = at::zeros(spec.shape, at::kDouble);
+    for (uint32_t rank = 0; rank < GetParam(); ++rank) {
+      const ReshardingRank self(model, shape, rank, nullptr);
+      for (const auto& [number, stage] : self.stages()) {
+        FillGradients(*stage, rank, number);
+        for (const NamedParameter& parameter : stage->parameters()) {
+          ForEachBlockOf(parameter, parameter.gradient, sums.at(parameter.name),
+                         [](const at::Tensor& own, at::Tensor sum) { sum.add_(own); });
+        }
+      }
+    }
+    RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
+      ReshardingRank self(model, shape, rank, &communicator, kTwoLayers);
+      // What was there counts for nothing.
+      self.share().gradients.fill_(1e9);
+      for (const auto& [number, stage] : self.stages()) FillGradients(*stage, rank, number);
+      const absl::Status taken = self.resharding().TakeGradients();
+      ASSERT_TRUE(taken.ok()) << taken;
+      for (const NamedParameter& parameter : self.share().parameters) {
+        ForEachBlockOf(parameter, parameter.gradient, sums.at(parameter.name),
+                       [&](const at::Tensor& own, const at::Tensor& expected) {
+                         EXPECT_TRUE(own.equal(expected)) << parameter.name;
+                       });
+      }
+      for (const auto& [number, stage] : self.stages())
+        EXPECT_TRUE(stage->flat_parameters().gradients.eq(0).all().item<bool>());
+    });
+  }
+}
+
+int64_t ElementsOf(const std::vector<BufferBlock>& message) {
+  int64_t elements = 0;
+  for (const BufferBlock& block : message) elements += block.elements();
+  return elements;
+}
+
+int64_t ElementsOf(const std::vector<StageBlock>& message) {
+  int64_t elements = 0;
+  for (const StageBlock& placed : message) elements += placed.block.elements();
+  return elements;
+}
+
+TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    const ModelConfig model = Models()[static_cast<size_t>(i) % Models().size()];
+    const uint32_t ranks = 1 + random() % 12;
+    const Shape shape = RandomShape(model, ranks, random);
+    std::vector<std::unique_ptr<ReshardingRank>> all;
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      all.push_back(std::make_unique<ReshardingRank>(model, shape, rank, nullptr, kTwoLayers));
+    for (uint32_t owner = 0; owner < ranks; ++owner) {
+      const ReshardRoutes& routes = all[owner]->routes();
+      for (uint32_t holder = 0; holder < ranks; ++holder) {
+        const ReshardRoutes& others = all[holder]->routes();
+        ASSERT_EQ(routes.rounds.size(), others.rounds.size());
+        for (size_t round = 0; round < others.rounds.size(); ++round) {
+          EXPECT_EQ(ElementsOf(routes.rounds[round].of_share[routes.share_message[holder]]),
+                    ElementsOf(others.rounds[round].of_stages[owner]))
+              << owner << " to " << holder << " of " << ranks << ", round " << round;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReshardRoutes, AreCutIntoRoundsOfWholeLayers) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  const Shape shape = {TopologyOf(2, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const auto rounds = [&](int64_t elements) {
+    return ReshardingRank(model, shape, 0, nullptr, elements).routes().rounds.size();
+  };
+  EXPECT_EQ(rounds(kRoundElements), 1U);
+  EXPECT_EQ(rounds(1), static_cast<size_t>(model.layers)) << "a layer at least";
+  const ReshardingRank two(model, shape, 0, nullptr, kTwoLayers);
+  EXPECT_GT(two.routes().rounds.size(), 1U);
+  EXPECT_LT(two.routes().rounds.size(), static_cast<size_t>(model.layers));
+  for (const ReshardRound& round : two.routes().rounds)
+    EXPECT_LE(ElementsOf(round.of_share.front()), kTwoLayers);
+}
+
+// Two tensor ranks: the rows of a parameter that is divided by columns are the only blocks that are not one
+// run.
+TEST(ReshardRoutes, MoveWhatLiesEndToEndAsOneRun) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  const Shape alone = {TopologyOf(1, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const ReshardingRank sole(model, alone, 0, nullptr);
+  for (const BufferBlock& block : sole.routes().rounds.front().of_share.front()) EXPECT_EQ(block.rows, 1);
+  const Shape replicas = {TopologyOf(3, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const ReshardingRank replica(model, replicas, 1, nullptr);
+  EXPECT_EQ(replica.routes().rounds.front().of_share.size(), 1U);
+  EXPECT_LE(replica.routes().rounds.front().of_share.front().size(), replica.share().parameters.size());
+  const Shape tensors = {TopologyOf(1, 1, 1, 2), {static_cast<uint32_t>(model.layers)}};
+  const ReshardingRank tensor(model, tensors, 0, nullptr);
+  EXPECT_EQ(tensor.routes().rounds.front().of_share.size(), 2U);
+  EXPECT_TRUE(std::ranges::any_of(tensor.routes().rounds.front().of_share.front(),
+                                  [](const BufferBlock& block) { return block.rows > 1; }));
+}
+
+TEST(Resharding, FailsWhereAPeerIsGone) {
+  const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
+  const Shape shape = {TopologyOf(2, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  RunRanks(2, [&](uint32_t rank, Communicator& communicator) {
+    if (rank == 1) return communicator.Abort("it leaves");
+    ReshardingRank self(model, shape, rank, &communicator);
+    const absl::Status status = self.resharding().BringParameters();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  });
+}
+
+}  // namespace
+}  // namespace penstock::worker

@@ -1,0 +1,88 @@
+// Brings the parameters of a rank's stages from the shares of all ranks, and their gradients back (Li et al.
+// 2024, "Hydraulis: balancing large Transformer model training via co-designing parallel strategies and data
+// assignment"): what an all-gather and a reduce-scatter are to replicas of one mesh, for any mesh.
+//
+//   Resharding resharding({.rank = rank, .share = &share, .stages = stages, .communicator = communicator,
+//                          .world = world}, MakeReshardRoutes(ends));
+//   PENSTOCK_RETURN_IF_ERROR(resharding.BringParameters());
+//   ... passes ...
+//   PENSTOCK_RETURN_IF_ERROR(resharding.TakeGradients());
+//   ... the optimizer updates the share ...
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/model/flat_parameters.h"
+#include "worker/model/stage.h"
+#include "worker/program/topology.h"
+#include "worker/shares/reshard_routes.h"
+
+namespace penstock::worker {
+
+// Of one rank and strategy. All pointers must outlive the resharding.
+struct ReshardingParts {
+  uint32_t rank = 0;
+  const FlatParameters* share = nullptr;
+  std::map<uint32_t, Stage*> stages = {};
+  Communicator* communicator = nullptr;
+  // All ranks, ascending: a group of the communicator.
+  RankGroup world = {};
+};
+
+// All ranks call the same methods in the same order. CPU: they block. GPU: what is launched runs on the
+// current stream, which waits. A round is packed while the one before it travels: the messages of two rounds
+// are in memory beside share and stages. Possible errors of both: those of Communicator::StartAllToAll,
+// RESOURCE_EXHAUSTED (memory), INTERNAL.
+class Resharding {
+ public:
+  Resharding(ReshardingParts parts, ReshardRoutes routes)
+      : parts_(std::move(parts)), routes_(std::move(routes)) {}
+
+  const FlatParameters& share() const { return *parts_.share; }
+
+  // Fills the parameters of the stages: the bits that the shares have.
+  absl::Status BringParameters();
+
+  // Sums the gradients of the stages of all ranks into the gradients of the shares, where each rank finds
+  // those of its elements, and has those of its stages be 0. Every rank that has a parameter gives its own
+  // part of the gradient: replicas, context ranks, tensor ranks that have it whole, stages that share it.
+  // Summed in the order of the ranks, so that the sum has the same bits in every run.
+  absl::Status TakeGradients();
+
+ private:
+  using Messages = std::vector<at::Tensor>;
+  // A round that is under way. Of each rank: what goes there, and what comes.
+  struct Travelling {
+    Messages sent;
+    Messages received;
+    std::unique_ptr<PendingTransfer> exchange;
+  };
+  // How a round is begun, and what is done with what has come.
+  using Pack = Messages (Resharding::*)(const ReshardRound& round) const;
+  using Unpack = void (Resharding::*)(const ReshardRound& round, const Messages& received) const;
+
+  absl::Status RunRounds(Pack pack, Pack make_room, Unpack unpack);
+  absl::StatusOr<Travelling> Start(const ReshardRound& round, Pack pack, Pack make_room);
+
+  // All throw what LibTorch throws. A rank's own message, which goes nowhere, is one like the others.
+  Messages PackShare(const ReshardRound& round) const;
+  Messages RoomForStages(const ReshardRound& round) const;
+  void FillStages(const ReshardRound& round, const Messages& received) const;
+  Messages PackStages(const ReshardRound& round) const;
+  Messages RoomForShare(const ReshardRound& round) const;
+  void AddToShare(const ReshardRound& round, const Messages& received) const;
+
+  const ReshardingParts parts_;
+  const ReshardRoutes routes_;
+};
+
+}  // namespace penstock::worker
