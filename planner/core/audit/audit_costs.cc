@@ -138,6 +138,8 @@ class CostsAudit {
         return CheckTransfer(program, instruction);
       case v1::OP_REDUCE_GRADIENTS:
         return CheckReduce(program, instruction);
+      case v1::OP_RESHARD:
+        return CheckReshard(program, instruction);
       case v1::OP_OPTIMIZER_STEP:
         return CheckStep(program, instruction);
       default:
@@ -185,13 +187,17 @@ class CostsAudit {
            reduce_ns_[stage * costs_.group().tensor + place_.tensor]);
   }
 
+  void CheckReshard(const v1::Program& program, const v1::Instruction& instruction) {
+    Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
+           reshard_bytes_);
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), reshard_ns_);
+  }
+
   void CheckStep(const v1::Program& program, const v1::Instruction& instruction) {
     Expect(program, instruction, "collective.bytes", static_cast<int64_t>(instruction.collective().bytes()),
            costs_.StepBytes());
-    int64_t duration = 0;
-    for (const uint32_t stage : program.stages())
-      duration += costs_.OptimizerNs(static_cast<int>(stage), place_.tensor);
-    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(), duration);
+    Expect(program, instruction, "expected_duration_ns", instruction.expected_duration_ns(),
+           costs_.StepNs(static_cast<int>(program.rank())));
   }
 
   void CheckPass(const v1::Program& program, const v1::Instruction& instruction) {
@@ -278,6 +284,8 @@ class CostsAudit {
   std::vector<std::vector<std::vector<ShareCosts>>> micro_batches_;
   // Of each stage, and in it of each tensor rank: computed once, not for each of their ranks.
   std::vector<int64_t> reduce_ns_;
+  const int64_t reshard_bytes_ = costs_.ReshardBytes();
+  const int64_t reshard_ns_ = costs_.ReshardNs();
 };
 
 }  // namespace

@@ -133,9 +133,7 @@ PipelineBound::PipelineBound(const CostModel& costs, const Job& job)
   }
   for (int rank = 0; rank < costs.positions(); ++rank) {
     ranks.push_back(BoundRank(costs, job, layers, rank));
-    double optimizer = 0;
-    for (const int stage : ranks.back().stages) optimizer += static_cast<double>(costs.OptimizerNs(stage));
-    optimizer_ns = std::max(optimizer_ns, optimizer);
+    optimizer_ns = std::max(optimizer_ns, static_cast<double>(costs.WholeIterationNs(rank)));
   }
 }
 

@@ -21,6 +21,8 @@ void SetDuration(const CostModel& costs, const PlanLayers& layers, const Program
     instruction->duration_ns = costs.TransferNs(transfer.bytes, transfer.from_rank, transfer.to_rank);
   } else if (instruction->op == Op::kReduceGradients) {
     instruction->duration_ns = costs.ReduceNs(instruction->stage, place.tensor);
+  } else if (instruction->op == Op::kReshard) {
+    instruction->duration_ns = costs.ReshardNs();
   } else if (instruction->op == Op::kOptimizerStep) {
     instruction->duration_ns = costs.StepNs(rank);
   }
@@ -48,6 +50,8 @@ int64_t OwnDuration(const CostModel& costs, const PlanLayers& layers, const Rank
                               static_cast<int>(instruction.transfer().peer()));
     case v1::OP_REDUCE_GRADIENTS:
       return costs.ReduceNs(stage, place.tensor);
+    case v1::OP_RESHARD:
+      return costs.ReshardNs();
     case v1::OP_OPTIMIZER_STEP:
       return costs.StepNs(rank);
     default:

@@ -1,6 +1,7 @@
 #include "planner/core/comm/build_programs.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,19 @@ void AddGroup(std::vector<int32_t> ranks, int64_t bytes, ProgramSet* set) {
   set->groups.push_back(std::move(ranks));
 }
 
+// Of all ranks, one after the other: parameters come to the stages, gradients go to the shares, and a step.
+void AddCollectivesOfShares(const CostModel& costs, const Topology& topology, ProgramSet* set) {
+  const int32_t ranks = topology.ranks();
+  set->groups.emplace_back(ranks);
+  std::iota(set->groups.back().begin(), set->groups.back().end(), 0);
+  for (const ReshardPart part : {kParametersToStages, kGradientsToShares})
+    set->collectives.push_back({0, part, costs.ReshardBytes(), ranks});
+  set->collectives.push_back({0, 2, costs.StepBytes(), ranks});
+}
+
 // For each stage and tensor rank the reduction, then for each replica the step.
 void AddCollectives(const CostModel& costs, const Topology& topology, ProgramSet* set) {
+  if (costs.has_shares()) return AddCollectivesOfShares(costs, topology, set);
   for (int stage = 0; stage < costs.stages(); ++stage) {
     for (int tensor = 0; tensor < costs.group().tensor; ++tensor) {
       AddGroup(topology.GradientGroup(stage, tensor), costs.ParameterBytes(stage), set);

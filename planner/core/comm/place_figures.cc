@@ -46,6 +46,10 @@ void PlaceFigures::Fill(Instruction* instruction, std::vector<PassExchange>* exc
       instruction->joint = instruction->stage * costs_.group().tensor + place_.tensor;
       instruction->duration_ns = costs_.ReduceNs(instruction->stage, place_.tensor);
       break;
+    case Op::kReshard:
+      instruction->joint = instruction->part;
+      instruction->duration_ns = costs_.ReshardNs();
+      break;
     case Op::kOptimizerStep:
       FillStep(instruction);
       break;
@@ -118,10 +122,9 @@ void PlaceFigures::FillFree(Instruction* free) const {
 }
 
 void PlaceFigures::FillStep(Instruction* step) const {
-  step->joint = costs_.stages() * costs_.group().tensor + place_.replica;
-  step->duration_ns = 0;
-  for (const int32_t stage : topology_.StagesOf(rank_))
-    step->duration_ns += costs_.OptimizerNs(stage, place_.tensor);
+  // As BuildPrograms lists them.
+  step->joint = costs_.has_shares() ? 2 : costs_.stages() * costs_.group().tensor + place_.replica;
+  step->duration_ns = costs_.StepNs(rank_);
 }
 
 void PlaceFigures::MakeJoint(int64_t own_ns, const PassExchange* exchange, Instruction* pass,

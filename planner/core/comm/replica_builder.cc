@@ -58,7 +58,29 @@ ReplicaBuilder::ReplicaBuilder(const CostModel& costs, const ReplicaPipeline& pi
   }
 }
 
+int ReplicaBuilder::LowestStage(int position) const {
+  const auto& positions = costs_.position_of_stage();
+  return static_cast<int>(std::find(positions.begin(), positions.end(), position) - positions.begin());
+}
+
+void ReplicaBuilder::Begin(int position) {
+  Instruction parameters = MakeInstruction(Op::kReshard, LowestStage(position), 0, kParametersToStages);
+  parameters.stream = Stream::kCollective;
+  programs_[position].Add(parameters, {});
+}
+
+void ReplicaBuilder::BringBack(int position) {
+  Instruction gradients = MakeInstruction(Op::kReshard, LowestStage(position), 0, kGradientsToShares);
+  gradients.stream = Stream::kCollective;
+  std::vector<int32_t> last;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    if (costs_.position_of(stage) == position) last.push_back(last_backward_[stage]);
+  }
+  programs_[position].reductions = {programs_[position].Add(gradients, last)};
+}
+
 bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events, StopToken stop) {
+  for (int position = 0; costs_.has_shares() && position < costs_.positions(); ++position) Begin(position);
   for (const PipelineEvent& event : events) {
     if (stop.stopped()) return false;
     switch (event.kind) {
@@ -79,9 +101,8 @@ bool ReplicaBuilder::Build(const std::vector<PipelineEvent>& events, StopToken s
   Reduce();
   for (int rank = 0; rank < costs_.positions(); ++rank) {
     GiveBack(rank, /*all=*/true);
-    const auto& positions = costs_.position_of_stage();
-    const auto lowest = std::find(positions.begin(), positions.end(), rank) - positions.begin();
-    programs_[rank].Add(MakeInstruction(Op::kOptimizerStep, static_cast<int>(lowest), 0),
+    if (costs_.has_shares()) BringBack(rank);
+    programs_[rank].Add(MakeInstruction(Op::kOptimizerStep, LowestStage(rank), 0),
                         programs_[rank].reductions);
   }
   return next_reduction_ < 0;
@@ -143,8 +164,12 @@ void ReplicaBuilder::EndPass(const PipelineEvent& event) {
 void ReplicaBuilder::EndForward(int stage, int32_t micro_batch) {
   const int32_t below = stage > 0 && !Crosses(stage - 1) ? Ids(stage - 1, micro_batch).forward : int32_t{-1};
   PassIds& ids = Ids(stage, micro_batch);
-  ids.forward = ProgramOf(stage).Add(MakeInstruction(Op::kForward, stage, micro_batch),
-                                     {ids.load, ids.wait_activation, below});
+  RankProgram& program = ProgramOf(stage);
+  // The first pass waits for its parameters, and all others for the first one.
+  const int32_t parameters = costs_.has_shares() && !program.has_passes ? 0 : -1;
+  program.has_passes = true;
+  ids.forward = program.Add(MakeInstruction(Op::kForward, stage, micro_batch),
+                            {parameters, ids.load, ids.wait_activation, below});
 }
 
 void ReplicaBuilder::EndBackward(PassKind kind, int stage, int32_t micro_batch) {
@@ -176,6 +201,7 @@ void ReplicaBuilder::Finish(int stage, int32_t micro_batch, int32_t last_pass) {
 
 void ReplicaBuilder::Reduce() {
   for (; next_reduction_ >= 0 && open_[next_reduction_] == 0; --next_reduction_) {
+    if (costs_.has_shares()) continue;
     RankProgram& program = ProgramOf(next_reduction_);
     Instruction reduction = MakeInstruction(Op::kReduceGradients, next_reduction_, 0);
     reduction.stream = Stream::kCollective;

@@ -17,10 +17,11 @@ namespace penstock::core {
 struct RankProgram {
   std::vector<Instruction> instructions;
   std::vector<int32_t> deps;
-  // Ids of its REDUCE_GRADIENTS.
+  // Ids of its REDUCE_GRADIENTS, or of the RESHARD of its gradients.
   std::vector<int32_t> reductions;
   // Id of the latest instruction of the compute stream; -1 before the first.
   int32_t last_compute = -1;
+  bool has_passes = false;
 
   // Returns the id. `instruction_deps` may hold -1 for "none".
   int32_t Add(Instruction instruction, absl::Span<const int32_t> instruction_deps);
@@ -76,8 +77,13 @@ class ReplicaBuilder {
   // After the last pass of a micro-batch on a stage.
   void Finish(int stage, int32_t micro_batch, int32_t last_pass);
   void StartTransfer(const PipelineEvent& event);
-  // Reduces the gradients of the stages that are done, the last stage first.
+  // Reduces the gradients of the stages that are done, the last stage first. With shares nothing is reduced:
+  // they are done, and that is all.
   void Reduce();
+  // With shares: brings parameters to the position's stages, and gradients back.
+  void Begin(int position);
+  void BringBack(int position);
+  int LowestStage(int position) const;
   // WAIT and FREE for the SENDs of a rank that have ended, or for all.
   void GiveBack(int rank, bool all);
   int32_t Wait(int stage, int32_t micro_batch, WaitPart part, int32_t transfer);

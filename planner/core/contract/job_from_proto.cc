@@ -352,6 +352,12 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   PENSTOCK_RETURN_IF_ERROR(ReadStageSplit(spec.planning(), &job));
   PENSTOCK_RETURN_IF_ERROR(ReadMemory(spec, &job));
   job.shard_optimizer_state = spec.planning().shard_optimizer_state();
+  job.parameter_shares = spec.planning().parameter_shares();
+  if (job.parameter_shares && job.shard_optimizer_state) {
+    return Wrong("job.planning.shard_optimizer_state",
+                 "with job.planning.parameter_shares all ranks divide parameters and state already; leave it "
+                 "out");
+  }
   job.micro_batch_size = static_cast<int32_t>(spec.planning().micro_batch_size());
   job.token_cap = spec.planning().token_cap();
   if (spec.look_ahead_window() > 4096) return Wrong("job.look_ahead_window", "use at most 4096");

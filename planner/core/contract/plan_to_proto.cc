@@ -27,6 +27,8 @@ v1::Op OpToProto(Op op) {
       return v1::OP_FREE;
     case Op::kReduceGradients:
       return v1::OP_REDUCE_GRADIENTS;
+    case Op::kReshard:
+      return v1::OP_RESHARD;
     case Op::kOptimizerStep:
       return v1::OP_OPTIMIZER_STEP;
   }

@@ -56,7 +56,8 @@ CostModel::CostModel(Profile profile, const Job& job)
       token_table_(job.token_table),
       expert_products_(job.expert_products / group().expert),
       expert_product_share_(job.expert_product_share),
-      divided_state_(job.shard_optimizer_state) {
+      divided_state_(job.shard_optimizer_state),
+      has_shares_(job.parameter_shares) {
   for (const Stage& stage : shape().stages) {
     double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
                    stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
@@ -72,9 +73,17 @@ CostModel::CostModel(Profile profile, const Job& job)
         std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
     common_bytes_.push_back(RoundToInteger(common));
     expert_bytes_.push_back(RoundToInteger(experts / group().expert));
-    static_bytes_.push_back(RoundToInteger(common * StateBytes(copies()) +
-                                           experts / group().expert * StateBytes(expert_copies())));
+    static_bytes_.push_back(has_shares_
+                                ? StaticBytesBesideShares(common + experts / group().expert)
+                                : RoundToInteger(common * StateBytes(copies()) +
+                                                 experts / group().expert * StateBytes(expert_copies())));
+    all_parameter_bytes_ += common * group().tensor + experts;
   }
+}
+
+int64_t CostModel::StaticBytesBesideShares(double parameter_bytes) const {
+  return RoundToInteger(parameter_bytes * (profile_.state_bytes_per_parameter_byte -
+                                           profile_.sharded_state_bytes_per_parameter_byte));
 }
 
 double CostModel::StateBytes(int copies) const {
@@ -258,6 +267,7 @@ int64_t CostModel::RankStaticBytes(int position) const {
   for (int stage = 0; stage < stages(); ++stage) {
     if (position_of(stage) == position) bytes += static_bytes_[stage];
   }
+  if (has_shares_) bytes += RoundToInteger(ShareOfParameters() * profile_.state_bytes_per_parameter_byte);
   return bytes;
 }
 
@@ -298,6 +308,7 @@ int64_t CostModel::HalfOfAllReduceNs(int stage, int tensor) const {
 }
 
 int64_t CostModel::ReduceNs(int stage, int tensor) const {
+  if (has_shares_) return 0;
   return (divided_state_ ? 1 : 2) * HalfOfAllReduceNs(stage, tensor);
 }
 
@@ -309,6 +320,7 @@ int64_t CostModel::ReduceNs(int stage) const {
 }
 
 int64_t CostModel::StepBytes() const {
+  if (has_shares_) return kNormBytes;
   int encoders = 0;
   int decoders = 0;
   int with_token_table = 0;
@@ -336,7 +348,35 @@ int64_t CostModel::OptimizerNs(int stage) const {
   return longest;
 }
 
+int64_t CostModel::ReshardBytes() const {
+  const int64_t ranks = topology_.ranks();
+  std::vector<int64_t> of_position(positions(), 0);
+  for (int stage = 0; stage < stages(); ++stage) of_position[position_of(stage)] += ParameterBytes(stage);
+  int64_t all = 0;
+  for (const int64_t bytes : of_position) all += bytes * group().ranks() * topology_.replicas();
+  int64_t most = 0;
+  // It has its own part of what it needs, and of what all others need.
+  for (const int64_t bytes : of_position)
+    most = std::max(most, CeilDivide(std::max(bytes * (ranks - 1), all - bytes), ranks));
+  return most;
+}
+
+int64_t CostModel::ReshardNs() const {
+  const int64_t others = topology_.ranks() - 1;
+  if (others == 0) return 0;
+  return others * TransferNs(CeilDivide(ReshardBytes(), others), 0, static_cast<int>(others));
+}
+
+int64_t CostModel::WholeIterationNs(int position) const {
+  int64_t ns = has_shares_ ? 2 * ReshardNs() + StepNs(topology_.RankAt(0, position)) : 0;
+  for (int stage = 0; stage < stages() && !has_shares_; ++stage) {
+    if (position_of(stage) == position) ns += OptimizerNs(stage);
+  }
+  return ns;
+}
+
 int64_t CostModel::StepNs(int rank) const {
+  if (has_shares_) return RoundToInteger(ShareOfParameters() * profile_.optimizer_ns_per_parameter_byte);
   const int tensor = topology().PlaceOf(rank).tensor;
   int64_t sum = 0;
   for (const int stage : topology().StagesOf(rank)) sum += OptimizerNs(stage, tensor);

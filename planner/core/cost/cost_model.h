@@ -156,8 +156,19 @@ class CostModel {
   // Of the slowest tensor rank.
   int64_t ReduceNs(int stage) const;
   int64_t OptimizerNs(int stage) const;
-  // The optimizer step of a rank: the updates of all its stages.
+  // The optimizer step of a rank: the updates of all its stages, or of its share.
   int64_t StepNs(int rank) const;
+
+  // Parameters live in shares, one a rank: no stage reduces its gradients or updates anything.
+  bool has_shares() const { return has_shares_; }
+  // Parameters from all shares to all stages, or gradients back: the most that a rank sends or receives, and
+  // the time.
+  int64_t ReshardBytes() const;
+  int64_t ReshardNs() const;
+  // What a position does for the iteration as a whole, beside passes and reductions: its steps; with shares
+  // also what comes before all passes and behind them.
+  int64_t WholeIterationNs(int position) const;
+
   // What the ranks of a pipeline exchange in the optimizer step: the squared norm of the gradients, and the
   // gradients of parameters that several stages hold. Takes no time in the model.
   int64_t StepBytes() const;
@@ -178,6 +189,10 @@ class CostModel {
   int expert_copies() const { return topology_.replicas() * group().expert_copies(); }
   // Of what is kept for each parameter byte, by a rank that has it in common with so many.
   double StateBytes(int copies) const;
+  // All parameters of the model, in the model's number format, by one rank of so many.
+  double ShareOfParameters() const { return all_parameter_bytes_ / topology_.ranks(); }
+  // Weights and gradients of the stage where the optimizer's state is in shares.
+  int64_t StaticBytesBesideShares(double parameter_bytes) const;
   // Passes make products for weights while rows of experts travel.
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
   // A rank's products for the weights of a decoder layer that takes so long backward.
@@ -198,8 +213,11 @@ class CostModel {
   // Of a rank's experts in each layer; and which part they are of the products for a layer's weights.
   int64_t expert_products_;
   double expert_product_share_;
-  // The optimizer state, over replicas.
+  // The optimizer state, over replicas; or all, over all ranks.
   bool divided_state_;
+  bool has_shares_;
+  // Of one replica, on all its ranks: some more than once.
+  double all_parameter_bytes_ = 0;
   // Of a rank's part of the stage: of experts that ranks divide, and of all else.
   std::vector<int64_t> expert_bytes_;
   std::vector<int64_t> common_bytes_;

@@ -91,6 +91,8 @@ struct Job {
   int32_t typical_batch_size = 0;
   int64_t memory_limit_bytes = 0;
   bool shard_optimizer_state = false;
+  // Parameters and state are in shares, one a rank.
+  bool parameter_shares = false;
   Policy policy = Policy::kDynamic;
   LayoutChoice layout = LayoutChoice::kAuto;
   ScheduleFamily schedule = ScheduleFamily::kAuto;

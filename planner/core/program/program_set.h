@@ -22,6 +22,7 @@ enum class Op : uint8_t {
   kWait,
   kFree,
   kReduceGradients,
+  kReshard,
   kOptimizerStep,
 };
 
@@ -33,7 +34,7 @@ inline bool IsPass(Op op) {
   return op == Op::kForward || op == Op::kBackward || op == Op::kBackwardInput || op == Op::kBackwardWeight;
 }
 
-// `part` of SEND and RECV, of WAIT, and of FREE.
+// `part` of SEND and RECV, of WAIT, of FREE, and of RESHARD.
 enum TransferPart : uint8_t { kActivationPart = 0, kGradientPart = 1 };
 enum WaitPart : uint8_t {
   kReceivedActivation = 0,
@@ -42,6 +43,7 @@ enum WaitPart : uint8_t {
   kSentGradient = 3
 };
 enum FreePart : uint8_t { kOutputActivation = 0, kInputGradient = 1, kLoadedTokens = 2 };
+enum ReshardPart : uint8_t { kParametersToStages = 0, kGradientsToShares = 1 };
 
 struct Instruction {
   Op op = Op::kLoad;
@@ -49,8 +51,8 @@ struct Instruction {
   uint8_t part = 0;
   int32_t micro_batch = 0;
   int32_t stage = 0;
-  // SEND and RECV: index into transfers. REDUCE_GRADIENTS, OPTIMIZER_STEP, and passes of a stage group of
-  // several ranks: into collectives. Otherwise -1.
+  // SEND and RECV: index into transfers. REDUCE_GRADIENTS, RESHARD, OPTIMIZER_STEP, and passes of a stage
+  // group of several ranks: into collectives. Otherwise -1.
   int32_t joint = -1;
   // WAIT: id of the SEND or RECV.
   int32_t waits_for = 0;

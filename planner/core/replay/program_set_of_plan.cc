@@ -33,6 +33,8 @@ std::optional<Op> OpOf(v1::Op op) {
       return Op::kFree;
     case v1::OP_REDUCE_GRADIENTS:
       return Op::kReduceGradients;
+    case v1::OP_RESHARD:
+      return Op::kReshard;
     case v1::OP_OPTIMIZER_STEP:
       return Op::kOptimizerStep;
     default:

@@ -34,8 +34,9 @@ ScheduleSpace::ScheduleSpace(const CostModel& costs, const Job& job, std::vector
   for (int stage = 0; stage < costs.stages(); ++stage) {
     levels_.push_back(RecomputeLevels(costs.stage(stage), job.recompute, costs.has_selective()));
     reduce_ns_.push_back(costs.ReduceNs(stage));
-    optimizer_ns_[costs.position_of(stage)] += costs.OptimizerNs(stage);
   }
+  for (int position = 0; position < costs.positions(); ++position)
+    optimizer_ns_[position] = costs.WholeIterationNs(position);
 }
 
 int32_t ScheduleSpace::Depth(int stage) const {

@@ -104,6 +104,13 @@ Profile ProfileOfGroup(const Profile& profile, const Job& job) {
     result.state_bytes_per_parameter_byte -= sharded - sharded / group.context;
     sharded /= group.context;
   }
+  if (job.parameter_shares) {
+    // Context ranks have shares, too: here a rank's is that of all of them. Weights and gradients stay, which
+    // are the difference of the two.
+    const double share = result.state_bytes_per_parameter_byte / group.context;
+    result.sharded_state_bytes_per_parameter_byte -= result.state_bytes_per_parameter_byte - share;
+    result.state_bytes_per_parameter_byte = share;
+  }
   return result;
 }
 

@@ -34,6 +34,7 @@ class RankBuffers {
         [[fallthrough]];
       case v1::OP_SEND:
       case v1::OP_REDUCE_GRADIENTS:
+      case v1::OP_RESHARD:
       case v1::OP_OPTIMIZER_STEP:
         return Expect(instruction, 0, 0);
       default:

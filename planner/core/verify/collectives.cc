@@ -16,15 +16,15 @@ struct Issued {
 // Groups are judged with the topology (rule 0).
 void CheckGroup(const PlanIndex& index, int rank, const v1::Instruction& instruction, Report& report) {
   const bool reduces = instruction.op() == v1::OP_REDUCE_GRADIENTS;
-  const bool steps = instruction.op() == v1::OP_OPTIMIZER_STEP;
+  const bool steps = instruction.op() == v1::OP_OPTIMIZER_STEP || instruction.op() == v1::OP_RESHARD;
   const uint32_t expected = reduces ? index.ReduceGroupOf(rank, instruction.stage())
-                            : steps ? index.ReplicaGroupOf(rank)
+                            : steps ? index.StepGroupOf(rank)
                                     : index.StageGroupOf(rank);
   if (instruction.collective().group() == expected) return;
   report.AddAt(kCollectives, rank, instruction,
                absl::StrCat("its group is ", instruction.collective().group(), ", that of its ",
                             reduces ? "stage"
-                            : steps ? "replica"
+                            : steps ? (index.has_shares() ? "job" : "replica")
                                     : "stage group",
                             " is ", expected));
 }
@@ -65,6 +65,8 @@ uint64_t TiedTableBytes(const v1::Plan& plan, const StackStages& stages) {
 // Bytes of the squared norm, and of the gradients of each table that several stages share.
 uint64_t StepBytes(const v1::Plan& plan) {
   constexpr uint64_t kNormBytes = 8;
+  // There they are one.
+  if (plan.options().parameter_shares()) return kNormBytes;
   constexpr uint64_t kUsualBuckets = 32;
   const v1::ModelSpec& model = plan.model();
   const StackStages stages = StackStagesOf(plan);
@@ -92,8 +94,9 @@ void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruc
 void Compare(const Issued& mine, const Issued& first, Report& report) {
   const v1::Instruction& a = *mine.instruction;
   const v1::Instruction& b = *first.instruction;
-  const bool same_stage = a.op() == v1::OP_OPTIMIZER_STEP || a.stage() == b.stage();
-  if (a.op() == b.op() && same_stage && a.micro_batch() == b.micro_batch() &&
+  const bool each_of_its_own = a.op() == v1::OP_OPTIMIZER_STEP || a.op() == v1::OP_RESHARD;
+  const bool same_stage = each_of_its_own || a.stage() == b.stage();
+  if (a.op() == b.op() && a.part() == b.part() && same_stage && a.micro_batch() == b.micro_batch() &&
       a.collective().bytes() == b.collective().bytes())
     return;
   report.AddAt(kCollectives, mine.rank, a,
@@ -126,8 +129,7 @@ void CheckCollectives(const PlanIndex& index, Report& report) {
   std::vector<IssuedByRank> groups(plan.groups_size());
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
-      const bool ends =
-          instruction.op() == v1::OP_REDUCE_GRADIENTS || instruction.op() == v1::OP_OPTIMIZER_STEP;
+      const bool ends = IsOfWholeIteration(instruction.op());
       const bool joint = index.group_ranks() > 1 && IsPass(instruction.op());
       if (!ends && !joint) continue;
       const v1::Collective& collective = instruction.collective();

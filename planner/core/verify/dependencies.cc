@@ -19,6 +19,7 @@ v1::Stream ExpectedStream(const v1::Instruction& instruction) {
     case v1::OP_RECV:
       return instruction.part() == kActivation ? v1::STREAM_PREVIOUS : v1::STREAM_NEXT;
     case v1::OP_REDUCE_GRADIENTS:
+    case v1::OP_RESHARD:
       return v1::STREAM_COLLECTIVE;
     default:
       return v1::STREAM_COMPUTE;
@@ -73,6 +74,8 @@ class DataFlow {
     if (!first) CheckLowerBoundary();
     if (!last) CheckUpperBoundary();
     Require(LastBackward(), index_.Find(rank_, v1::OP_REDUCE_GRADIENTS, stage_, 0));
+    Require(index_.FindReshard(rank_, kParametersToStages), forward_);
+    Require(LastBackward(), index_.FindReshard(rank_, kGradientsToShares));
   }
 
  private:
@@ -168,12 +171,14 @@ class DataFlow {
 void CheckOptimizerStep(const PlanIndex& index, const ExecutionOrder& order, int rank, Report& report) {
   for (const v1::Instruction& step : index.program(rank).instructions()) {
     if (step.op() != v1::OP_OPTIMIZER_STEP) continue;
-    for (uint32_t stage : index.program(rank).stages()) {
-      const Found reduce = index.Find(rank, v1::OP_REDUCE_GRADIENTS, stage, 0);
-      if (reduce != nullptr && !order.IsBefore(*reduce, step))
+    const auto require = [&](Found earlier) {
+      if (earlier != nullptr && !order.IsBefore(*earlier, step))
         report.AddAt(kDependencies, rank, step,
-                     absl::StrCat("neither deps nor stream order put it after ", Describe(*reduce)));
-    }
+                     absl::StrCat("neither deps nor stream order put it after ", Describe(*earlier)));
+    };
+    for (uint32_t stage : index.program(rank).stages())
+      require(index.Find(rank, v1::OP_REDUCE_GRADIENTS, stage, 0));
+    require(index.FindReshard(rank, kGradientsToShares));
   }
 }
 

@@ -17,7 +17,7 @@ void CheckInstruction(int rank, const v1::Instruction& instruction, uint32_t gro
   const v1::Op op = instruction.op();
   const bool transfers = op == v1::OP_SEND || op == v1::OP_RECV;
   const bool joint = group_ranks > 1 && IsPass(op);
-  const bool collective = joint || op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP;
+  const bool collective = joint || IsOfWholeIteration(op);
   Expect(transfers, instruction.has_transfer(), "transfer", rank, instruction, report);
   Expect(collective, instruction.has_collective(), "collective", rank, instruction, report);
   if (!joint) {

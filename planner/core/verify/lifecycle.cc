@@ -50,26 +50,59 @@ void CheckRepeatedPasses(const PlanIndex& index, int rank, Report& report) {
   }
 }
 
-void CheckEnd(const PlanIndex& index, int rank, Report& report) {
+// Where parameters are in shares: they come before all passes, gradients go back behind them.
+void CheckReshards(const PlanIndex& index, int rank, Report& report) {
   const v1::Program& program = index.program(rank);
-  int steps = 0;
   for (const v1::Instruction& instruction : program.instructions()) {
+    if (instruction.op() == v1::OP_REDUCE_GRADIENTS)
+      report.AddAt(kLifecycle, rank, instruction, "with options.parameter_shares nothing is reduced");
+    if (instruction.op() == v1::OP_RESHARD && instruction.stage() != index.LowestStageOf(rank))
+      report.AddAt(kLifecycle, rank, instruction,
+                   absl::StrCat("its stage is not the lowest of the rank, ", index.LowestStageOf(rank)));
+  }
+  const Found parameters = index.FindReshard(rank, kParametersToStages);
+  const Found gradients = index.FindReshard(rank, kGradientsToShares);
+  if (parameters == nullptr || parameters->id() != 0)
+    report.AddAt(kLifecycle, rank, "it does not begin with the RESHARD of its parameters");
+  if (gradients == nullptr) return report.AddAt(kLifecycle, rank, "it has no RESHARD of its gradients");
+  for (const v1::Instruction& instruction : program.instructions()) {
+    if (IsPass(instruction.op()) && instruction.id() > gradients->id())
+      report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it comes after ", Describe(*gradients)));
+  }
+}
+
+void CheckReductions(const PlanIndex& index, int rank, Report& report) {
+  for (const v1::Instruction& instruction : index.program(rank).instructions()) {
+    if (instruction.op() == v1::OP_RESHARD)
+      report.AddAt(kLifecycle, rank, instruction, "only plans with options.parameter_shares have it");
     const Found reduce = index.Find(rank, v1::OP_REDUCE_GRADIENTS, instruction.stage(), 0);
     if (IsPass(instruction.op()) && reduce != nullptr && instruction.id() > reduce->id())
       report.AddAt(kLifecycle, rank, instruction, absl::StrCat("it comes after ", Describe(*reduce)));
+  }
+  for (uint32_t stage : index.program(rank).stages())
+    if (index.Find(rank, v1::OP_REDUCE_GRADIENTS, stage, 0) == nullptr)
+      report.AddAt(kLifecycle, rank, absl::StrCat("stage ", stage, " has no REDUCE_GRADIENTS"));
+}
+
+void CheckStep(const PlanIndex& index, int rank, Report& report) {
+  const v1::Program& program = index.program(rank);
+  int steps = 0;
+  for (const v1::Instruction& instruction : program.instructions()) {
     if (instruction.op() != v1::OP_OPTIMIZER_STEP) continue;
     ++steps;
     if (static_cast<int>(instruction.id()) != program.instructions_size() - 1)
       report.AddAt(kLifecycle, rank, instruction, "it is not the last instruction");
-    const uint32_t lowest = *std::min_element(program.stages().begin(), program.stages().end());
+    const uint32_t lowest = index.LowestStageOf(rank);
     if (instruction.stage() != lowest)
       report.AddAt(kLifecycle, rank, instruction,
                    absl::StrCat("its stage is not the lowest of the rank, ", lowest));
   }
   if (steps != 1) report.AddAt(kLifecycle, rank, absl::StrCat("it has ", steps, " OPTIMIZER_STEP, not one"));
-  for (uint32_t stage : program.stages())
-    if (index.Find(rank, v1::OP_REDUCE_GRADIENTS, stage, 0) == nullptr)
-      report.AddAt(kLifecycle, rank, absl::StrCat("stage ", stage, " has no REDUCE_GRADIENTS"));
+}
+
+void CheckEnd(const PlanIndex& index, int rank, Report& report) {
+  CheckStep(index, rank, report);
+  index.has_shares() ? CheckReshards(index, rank, report) : CheckReductions(index, rank, report);
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace penstock::core::verify {
 namespace {
 
-bool IsOfWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
-
 // The account in the order of the program, which is one that streams and deps allow.
 class Ledger {
  public:

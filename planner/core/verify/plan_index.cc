@@ -5,7 +5,7 @@
 namespace penstock::core::verify {
 namespace {
 
-constexpr int kKinds = 19;
+constexpr int kKinds = 21;
 
 // Kinds are counted through the ops in this order, `parts` of each.
 struct OpParts {
@@ -24,6 +24,7 @@ constexpr OpParts kOps[] = {
     {v1::OP_WAIT, 4},
     {v1::OP_FREE, 3},
     {v1::OP_REDUCE_GRADIENTS, 1},
+    {v1::OP_RESHARD, 2},
     {v1::OP_OPTIMIZER_STEP, 1},
 };
 
@@ -75,7 +76,7 @@ void PlanIndex::ListPlaces() {
       for (int place = 0; place < stage.ranks_size(); ++place) place_of_rank_[stage.ranks(place)] = place;
     }
   }
-  const int before = stages() * static_cast<int>(tensors_) + replicas();
+  const int before = has_shares() ? 1 : stages() * static_cast<int>(tensors_) + replicas();
   for (int group = before; group < plan_.groups_size(); ++group) {
     for (const uint32_t rank : plan_.groups(group).ranks())
       stage_group_of_rank_[rank] = static_cast<uint32_t>(group);

@@ -3,6 +3,7 @@
 // Built only after CheckStructure found nothing fatal: indices need no further range checks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,11 +23,18 @@ enum WaitPart : uint32_t {
 enum FreePart : uint32_t { kFreeOutputActivation, kFreeInputGradient, kFreeLoadedTokens };
 // `part` of SEND and RECV.
 enum TransferPart : uint32_t { kActivation, kGradient };
+// `part` of RESHARD.
+enum ReshardPart : uint32_t { kParametersToStages, kGradientsToShares };
 
 // Position of (op, part) among the kinds of instruction that a plan may hold, or -1 if it may not hold it.
 int KindOf(v1::Op op, uint32_t part);
 
 inline bool IsTransfer(v1::Op op) { return op == v1::OP_SEND || op == v1::OP_RECV; }
+
+// What belongs to no micro-batch.
+inline bool IsOfWholeIteration(v1::Op op) {
+  return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_RESHARD || op == v1::OP_OPTIMIZER_STEP;
+}
 
 // FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or RECOMPUTE.
 inline bool IsPass(v1::Op op) {
@@ -50,6 +58,8 @@ class PlanIndex {
   const v1::Batch& batch() const { return batch_; }
   const v1::Plan& plan() const { return plan_; }
   bool stopped() const { return stop_.stopped(); }
+  // Parameters are in shares, one a rank; all ranks meet in group 0.
+  bool has_shares() const { return plan_.options().parameter_shares(); }
   int ranks() const { return plan_.programs_size(); }
   int replicas() const { return plan_.replicas_size(); }
   int stages() const { return plan_.layers_per_stage_size(); }
@@ -68,10 +78,11 @@ class PlanIndex {
   int PlaceOf(int rank) const { return place_of_rank_[rank]; }
   uint32_t ContextOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) / tensors_; }
   uint32_t TensorOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) % tensors_; }
-  // Indices into Plan.groups: of those who reduce a stage with this rank, of its replica, and, where stage
-  // groups have several ranks, of its stage group.
+  // Indices into Plan.groups: of those who reduce a stage with this rank, of those who step with it, and,
+  // where stage groups have several ranks, of its stage group.
   uint32_t ReduceGroupOf(int rank, uint32_t stage) const { return stage * tensors_ + TensorOf(rank); }
-  uint32_t ReplicaGroupOf(int rank) const {
+  uint32_t StepGroupOf(int rank) const {
+    if (has_shares()) return 0;
     return static_cast<uint32_t>(stages()) * tensors_ + static_cast<uint32_t>(ReplicaOf(rank));
   }
   uint32_t StageGroupOf(int rank) const { return stage_group_of_rank_[rank]; }
@@ -98,9 +109,17 @@ class PlanIndex {
   // Whether it embeds the target: a GPT's first stage, a T5's first one with a decoder layer.
   bool EmbedsTarget(uint32_t stage) const;
 
+  uint32_t LowestStageOf(int rank) const {
+    return *std::min_element(program(rank).stages().begin(), program(rank).stages().end());
+  }
+
   // The (first) instruction with this key, or null. `stage` must be on `rank`.
   const v1::Instruction* Find(int rank, v1::Op op, uint32_t stage, uint32_t micro_batch,
                               uint32_t part = 0) const;
+  // The (first) RESHARD of this part, or null.
+  const v1::Instruction* FindReshard(int rank, ReshardPart part) const {
+    return Find(rank, v1::OP_RESHARD, LowestStageOf(rank), 0, part);
+  }
 
   // The transfer over the boundary between `stage` and `stage` + 1 of the ranks at this place of their
   // groups: the activation goes up, the gradient down.

@@ -96,6 +96,10 @@ class Check {
       if (first < 0) first = instruction.expected_duration_ns();
       expect("expected_duration_ns", instruction.expected_duration_ns(), first);
     }
+    if (instruction.op() == v1::OP_RESHARD) {
+      if (reshard_ns_ < 0) reshard_ns_ = instruction.expected_duration_ns();
+      expect("expected_duration_ns", instruction.expected_duration_ns(), reshard_ns_);
+    }
     makespan_ns_ = std::max(makespan_ns_, Timeline::EndOf(instruction));
     if (IsPass(instruction.op())) last_pass_ns_ = std::max(last_pass_ns_, Timeline::EndOf(instruction));
   }
@@ -141,6 +145,8 @@ class Check {
   Report& report_;
   // Of each stage, and in it of each tensor rank, that of the first rank.
   std::vector<int64_t> reduce_ns_;
+  // Of all RESHARDs, likewise.
+  int64_t reshard_ns_ = -1;
   int64_t makespan_ns_ = 0;
   int64_t last_pass_ns_ = 0;
 };

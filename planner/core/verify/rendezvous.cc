@@ -17,7 +17,8 @@ bool IsCollective(const v1::Instruction& instruction) {
 
 // Ranks of a replica step together, each on a stage of its own.
 uint32_t StageOf(const v1::Instruction& collective) {
-  return collective.op() == v1::OP_OPTIMIZER_STEP ? 0 : collective.stage();
+  const bool each_of_its_own = collective.op() == v1::OP_OPTIMIZER_STEP || collective.op() == v1::OP_RESHARD;
+  return each_of_its_own ? 0 : collective.stage();
 }
 
 constexpr int kMostReported = 1000;

@@ -12,6 +12,8 @@ namespace {
 // As job.proto, Mesh.
 constexpr uint32_t kMostTensorRanks = 64;
 constexpr uint32_t kMostContextRanks = 1024;
+// As job.proto, JobSpec.strategies.
+constexpr uint32_t kMostStrategies = 64;
 
 // Degrees of a stage group: what divides the model.
 void CheckGroupShape(const v1::Plan& plan, Report& report) {
@@ -107,10 +109,10 @@ bool CheckInstruction(const v1::Plan& plan, int rank, int position, Report& repo
   if (std::find(program.stages().begin(), program.stages().end(), instruction.stage()) ==
       program.stages().end())
     return fail("the stage is not on this rank");
-  const bool whole_iteration =
-      instruction.op() == v1::OP_REDUCE_GRADIENTS || instruction.op() == v1::OP_OPTIMIZER_STEP;
   const uint32_t micro_batches =
-      whole_iteration ? 1 : plan.replicas(static_cast<int>(program.replica())).micro_batches_size();
+      IsOfWholeIteration(instruction.op())
+          ? 1
+          : plan.replicas(static_cast<int>(program.replica())).micro_batches_size();
   if (instruction.micro_batch() >= micro_batches)
     return fail(absl::StrCat("there are ", micro_batches, " micro-batches"));
   return true;
@@ -142,6 +144,9 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
                                         ", the batch is iteration ", batch.iteration()));
   if (plan.options().typical_samples_size() > 0)
     report.Add(kStructure, "options.typical_samples is set, which plans do not carry");
+  if (plan.strategy() >= kMostStrategies || (plan.strategy() > 0 && !plan.options().parameter_shares()))
+    report.Add(kStructure, absl::StrCat("strategy is ", plan.strategy(), ", which is below ", kMostStrategies,
+                                        ", and 0 without options.parameter_shares"));
   if (plan.planning_time_ns() < 0)
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
   CheckRecompute(plan, report);

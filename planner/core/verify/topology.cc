@@ -2,6 +2,7 @@
 // programs and groups are those that follow from it.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -140,35 +141,48 @@ class TopologyCheck {
                                  "], the topology gives it [", absl::StrJoin(stages_[rank], ", "), "]"));
   }
 
-  // Those that reduce, then those of the replicas, then the stage groups.
+  // Those that reduce, then those of the replicas, then the stage groups; with shares all ranks in place of
+  // the first two.
   void CheckGroups() {
     const std::vector<std::vector<uint32_t>> expected = ExpectedGroups();
     if (plan_.groups_size() != static_cast<int>(expected.size()))
       return Fail(
-          absl::StrCat("there are ", plan_.groups_size(), " groups, not ", expected.size(),
-                       ": for each stage, and in it for each tensor rank, those who reduce, then the ",
-                       "replicas, then the stage groups of several ranks"));
+          absl::StrCat("there are ", plan_.groups_size(), " groups, not ", expected.size(), ": ",
+                       plan_.options().parameter_shares()
+                           ? "all ranks, "
+                           : "for each stage, and in it for each tensor rank, those who reduce, then the "
+                             "replicas, ",
+                       "then the stage groups of several ranks"));
     for (size_t group = 0; group < expected.size(); ++group)
       CheckGroup(static_cast<int>(group), expected[group]);
   }
 
   std::vector<std::vector<uint32_t>> ExpectedGroups() const {
     std::vector<std::vector<uint32_t>> expected;
+    if (plan_.options().parameter_shares()) {
+      expected.emplace_back(group_of_rank_.size());
+      std::iota(expected.back().begin(), expected.back().end(), 0);
+    } else {
+      AppendReducersAndReplicas(&expected);
+    }
+    if (group_ranks_ > 1) AppendStageGroups(&expected);
+    return expected;
+  }
+
+  void AppendReducersAndReplicas(std::vector<std::vector<uint32_t>>* expected) const {
     const uint32_t tensors = TensorRanks(plan_.mesh());
     for (int stage = 0; stage < plan_.layers_per_stage_size(); ++stage) {
       for (uint32_t tensor = 0; tensor < tensors; ++tensor) {
-        std::vector<uint32_t>& reducers = expected.emplace_back();
+        std::vector<uint32_t>& reducers = expected->emplace_back();
         for (const v1::ReplicaTopology& replica : plan_.topology().replicas())
           for (uint32_t place = tensor; place < group_ranks_; place += tensors)
             reducers.push_back(replica.stages(stage).ranks(static_cast<int>(place)));
       }
     }
-    const size_t replicas_from = expected.size();
-    expected.resize(replicas_from + plan_.replicas_size());
+    const size_t replicas_from = expected->size();
+    expected->resize(replicas_from + plan_.replicas_size());
     for (uint32_t rank = 0; rank < group_of_rank_.size(); ++rank)
-      expected[replicas_from + ReplicaOf(rank)].push_back(rank);
-    if (group_ranks_ > 1) AppendStageGroups(&expected);
-    return expected;
+      (*expected)[replicas_from + ReplicaOf(rank)].push_back(rank);
   }
 
   // Replica by replica, in each by the lowest rank.

@@ -64,13 +64,8 @@ std::vector<PassChoice> Choices(const CostModel& costs, const Job& job, int stag
 
 int64_t OptimizerNs(const CostModel& costs) {
   int64_t longest = 0;
-  for (int rank = 0; rank < costs.positions(); ++rank) {
-    int64_t time = 0;
-    for (int stage = 0; stage < costs.stages(); ++stage) {
-      if (costs.position_of(stage) == rank) time += costs.OptimizerNs(stage);
-    }
-    longest = std::max(longest, time);
-  }
+  for (int rank = 0; rank < costs.positions(); ++rank)
+    longest = std::max(longest, costs.WholeIterationNs(rank));
   return longest;
 }
 

@@ -210,6 +210,11 @@ void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* pl
   static constexpr v1::Effort kEfforts[] = {v1::EFFORT_FAST, v1::EFFORT_NORMAL, v1::EFFORT_NORMAL};
   planning->set_effort(kEfforts[random->Range(0, 2)]);
   planning->set_shard_optimizer_state(random->Chance(30));
+  // Without another draw, so that jobs of earlier versions stay what they were.
+  if (Random(*random).Chance(20)) {
+    planning->set_shard_optimizer_state(false);
+    planning->set_parameter_shares(true);
+  }
 }
 
 v1::Batch RandomLengths(uint32_t samples, Random* random) {

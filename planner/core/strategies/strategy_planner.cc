@@ -1,0 +1,121 @@
+#include "planner/core/strategies/strategy_planner.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/core/strategies/strategy_specs.h"
+
+namespace penstock::core {
+namespace {
+
+// An error of one of several strategies says which.
+absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status& status) {
+  if (job.strategies().empty()) return status;
+  return AnnotateError(status, absl::StrCat("job.strategies[", strategy, "]"));
+}
+
+}  // namespace
+
+absl::Status StrategyPlanner::CheckJob(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
+  for (int i = 0; i < StrategyCount(job); ++i)
+    PENSTOCK_RETURN_IF_ERROR(OfStrategy(job, i, Planner::CheckJob(SpecOfStrategy(job, i))));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StrategyPlanner>> StrategyPlanner::Create(
+    const v1::JobSpec& job, Planner::Explain explain, const RunTasks& run_tasks, StopToken stop,
+    absl::Span<const v1::Topology> stages) {
+  PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
+  std::vector<std::unique_ptr<Planner>> planners;
+  for (int i = 0; i < StrategyCount(job); ++i) {
+    const v1::Topology* chosen = static_cast<size_t>(i) < stages.size() ? &stages[i] : nullptr;
+    absl::StatusOr<std::unique_ptr<Planner>> planner =
+        Planner::Create(SpecOfStrategy(job, i), explain, run_tasks, stop, chosen);
+    if (!planner.ok()) return OfStrategy(job, i, planner.status());
+    planners.push_back(*std::move(planner));
+  }
+  return std::unique_ptr<StrategyPlanner>(new StrategyPlanner(std::move(planners)));
+}
+
+absl::Status StrategyPlanner::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
+                                            StopToken stop) const {
+  for (size_t i = 1; i < planners_.size(); ++i) {
+    if (planners_[i]->ValidateBatch(batch, Planner::Explain::kCauseAlone, stop).ok()) return absl::OkStatus();
+  }
+  if (strategies() == 1) return planners_.front()->ValidateBatch(batch, explain, stop);
+  return WhyNone(planners_.front()->ValidateBatch(batch, Planner::Explain::kCauseAlone, stop));
+}
+
+absl::Status StrategyPlanner::WhyNone(const absl::Status& status) const {
+  return AnnotateError(status, "no strategy can hold the batch; the first: job.strategies[0]");
+}
+
+std::vector<StrategyPlanner::Candidate> StrategyPlanner::Candidates(const v1::Batch& batch) const {
+  std::vector<Candidate> candidates;
+  for (int i = 0; i < strategies(); ++i) {
+    const absl::StatusOr<int64_t> bound = planners_[i]->LowerBoundNs(batch);
+    if (bound.ok()) candidates.push_back({i, *bound});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.bound_ns < b.bound_ns; });
+  return candidates;
+}
+
+absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
+                                                   StopToken stop) const {
+  if (strategies() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
+  std::optional<v1::Plan> best;
+  absl::Status why = absl::OkStatus();
+  for (const Candidate& candidate : Candidates(batch)) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (best.has_value() && candidate.bound_ns >= best->predicted().makespan_ns()) break;
+    absl::StatusOr<v1::Plan> plan = planners_[candidate.strategy]->MakePlan(batch, run_tasks, stop);
+    if (absl::IsResourceExhausted(plan.status())) {
+      why = plan.status();
+      continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(plan.status());
+    plan->set_strategy(static_cast<uint32_t>(candidate.strategy));
+    const auto key = [](const v1::Plan& of) {
+      return std::pair(of.predicted().makespan_ns(), of.strategy());
+    };
+    if (!best.has_value() || key(*plan) < key(*best)) best = *std::move(plan);
+  }
+  if (!best.has_value() && !why.ok()) return WhyNone(why);
+  // None could be bounded.
+  if (!best.has_value()) {
+    PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, stop));
+    return absl::InternalError("no strategy has a bound for a batch that one can hold");
+  }
+  best->set_content_hash(Planner::ContentHash(*best));
+  return *std::move(best);
+}
+
+absl::StatusOr<PlanningShape> StrategyPlanner::ShapeOf(const v1::Batch& batch) const {
+  PENSTOCK_ASSIGN_OR_RETURN(PlanningShape largest, planners_.front()->ShapeOf(batch));
+  for (size_t i = 1; i < planners_.size(); ++i) {
+    PENSTOCK_ASSIGN_OR_RETURN(const PlanningShape shape, planners_[i]->ShapeOf(batch));
+    if (FootprintOf(shape).planning_bytes > FootprintOf(largest).planning_bytes) largest = shape;
+  }
+  return largest;
+}
+
+std::vector<v1::Topology> StrategyPlanner::topologies() const {
+  std::vector<v1::Topology> topologies;
+  for (const auto& planner : planners_) topologies.push_back(planner->topology());
+  return topologies;
+}
+
+absl::StatusOr<const Planner*> StrategyPlanner::Of(const v1::Plan& plan) const {
+  if (plan.strategy() < planners_.size()) return planners_[plan.strategy()].get();
+  return absl::InvalidArgumentError(absl::StrCat("plan.strategy is ", plan.strategy(), ", the job has ",
+                                                 planners_.size(), plan.strategy() == 1 ? "" : " of them"));
+}
+
+}  // namespace penstock::core

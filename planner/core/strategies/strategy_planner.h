@@ -1,0 +1,74 @@
+// Plans each batch on whichever of a job's strategies is fastest for it (Li et al. 2024, "Hydraulis", section
+// 5: a strategy is chosen each iteration, by the lengths that came).
+//
+//   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<core::StrategyPlanner> planner,
+//                             core::StrategyPlanner::Create(job));
+//   PENSTOCK_ASSIGN_OR_RETURN(v1::Plan plan, planner->MakePlan(batch));  // plan.strategy() says which
+//
+// A job without strategies has one: its mesh. Plans do not depend on the iteration before: parameters come
+// from shares that no strategy changes, and what that takes is in each plan's makespan. Pure, as Planner is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+#include "planner/core/planner.h"
+
+namespace penstock::core {
+
+class StrategyPlanner {
+ public:
+  // As Planner::Create, for every strategy. `stages`: who is where by strategy, of a planner for the same
+  // job; empty: stages are chosen. Messages about one of several strategies begin with "job.strategies[i]".
+  static absl::StatusOr<std::unique_ptr<StrategyPlanner>> Create(
+      const v1::JobSpec& job, Planner::Explain explain = Planner::Explain::kChanges,
+      const RunTasks& run_tasks = RunSerially, StopToken stop = {},
+      absl::Span<const v1::Topology> stages = {});
+  static absl::Status CheckJob(const v1::JobSpec& job);
+
+  // As Planner's, for the first strategy that takes the batch. Where none does, the first one's error; of one
+  // of several without what would fit, as that names other meshes.
+  absl::Status ValidateBatch(const v1::Batch& batch, Planner::Explain explain = Planner::Explain::kChanges,
+                             StopToken stop = {}) const;
+
+  // The plan with the smallest makespan, of the first such strategy. One that cannot be faster, by its bound,
+  // is not tried. Possible errors: as Planner::MakePlan, of the first strategy, where no strategy has a plan.
+  absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, const RunTasks& run_tasks = RunSerially,
+                                    StopToken stop = {}) const;
+
+  // That of the strategy whose planning takes most memory: they are planned one after another. Possible
+  // errors: as Planner::ShapeOf.
+  absl::StatusOr<PlanningShape> ShapeOf(const v1::Batch& batch) const;
+
+  // Who is where in every plan, by strategy.
+  std::vector<v1::Topology> topologies() const;
+
+  int strategies() const { return static_cast<int>(planners_.size()); }
+  // Possible errors: INVALID_ARGUMENT (the job has no such strategy).
+  absl::StatusOr<const Planner*> Of(const v1::Plan& plan) const;
+  const Planner& planner(int strategy) const { return *planners_[strategy]; }
+
+ private:
+  explicit StrategyPlanner(std::vector<std::unique_ptr<Planner>> planners) : planners_(std::move(planners)) {}
+
+  // Strategies that can hold the batch, those with the lowest bound first.
+  struct Candidate {
+    int strategy = 0;
+    int64_t bound_ns = 0;
+  };
+  std::vector<Candidate> Candidates(const v1::Batch& batch) const;
+
+  // What the first strategy says of a batch that no strategy can hold.
+  absl::Status WhyNone(const absl::Status& status) const;
+
+  // By strategy; at least one.
+  std::vector<std::unique_ptr<Planner>> planners_;
+};
+
+}  // namespace penstock::core
