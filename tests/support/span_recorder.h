@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/sync/sync.h"
 #include "common/tracing/trace_span.h"
 
@@ -18,6 +20,20 @@ class SpanRecorder final : public SpanSink {
   void Add(TraceSpan span) override {
     MutexLock lock(&mutex_);
     spans_.push_back(std::move(span));
+    added_.SignalAll();
+  }
+
+  // Blocks until there are so many: other threads tell of what they did after somebody saw it. False: they
+  // did not come.
+  bool Await(size_t count) {
+    constexpr absl::Duration kPatience = absl::Seconds(60);
+    const absl::Time deadline = absl::Now() + kPatience;
+    MutexLock lock(&mutex_);
+    while (spans_.size() < count) {
+      if (absl::Now() >= deadline) return false;
+      added_.WaitWithTimeout(&mutex_, deadline - absl::Now());
+    }
+    return true;
   }
 
   std::vector<TraceSpan> spans() const {
@@ -34,6 +50,7 @@ class SpanRecorder final : public SpanSink {
 
  private:
   mutable Mutex mutex_;
+  CondVar added_;
   std::vector<TraceSpan> spans_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -144,6 +144,7 @@ TEST_F(PlannerTracingTest, ABatchThatCannotBePlannedSaysWhy) {
   const auto job = Register(MakeJob("job", 1));
   ASSERT_THAT(job->SubmitBatches(MakeSubmission("job", 0, 1, FakeBatchPlanner::kBadPlan)), IsOk());
   EXPECT_FALSE(Reader(job, StreamRequest(0)).End().ok());
+  ASSERT_TRUE(spans_.Await(4));
   EXPECT_THAT(spans_.names(), ElementsAre("queue", "plan", "verify", "batch"));
   EXPECT_TRUE(Named("plan").front().status.ok());
   EXPECT_THAT(Named("verify").front().status, Fails(absl::StatusCode::kInternal, "rule 2"));
