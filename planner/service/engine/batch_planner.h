@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "penstock/v1/planner_service.pb.h"
@@ -36,8 +37,8 @@ class BatchPlanner {
   // Possible errors: INVALID_ARGUMENT (malformed).
   virtual absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const = 0;
 
-  // Who is where in every plan of the job.
-  virtual v1::Topology Topology() const = 0;
+  // Who is where in every plan of the job, by strategy; one where it has none.
+  virtual std::vector<v1::Topology> Topologies() const = 0;
 
   // Computes for milliseconds to seconds.
   // Possible errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (no plan fits in memory), CANCELLED.
@@ -66,17 +67,17 @@ class BatchPlannerFactory {
   // Checks the whole specification; a job that has a planner has at least one rank. Computes for up to
   // minutes where the stages are left to the planner. Thread-safe.
   // Possible errors: INVALID_ARGUMENT (a field of the specification, named), CANCELLED.
-  // `topology`: null, or the stages that were chosen before; plans are the same.
+  // `topologies`: empty, or the stages that were chosen before, by strategy; plans are the same.
   virtual absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
-                                                               const v1::Topology* topology,
+                                                               absl::Span<const v1::Topology> topologies,
                                                                core::StopToken stop) const = 0;
 
   // Costs that would have foretold the iterations, all of which have batch, plan and the reports of all
-  // ranks; nothing: those in effect are as good. `job` with its own profile, prepared with `topology`.
+  // ranks; nothing: those in effect are as good. `job` with its own profile, prepared with `topologies`.
   // Computes for milliseconds to seconds; pure. Thread-safe. Possible errors: INVALID_ARGUMENT (an iteration
   // of another job), CANCELLED.
   virtual absl::StatusOr<std::optional<core::Calibration>> Calibrate(
-      const v1::JobSpec& job, const v1::Topology& topology, const v1::CostProfile& in_effect,
+      const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, const v1::CostProfile& in_effect,
       const std::vector<HeldIteration>& iterations, core::StopToken stop) const = 0;
 
   // The same of single passes. Possible errors: INVALID_ARGUMENT (job, or passes[i]: named), CANCELLED.

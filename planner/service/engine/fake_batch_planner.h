@@ -58,14 +58,14 @@ class FakeBatchPlanner final : public BatchPlanner {
   }
 
   // One stage a rank.
-  v1::Topology Topology() const override {
+  std::vector<v1::Topology> Topologies() const override {
     v1::Topology topology;
     uint32_t rank = 0;
     for (uint32_t replica = 0; replica < job_.mesh().data(); ++replica) {
       v1::ReplicaTopology* made = topology.add_replicas();
       for (uint32_t stage = 0; stage < job_.mesh().pipeline(); ++stage) made->add_stages()->add_ranks(rank++);
     }
-    return topology;
+    return {topology};
   }
 
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
@@ -146,7 +146,7 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
     return shape;
   }
 
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology*,
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, absl::Span<const v1::Topology>,
                                                        core::StopToken stop) const override {
     if (preparation_gate_) preparation_gate_();
     while (job.mesh().pipeline() == kUntilStopped && !stop.stopped()) std::this_thread::yield();
@@ -159,7 +159,8 @@ class FakeBatchPlannerFactory final : public BatchPlannerFactory {
   // Whatever was measured, costs are revised, or not.
   void set_calibrates(bool calibrates) { calibrates_ = calibrates; }
 
-  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec&, const v1::Topology&,
+  absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec&,
+                                                             absl::Span<const v1::Topology>,
                                                              const v1::CostProfile& in_effect,
                                                              const std::vector<HeldIteration>&,
                                                              core::StopToken) const override {

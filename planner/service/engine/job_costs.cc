@@ -27,7 +27,7 @@ v1::JobSpec Job::SpecWith(const v1::CostProfile& profile) const {
 
 absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iteration, core::StopToken stop) {
   v1::CostProfile profile;
-  v1::Topology topology;
+  std::vector<v1::Topology> topologies;
   {
     MutexLock lock(&mutex_);
     PENSTOCK_RETURN_IF_ERROR(CheckPreparedLocked());
@@ -37,10 +37,10 @@ absl::StatusOr<std::shared_ptr<const BatchPlanner>> Job::PlannerOf(uint64_t iter
     if (found != revised_planners_.end()) return found->second;
     // After a restart.
     profile = costs->profile();
-    topology = *state_.topology();
+    topologies = state_.topologies();
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<BatchPlanner> made,
-                            services_.planners->Create(SpecWith(profile), &topology, stop));
+                            services_.planners->Create(SpecWith(profile), topologies, stop));
   MutexLock lock(&mutex_);
   return revised_planners_.try_emplace(profile.version(), std::move(made)).first->second;
 }
@@ -100,19 +100,19 @@ void Job::Recalibrate() {
 void Job::FitCosts(const std::vector<HeldIteration>& iterations, uint64_t measured_before,
                    const PlanningTicket& ticket) {
   v1::CostProfile in_effect;
-  v1::Topology topology;
+  std::vector<v1::Topology> topologies;
   {
     MutexLock lock(&mutex_);
     in_effect = state_.LastCosts() != nullptr ? state_.LastCosts()->profile() : spec_.profile();
-    topology = *state_.topology();
+    topologies = state_.topologies();
   }
   absl::StatusOr<std::optional<core::Calibration>> fitted =
-      services_.planners->Calibrate(spec_, topology, in_effect, iterations, ticket.stop());
+      services_.planners->Calibrate(spec_, topologies, in_effect, iterations, ticket.stop());
   absl::StatusOr<std::unique_ptr<BatchPlanner>> planner = nullptr;
   if (!fitted.ok()) {
     planner = ticket.Explain(fitted.status());
   } else if (fitted->has_value()) {
-    planner = services_.planners->Create(SpecWith((*fitted)->profile), &topology, ticket.stop());
+    planner = services_.planners->Create(SpecWith((*fitted)->profile), topologies, ticket.stop());
   }
   MutexLock lock(&mutex_);
   fitting_ = nullptr;

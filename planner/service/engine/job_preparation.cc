@@ -43,7 +43,7 @@ uint64_t Job::WhenPrepared(Prepared prepared) {
 bool Job::StopWaiting(uint64_t waiter) {
   MutexLock lock(&mutex_);
   if (await_preparation_.erase(waiter) == 0) return false;
-  return await_preparation_.empty() && planner_ == nullptr && !state_.topology().has_value() && !deleted_;
+  return await_preparation_.empty() && planner_ == nullptr && !state_.is_prepared() && !deleted_;
 }
 
 // Several layouts of stages are planned at a time, as many as there is room for.
@@ -78,13 +78,13 @@ void Job::Prepare() {
 
 void Job::MakePlanner(const PlanningTicket& ticket) {
   if (!ticket.status().ok()) return KeepPlanner(ticket.status());
-  std::optional<v1::Topology> topology;
+  std::vector<v1::Topology> topologies;
   {
     MutexLock lock(&mutex_);
-    topology = state_.topology();
+    topologies = state_.topologies();
   }
   absl::StatusOr<std::unique_ptr<BatchPlanner>> planner =
-      services_.planners->Create(spec_, topology.has_value() ? &*topology : nullptr, ticket.stop());
+      services_.planners->Create(spec_, topologies, ticket.stop());
   if (!planner.ok()) return KeepPlanner(ticket.Explain(planner.status()));
   KeepPlanner(std::move(planner));
 }
@@ -99,9 +99,12 @@ void Job::KeepPlanner(absl::StatusOr<std::unique_ptr<BatchPlanner>> planner) {
     if (deleted_ || (stopped_ && !status.ok())) return;
     if (status.ok()) {
       planner_ = *std::move(planner);
-      if (!state_.topology().has_value()) {
+      if (!state_.is_prepared()) {
         store::v1::Event event;
-        *event.mutable_job_prepared()->mutable_topology() = planner_->Topology();
+        const std::vector<v1::Topology> topologies = planner_->Topologies();
+        store::v1::JobPrepared& prepared = *event.mutable_job_prepared();
+        *prepared.mutable_topology() = topologies.front();
+        prepared.mutable_other_topologies()->Assign(topologies.begin() + 1, topologies.end());
         RecordLocked(std::move(event));
       }
     } else {

@@ -82,7 +82,10 @@ absl::StatusOr<v1::RegisterWorkerResponse> Job::RegisterWorker(const v1::Registe
     response.set_epoch(state_.membership().epoch());
     response.set_epoch_secret(state_.membership().secret());
     response.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(heartbeats_.interval()));
-    *response.mutable_topology() = *state_.topology();
+    const std::vector<v1::Topology>& topologies = state_.topologies();
+    *response.mutable_topology() = topologies.front();
+    if (!spec_.strategies().empty())
+      response.mutable_strategies()->Assign(topologies.begin(), topologies.end());
   }
   readers_.WakeAll();
   *response.mutable_job() = spec_;

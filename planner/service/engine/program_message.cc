@@ -38,6 +38,7 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   *message.mutable_program() = program;
   AddMicroBatches(batch, plan.replicas(static_cast<int>(program.replica())), &message);
   message.set_loss_tokens(plan.loss_tokens());
+  message.set_strategy(plan.strategy());
   AddGroups(plan, rank, &message);
   *message.mutable_layers_per_stage() = plan.layers_per_stage();
   message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());

@@ -1,15 +1,19 @@
 #include "planner/service/main/core_backend.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/core/calibrate/calibrate.h"
 #include "planner/core/calibrate/durations.h"
 #include "planner/core/calibrate/passes_from_proto.h"
 #include "planner/core/contract/job_from_proto.h"
 #include "planner/core/planner.h"
+#include "planner/core/strategies/strategy_planner.h"
+#include "planner/core/strategies/strategy_specs.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock {
@@ -17,7 +21,7 @@ namespace {
 
 class CoreBatchPlanner final : public BatchPlanner {
  public:
-  CoreBatchPlanner(std::unique_ptr<core::Planner> planner, core::RunTasks run_tasks)
+  CoreBatchPlanner(std::unique_ptr<core::StrategyPlanner> planner, core::RunTasks run_tasks)
       : planner_(std::move(planner)), run_tasks_(std::move(run_tasks)) {}
 
   absl::Status CheckBatch(const v1::Batch& batch, core::StopToken stop) const override {
@@ -29,18 +33,19 @@ class CoreBatchPlanner final : public BatchPlanner {
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
     return planner_->ShapeOf(batch);
   }
-  v1::Topology Topology() const override { return planner_->topology(); }
+  std::vector<v1::Topology> Topologies() const override { return planner_->topologies(); }
   absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
     return planner_->MakePlan(batch, run_tasks_, stop);
   }
   absl::StatusOr<std::vector<int64_t>> Durations(const v1::Batch& batch, const v1::Plan& plan,
                                                  uint32_t rank) const override {
-    PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner_->job()));
-    return core::OwnDurations(plan, samples, planner_->costs(), static_cast<int>(rank));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::Planner* const planner, planner_->Of(plan));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::Batch samples, core::BatchFromProto(batch, planner->job()));
+    return core::OwnDurations(plan, samples, planner->costs(), static_cast<int>(rank));
   }
 
  private:
-  const std::unique_ptr<core::Planner> planner_;
+  const std::unique_ptr<core::StrategyPlanner> planner_;
   const core::RunTasks run_tasks_;
 };
 
@@ -66,13 +71,22 @@ v1::Batch TypicalBatch(const v1::PlanningOptions& planning) {
   return batch;
 }
 
+// The first of those that most iterations ran on.
+int MostFrequentStrategy(const std::vector<HeldIteration>& iterations) {
+  std::map<uint32_t, int> counts;
+  for (const HeldIteration& iteration : iterations) ++counts[iteration.plan->strategy()];
+  const auto most = std::max_element(counts.begin(), counts.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == counts.end() ? 0 : static_cast<int>(most->first);
+}
+
 }  // namespace
 
 absl::StatusOr<core::PlanningShape> CorePlannerFactory::ShapeOf(const v1::JobSpec& job,
                                                                 const v1::Batch* batch) const {
   const v1::Batch typical = batch == nullptr ? TypicalBatch(job.planning()) : v1::Batch();
   if (batch == nullptr && typical.samples().empty()) return core::PlanningShape();
-  const auto planner = core::Planner::Create(job, core::Planner::Explain::kCauseAlone);
+  const auto planner = core::StrategyPlanner::Create(job, core::Planner::Explain::kCauseAlone);
   if (!planner.ok()) return AsInvalid(planner.status());
   PENSTOCK_ASSIGN_OR_RETURN(core::PlanningShape shape,
                             (*planner)->ShapeOf(batch == nullptr ? typical : *batch));
@@ -83,26 +97,31 @@ absl::StatusOr<core::PlanningShape> CorePlannerFactory::ShapeOf(const v1::JobSpe
 }
 
 absl::Status CorePlannerFactory::Check(const v1::JobSpec& job) const {
-  return AsInvalid(core::Planner::CheckJob(job));
+  return AsInvalid(core::StrategyPlanner::CheckJob(job));
 }
 
-absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(const v1::JobSpec& job,
-                                                                         const v1::Topology* topology,
-                                                                         core::StopToken stop) const {
-  absl::StatusOr<std::unique_ptr<core::Planner>> planner =
-      core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop, topology);
+absl::StatusOr<std::unique_ptr<BatchPlanner>> CorePlannerFactory::Create(
+    const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, core::StopToken stop) const {
+  absl::StatusOr<std::unique_ptr<core::StrategyPlanner>> planner =
+      core::StrategyPlanner::Create(job, core::Planner::Explain::kChanges, run_tasks_, stop, topologies);
   if (!planner.ok()) return AsInvalid(planner.status());
   return std::make_unique<CoreBatchPlanner>(*std::move(planner), run_tasks_);
 }
 
 absl::StatusOr<std::optional<core::Calibration>> CorePlannerFactory::Calibrate(
-    const v1::JobSpec& job, const v1::Topology& topology, const v1::CostProfile& in_effect,
+    const v1::JobSpec& job, absl::Span<const v1::Topology> topologies, const v1::CostProfile& in_effect,
     const std::vector<HeldIteration>& iterations, core::StopToken stop) const {
+  const int strategy = MostFrequentStrategy(iterations);
+  if (static_cast<size_t>(strategy) >= topologies.size())
+    return absl::InvalidArgumentError(
+        absl::StrCat("an iteration ran on strategy ", strategy, " of ", topologies.size()));
   PENSTOCK_ASSIGN_OR_RETURN(
       const std::unique_ptr<core::Planner> planner,
-      core::Planner::Create(job, core::Planner::Explain::kCauseAlone, run_tasks_, stop, &topology));
+      core::Planner::Create(core::SpecOfStrategy(job, strategy), core::Planner::Explain::kCauseAlone,
+                            run_tasks_, stop, &topologies[strategy]));
   std::vector<core::ObservedIteration> observed;
   for (const HeldIteration& iteration : iterations) {
+    if (static_cast<int>(iteration.plan->strategy()) != strategy) continue;
     core::ObservedIteration& one = observed.emplace_back();
     one.batch = iteration.batch.get();
     one.plan = iteration.plan.get();

@@ -21,10 +21,12 @@ class CorePlannerFactory final : public BatchPlannerFactory {
 
   absl::Status Check(const v1::JobSpec& job) const override;
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override;
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                       absl::Span<const v1::Topology> topologies,
                                                        core::StopToken stop) const override;
+  // Of a job with strategies, from the iterations of the one that ran most often.
   absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job,
-                                                             const v1::Topology& topology,
+                                                             absl::Span<const v1::Topology> topologies,
                                                              const v1::CostProfile& in_effect,
                                                              const std::vector<HeldIteration>& iterations,
                                                              core::StopToken stop) const override;

@@ -134,14 +134,30 @@ void JobMetrics::OnIterationCompleted(const std::string& job_id, const v1::Itera
   totals.predicted_seconds += Seconds(summary.predicted_ns());
   totals.waited_for_program_seconds += Seconds(summary.waited_for_program_ns());
   totals.planning_seconds += Seconds(summary.planning_time_ns());
+  ++totals.by_strategy[summary.strategy()];
+}
+
+void JobMetrics::ForgetOthersLocked(const PlannerEngine& engine) {
+  std::set<std::string> held;
+  for (const auto& job : engine.Jobs()) held.insert(job->id());
+  std::erase_if(totals_, [&](const auto& entry) { return !held.contains(entry.first); });
+}
+
+std::vector<MetricSample> JobMetrics::StrategySamplesOf(const PlannerEngine& engine) {
+  MutexLock lock(&mutex_);
+  ForgetOthersLocked(engine);
+  Samples samples;
+  for (const auto& [job_id, totals] : totals_) {
+    for (const auto& [strategy, iterations] : totals.by_strategy)
+      samples.push_back({{{kJobLabel, job_id}, {"strategy", absl::StrCat(strategy)}}, iterations});
+  }
+  return samples;
 }
 
 std::vector<MetricSample> JobMetrics::SamplesOf(const PlannerEngine& engine, Counted counted,
                                                 const MetricLabels& labels) {
-  std::set<std::string> held;
-  for (const auto& job : engine.Jobs()) held.insert(job->id());
   MutexLock lock(&mutex_);
-  std::erase_if(totals_, [&](const auto& entry) { return !held.contains(entry.first); });
+  ForgetOthersLocked(engine);
   Samples samples;
   for (const auto& [job_id, totals] : totals_) {
     MetricLabels all = labels;
@@ -165,6 +181,10 @@ void JobMetrics::WatchTotals(MetricsRegistry* registry, const EngineSlot* engine
   };
   add("penstock_job_iterations_total", "Iterations of a job that all its ranks have reported.",
       {{{}, &Totals::iterations}});
+  registry->AddComputedCounter(
+      "penstock_job_strategy_iterations_total",
+      "The same by strategy, the number of one of the job's; 0 where it has none.",
+      Watched(engines, [this](const PlannerEngine& engine) { return StrategySamplesOf(engine); }));
   add("penstock_job_tokens_total", "Tokens of a job: real, and computed with padding.",
       {{{{"kind", "real"}}, &Totals::real_tokens}, {{{"kind", "computed"}}, &Totals::computed_tokens}});
   add("penstock_job_iteration_seconds_total",

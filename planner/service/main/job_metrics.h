@@ -34,12 +34,17 @@ class JobMetrics {
     double predicted_seconds = 0;
     double waited_for_program_seconds = 0;
     double planning_seconds = 0;
+    // Iterations.
+    std::map<uint32_t, double> by_strategy = {};
   };
   using Counted = double Totals::*;
 
   // Of the jobs that the planner holds; the others are forgotten here as well.
   std::vector<MetricSample> SamplesOf(const PlannerEngine& engine, Counted counted,
                                       const MetricLabels& labels);
+  std::vector<MetricSample> StrategySamplesOf(const PlannerEngine& engine);
+  // Those of jobs that the planner does not hold.
+  void ForgetOthersLocked(const PlannerEngine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchTotals(MetricsRegistry* registry, const EngineSlot* engines);
 
   Mutex mutex_;

@@ -33,6 +33,7 @@ bool IsShown(const v1::Instruction& instruction) {
     case v1::OP_BACKWARD_WEIGHT:
     case v1::OP_RECOMPUTE:
     case v1::OP_REDUCE_GRADIENTS:
+    case v1::OP_RESHARD:
     case v1::OP_OPTIMIZER_STEP:
       return true;
     default:
@@ -235,6 +236,7 @@ Json IterationAsJson(const HeldIteration& iteration, const IterationViewOptions&
                {"samples", iteration.batch->samples_size()},
                {"real_tokens", plan.real_tokens()},
                {"computed_tokens", plan.computed_tokens()},
+               {"mesh", MeshName(plan.mesh())},
                {"layers_per_stage", plan.layers_per_stage()},
                {"ops", OpNames()},
                {"lengths", Lengths(*iteration.batch)},

@@ -67,7 +67,8 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
       progress_(saved),
       membership_(ranks_, saved.epoch()),
       summaries_(saved.summaries().begin(), saved.summaries().end()) {
-  if (saved.has_topology()) topology_ = saved.topology();
+  if (saved.has_topology()) topologies_.push_back(saved.topology());
+  topologies_.insert(topologies_.end(), saved.other_topologies().begin(), saved.other_topologies().end());
   for (const store::v1::IterationPlanned& plan : saved.plans()) plans_[plan.iteration()] = plan;
   for (const store::v1::IterationReported& report : saved.reports()) {
     reports_[report.iteration()][report.rank()] = report;
@@ -80,7 +81,10 @@ JobState::JobState(const store::v1::JobSnapshot& saved)
 store::v1::JobSnapshot JobState::Save() const {
   store::v1::JobSnapshot saved;
   *saved.mutable_spec() = spec_;
-  if (topology_.has_value()) *saved.mutable_topology() = *topology_;
+  if (is_prepared()) {
+    *saved.mutable_topology() = topologies_.front();
+    saved.mutable_other_topologies()->Assign(topologies_.begin() + 1, topologies_.end());
+  }
   saved.set_registered_unix_ns(registered_unix_ns_);
   saved.set_last_unix_ns(last_unix_ns_);
   saved.set_draining(draining_);
@@ -111,7 +115,9 @@ void JobState::Apply(const store::v1::Event& event) {
   last_unix_ns_ = std::max(last_unix_ns_, event.unix_ns());
   switch (event.what_case()) {
     case store::v1::Event::kJobPrepared:
-      topology_ = event.job_prepared().topology();
+      topologies_ = {event.job_prepared().topology()};
+      topologies_.insert(topologies_.end(), event.job_prepared().other_topologies().begin(),
+                         event.job_prepared().other_topologies().end());
       break;
     case store::v1::Event::kBatchesAccepted:
       Apply(event.batches_accepted());

@@ -49,7 +49,10 @@ class JobState {
   int64_t last_unix_ns() const { return last_unix_ns_; }
 
   // Not set before the stages are chosen.
-  const std::optional<v1::Topology>& topology() const { return topology_; }
+  // Whether its stages are chosen.
+  bool is_prepared() const { return !topologies_.empty(); }
+  // Who is where, by strategy; empty until then.
+  const std::vector<v1::Topology>& topologies() const { return topologies_; }
   bool draining() const { return draining_; }
   // It comes from a backup and no iteration was completed since: workers may be ahead of its batches.
   bool restored() const { return restored_; }
@@ -100,7 +103,7 @@ class JobState {
   uint64_t history_;
   int64_t registered_unix_ns_;
   int64_t last_unix_ns_;
-  std::optional<v1::Topology> topology_;
+  std::vector<v1::Topology> topologies_;
   bool draining_ = false;
   bool restored_ = false;
   bool finished_ = false;

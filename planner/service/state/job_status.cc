@@ -8,7 +8,7 @@ v1::JobState StateOf(const JobState& state) {
   if (state.finished()) return v1::JOB_STATE_FINISHED;
   if (!state.failure().empty()) return v1::JOB_STATE_FAILED;
   if (state.draining()) return v1::JOB_STATE_DRAINING;
-  if (!state.topology().has_value()) return v1::JOB_STATE_PREPARING;
+  if (!state.is_prepared()) return v1::JOB_STATE_PREPARING;
   return state.membership().ready() ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_REGISTERED;
 }
 

@@ -61,6 +61,7 @@ store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
   figures.set_compute_ns(PredictedComputeNs(plan));
   figures.set_planning_time_ns(plan.planning_time_ns());
   figures.set_ranks(plan.programs_size());
+  figures.set_strategy(plan.strategy());
   return figures;
 }
 
@@ -87,6 +88,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
   summary.set_predicted_ns(plan.makespan_ns());
   summary.set_planning_time_ns(plan.planning_time_ns());
   summary.set_micro_batches(plan.micro_batches());
+  summary.set_strategy(plan.strategy());
   double compute_ns = 0;
   for (const store::v1::IterationReported& report : reports) {
     compute_ns += report.compute_ns();

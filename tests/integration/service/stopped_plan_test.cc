@@ -38,7 +38,7 @@ class WatchedFactory final : public BatchPlannerFactory {
     absl::StatusOr<core::PlanningShape> ShapeOf(const v1::Batch& batch) const override {
       return planner_->ShapeOf(batch);
     }
-    v1::Topology Topology() const override { return planner_->Topology(); }
+    std::vector<v1::Topology> Topologies() const override { return planner_->Topologies(); }
     absl::StatusOr<v1::Plan> MakePlan(const v1::Batch& batch, core::StopToken stop) const override {
       started_->Notify();
       return planner_->MakePlan(batch, stop);
@@ -58,19 +58,20 @@ class WatchedFactory final : public BatchPlannerFactory {
   absl::StatusOr<core::PlanningShape> ShapeOf(const v1::JobSpec& job, const v1::Batch* batch) const override {
     return core_.ShapeOf(job, batch);
   }
-  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job, const v1::Topology* topology,
+  absl::StatusOr<std::unique_ptr<BatchPlanner>> Create(const v1::JobSpec& job,
+                                                       absl::Span<const v1::Topology> topologies,
                                                        core::StopToken stop) const override {
-    auto planner = core_.Create(job, topology, stop);
+    auto planner = core_.Create(job, topologies, stop);
     if (!planner.ok()) return planner.status();
     return std::make_unique<Watched>(*std::move(planner), started_);
   }
 
   absl::StatusOr<std::optional<core::Calibration>> Calibrate(const v1::JobSpec& job,
-                                                             const v1::Topology& topology,
+                                                             absl::Span<const v1::Topology> topologies,
                                                              const v1::CostProfile& in_effect,
                                                              const std::vector<HeldIteration>& iterations,
                                                              core::StopToken stop) const override {
-    return core_.Calibrate(job, topology, in_effect, iterations, stop);
+    return core_.Calibrate(job, topologies, in_effect, iterations, stop);
   }
   absl::StatusOr<core::Calibration> CalibratePasses(const v1::ReviseCostsRequest& request,
                                                     core::StopToken stop) const override {

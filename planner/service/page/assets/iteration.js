@@ -52,7 +52,7 @@ function showFigures(data) {
                    ["measured", data.measured_us === null ? "not yet" : timeOfMicroseconds(data.measured_us)]];
   if (data.lower_bound_us > 0) figures.push(["lower bound", timeOfMicroseconds(data.lower_bound_us)]);
   figures.push(["samples", withCommas(data.samples)], ["tokens", withCommas(data.real_tokens)],
-               ["padding efficiency", share(data.real_tokens / data.computed_tokens)], ["layers per stage", data.layers_per_stage.join(", ")]);
+               ["padding efficiency", share(data.real_tokens / data.computed_tokens)], ["mesh", data.mesh], ["layers per stage", data.layers_per_stage.join(", ")]);
   if (data.ranks_reported > 0 && data.ranks_reported < data.ranks_planned)
     figures.push(["ranks that have reported", `${withCommas(data.ranks_reported)} of ${withCommas(data.ranks_planned)}`]);
   fillFigures(byId("iteration-figures"), figures);

@@ -32,7 +32,8 @@ function positionsText(mesh) {
 function subtitle(spec) {
   const policy = spec.planning.policy.replace("POLICY_", "").toLowerCase();
   const owner = spec.owner === "" ? "" : `; of ${spec.owner}`;
-  return `${modelText(spec.model)}${positionsText(spec.mesh)} a pipeline × ${plural(spec.mesh.data, "replica")}; policy ${policy}${owner}`;
+  const strategies = spec.strategies.length > 1 ? `, or as one of ${spec.strategies.length - 1} other strategies says` : "";
+  return `${modelText(spec.model)}${positionsText(spec.mesh)} a pipeline × ${plural(spec.mesh.data, "replica")}${strategies}; policy ${policy}${owner}`;
 }
 
 function ratio(numerator, denominator) {

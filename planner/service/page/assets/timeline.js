@@ -15,6 +15,7 @@ const OPS = {
   BACKWARD_WEIGHT: {name: "backward, weight gradient", letter: "W", shade: "weight"},
   RECOMPUTE: {name: "recompute", letter: "R", shade: "forward"},
   REDUCE_GRADIENTS: {name: "reduce gradients", letter: "", whole: true},
+  RESHARD: {name: "reshard", letter: "", whole: true},
   OPTIMIZER_STEP: {name: "optimizer step", letter: "", whole: true},
 };
 
