@@ -31,8 +31,8 @@ struct CompareFlags {
 absl::Status ComparePolicy(const v1::JobSpec& job, const std::vector<v1::Batch>& batches,
                            const core::RunTasks& run_tasks, std::vector<PlanSummary>& rows) {
   const std::string policy = PolicyName(job.planning().policy());
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
-                            core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(job, core::Planner::Explain::kChanges, run_tasks));
   for (const v1::Batch& batch : batches) {
     const auto start = std::chrono::steady_clock::now();
     const absl::StatusOr<v1::Plan> plan = PlanAndCheck(*planner, batch, run_tasks);
@@ -112,7 +112,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
   TaskPool threads(flags.threads);
   std::vector<PlanSummary> rows;
   for (v1::Policy policy : flags.policies) {
-    *job.mutable_planning() = flags.request.planning.ToOptions(policy);
+    flags.request.SetPlanning(policy, &job);
     SetTypicalSamples(batches, &job);
     PENSTOCK_RETURN_IF_ERROR(NameFlags(ComparePolicy(job, batches, threads.AsFunction(), rows)));
   }

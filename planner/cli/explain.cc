@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/text_table.h"
 #include "planner/core/planner.h"
+#include "planner/core/strategies/strategy_specs.h"
 
 namespace penstock::cli {
 namespace {
@@ -112,11 +113,13 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
                                     const std::function<void(const std::string&)>& progress,
                                     const core::RunTasks& run_tasks) {
   PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(job));
+  // What would be other is asked of the strategy that the plan is for.
+  const v1::JobSpec spec = core::SpecOfStrategy(job, static_cast<int>(planned.plan().strategy()));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(spec));
   Explanation explanation;
   PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));
   PENSTOCK_ASSIGN_OR_RETURN(explanation.what_ifs,
-                            AskWhatIf(job, planned, explanation.ranks, progress, run_tasks));
+                            AskWhatIf(spec, planned, explanation.ranks, progress, run_tasks));
   return explanation;
 }
 

@@ -90,7 +90,9 @@ Json Replicas(const v1::Plan& plan) {
   return replicas;
 }
 
-bool IsPass(v1::Op op) { return op != v1::OP_REDUCE_GRADIENTS && op != v1::OP_OPTIMIZER_STEP; }
+bool IsPass(v1::Op op) {
+  return op != v1::OP_REDUCE_GRADIENTS && op != v1::OP_RESHARD && op != v1::OP_OPTIMIZER_STEP;
+}
 
 Json JointPassData(const v1::Instruction& instruction) {
   const v1::PassExchange& exchange = instruction.exchange();

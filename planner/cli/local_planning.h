@@ -6,6 +6,7 @@
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/planner.h"
+#include "planner/core/strategies/strategy_planner.h"
 
 namespace CLI {
 class App;
@@ -20,6 +21,8 @@ void AddThreadsFlag(CLI::App& command, int& threads);
 // may use threads: the plan is the same.
 // Possible errors: INVALID_ARGUMENT (the batch), RESOURCE_EXHAUSTED (no plan fits in memory), INTERNAL (the
 // plan breaks a rule).
+absl::StatusOr<v1::Plan> PlanAndCheck(const core::StrategyPlanner& planner, const v1::Batch& batch,
+                                      const core::RunTasks& run_tasks = core::RunSerially);
 absl::StatusOr<v1::Plan> PlanAndCheck(const core::Planner& planner, const v1::Batch& batch,
                                       const core::RunTasks& run_tasks = core::RunSerially);
 

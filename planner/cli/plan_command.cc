@@ -61,8 +61,8 @@ absl::StatusOr<v1::Plan> PlanRemotely(const PlannerFlags& planner, const v1::Job
 absl::StatusOr<v1::Plan> MakePlan(const PlanFlags& flags, const v1::JobSpec& job, const v1::Batch& batch,
                                   const core::RunTasks& run_tasks) {
   if (!flags.planner.address.empty()) return PlanRemotely(flags.planner, job, batch);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner,
-                            core::Planner::Create(job, core::Planner::Explain::kChanges, run_tasks));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(job, core::Planner::Explain::kChanges, run_tasks));
   return PlanAndCheck(*planner, batch, run_tasks);
 }
 
@@ -114,7 +114,10 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   line("schedule", summary.schedule);
   line("layers per stage", absl::StrJoin(summary.layers_per_stage, ","));
   line("samples", absl::StrCat(summary.samples, " in ", summary.micro_batches, " micro-batches"));
-  if (HasGroups(plan.mesh())) line("mesh", MeshName(plan.mesh()));
+  if (HasGroups(plan.mesh()) || plan.options().parameter_shares())
+    line("mesh",
+         absl::StrCat(summary.mesh,
+                      summary.strategy > 0 ? absl::StrCat(" (strategy ", summary.strategy, ")") : ""));
   if (!summary.spans.empty())
     line("spans", absl::StrCat(SpanText(summary.spans), " (samples x context ranks)"));
   line("makespan", absl::StrCat(Fixed(summary.makespan_ms, 1), " ms"));
@@ -157,7 +160,7 @@ absl::StatusOr<Explanation> ExplainWithProgress(const v1::JobSpec& job, const v1
 absl::StatusOr<Shown> PlanAnew(const PlanFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(RequireRequest(flags.request));
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, flags.request.ReadJob());
-  *job.mutable_planning() = flags.request.planning.ToOptions(flags.policy);
+  flags.request.SetPlanning(flags.policy, &job);
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Batch> batches,
                             flags.request.ReadBatches(1, job.model().architecture()));
   SetTypicalSamples(batches, &job);

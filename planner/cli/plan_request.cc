@@ -11,6 +11,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/profile_file.h"
+#include "planner/cli/strategy_list.h"
 
 namespace penstock::cli {
 namespace {
@@ -102,13 +103,25 @@ void PlanRequestFlags::AddTo(CLI::App& command) {
           "--ep", expert,
           "Ranks of a stage group that divide the experts; divides --cp x --tp, a multiple of --tp (1)")
       ->check(CLI::Range(1U, 1U << 20));
+  AddStrategiesFlag(command, strategies);
   planning.AddTo(command);
+  for (const char* flag : MeshFlags()) command.get_option("--strategies")->excludes(command.get_option(flag));
 }
 
 absl::StatusOr<v1::JobSpec> PlanRequestFlags::ReadJob() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::JobSpec job, ReadModel());
   *job.mutable_mesh() = MakeMesh(pipeline, data, tensor, context, expert);
+  if (!strategies.empty()) {
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Strategy> read, ReadStrategies(strategies));
+    SetStrategies(read, &job);
+  }
   return job;
+}
+
+void PlanRequestFlags::SetPlanning(v1::Policy policy, v1::JobSpec* job) const {
+  *job->mutable_planning() = planning.ToOptions(policy);
+  // They cannot do without.
+  if (!job->strategies().empty()) job->mutable_planning()->set_parameter_shares(true);
 }
 
 absl::StatusOr<std::vector<v1::Batch>> PlanRequestFlags::ReadBatches(uint64_t count,

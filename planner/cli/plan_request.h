@@ -50,13 +50,16 @@ struct PlanRequestFlags : SourceFlags {
   uint32_t tensor = 1;
   uint32_t context = 1;
   uint32_t expert = 1;
+  // --strategies, in place of these degrees.
+  std::string strategies;
   PlanningFlags planning;
 
-  // Those of SourceFlags, --rows, --pp, --dp and those of PlanningFlags.
+  // Those of SourceFlags, --rows, --pp, --dp, --tp, --cp, --ep, --strategies and those of PlanningFlags.
   void AddTo(CLI::App& command);
 
-  // The job without its policy. Possible errors: as ReadModel.
+  // The job without its policy. Possible errors: as ReadModel and ReadStrategies.
   absl::StatusOr<v1::JobSpec> ReadJob() const;
+  void SetPlanning(v1::Policy policy, v1::JobSpec* job) const;
 
   // `count` batches: rows A..B-1 are the first, the next B-A rows the second, and so on. Possible errors: as
   // ParseRows and ReadLengths.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/mesh/rank_places.h"
 #include "common/ratio/ratio.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/units.h"
@@ -81,6 +82,8 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
   summary.spans = CountSpans(plan);
   summary.schedule = ScheduleName(plan.schedule());
   summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
+  summary.strategy = plan.strategy();
+  summary.mesh = MeshName(plan.mesh());
   return summary;
 }
 
@@ -112,6 +115,8 @@ nlohmann::ordered_json ToJson(const PlanSummary& summary) {
           {"spans", number(ToJson(summary.spans))},
           {"schedule", number(summary.schedule)},
           {"layers_per_stage", number(summary.layers_per_stage)},
+          {"strategy", number(summary.strategy)},
+          {"mesh", number(summary.mesh)},
           {"feasible", summary.feasible},
           {"reason", summary.reason}};
 }

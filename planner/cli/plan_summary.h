@@ -46,6 +46,9 @@ struct PlanSummary {
   // The word that --schedule takes, and the layers of each stage in stage order.
   std::string schedule = {};
   std::vector<uint32_t> layers_per_stage = {};
+  // Of a job with strategies, which of them, and its mesh, "pp 2 x dp 4".
+  uint32_t strategy = 0;
+  std::string mesh = {};
   // False when no plan fits; `reason` says why, and the numbers after planning_ms mean nothing.
   bool feasible = true;
   std::string reason = {};

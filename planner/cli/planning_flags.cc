@@ -125,6 +125,9 @@ void PlanningFlags::AddTo(CLI::App& command) {
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--shard-optimizer-state", shard_optimizer_state,
                    "Divide optimizer state over replicas and context ranks (ZeRO stage 1)");
+  command.add_flag("--parameter-shares", parameter_shares,
+                   "Keep parameters and optimizer state in one share a rank, whatever the mesh, from which "
+                   "each iteration brings them to its stages; with --strategies always");
 }
 
 void AddCutFlag(CLI::App& command, Cut& cut) {
@@ -148,6 +151,7 @@ v1::PlanningOptions PlanningFlags::ToOptions(v1::Policy policy) const {
   options.mutable_rank_of_stage()->Add(rank_of_stage.begin(), rank_of_stage.end());
   options.set_memory_limit_bytes(BytesOfMegabytes(memory_mb));
   options.set_shard_optimizer_state(shard_optimizer_state);
+  options.set_parameter_shares(parameter_shares);
   return options;
 }
 
@@ -222,6 +226,8 @@ absl::Status NameFlags(const absl::Status& status) {
                                           {"job.planning.stage_split", "--stage-split"},
                                           {"job.planning.memory_limit_bytes", "--memory-mb"},
                                           {"job.planning.shard_optimizer_state", "--shard-optimizer-state"},
+                                          {"job.planning.parameter_shares", "--parameter-shares"},
+                                          {"job.strategies", "--strategies"},
                                           {"a maximum length of", "--max-length"}});
   ToMegabytes(&text);
   return absl::Status(status.code(), text);

@@ -33,10 +33,11 @@ struct PlanningFlags {
   // Millions of bytes; 0: the memory that the profile names.
   double memory_mb = 0;
   bool shard_optimizer_state = false;
+  bool parameter_shares = false;
 
   // --layout, --schedule, --recompute, --effort, --micro-batch-size, --token-cap, --layers-per-stage,
-  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state. What is set now are the defaults.
-  // This object must outlive the parse.
+  // --rank-of-stage, --stage-split, --memory-mb, --shard-optimizer-state, --parameter-shares. What is set now
+  // are the defaults. This object must outlive the parse.
   void AddTo(CLI::App& command);
 
   v1::PlanningOptions ToOptions(v1::Policy policy) const;

@@ -21,6 +21,7 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/planner_flags.h"
 #include "planner/cli/printable_text.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/text_table.h"
 
 namespace penstock::cli {
@@ -61,22 +62,34 @@ absl::StatusOr<WantedJobs> ListWantedJobs(const StatusFlags& flags) {
   return wanted;
 }
 
+// How many ranks do what.
+struct JobMeshes {
+  v1::Mesh mesh;
+  // Where an iteration runs on one of several.
+  std::vector<v1::Strategy> strategies;
+};
+
+using MeshesByJob = std::map<std::string, JobMeshes>;
+
 // Of a job; nothing where the planner no longer has it, or does not tell.
-std::optional<v1::Mesh> MeshOf(PlannerClient& client, const std::string& job) {
+std::optional<JobMeshes> MeshesOfJob(PlannerClient& client, const std::string& job) {
   v1::GetJobRequest request;
   request.set_job_id(job);
   const absl::StatusOr<v1::GetJobResponse> response = client.GetJob(request);
-  return response.ok() ? std::optional(response->job().mesh()) : std::nullopt;
+  if (!response.ok()) return std::nullopt;
+  const auto& strategies = response->job().strategies();
+  return JobMeshes{response->job().mesh(), {strategies.begin(), strategies.end()}};
 }
 
 // Of each job; what could not be had is missing.
-absl::StatusOr<std::map<std::string, v1::Mesh>> MeshesOf(const StatusFlags& flags,
-                                                         const std::vector<v1::JobStatus>& jobs) {
+absl::StatusOr<MeshesByJob> MeshesOf(const StatusFlags& flags, const std::vector<v1::JobStatus>& jobs) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<PlannerClient> client, flags.planner.ImpatientClient());
   client->TakeStandbys([](const StandbyWords&) {});
-  std::map<std::string, v1::Mesh> meshes;
-  for (const v1::JobStatus& job : jobs)
-    if (std::optional<v1::Mesh> mesh = MeshOf(*client, job.job_id())) meshes[job.job_id()] = *std::move(mesh);
+  MeshesByJob meshes;
+  for (const v1::JobStatus& job : jobs) {
+    if (std::optional<JobMeshes> of_job = MeshesOfJob(*client, job.job_id()))
+      meshes[job.job_id()] = *std::move(of_job);
+  }
   return meshes;
 }
 
@@ -98,6 +111,12 @@ nlohmann::ordered_json MeshJson(const v1::Mesh& mesh) {
           {"data", mesh.data()},
           {"context", ContextRanks(mesh)},
           {"tensor", TensorRanks(mesh)}};
+}
+
+nlohmann::ordered_json StrategiesJson(const std::vector<v1::Strategy>& strategies) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+  for (const v1::Strategy& strategy : strategies) names.push_back(StrategyName(strategy));
+  return names;
 }
 
 // `heard`: the planner hears the workers, which a standby does not.
@@ -199,12 +218,14 @@ absl::Status RunWorkers(const StatusFlags& flags) {
 }
 
 // "pp 2 x dp 1 x cp 4": how many ranks of each job do what.
-std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const std::map<std::string, v1::Mesh>& meshes) {
+std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const MeshesByJob& meshes) {
   TextTable table({"job", "mesh", "ranks"});
   for (const v1::JobStatus& job : jobs) {
     const auto mesh = meshes.find(job.job_id());
-    if (mesh != meshes.end())
-      table.AddRow({job.job_id(), MeshName(mesh->second), absl::StrCat(RanksOf(mesh->second))});
+    if (mesh == meshes.end()) continue;
+    const auto& [of_first, strategies] = mesh->second;
+    table.AddRow({job.job_id(), strategies.empty() ? MeshName(of_first) : StrategyNames(strategies),
+                  absl::StrCat(RanksOf(of_first))});
   }
   return table.ToString();
 }
@@ -212,14 +233,14 @@ std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const std::map<std
 absl::Status RunStatus(const StatusFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const WantedJobs wanted, ListWantedJobs(flags));
   const std::vector<v1::JobStatus>& jobs = wanted.jobs;
-  using Meshes = std::map<std::string, v1::Mesh>;
-  PENSTOCK_ASSIGN_OR_RETURN(const Meshes meshes, MeshesOf(flags, jobs));
+  PENSTOCK_ASSIGN_OR_RETURN(const MeshesByJob meshes, MeshesOf(flags, jobs));
   if (flags.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const v1::JobStatus& job : jobs) {
       nlohmann::ordered_json row = JobJson(job);
       const auto mesh = meshes.find(job.job_id());
-      row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second) : nullptr;
+      row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second.mesh) : nullptr;
+      row["strategies"] = mesh != meshes.end() ? StrategiesJson(mesh->second.strategies) : nullptr;
       row["workers"] = WorkersJson(wanted, job);
       rows.push_back(row);
     }

@@ -38,10 +38,14 @@ std::string OpName(v1::Op op) {
   return v1::Op_IsValid(op) ? v1::Op_Name(op).substr(3) : absl::StrCat("op ", static_cast<int>(op));
 }
 
-bool IsWholeIteration(v1::Op op) { return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_OPTIMIZER_STEP; }
+bool IsWholeIteration(v1::Op op) {
+  return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_RESHARD || op == v1::OP_OPTIMIZER_STEP;
+}
 
 // "FORWARD 3": the op and its micro-batch; "FORWARD 3, stage 2" where the rank has several stages.
 std::string NameOf(const v1::Program& program, const v1::Instruction& instruction) {
+  if (instruction.op() == v1::OP_RESHARD)
+    return absl::StrCat("RESHARD ", instruction.part() == 0 ? "parameters" : "gradients");
   if (IsWholeIteration(instruction.op())) return OpName(instruction.op());
   std::string name = absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
   if (program.stages_size() > 1) absl::StrAppend(&name, ", stage ", instruction.stage());
@@ -102,6 +106,8 @@ const char* KindOf(const v1::Instruction& instruction) {
       return gradient ? "backward-recv" : "forward-recv";
     case v1::OP_REDUCE_GRADIENTS:
       return "grads-reduce";
+    case v1::OP_RESHARD:
+      return instruction.part() == 0 ? "params-gather" : "grads-scatter";
     case v1::OP_OPTIMIZER_STEP:
       return "optimizer";
     default:

@@ -195,7 +195,8 @@ std::vector<Question> LargerGroups(const v1::JobSpec& job) {
 
 // The makespan in nanoseconds, or an error.
 absl::StatusOr<double> MakespanOf(const Request& request, const core::RunTasks& run_tasks) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(request.job));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::StrategyPlanner> planner,
+                            core::StrategyPlanner::Create(request.job));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::Plan plan, PlanAndCheck(*planner, request.batch, run_tasks));
   return static_cast<double>(plan.predicted().makespan_ns());
 }

@@ -13,12 +13,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/advise/measured_run.h"
+#include "planner/cli/advise/pool_report.h"
 #include "planner/cli/advise/report.h"
 #include "planner/cli/advise/run_advice.h"
 #include "planner/cli/advise/run_advice_report.h"
+#include "planner/cli/advise/strategy_pool.h"
 #include "planner/cli/advise/tournament.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/local_planning.h"
@@ -47,6 +50,8 @@ struct AdviseFlags {
   PlanningFlags planning;
   Given given;
   uint32_t top = 10;
+  // 0: one way to train is sought, not a pool.
+  int strategies = 0;
   int threads = 1;
   bool json = false;
 };
@@ -103,6 +108,17 @@ absl::Status NothingFits(const TournamentResult& result, uint32_t gpus) {
   if (same) return absl::InvalidArgumentError(misfits.front().reason);
   return absl::ResourceExhaustedError(
       absl::StrCat("no way to train fits on ", gpus, " GPUs: use more --gpus or a shorter --max-length"));
+}
+
+absl::Status AdvisePool(const AdviseFlags& flags, const Given& given, const v1::JobSpec& job,
+                        const std::vector<v1::Batch>& batches) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes,
+                            MeshesOf(job, flags.gpus, flags.global_batch, given));
+  TaskPool threads(flags.threads);
+  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool,
+                            ProposePool(job, meshes, batches, {.strategies = flags.strategies}, &threads));
+  std::cout << (flags.json ? DumpJson(PoolJson(pool, batches)) + "\n" : PoolText(pool, batches));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<MeasuredRun> ReadRun(const AdviseFlags& flags) {
@@ -187,6 +203,7 @@ absl::Status RunAdvise(const AdviseFlags& flags, const Given& given) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Batch> batches, SampleBatches(flags, architecture));
   *job.mutable_planning() = flags.planning.ToOptions(v1::POLICY_DYNAMIC);
   SetTypicalSamples(batches, &job);
+  if (flags.strategies > 0) return NameFlags(AdvisePool(flags, given, job, batches));
   const absl::StatusOr<std::vector<Candidate>> candidates =
       MakeCandidates(job, flags.gpus, flags.global_batch, flags.policies, given);
   PENSTOCK_RETURN_IF_ERROR(NameFlags(candidates.status()));
@@ -272,6 +289,11 @@ void AddAdviseCommand(CommandSet& commands) {
   AddGivenMesh(*command, flags->given);
   AddPoliciesFlag(*command, flags->policies);
   flags->planning.AddTo(*command);
+  command
+      ->add_option("--strategies", flags->strategies,
+                   "Propose a pool of at most so many meshes instead, of which each iteration runs on the "
+                   "fastest; plan more --batches for it")
+      ->check(CLI::Range(1, 64));
   command->add_option("--top", flags->top, "Lines of the table (10)")->check(CLI::Range(1U, 1000U));
   AddThreadsFlag(*command, flags->threads);
   command->add_flag("--json", flags->json, "Print one JSON object");

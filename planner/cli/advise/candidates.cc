@@ -117,6 +117,9 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(const v1::JobSpec& base, u
       for (const v1::Policy policy : policies) AddCandidates(mesh, policy, given, &candidates);
     }
   }
+  // With shares all ranks divide the state already.
+  if (base.planning().parameter_shares())
+    std::erase_if(candidates, [](const Candidate& candidate) { return candidate.shard_optimizer_state; });
   if (!candidates.empty()) return candidates;
   return absl::InvalidArgumentError(absl::StrCat("--gpus ", gpus, DescribeGiven(given),
                                                  ": it is no product of a pipeline of at most ", layers,

@@ -90,6 +90,11 @@ absl::StatusOr<std::vector<LeverValue>> ValueLevers(const MeasuredRun& run, Task
 }  // namespace
 
 absl::StatusOr<RunAdvice> AdviseRun(const MeasuredRun& given, const RunAdviceOptions& options) {
+  if (!given.job.strategies().empty()) {
+    return absl::InvalidArgumentError(
+        "the run takes a mesh for each iteration (--strategies): `penstock advise --strategies` proposes "
+        "pools");
+  }
   MeasuredRun run = given;
   // Stages that are chosen by time are chosen for what is trained on now.
   if (!options.own_typical_samples) SetTypicalSamples(run.batches, &run.job);

@@ -15,6 +15,7 @@
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/up/job_setup.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/proposed_strategies.h"
 #include "planner/cli/up/run_console.h"
 #include "planner/cli/up/run_data.h"
 #include "planner/cli/up/stop_signal.h"
@@ -82,9 +83,15 @@ absl::StatusOr<v1::JobSpec> Feed::JobOfFlags(const RunData& data) {
     // It was measured when the job was registered; another measurement would make another job.
     *job.mutable_profile() = registered->profile();
     AddMemoryLimitOfGpus(flags_, &job);
+    // As they were proposed then.
+    if (ProposesStrategies(flags_)) {
+      *job.mutable_strategies() = registered->strategies();
+      *job.mutable_mesh() = registered->mesh();
+    }
     return job;
   }
   PENSTOCK_RETURN_IF_ERROR(AddProfile(flags_, given.profile, tools, &job));
+  PENSTOCK_RETURN_IF_ERROR(AddProposedStrategies(flags_, data, tools, &job));
   return job;
 }
 

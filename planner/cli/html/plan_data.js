@@ -23,6 +23,7 @@ const OPS = {
   WAIT: {name: "Wait"},
   FREE: {name: "Free"},
   REDUCE_GRADIENTS: {name: "Reduce gradients", letter: "reduce", whole: true},
+  RESHARD: {name: "Reshard", letter: "reshard", whole: true},
   OPTIMIZER_STEP: {name: "Optimizer step", letter: "step", whole: true},
 };
 

@@ -55,7 +55,7 @@ struct MeasureFlags {
   MachineFlags machine;
   std::string model;
   uint32_t max_length = 0;
-  uint32_t tensor = 1;
+  std::vector<uint32_t> tensor_degrees = {1};
   uint32_t expert = 1;
   std::string out;
   bool json = false;
@@ -165,7 +165,7 @@ absl::Status RunMeasure(const MeasureFlags& flags) {
                                      .threads = flags.machine.ThreadsOfEach(),
                                      .copies = flags.machine.workers,
                                      .gpus = gpus,
-                                     .tensor = flags.tensor,
+                                     .tensor_degrees = flags.tensor_degrees,
                                      .expert = flags.expert,
                                      .seconds = flags.machine.seconds,
                                      .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),
@@ -267,7 +267,11 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
       ->required();
   measure->add_option("--max-length", measuring->max_length,
                       "Tokens of the longest sample (default: the model's longest)");
-  measure->add_option("--tp", measuring->tensor, "Of so many tensor ranks too")->check(CLI::Range(1U, 64U));
+  measure
+      ->add_option("--tp", measuring->tensor_degrees,
+                   "Of so many tensor ranks too; several for meshes that differ in it: 2,4")
+      ->delimiter(',')
+      ->check(CLI::Range(1U, 64U));
   measure->add_option("--ep", measuring->expert, "Of so many ranks that divide the experts too")
       ->check(CLI::Range(1U, 1U << 16));
   measuring->machine.AddTo(*measure);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/up/host_file.h"
 
@@ -38,10 +39,9 @@ absl::StatusOr<uint32_t> AvailableRanks::Count() const {
 
 UpOptions AvailableRanks::With(const v1::Mesh& mesh) const {
   UpOptions options = full_;
-  options.pipeline = mesh.pipeline();
-  options.data = mesh.data();
-  options.context = std::max(1U, mesh.context());
-  options.expert = std::max(1U, mesh.expert());
+  UseMesh(mesh, &options);
+  // They are of all ranks.
+  if (RanksOf(mesh) != WorkerCount(full_)) options.strategies.clear();
   options.lost_hosts = lost_hosts_;
   if (!IsOnGpus(full_) || !full_.hosts_file.empty()) return options;
   // Those that were named, or the first ones.

@@ -87,7 +87,8 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
   PENSTOCK_RETURN_IF_ERROR(RunMeasuringWorkers(
       {.worker_binary = options.worker_binary,
        .command = "profile",
-       .arguments = {absl::StrCat("--tensor=", options.tensor), absl::StrCat("--expert=", options.expert)},
+       .arguments = {absl::StrCat("--tensor=", absl::StrJoin(options.tensor_degrees, ",")),
+                     absl::StrCat("--expert=", options.expert)},
        .model = options.model,
        .threads = options.threads,
        .copies = options.copies,
@@ -109,6 +110,12 @@ absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const
   return absl::UnavailableError(absl::StrCat("writing '", cached, "': ", error.message()));
 }
 
+std::string TensorName(const std::vector<uint32_t>& degrees) {
+  std::string name;
+  for (const uint32_t degree : degrees) absl::StrAppend(&name, Optional("tensor", degree > 1 ? degree : 0));
+  return name;
+}
+
 }  // namespace
 
 std::string CostProfileName(const MeasureOptions& options) {
@@ -122,9 +129,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,
-      Optional("tensor", options.tensor > 1 ? options.tensor : 0),
-      Optional("expert", options.expert > 1 ? options.expert : 0), GpuName(options), "-", ProcessorName(),
-      "-v", kMeasurement, ".json");
+      TensorName(options.tensor_degrees), Optional("expert", options.expert > 1 ? options.expert : 0),
+      GpuName(options), "-", ProcessorName(), "-v", kMeasurement, ".json");
 }
 
 absl::StatusOr<MeasuredProfile> MeasureOrReadProfile(const MeasureOptions& options) {

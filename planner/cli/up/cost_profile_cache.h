@@ -22,8 +22,8 @@ struct MeasureOptions {
   uint32_t copies = 1;
   // The GPU of each copy; empty: they measure on CPU.
   std::vector<uint32_t> gpus = {};
-  // Of the mesh. Above 1: layers are measured at this degree too, and at no other.
-  uint32_t tensor = 1;
+  // Of the meshes, ascending: layers are measured at these degrees too, and at no others.
+  std::vector<uint32_t> tensor_degrees = {1};
   uint32_t expert = 1;
   // Time spent on measuring whole layers; at a tensor degree it is up to a third more.
   double seconds = 6;

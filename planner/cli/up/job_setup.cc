@@ -15,6 +15,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/cost_profile_cache.h"
 #include "planner/cli/up/machine.h"
+#include "planner/cli/up/proposed_strategies.h"
 #include "planner/core/contract/check_group.h"
 
 namespace penstock::cli {
@@ -82,7 +83,8 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
       .threads = ThreadsOfEachWorker(options),
       .copies = gpus.empty() ? WorkersOfOneMachine(options) : static_cast<uint32_t>(gpus.size()),
       .gpus = gpus,
-      .tensor = options.tensor,
+      .tensor_degrees = ProposesStrategies(options) ? TensorDegreesFor(model, WorkerCount(options))
+                                                    : TensorDegreesOf(options),
       .expert = options.expert,
       .seconds = options.profile_seconds,
       .cache_dir = absl::StrCat(CacheFolder(), "/profiles"),

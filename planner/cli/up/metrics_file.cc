@@ -43,6 +43,7 @@ std::string LineOf(const v1::IterationSummary& iteration, const std::vector<Task
                {"loss_tokens", iteration.loss_tokens()},
                {"tokens_per_second", TokensPerSecond(iteration)},
                {"micro_batches", iteration.micro_batches()},
+               {"strategy", iteration.strategy()},
                {"measured_ms", Milliseconds(iteration.measured_ns())},
                {"planned_ms", Milliseconds(iteration.predicted_ns())},
                {"bubble", iteration.bubble()},

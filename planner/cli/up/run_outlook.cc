@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/mesh/mesh_ranks.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
 
@@ -80,6 +81,11 @@ nlohmann::ordered_json ToJson(const TaskOutlook& task, const RunOutlook& outlook
           {"tokens", task.tokens},   {"epochs", EpochsOf(task, outlook)}};
 }
 
+std::string WorkersText(const RunOutlook& outlook) {
+  return absl::StrCat(RanksOf(outlook.job.mesh()), " workers",
+                      outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
+}
+
 std::string MeshText(const RunOutlook& outlook) {
   const v1::Mesh& mesh = outlook.job.mesh();
   std::vector<std::string> degrees = {absl::StrCat(mesh.pipeline(), " stages"),
@@ -88,8 +94,17 @@ std::string MeshText(const RunOutlook& outlook) {
   if (mesh.tensor() > 1) degrees.push_back(absl::StrCat(mesh.tensor(), " tensor ranks"));
   const std::string experts =
       mesh.expert() > 1 ? absl::StrCat(", experts divided over ", mesh.expert(), " of them") : "";
-  return absl::StrCat(absl::StrJoin(degrees, " x "), experts, ": ", RanksOf(mesh), " workers",
-                      outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
+  return absl::StrCat(absl::StrJoin(degrees, " x "), experts, ": ", WorkersText(outlook));
+}
+
+// Of which the first batch takes one.
+std::string StrategiesText(const RunOutlook& outlook) {
+  const std::vector<v1::Strategy> all(outlook.job.strategies().begin(), outlook.job.strategies().end());
+  std::string text = absl::StrCat(WorkersText(outlook), "; an iteration runs on the fastest of ", all.size(),
+                                  ": ", StrategyNames(all));
+  if (outlook.plan.has_value())
+    absl::StrAppend(&text, "; the first on ", StrategyName(all[outlook.plan->strategy]));
+  return text;
 }
 
 std::string PlanText(const PlanSummary& plan) {
@@ -124,7 +139,10 @@ std::vector<std::string> Describe(const RunOutlook& outlook) {
   line("model", ModelText(outlook.job));
   line("iterations", IterationsText(outlook));
   for (const TaskOutlook& task : outlook.tasks) line("task", TaskText(task, outlook));
-  line("mesh", MeshText(outlook));
+  if (outlook.job.strategies().empty())
+    line("mesh", MeshText(outlook));
+  else
+    line("strategies", StrategiesText(outlook));
   if (!outlook.plan.has_value()) return lines;
   line("plan", PlanText(*outlook.plan));
   line("memory", MemoryText(outlook));
@@ -139,6 +157,8 @@ nlohmann::ordered_json ToJson(const RunOutlook& outlook) {
                                  {"iterations", outlook.job.training().iterations()},
                                  {"ranks", RanksOf(outlook.job.mesh())},
                                  {"threads", outlook.threads}};
+  for (const v1::Strategy& strategy : outlook.job.strategies())
+    json["strategies"].push_back(StrategyName(strategy));
   for (const TaskOutlook& task : outlook.tasks) json["tasks"].push_back(ToJson(task, outlook));
   json["plan"] = outlook.plan.has_value() ? ToJson(*outlook.plan) : nullptr;
   return json;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
 
@@ -97,6 +98,7 @@ RunSummary Summarize(const std::vector<v1::IterationSummary>& iterations) {
   const double count = static_cast<double>(iterations.size() - skipped);
   summary.iterations = iterations.size();
   for (const v1::IterationSummary& iteration : iterations) {
+    ++summary.strategies[iteration.strategy()];
     if (LearntNothing(iteration)) {
       ++summary.without_loss;
       continue;
@@ -127,12 +129,28 @@ void AddPeaks(const v1::GetIterationResponse& measured, RunSummary& summary) {
     summary.measured_peak_bytes = std::max(summary.measured_peak_bytes, report.peak_memory_bytes());
 }
 
+namespace {
+
+// "0: 12, 2: 18"
+std::string StrategyCounts(const RunSummary& summary) {
+  return absl::StrJoin(summary.strategies, ", ", absl::PairFormatter(": "));
+}
+
+nlohmann::ordered_json CountsAsJson(const std::map<uint32_t, uint64_t>& strategies) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [strategy, iterations] : strategies) json[absl::StrCat(strategy)] = iterations;
+  return json;
+}
+
+}  // namespace
+
 std::string SummaryTable(const RunSummary& summary, const RunArtifacts& artifacts) {
   std::string table;
   const auto row = [&table](const char* name, const std::string& value) {
     if (!value.empty()) absl::StrAppendFormat(&table, "  %-30s %s\n", name, value);
   };
   row("iterations", absl::StrCat(summary.iterations));
+  if (summary.strategies.size() > 1) row("iterations by strategy", StrategyCounts(summary));
   if (summary.kind == RunKind::kSimulated) {
     row("device", "simulated: times are simulated, nothing was trained");
   } else {
@@ -176,6 +194,7 @@ std::string SummaryJson(const RunSummary& summary, const RunArtifacts& artifacts
   nlohmann::ordered_json json = {
       {"device", simulated ? "simulated" : summary.device},
       {"iterations", summary.iterations},
+      {"iterations_by_strategy", CountsAsJson(summary.strategies)},
       {"batches_with_nothing_to_learn", summary.without_loss},
       {"first_loss", simulated ? no_loss : nlohmann::ordered_json(summary.first_loss)},
       {"last_loss", simulated ? no_loss : nlohmann::ordered_json(summary.last_loss)},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct RunSummary {
   uint64_t iterations = 0;
   // Of them: those whose batch had nothing to learn; they are not among the losses.
   uint64_t without_loss = 0;
+  // Iterations by strategy.
+  std::map<uint32_t, uint64_t> strategies = {};
   double first_loss = 0;
   double last_loss = 0;
   // Mean over iterations after the first (which includes warm-up of the machine); of all when there is only

@@ -119,7 +119,10 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   v1::JobSpec job = run.job();
   // The degrees that it began with, not those that it was left with.
   *job.mutable_mesh() = MeshOf(full_);
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::Mesh mesh, FastestMesh(job, run.NextBatch(), ranks, full_.min_ranks));
+  v1::Mesh mesh = job.mesh();
+  if (full_.strategies.empty() || ranks < WorkerCount(full_)) {
+    PENSTOCK_ASSIGN_OR_RETURN(mesh, FastestMesh(job, run.NextBatch(), ranks, full_.min_ranks));
+  }
   UpOptions options = available_.With(mesh);
   ++segments_;
   GoOnFrom(run, options);

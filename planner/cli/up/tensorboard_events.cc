@@ -36,7 +36,7 @@ std::map<int64_t, fs::path> FilesIn(const std::string& folder) {
   return files;
 }
 
-absl::Status FolderError(absl::string_view what, const std::string& path, const std::error_code& error) {
+absl::Status EventsError(absl::string_view what, const std::string& path, const std::error_code& error) {
   return absl::PermissionDeniedError(absl::StrCat(what, " '", path, "': ", error.message()));
 }
 
@@ -44,7 +44,7 @@ absl::Status RemoveAll(const std::map<int64_t, fs::path>& files) {
   for (const auto& [seconds, path] : files) {
     std::error_code error;
     fs::remove(path, error);
-    if (error) return FolderError("removing", path.string(), error);
+    if (error) return EventsError("removing", path.string(), error);
   }
   return absl::OkStatus();
 }
@@ -55,7 +55,7 @@ absl::StatusOr<TensorboardEvents> TensorboardEvents::Open(const std::string& fol
                                                           Clock clock) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return FolderError("making folder", folder, error);
+  if (error) return EventsError("making folder", folder, error);
   std::map<int64_t, fs::path> earlier = FilesIn(folder);
   if (first_step == 0) {
     PENSTOCK_RETURN_IF_ERROR(RemoveAll(earlier));

@@ -1,5 +1,6 @@
 // `penstock up`: flags.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -21,6 +22,7 @@
 #include "common/tracing/otlp_transport.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/recorded_flags.h"
+#include "planner/cli/strategy_list.h"
 #include "planner/cli/up/run_record.h"
 #include "planner/cli/up/run_up.h"
 #include "planner/cli/up/up_flags.h"
@@ -194,7 +196,7 @@ absl::Status CheckAutoTuneFlags(const CLI::App& command, const UpOptions& up) {
   if (up.min_ranks > 0)
     return absl::InvalidArgumentError(
         "--auto-tune and --min-ranks: ways are compared on the same ranks; give one of them");
-  for (const char* flag : {"--layers-per-stage", "--rank-of-stage"}) {
+  for (const char* flag : {"--layers-per-stage", "--rank-of-stage", "--strategies"}) {
     if (command.get_option(flag)->count() > 0)
       return absl::InvalidArgumentError(
           absl::StrCat(flag, " and --auto-tune: other meshes have other stages; leave one of them out"));
@@ -250,10 +252,25 @@ void MakePathsAbsolute(const UpOptions& up, FlagValues& flags) {
   if (!up.validation.empty()) flags["--validation"] = {ToText(WithAbsolutePaths(up.validation))};
 }
 
+// In words: their file may be another one when the run is resumed.
+void RecordStrategies(UpOptions& up) {
+  if (!up.strategies.empty()) up.flags["--strategies"] = {StrategyNames(up.strategies)};
+}
+
 // What is given of the data takes the place of what the run had, whichever flag it had it from.
 void ReplaceData(const CLI::App& command, FlagValues& of_run) {
   for (const auto& [given, other] : {std::pair("--dataset", "--mix"), std::pair("--mix", "--dataset")})
     if (command.get_option(given)->count() > 0) of_run.erase(other);
+}
+
+// The same of the mesh: that of flags, or strategies.
+void ReplaceMesh(const CLI::App& command, FlagValues& of_run) {
+  const auto& mesh = MeshFlags();
+  const bool given =
+      std::ranges::any_of(mesh, [&](const char* flag) { return command.get_option(flag)->count() > 0; });
+  if (given) of_run.erase("--strategies");
+  if (command.get_option("--strategies")->count() > 0)
+    for (const char* flag : mesh) of_run.erase(flag);
 }
 
 // With --resume the flags of the run, as far as no others are given.
@@ -270,6 +287,7 @@ absl::Status CompleteFlags(CLI::App& command, UpOptions& up) {
     }
     if (!record.ok()) return AnnotateError(record.status(), "--resume");
     ReplaceData(command, record->flags);
+    ReplaceMesh(command, record->flags);
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(GiveFlags(record->flags, command), up.run_dir + "/run.json"));
     up.model_of_run = !model_given && GivesWholeModel(up);
   }
@@ -317,6 +335,7 @@ void AddUpCommand(CommandSet& commands) {
     PENSTOCK_RETURN_IF_ERROR(CheckValidationFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(CheckAutoTuneFlags(*command, *up));
     PENSTOCK_RETURN_IF_ERROR(ReadJobFlags(*command, *up));
+    RecordStrategies(*up);
     TakeReplicasOfGpus(*command, *up);
     return RunUp(*up);
   });

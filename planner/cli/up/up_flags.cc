@@ -8,6 +8,7 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/choice_flag.h"
 #include "planner/cli/planning_flags.h"
+#include "planner/cli/strategy_list.h"
 
 namespace penstock::cli {
 namespace {
@@ -63,6 +64,8 @@ void AddPlanFlags(CLI::App& command, UpOptions& up) {
       .add_option("--ep", up.expert,
                   "Ranks of a stage that divide the experts; divides --cp x --tp, a multiple of --tp")
       ->capture_default_str();
+  AddStrategiesFlag(command, up.strategies_text,
+                    "; auto: a pool is proposed for the first batches, for as many ranks as these flags say");
   AddPolicyFlag(command, up.policy);
   up.planning.AddTo(command);
   command.add_option("--look-ahead", up.look_ahead,
@@ -212,6 +215,23 @@ absl::Status CheckModelIsGivenOnce(const CLI::App& command, const UpOptions& up)
       command, {}, absl::StrCat("the model is that of ", up.model.empty() ? "--init-from" : "--model"));
 }
 
+// They say what these flags say, each of its own.
+absl::Status ReadStrategiesFlag(const CLI::App& command, UpOptions& up) {
+  if (up.strategies_text.empty()) return absl::OkStatus();
+  if (up.strategies_text == kProposedStrategies) {
+    up.planning.parameter_shares = true;
+    return absl::OkStatus();
+  }
+  for (const char* flag : MeshFlags()) {
+    if (command.get_option(flag)->count() == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": each of --strategies says it of its own; leave it out"));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<v1::Strategy> strategies, ReadStrategies(up.strategies_text));
+  UseStrategies(std::move(strategies), &up);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckDataIsGivenOnce(const CLI::App& command) {
@@ -239,6 +259,7 @@ absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up) {
   PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
   PENSTOCK_RETURN_IF_ERROR(CheckModelFitsDevice(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckModelIsGivenOnce(command, up));
+  PENSTOCK_RETURN_IF_ERROR(ReadStrategiesFlag(command, up));
   up.dtype_given = command.get_option("--dtype")->count() > 0;
   return absl::OkStatus();
 }

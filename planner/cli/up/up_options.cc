@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -165,6 +166,27 @@ void FillTraining(const UpOptions& options, v1::TrainingSpec& training) {
 
 v1::Mesh MeshOf(const UpOptions& options) {
   return MakeMesh(options.pipeline, options.data, options.tensor, options.context, options.expert);
+}
+
+std::vector<uint32_t> TensorDegreesOf(const UpOptions& options) {
+  std::set<uint32_t> degrees = {options.tensor};
+  for (const v1::Strategy& strategy : options.strategies)
+    for (const v1::StrategyMesh& mesh : strategy.meshes()) degrees.insert(TensorRanks(mesh.mesh()));
+  return {degrees.begin(), degrees.end()};
+}
+
+void UseMesh(const v1::Mesh& mesh, UpOptions* options) {
+  options->pipeline = mesh.pipeline();
+  options->data = mesh.data();
+  options->context = ContextRanks(mesh);
+  options->tensor = TensorRanks(mesh);
+  options->expert = ExpertRanks(mesh);
+}
+
+void UseStrategies(std::vector<v1::Strategy> strategies, UpOptions* options) {
+  options->strategies = std::move(strategies);
+  options->planning.parameter_shares = true;
+  UseMesh(options->strategies.front().meshes(0).mesh(), options);
 }
 
 uint32_t WorkerCount(const UpOptions& options) { return static_cast<uint32_t>(RanksOf(MeshOf(options))); }
@@ -342,6 +364,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const UpOptions& options, const v1::Mode
   job.set_job_id(options.job_id);
   *job.mutable_model() = model;
   *job.mutable_mesh() = MeshOf(options);
+  job.mutable_strategies()->Assign(options.strategies.begin(), options.strategies.end());
   *job.mutable_planning() = options.planning.ToOptions(options.policy);
   FillTraining(options, *job.mutable_training());
   job.set_look_ahead_window(options.look_ahead);

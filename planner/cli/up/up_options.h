@@ -88,6 +88,9 @@ struct UpOptions {
   uint32_t context = 1;
   uint32_t expert = 1;
   uint32_t data = 1;
+  // As given; and what it says, of which the first one's mesh is the one above. Empty: that mesh alone.
+  std::string strategies_text;
+  std::vector<v1::Strategy> strategies;
   v1::Policy policy = v1::POLICY_DYNAMIC;
   PlanningFlags planning;
   uint32_t look_ahead = 0;
@@ -166,7 +169,13 @@ struct UpOptions {
 inline bool IsSimulated(const UpOptions& options) { return options.device.kind == UpDevice::kSimulated; }
 inline bool IsOnGpus(const UpOptions& options) { return options.device.kind == UpDevice::kCuda; }
 
+// Of the first strategy.
 v1::Mesh MeshOf(const UpOptions& options);
+// That of the mesh, or of each strategy's, ascending.
+std::vector<uint32_t> TensorDegreesOf(const UpOptions& options);
+// The mesh becomes that of the first.
+void UseStrategies(std::vector<v1::Strategy> strategies, UpOptions* options);
+void UseMesh(const v1::Mesh& mesh, UpOptions* options);
 // Ranks of the job.
 uint32_t WorkerCount(const UpOptions& options);
 

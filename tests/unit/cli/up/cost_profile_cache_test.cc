@@ -81,7 +81,7 @@ TEST(CostProfileCacheTest, EachTensorDegreeHasAProfileOfItsOwn) {
   options.model = Model();
   const std::string whole = CostProfileName(options);
   EXPECT_THAT(whole, testing::Not(HasSubstr("tensor")));
-  options.tensor = 2;
+  options.tensor_degrees = {2};
   EXPECT_NE(CostProfileName(options), whole);
   EXPECT_THAT(CostProfileName(options), HasSubstr("-tensor2-"));
 }
@@ -97,7 +97,7 @@ TEST(CostProfileCacheTest, EachCopyIsMeasuredOnItsGpuAtTheDegreeOfTheMesh) {
   options.model = Model();
   options.cache_dir = folder.path();
   options.gpus = {5};
-  options.tensor = 4;
+  options.tensor_degrees = {4};
   options.on_start = [] {};
   options.stopped = [](absl::Duration) { return false; };
   EXPECT_THAT(std::string(MeasureOrReadProfile(options).status().message()), HasSubstr("exit"));

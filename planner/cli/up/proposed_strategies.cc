@@ -1,0 +1,45 @@
+#include "planner/cli/up/proposed_strategies.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/parallel/task_pool.h"
+#include "common/status/status_macros.h"
+#include "planner/cli/advise/pool_report.h"
+#include "planner/cli/advise/strategy_pool.h"
+#include "planner/cli/strategy_list.h"
+
+namespace penstock::cli {
+namespace {
+
+// Enough to meet the lengths that come, and planned in seconds.
+constexpr uint64_t kBatches = 8;
+
+}  // namespace
+
+bool ProposesStrategies(const UpOptions& options) { return options.strategies_text == kProposedStrategies; }
+
+std::vector<uint32_t> TensorDegreesFor(const v1::ModelSpec& model, uint32_t ranks) {
+  std::vector<uint32_t> degrees;
+  for (uint32_t degree = 1; degree <= ranks; degree *= 2) {
+    if (ranks % degree == 0 && model.heads() % degree == 0 && model.ffn() % degree == 0)
+      degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+absl::Status AddProposedStrategies(const UpOptions& options, const RunData& data, const RunSetupTools& tools,
+                                   v1::JobSpec* job) {
+  if (!ProposesStrategies(options)) return absl::OkStatus();
+  const std::unique_ptr<BatchSource> source = data.MakeBatches(options, job->model().architecture());
+  std::vector<v1::Batch> batches;
+  for (uint64_t i = 0; i < kBatches; ++i) batches.push_back(source->Make(job->first_iteration() + i));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes,
+                            MeshesOf(*job, WorkerCount(options), batches.front().samples_size()));
+  TaskPool threads(DefaultThreads());
+  PENSTOCK_ASSIGN_OR_RETURN(const StrategyPool pool, ProposePool(*job, meshes, batches, {}, &threads));
+  SetStrategies(StrategiesOf(pool), job);
+  tools.say(absl::StrCat("strategies for the first ", kBatches, " batches:\n", PoolText(pool, batches)));
+  return absl::OkStatus();
+}
+
+}  // namespace penstock::cli
