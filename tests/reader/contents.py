@@ -1,7 +1,5 @@
 """Which instructions a program must hold, and what must end before each starts (execution.md, section 3)."""
 
-from collections import defaultdict
-
 from reading import PASSES, Key
 
 STREAMS = {
@@ -10,6 +8,8 @@ STREAMS = {
     ("RECV", 0): "PREVIOUS",
     ("SEND", 1): "PREVIOUS",
     ("REDUCE_GRADIENTS", 0): "COLLECTIVE",
+    ("RESHARD", 0): "COLLECTIVE",
+    ("RESHARD", 1): "COLLECTIVE",
 }
 
 
@@ -23,20 +23,32 @@ def expected_contents(reading, rank):
     A RECV needs nothing: its deps are about memory, not about data.
     """
     result = {}
-    pipeline = reading.pipeline
-    stages = pipeline.stages_of(rank)
-    last_passes = defaultdict(list)
+    stages = reading.pipeline.stages_of(rank)
     for index, _ in enumerate(reading.micro_batches(rank)):
         for stage in stages:
             result.update(_of_micro_batch(reading, rank, stage, index))
-            last_passes[stage.index] += [Key(op, stage.index, index, 0) for op in PASSES]
-    for stage in stages:
-        passes = [key for key in last_passes[stage.index] if key in result]
-        result[Key("REDUCE_GRADIENTS", stage.index, 0, 0)] = passes
-    result[Key("OPTIMIZER_STEP", stages[0].index if stages else 0, 0, 0)] = [
-        Key("REDUCE_GRADIENTS", stage.index, 0, 0) for stage in stages
-    ]
+    result.update(_of_shares(result, stages) if reading.pipeline.parameter_shares else _of_reductions(result, stages))
     return result
+
+
+def _of_reductions(contents, stages):
+    """The sums of gradients behind all passes of their stages, and the update behind these."""
+    result = {Key("REDUCE_GRADIENTS", stage.index, 0, 0): _passes(contents, [stage]) for stage in stages}
+    return {**result, Key("OPTIMIZER_STEP", stages[0].index, 0, 0): list(result)}
+
+
+def _of_shares(contents, stages):
+    """Where ranks have shares: parameters come from there before all passes, gradients go there behind all."""
+    lowest = stages[0].index
+    before, behind = Key("RESHARD", lowest, 0, 0), Key("RESHARD", lowest, 0, 1)
+    passes = _passes(contents, stages)
+    result = {key: contents[key] + [before] for key in passes}
+    return {**result, before: [], behind: passes, Key("OPTIMIZER_STEP", lowest, 0, 0): [behind]}
+
+
+def _passes(contents, stages):
+    indices = {stage.index for stage in stages}
+    return [key for key in contents if key.op in PASSES and key.stage in indices]
 
 
 def _of_micro_batch(reading, rank, stage, index):

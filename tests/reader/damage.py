@@ -18,11 +18,11 @@ class Damage:
     def applied_to(self, schema, planned_batch):
         """A damaged copy. Raises Inapplicable."""
         damaged = copy.deepcopy(planned_batch)
-        self._change(_Editor(schema, damaged))
+        self._change(Editor(schema, damaged))
         return damaged
 
 
-class _Editor:
+class Editor:
     """What damages are made of."""
 
     def __init__(self, schema, planned_batch):
@@ -48,12 +48,12 @@ class _Editor:
 
     def remove(self, op, part=0):
         program, item = self.find(op, lambda item: item.part == part)
-        self._reorder(program, [other for other in program.instructions if other is not item])
+        self.reorder(program, [other for other in program.instructions if other is not item])
 
     def swap(self, program, first, second):
         order = list(program.instructions)
         order[first.id], order[second.id] = second, first
-        self._reorder(program, order)
+        self.reorder(program, order)
 
     def swap_transfers(self, same_stream):
         """Exchanges the places of two transfers that follow one another on a rank."""
@@ -65,13 +65,16 @@ class _Editor:
                     return
         raise Inapplicable("transfers")
 
-    @staticmethod
-    def _reorder(program, order):
+    def op(self, item):
+        return self.schema.enum_name("Op", item.op)
+
+    def reorder(self, program, order):
         """Lists instructions in another order, with ids, deps and transfer_ids that name the same ones."""
         new_id = {item.id: position for position, item in enumerate(order)}
         for position, item in enumerate(order):
             item.deps = [new_id[dep] for dep in item.deps if new_id.get(dep, position) < position]
-            item.transfer_id = new_id.get(item.transfer_id, 0)
+            if self.op(item) == "WAIT":
+                item.transfer_id = new_id.get(item.transfer_id, 0)
         for position, item in enumerate(order):
             item.id = position
         program.instructions = order
@@ -332,6 +335,10 @@ def _job_id(plan):
     plan.job_id += "x"
 
 
+def _strategy(plan):
+    plan.strategy += 64
+
+
 def _version(plan):
     plan.profile_version += 1
 
@@ -369,6 +376,7 @@ DAMAGES = [
     Damage("a dep on a later instruction", ["rule 3"], lambda editor: editor.find("LOAD")[1].deps.append(10**6)),
     Damage("a stream", ["rule 3"], _add("SEND", "stream")),
     Damage("a WAIT for another transfer", ["rule 3", "structure"], _add("WAIT", "transfer_id", -1, lambda item: item.transfer_id > 0)),
+    Damage("a transfer_id of no WAIT", ["structure"], _add("SEND", "transfer_id")),
     Damage("backward before forward", ["rule 3", "structure"], _swap_passes),
     Damage("two transfers of one link swapped", ["rule 2"], lambda editor: editor.swap_transfers(True)),
     Damage("two transfers of two links swapped", ["rule 2"], lambda editor: editor.swap_transfers(False)),
@@ -417,6 +425,7 @@ DAMAGES = [
     Damage("peak memory", ["peak memory"], _add_to_prediction("peak_memory_bytes")),
     Damage("peak instruction", ["peak memory"], _add_to_prediction("peak_instruction")),
     Damage("name of the job", ["content hash"], _set(_job_id)),
+    Damage("strategy", ["structure"], _set(_strategy)),
     Damage("schedule", ["rule 4"], _set(_schedule)),
     Damage("limit of the options", ["origin"], _set(_options)),
     Damage("model", ["origin"], _set(_hidden)),

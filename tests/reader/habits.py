@@ -1,6 +1,7 @@
 """What execution.md says of Penstock's own planner, and does not ask of others: deps, lengths of rectangles, the order of reductions."""
 
 from contents import expected_contents
+from reading import PASSES
 from token_sums import side_lengths
 
 TOPIC = "habits"
@@ -17,20 +18,33 @@ def _check_deps(reading, rank, report):
     """Deps as the table of section 3 lists them."""
     by_key = reading.by_key[rank]
     contents = expected_contents(reading, rank)
+    instructions = reading.programs[rank].instructions
+    first_forward = next((item for item in instructions if reading.op(item) == "FORWARD"), None)
     last_compute = None
-    for item in reading.programs[rank].instructions:
+    for item in instructions:
         key = reading.key(item)
         needed = contents.get(key, [])
         if key.op == "RECV":
             expected = [] if last_compute is None else [last_compute]
-        elif key.op == "REDUCE_GRADIENTS":
-            passes = [by_key[other].id for other in needed if other in by_key]
-            expected = [max(passes)] if passes else []
+        elif key.op in ("REDUCE_GRADIENTS", "RESHARD"):
+            expected = _last_passes(by_key, needed)
         else:
+            if key.op in PASSES and item is not first_forward:
+                # The order of the stream says that the parameters are there.
+                needed = [other for other in needed if other.op != "RESHARD"]
             expected = sorted(by_key[other].id for other in needed if other in by_key)
         report.compare(TOPIC, reading.place(rank, item), "deps", sorted(item.deps), expected)
         if reading.stream(item) == "COMPUTE":
             last_compute = item.id
+
+
+def _last_passes(by_key, passes):
+    """Of each stage the pass that is listed last."""
+    last = {}
+    for key in passes:
+        if key in by_key:
+            last[key.stage] = max(last.get(key.stage, 0), by_key[key].id)
+    return sorted(last.values())
 
 
 def _check_reductions(reading, rank, report):

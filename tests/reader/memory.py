@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
-from durations import own_expert_bytes, own_parameter_bytes
+from durations import bytes_of_share, own_expert_bytes, own_parameter_bytes
 from memory_units import TOKEN_BYTES
 from order import certainly_before
 
 
 def static_bytes(costs, pipeline, stages, shard_optimizer_state):
     """Weights, gradients and optimizer state of a rank."""
+    if pipeline.parameter_shares:
+        return _static_bytes_with_share(costs, pipeline, stages)
 
     def state(ranks):
         whole, sharded = costs.profile.state_bytes_per_parameter_byte, costs.profile.sharded_state_bytes_per_parameter_byte
@@ -20,6 +22,15 @@ def static_bytes(costs, pipeline, stages, shard_optimizer_state):
         round_half_up(own_parameter_bytes(costs, stage) * common + own_expert_bytes(costs, stage) * experts)
         for stage in stages
     )
+
+
+def _static_bytes_with_share(costs, pipeline, stages):
+    """Weights and gradients of the stages, and all of the rank's share."""
+    whole, sharded = costs.profile.state_bytes_per_parameter_byte, costs.profile.sharded_state_bytes_per_parameter_byte
+    of_stages = [
+        round_half_up((own_parameter_bytes(costs, stage) + own_expert_bytes(costs, stage)) * (whole - sharded)) for stage in stages
+    ]
+    return sum(of_stages) + round_half_up(bytes_of_share(costs, pipeline) * whole)
 
 
 def boundary_shape(is_packed, hidden, stage, sums, is_t5):

@@ -9,7 +9,15 @@ import hashlib
 import habits
 import rules
 from costs import Costs, round_half_up
-from durations import optimizer_duration, pass_durations, rank_parameter_bytes, reduce_duration
+from durations import (
+    optimizer_duration,
+    pass_durations,
+    rank_parameter_bytes,
+    reduce_duration,
+    reshard_bytes,
+    reshard_duration,
+    share_duration,
+)
 from exchange import NAMES, Exchanges, PassExchange
 from execution import times
 from memory import largest_account, stage_bytes, static_bytes
@@ -74,6 +82,8 @@ def _check_origin(reading, profile_file, report):
 def _check_options(reading, report):
     """The plan is one that its options allow (section 12)."""
     schema, options = reading.schema, reading.options
+    both = options.shard_optimizer_state and options.parameter_shares
+    report.require("origin", "options", not both, "shard_optimizer_state and parameter_shares")
     allowed = schema.enum_name("Schedule", options.schedule)
     stated = schema.enum_name("Schedule", reading.plan.schedule)
     families = {
@@ -110,6 +120,10 @@ def _collective_bytes(reading, costs, item):
         return rank_parameter_bytes(costs, reading.pipeline.stages[item.stage])
     if reading.op(item) in PASSES:
         return 0
+    if reading.op(item) == "RESHARD":
+        return reshard_bytes(costs, reading.pipeline)
+    if reading.pipeline.parameter_shares:
+        return NORM_BYTES
     model = reading.plan.model
     element = 8 if reading.dtype == "FLOAT64" else 4
     buckets = model.relative_position_buckets or DEFAULT_POSITION_BUCKETS
@@ -124,7 +138,6 @@ def _check_durations(reading, costs, exchanges, report):
     durations = [[0] * len(program.instructions) for program in reading.programs]
     own = [[0] * len(program.instructions) for program in reading.programs]
     passes = {}
-    sharded = reading.options.shard_optimizer_state
 
     def of_contexts(replica, index, stage):
         """[(own durations by op, exchange by op)] of the context ranks."""
@@ -148,16 +161,25 @@ def _check_durations(reading, costs, exchanges, report):
                 _compare_exchange(item, exchange, place, report)
         elif item.transfer is not None:
             duration = alone = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
-        elif op == "REDUCE_GRADIENTS":
-            duration = alone = reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
-        elif op == "OPTIMIZER_STEP":
-            duration = alone = sum(
-                optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded)
-                for held in pipeline.stages_of(rank)
-            )
+        else:
+            duration = alone = _update_duration(reading, costs, rank, op, stage)
         durations[rank][item.id], own[rank][item.id] = duration, alone
         report.compare("durations", place, "expected_duration_ns", item.expected_duration_ns, duration)
     return durations, own
+
+
+def _update_duration(reading, costs, rank, op, stage):
+    """What it takes to sum gradients, to update parameters and to bring both to and from shares; of all others nothing."""
+    pipeline, sharded = reading.pipeline, reading.options.shard_optimizer_state
+    if op == "RESHARD":
+        return reshard_duration(costs, pipeline)
+    if op == "REDUCE_GRADIENTS":
+        return reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
+    if op != "OPTIMIZER_STEP":
+        return 0
+    if pipeline.parameter_shares:
+        return share_duration(costs, pipeline)
+    return sum(optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
 
 
 def _pass_costs(costs, exchanges, stage, share, recompute):
@@ -221,7 +243,7 @@ def _check_bytes(reading, costs, exchanges, report):
     for rank, item in reading.instructions():
         op, place = reading.op(item), reading.place(rank, item)
         taken = given_back = 0
-        if op not in ("REDUCE_GRADIENTS", "OPTIMIZER_STEP"):
+        if op not in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP"):
             known_bytes = bytes_of(rank, item.micro_batch, pipeline.stages[item.stage])
             taken, given_back = known_bytes.taken(op, item.part), known_bytes.given_back(op, item.part)
         report.compare("bytes", place, "memory_acquired_bytes", item.memory_acquired_bytes, taken)
@@ -259,7 +281,11 @@ def _check_peaks(reading, report):
         report.compare("peak memory", f"rank {rank}", "peak_instruction", stated.peak_instruction, at)
 
 
+def content_hash(schema, plan):
+    """Section 13."""
+    return hashlib.sha256(schema.serialise(plan, without=("planning_time_ns", "content_hash"))).digest()
+
+
 def _check_hash(reading, report):
-    serialised = reading.schema.serialise(reading.plan, without=("planning_time_ns", "content_hash"))
-    expected = hashlib.sha256(serialised).hexdigest()
-    report.compare("content hash", "plan", "content_hash", reading.plan.content_hash.hex(), expected)
+    expected = content_hash(reading.schema, reading.plan)
+    report.compare("content hash", "plan", "content_hash", reading.plan.content_hash.hex(), expected.hex())

@@ -3,11 +3,13 @@
 Needs PENSTOCK_BINARY in the environment. A plan of each case is made once, small, from the profiles and lengths of inputs.py.
 """
 
+import copy
 import itertools
 import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,13 +18,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from damage import DAMAGES, Inapplicable
+from damage_shares import DAMAGES_TO_SHARES
 from exchange import NAMES
 from inputs import PROFILES, lengths_csv
 from memory import largest_in_every_order
 from plan_reader import read_plan
 from read_plan import PROTO_FOLDER, load_message, load_schema
+from settle import settle
 
 SAMPLES = 20
+STRATEGIES = "pp 2 x dp 2; pp 1 x dp 4; pp 1 x dp 2 x cp 2"
 # name: (profile, flags of `penstock plan`)
 CASES = {
     "1f1b, padded": ("gpt", "--pp=2 --dp=2 --schedule=1f1b --policy=padding --micro-batch-size=2 --recompute=none"),
@@ -70,6 +75,23 @@ CASES = {
     "stage groups, loop": ("gpt-groups", "--pp=2 --dp=1 --cp=4 --tp=2 --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
     "stage groups, measured": ("gpt-measured", "--pp=2 --dp=2 --cp=2 --tp=2 --layout=padded --schedule=split-backward"),
     "stage groups, V, tight memory": ("gpt-groups", "--pp=2 --dp=1 --cp=2 --tp=2 --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.6),
+    "shares": ("gpt", "--pp=2 --dp=2 --parameter-shares --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "shares, one rank": ("gpt-loss-only", "--parameter-shares --layout=packed"),
+    "shares, replicas alone": ("gpt-tables", "--pp=1 --dp=5 --parameter-shares --layout=padded"),
+    "shares, more replicas than samples": ("gpt", "--pp=2 --dp=3 --parameter-shares --rows=0:2"),
+    "shares, split backward": ("gpt-slow", "--pp=4 --dp=2 --parameter-shares --schedule=split-backward --policy=packed --token-cap=200"),
+    "shares, loop": ("gpt-both", "--pp=2 --dp=2 --parameter-shares --schedule=interleaved --layers-per-stage=1,3,2,2 --rank-of-stage=0,1,0,1"),
+    "shares, stage groups": ("gpt-groups", "--pp=2 --dp=2 --cp=2 --tp=4 --parameter-shares --layout=packed --recompute=full"),
+    "shares, one head of keys and values": ("gpt-measured", "--pp=1 --dp=2 --cp=2 --tp=2 --parameter-shares --schedule=split-backward"),
+    "shares, experts": ("gpt-experts", "--pp=2 --dp=2 --cp=4 --tp=2 --ep=4 --parameter-shares --schedule=split-backward"),
+    "shares, experts over context ranks": ("gpt-experts-beside", "--pp=2 --dp=1 --cp=4 --ep=2 --parameter-shares"),
+    "shares, T5": ("t5-both", "--pp=3 --dp=2 --tp=2 --parameter-shares --policy=padding --micro-batch-size=3 --recompute=full"),
+    "shares, T5, V": ("t5", "--pp=2 --dp=2 --parameter-shares --schedule=split-backward --layers-per-stage=2,2,4,1 --rank-of-stage=0,1,1,0"),
+    "shares, tight memory": ("gpt", "--pp=2 --dp=2 --parameter-shares --schedule=ready-first --layout=packed", 0.4),
+    "strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed"),
+    "long samples, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --rows=0:4"),
+    "strategies, experts": ("gpt-experts", "--strategies='pp 2 x cp 2 x ep 2; dp 2 x tp 2 x ep 2; pp 1 x dp 4' --layout=packed"),
+    "strategies, T5": ("t5", "--strategies='pp 1 x dp 4; pp 2 x dp 1 x tp 2; pp 4' --layout=packed"),
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
@@ -91,7 +113,7 @@ class Made:
 
     def _make(self, name, profile_name, flags, memory_share=None):
         """A case; `memory_share`: planned again within this share of the memory that the plan took beyond the static."""
-        flags = flags.split()
+        flags = shlex.split(flags)
         if not any(flag.startswith("--rows") for flag in flags):
             flags.append(f"--rows=0:{SAMPLES}")
         profile = self.folder / f"{profile_name}.json"
@@ -121,6 +143,14 @@ class Made:
     def read(self, case, planned_batch=None):
         planned_batch = planned_batch or case.planned_batch
         return read_plan(self.schema, planned_batch, case.profile_file, check_habits=True)
+
+    def verify(self, case, planned_batch):
+        """(exit status, what it said) of `penstock verify`."""
+        path = self.folder / "verified.json"
+        path.write_text(json.dumps(self.schema.json_object(planned_batch)), encoding="utf-8")
+        command = [os.environ["PENSTOCK_BINARY"], "verify", str(path), f"--profile={case.profile_path}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
 
 
 def setUpModule():
@@ -157,9 +187,28 @@ class PlansOfPenstock(unittest.TestCase):
                 seen.update("transfer of nothing" for item in program.instructions if item.transfer and item.transfer.bytes == 0)
         expected = {"ONE_FORWARD_ONE_BACKWARD", "READY_FIRST", "SPLIT_BACKWARD", "INTERLEAVED", "full", "selective", "several stages"}
         expected |= set(itertools.product(("GPT", "T5"), ("PADDED", "PACKED", "CONCATENATED")))
-        expected |= {*NAMES, "span of 1", "span of 2", "span of 4", "span of 8", "group_ns"}
+        expected |= {"RESHARD", *NAMES, "span of 1", "span of 2", "span of 4", "span of 8", "group_ns"}
         expected |= {"fill_ns", "drain_ns", "dependency_ns", "transfer_ns", "imbalance_ns", "memory_ns", "BACKWARD", "BACKWARD_WEIGHT"}
         self.assertEqual(expected - seen, set())
+
+
+class Strategies(unittest.TestCase):
+    def test_are_named_by_the_plans_that_run_on_them(self):
+        """One job, two batches: the first runs on the job's first mesh, long samples on the one with context ranks."""
+        for name, strategy in (("strategies", 0), ("long samples, strategies", 2)):
+            with self.subTest(name):
+                plan = MADE.cases[name].planned_batch.plan
+                self.assertEqual(plan.strategy, strategy)
+                mesh = {"pp": plan.mesh.pipeline, "dp": plan.mesh.data, "cp": plan.mesh.context}
+                degrees = [factor.split() for factor in STRATEGIES.split("; ")[strategy].split(" x ")]
+                self.assertEqual({key: value for key, value in mesh.items() if value}, {key: int(value) for key, value in degrees})
+
+    def test_of_a_job_have_shares_and_groups_of_all_ranks(self):
+        for name in ("strategies", "long samples, strategies", "strategies, T5"):
+            with self.subTest(name):
+                plan = MADE.cases[name].planned_batch.plan
+                self.assertTrue(plan.options.parameter_shares)
+                self.assertEqual(plan.groups[0].ranks, [0, 1, 2, 3])
 
 
 class TheWorkedExample(unittest.TestCase):
@@ -219,6 +268,33 @@ class TheReader(unittest.TestCase):
                     if applied == 2:
                         break
                 self.assertGreater(applied, 0, "it was found in no plan")
+
+    def test_and_verify_find_damage_to_shares(self):
+        """Nothing but the damage is wrong in these plans: times, predictions and hash follow from it."""
+        for damage in DAMAGES_TO_SHARES:
+            applied = 0
+            for name, case in MADE.cases.items():
+                try:
+                    damaged = damage.applied_to(MADE.schema, case.planned_batch)
+                except Inapplicable:
+                    continue
+                settle(MADE.schema, damaged)
+                with self.subTest(f"{damage.name} in '{name}'"):
+                    self.assertNotEqual(MADE.read(case, damaged).topics() & damage.topics, set())
+                    status, said = MADE.verify(case, damaged)
+                    self.assertEqual(status, 1, said)
+                    self.assertIn("breaks rules", said)
+                applied += 1
+                if applied == 2:
+                    break
+            self.assertGreater(applied, 0, f"no plan for {damage.name}")
+
+    def test_and_verify_accept_a_plan_that_is_settled_without_damage(self):
+        case = MADE.cases["shares, loop"]
+        same = copy.deepcopy(case.planned_batch)
+        settle(MADE.schema, same)
+        self.assertEqual(same, case.planned_batch)
+        self.assertEqual(MADE.verify(case, same)[0], 0)
 
     def test_exits_with_what_it_found(self):
         case = MADE.cases["loop"]

@@ -146,6 +146,10 @@ def check_contents(reading, report):
             topic = "rule 2" if key.op in ("SEND", "RECV") else "rule 4"
             report.require(topic, f"rank {rank}", key in actual, f"{key} is missing")
             report.require(topic, f"rank {rank}", key in expected, f"{key} should not be there")
+        if reading.pipeline.parameter_shares:
+            first = reading.key(program.instructions[0]) if program.instructions else None
+            at_start = first is not None and (first.op, first.part) == ("RESHARD", 0)
+            report.require("rule 4", f"rank {rank}", at_start, "the first instruction is no RESHARD of parameters")
         last = program.instructions[-1] if program.instructions else None
         at_end = last is not None and reading.op(last) == "OPTIMIZER_STEP"
         report.require("rule 4", f"rank {rank}", at_end, "the last instruction is no OPTIMIZER_STEP")
@@ -217,8 +221,8 @@ def _collectives_of_group(reading, rank, group):
 
 def _what_it_is(reading, item):
     """What all ranks of a collective have in common."""
-    stage = None if reading.op(item) == "OPTIMIZER_STEP" else item.stage
-    return item.op, stage, item.micro_batch, item.collective.bytes
+    of_all_stages = reading.op(item) in ("OPTIMIZER_STEP", "RESHARD")
+    return item.op, None if of_all_stages else item.stage, item.micro_batch, item.collective.bytes
 
 
 def check_collectives(reading, collective_bytes, report):

@@ -171,6 +171,27 @@ class Schema:
                 return name.removeprefix(prefix)
         return str(number)
 
+    # Messages to JSON.
+
+    def json_object(self, message):
+        """The JSON form of a message, without fields that have their default values; enums by number."""
+        fields = self.messages[message._type].values()
+        values = {field: getattr(message, field.name) for field in fields}
+        return {
+            field.name: [self._json(field, element) for element in value] if field.label == "repeated" else self._json(field, value)
+            for field, value in values.items()
+            if value is not None and (field.label == "optional" or not _is_default(value))
+        }
+
+    def _json(self, field, value):
+        if field.type in self.messages:
+            return self.json_object(value)
+        if field.type == "bytes":
+            return base64.b64encode(value).decode("ascii")
+        if field.type in ("double", "float") and not math.isfinite(value):
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        return str(value) if field.type in ("int64", "uint64") else value
+
     # Messages to bytes.
 
     def serialise(self, message, without=()):

@@ -72,6 +72,8 @@ class Pipeline:
         self.contexts = plan.mesh.context or 1
         self.tensors = plan.mesh.tensor or 1
         self.experts = plan.mesh.expert or 1
+        # Whether parameters lie in shares of all ranks, from which each iteration brings them to the stages.
+        self.parameter_shares = plan.options is not None and plan.options.parameter_shares
         self._ranks = [[list(stage.ranks) for stage in replica.stages] for replica in plan.topology.replicas]
         self._place = {}  # rank -> (replica, place in its stage group)
         self._stages_of = {}
@@ -113,6 +115,10 @@ class Pipeline:
     @property
     def group_size(self):
         return self.contexts * self.tensors
+
+    @property
+    def ranks(self):
+        return sorted(self._place)
 
     @property
     def ranks_of_same_parameters(self):
@@ -186,16 +192,24 @@ class Pipeline:
 
     def groups(self):
         """Plan.groups (section 5)."""
-        result = [self.reducers(stage, tensor) for stage in self.stages for tensor in range(self.tensors)]
-        result += [self.ranks_of_replica(replica) for replica in range(self.replicas)]
-        return result + (self.stage_groups() if self.group_size > 1 else [])
+        return self._update_groups() + (self.stage_groups() if self.group_size > 1 else [])
+
+    def _update_groups(self):
+        """Those that sum gradients and update parameters."""
+        if self.parameter_shares:
+            return [self.ranks]
+        reducers = [self.reducers(stage, tensor) for stage in self.stages for tensor in range(self.tensors)]
+        return reducers + [self.ranks_of_replica(replica) for replica in range(self.replicas)]
 
     def group_of(self, op, rank, stage_index):
-        """Index in Plan.groups of those with whom a rank runs a collective."""
+        """Index in Plan.groups of those with whom a rank runs a collective; None: the contract knows none."""
+        if op == ("REDUCE_GRADIENTS" if self.parameter_shares else "RESHARD"):
+            return None
         if op == "REDUCE_GRADIENTS":
             return stage_index * self.tensors + self.tensor(rank)
-        before = len(self.stages) * self.tensors
+        if op == "RESHARD" or (op == "OPTIMIZER_STEP" and self.parameter_shares):
+            return 0
         if op == "OPTIMIZER_STEP":
-            return before + self.replica_of(rank)
+            return len(self.stages) * self.tensors + self.replica_of(rank)
         groups = self.stage_groups()
-        return before + self.replicas + next(index for index, ranks in enumerate(groups) if rank in ranks)
+        return len(self._update_groups()) + next(index for index, ranks in enumerate(groups) if rank in ranks)

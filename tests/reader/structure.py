@@ -3,6 +3,7 @@
 from reading import PASSES
 
 TOPIC = "structure"
+MOST_STRATEGIES = 64
 
 
 def check_structure(schema, planned_batch, report):
@@ -58,6 +59,10 @@ def _check_stages(schema, plan, report):
     others = model.layers if is_t5 else model.encoder_layers + model.decoder_layers
     report.compare(TOPIC, "model", "layers of another architecture", others, 0)
     report.require(TOPIC, "plan", plan.planning_time_ns >= 0, "planning_time_ns is negative")
+    # Jobs have strategies with parameter_shares only, and at most so many.
+    shares = plan.options is not None and plan.options.parameter_shares
+    possible = plan.strategy < (MOST_STRATEGIES if shares else 1)
+    report.require(TOPIC, "plan", possible, f"no job has a strategy {plan.strategy} {'with' if shares else 'without'} parameter_shares")
     typical = plan.options.typical_samples if plan.options is not None else []
     report.compare(TOPIC, "options", "typical_samples", len(typical), 0)
     report.compare(TOPIC, "plan", "sum of layers_per_stage", sum(plan.layers_per_stage), layers)
@@ -127,20 +132,21 @@ def _check_program(schema, plan, rank, program, report):
         # Section 3 says of the deps that they name earlier instructions (rule 3).
         report.require("rule 3", place, all(dep < position for dep in item.deps), "deps name no earlier instruction")
         report.require(TOPIC, place, item.stage in program.stages, f"stage {item.stage} is not on this rank")
-        ends = op in ("REDUCE_GRADIENTS", "OPTIMIZER_STEP")
+        of_batch = op in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP")
         is_joint = op in PASSES and (plan.mesh.context or 1) * (plan.mesh.tensor or 1) > 1
-        report.require(TOPIC, place, ends or item.micro_batch < micro_batches, "its micro-batch does not exist")
-        report.require(TOPIC, place, op != "FREE" or item.part <= 2, f"part is {item.part}")
+        report.require(TOPIC, place, of_batch or item.micro_batch < micro_batches, "its micro-batch does not exist")
+        report.require(TOPIC, place, item.part <= {"FREE": 2, "RESHARD": 1}.get(op, item.part), f"part is {item.part}")
         amounts = (item.memory_acquired_bytes, item.memory_released_bytes, item.expected_start_ns, item.expected_duration_ns)
         amounts += (item.own_duration_ns,)
         report.require(TOPIC, place, min(amounts) >= 0, "a time or number of bytes is negative")
         report.compare(TOPIC, place, "having a transfer", item.transfer is not None, op in ("SEND", "RECV"))
-        report.compare(TOPIC, place, "having a collective", item.collective is not None, ends or is_joint)
+        report.compare(TOPIC, place, "having a collective", item.collective is not None, of_batch or is_joint)
         report.require(TOPIC, place, is_joint or (item.own_duration_ns == 0 and item.exchange is None), "it is no joint pass")
         if item.transfer is not None:
             report.require(TOPIC, place, item.transfer.peer < len(plan.programs), "its peer does not exist")
         if item.collective is not None:
             report.require(TOPIC, place, item.collective.group < len(plan.groups), "its group does not exist")
+        report.require(TOPIC, place, op == "WAIT" or item.transfer_id == 0, "it is no WAIT and has a transfer_id")
         if op == "WAIT":
             names_transfer = item.transfer_id < position and schema.enum_name(
                 "Op", program.instructions[item.transfer_id].op

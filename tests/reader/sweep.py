@@ -28,8 +28,33 @@ RECOMPUTES = ("none", "selective", "full", "auto")
 DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 
 
+def draw_strategies(generator, groups, is_t5):
+    """Up to three meshes of as many ranks each."""
+    ranks = generator.choice((2, 4, 4, 6, 8))
+    degrees = sorted(set(DEGREES)) if groups else [(1, 1)]
+    meshes = [
+        f"pp {pp} x dp {ranks // (pp * tp * cp)} x tp {tp} x cp {cp}"
+        for pp in (1, 2, 3, 4)
+        for tp, cp in degrees
+        if ranks % (pp * tp * cp) == 0 and not (is_t5 and cp > 1)
+    ]
+    return "--strategies=" + "; ".join(generator.sample(meshes, min(3, len(meshes))))
+
+
+def draw_choices(generator):
+    """Flags that leave open who is where."""
+    flags = [f"--effort={generator.choice(('fast', 'fast', 'normal'))}"]
+    flags += [f"--policy={generator.choice(POLICIES)}", f"--schedule={generator.choice(SCHEDULES)}"]
+    flags += [f"--recompute={generator.choice(RECOMPUTES)}", f"--layout={generator.choice(('auto', 'packed', 'padded'))}"]
+    if generator.random() < 0.3:
+        flags.append(f"--micro-batch-size={generator.choice((1, 2, 3))}")
+    return flags
+
+
 def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0):
     """Flags of `penstock plan` but for its files."""
+    if pipeline is None and replicas is None and generator.random() < 0.1:
+        return [draw_strategies(generator, groups, is_t5), *draw_choices(generator)]
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
     tp, cp = generator.choice(DEGREES) if groups else (1, 1)
@@ -37,13 +62,8 @@ def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, 
     if experts and tp * cp > 1:
         degrees = [tp * 2**power for power in range(8) if tp * cp % (tp * 2**power) == 0 and experts % (tp * 2**power) == 0]
         flags.append(f"--ep={generator.choice(degrees)}")
-    flags += [f"--pp={pp}", f"--dp={dp}", f"--effort={generator.choice(('fast', 'fast', 'normal'))}"]
-    flags += [f"--policy={generator.choice(POLICIES)}", f"--schedule={generator.choice(SCHEDULES)}"]
-    flags += [f"--recompute={generator.choice(RECOMPUTES)}", f"--layout={generator.choice(('auto', 'packed', 'padded'))}"]
-    if generator.random() < 0.3:
-        flags.append("--shard-optimizer-state")
-    if generator.random() < 0.3:
-        flags.append(f"--micro-batch-size={generator.choice((1, 2, 3))}")
+    flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
+    flags += generator.choice(([], [], [], ["--shard-optimizer-state"], ["--parameter-shares"]))
     if generator.random() < 0.5:
         stages = generator.choice((pp, 2 * pp, min(layers, 3 * pp)))
         if stages <= layers:
@@ -124,6 +144,8 @@ def main(arguments):
                 agreed["plans"] += not report.differences
                 agreed.update(report.agreed)
                 agreed[f"schedule {schema.enum_name('Schedule', planned_batch.plan.schedule)}"] += 1
+                agreed["shares of parameters"] += planned_batch.plan.options.parameter_shares
+                agreed["second or third strategy"] += planned_batch.plan.strategy > 0
                 if report.differences:
                     differing += 1
                     print(f"plan {number}: {profile_file.profile.name}: {' '.join(flags)}")
