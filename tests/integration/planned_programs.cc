@@ -67,6 +67,11 @@ v1::JobSpec JobOf(const ScheduleCase& parameter) {
   return job;
 }
 
+v1::JobSpec OnShares(v1::JobSpec job) {
+  job.mutable_planning()->set_parameter_shares(true);
+  return job;
+}
+
 v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule) {
   return WithSchedule(core::GptJob(pipeline, data, v1::POLICY_DYNAMIC), schedule);
 }

@@ -31,6 +31,8 @@ std::vector<ScheduleCase> ScheduleCases();
 // For a test's name.
 std::string NameOf(const ScheduleCase& parameter);
 v1::JobSpec JobOf(const ScheduleCase& parameter);
+// The same job with its parameters in shares.
+v1::JobSpec OnShares(v1::JobSpec job);
 // A GPT's.
 v1::JobSpec SmallJob(uint32_t pipeline, uint32_t data, v1::Schedule schedule);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -79,6 +80,12 @@ TEST_P(EverySchedule, RunsAsPlanned) {
   ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
 }
 
+TEST_P(EverySchedule, RunsAsPlannedWithItsParametersInShares) {
+  const v1::JobSpec job = OnShares(JobOf(GetParam()));
+  const v1::Plan plan = PlanOf(job);
+  ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
+}
+
 INSTANTIATE_TEST_SUITE_P(Simulated, EverySchedule, ::testing::ValuesIn(ScheduleCases()),
                          [](const auto& info) { return NameOf(info.param); });
 
@@ -108,6 +115,12 @@ class StageGroups : public ::testing::TestWithParam<Degrees> {
 TEST_P(StageGroups, RunAsPlanned) {
   const v1::Plan plan = PlanOf(Job());
   ExpectAsPlanned(plan, RunPlan(Job(), plan, kNoDisturbance));
+}
+
+TEST_P(StageGroups, RunAsPlannedWithTheirParametersInShares) {
+  const v1::JobSpec job = OnShares(Job());
+  const v1::Plan plan = PlanOf(job);
+  ExpectAsPlanned(plan, RunPlan(job, plan, kNoDisturbance));
 }
 
 TEST_P(StageGroups, ASlowRankHoldsUpItsGroup) {
@@ -254,6 +267,85 @@ TEST(SimulatedJobTest, OptionsForRanksThatAreNotThereAreRefused) {
   const std::vector<RankRun> runs = RunSimulatedRanks(*config, {{}}, {.slow_ranks = {{3, 2}}});
   EXPECT_EQ(runs[0].status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(runs[0].status.message()), HasSubstr("--slow-rank"));
+}
+
+// Iterations by turns on strategies of four ranks, whose parameters live in shares.
+class SimulatedStrategies : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const v1::JobSpec specs[] = {OnShares(SmallJob(2, 2, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD)),
+                                 OnShares(SmallJob(4, 1, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD)),
+                                 OnShares(ContextJob())};
+    for (uint32_t strategy = 0; strategy < std::size(specs); ++strategy) {
+      const v1::Plan plan = PlanOf(specs[strategy]);
+      const worker::JobConfig config = *ConfigOf(specs[strategy], plan.topology());
+      if (strategy == 0) job_ = config;
+      job_.strategies.push_back({.pipeline = config.pipeline,
+                                 .replicas = config.replicas,
+                                 .context = config.context,
+                                 .tensor = config.tensor,
+                                 .topology = config.topology});
+      for (const std::vector<worker::Program>& of_rank : ProgramsOf(config, plan)) {
+        worker::Program program = of_rank.front();
+        program.strategy = strategy;
+        programs_.resize(std::max<size_t>(programs_.size(), program.rank + 1));
+        program.iteration = programs_[program.rank].size();
+        programs_[program.rank].push_back(std::move(program));
+      }
+    }
+  }
+
+  static v1::JobSpec ContextJob() {
+    v1::JobSpec job = SmallJob(1, 2, v1::SCHEDULE_ONE_FORWARD_ONE_BACKWARD);
+    job.mutable_mesh()->set_context(2);
+    return job;
+  }
+
+  worker::JobConfig job_;
+  // By rank, one an iteration.
+  RankPrograms programs_;
+};
+
+// On one clock of the job: a rank may have ended the iteration before earlier than another one.
+TEST_F(SimulatedStrategies, MeetForTheTimeOfEachReshard) {
+  const std::vector<RankRun> runs = RunSimulatedRanks(job_, programs_, kNoDisturbance);
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    ASSERT_TRUE(runs[rank].status.ok()) << runs[rank].status;
+    for (size_t i = 0; i < programs_[rank].size(); ++i) {
+      const auto start_of = [&](size_t of, bool gradients) {
+        const IterationResult& result = runs[of].iterations[i];
+        const size_t index = gradients ? result.instructions.size() - 2 : 0;
+        return result.started_unix_ns + result.instructions[index].start_ns;
+      };
+      EXPECT_EQ(start_of(rank, false), start_of(0, false));
+      EXPECT_EQ(start_of(rank, true), start_of(0, true));
+      const std::vector<MeasuredInstruction>& times = runs[rank].iterations[i].instructions;
+      const MeasuredInstruction& brought = times.front();
+      const MeasuredInstruction& taken = times[times.size() - 2];
+      const int64_t planned_ns = programs_[rank][i].instructions.front().expected_duration_ns;
+      EXPECT_GT(planned_ns, 0);
+      EXPECT_EQ(brought.duration_ns, planned_ns);
+      EXPECT_EQ(taken.duration_ns, planned_ns);
+      EXPECT_EQ(times.back().start_ns, taken.start_ns + planned_ns);
+      for (const MeasuredInstruction& measured : times) {
+        if (programs_[rank][i].instructions[measured.id].op != worker::Op::kForward) continue;
+        EXPECT_GE(measured.start_ns, brought.start_ns + planned_ns) << "parameters come first";
+        EXPECT_LE(measured.start_ns + measured.duration_ns, taken.start_ns);
+      }
+    }
+  }
+}
+
+TEST_F(SimulatedStrategies, ASlowLinkHoldsUpAReshard) {
+  const std::vector<RankRun> runs =
+      RunSimulatedRanks(job_, programs_, {.time_scale = 0, .slow_links = {{0, 3, 2}}});
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    ASSERT_TRUE(runs[rank].status.ok()) << runs[rank].status;
+    for (size_t i = 0; i < programs_[rank].size(); ++i) {
+      const int64_t planned_ns = programs_[rank][i].instructions.front().expected_duration_ns;
+      EXPECT_EQ(runs[rank].iterations[i].instructions.front().duration_ns, 2 * planned_ns);
+    }
+  }
 }
 
 }  // namespace

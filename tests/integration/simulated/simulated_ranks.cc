@@ -9,6 +9,7 @@
 #include "common/status/status_macros.h"
 #include "worker/comm/communicator.h"
 #include "worker/device/simulated/simulated_device.h"
+#include "worker/runtime/communication.h"
 #include "worker/runtime/trainer.h"
 
 namespace penstock::worker {
@@ -18,16 +19,11 @@ absl::Status RunRank(const Registration& self, const std::string& rendezvous,
                      const std::vector<Program>& programs, const SimulationOptions& options,
                      std::vector<IterationResult>& iterations) {
   const std::unique_ptr<Device> device = MakeSimulatedDevice(options);
-  const Topology& topology = self.job.topology;
-  PENSTOCK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Communicator> communicator,
-      device->MakeCommunicator({.rank = self.rank,
-                                .world_size = self.job.world_size(),
-                                .rendezvous_address = rendezvous,
-                                .groups = topology.GroupsOf(self.rank),
-                                .passes = {.place = topology.PlaceOf(self.rank),
-                                           .tensors = topology.TensorGroup(self.rank),
-                                           .contexts = topology.ContextGroup(self.rank)}}));
+  CommunicatorOptions communication;
+  communication.rendezvous_address = rendezvous;
+  SetGroups(self.job, self.rank, communication);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator,
+                            device->MakeCommunicator(communication));
   Trainer trainer({.registration = &self, .device = device.get(), .communicator = communicator.get()});
   for (const Program& program : programs) {
     PENSTOCK_ASSIGN_OR_RETURN(IterationResult result, trainer.Run(program));

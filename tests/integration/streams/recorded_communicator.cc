@@ -96,6 +96,11 @@ Pending RecordedCommunicator::StartReduceScatterSum(const std::vector<at::Tensor
   return Start();
 }
 
+Pending RecordedCommunicator::StartAllToAll(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
+                                            const std::vector<uint32_t>&) {
+  return Start();
+}
+
 absl::Status RecordedCommunicator::AllGather(const std::vector<at::Tensor>&, const std::vector<uint32_t>&) {
   return Start()->Wait();
 }

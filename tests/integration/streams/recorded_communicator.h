@@ -23,7 +23,10 @@ class RecordedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<PendingTransfer>> StartReduceScatterSum(
       const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override;
   absl::Status AllGather(const std::vector<at::Tensor>&, const std::vector<uint32_t>&) override;
-  StageGroup* stage_group() override { return group_.get(); }
+  absl::StatusOr<std::unique_ptr<PendingTransfer>> StartAllToAll(const std::vector<at::Tensor>&,
+                                                                 const std::vector<at::Tensor>&,
+                                                                 const std::vector<uint32_t>&) override;
+  StageGroup* StageGroupOf(size_t) override { return group_.get(); }
   void Abort(const std::string&) override {}
 
  private:

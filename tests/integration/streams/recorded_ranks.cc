@@ -48,7 +48,7 @@ class RecordedDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const ModelConfig& model, const StageRange& range,
-                                                   uint64_t seed, StageGroup& group) override {
+                                                   std::optional<uint64_t> seed, StageGroup& group) override {
     return MakeTransformerStage(model, range, seed, place(), group);
   }
 

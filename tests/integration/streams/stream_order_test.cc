@@ -24,6 +24,7 @@ using worker::Op;
 using worker::Program;
 using worker::Recorded;
 using worker::RecordedRun;
+using worker::ReshardPart;
 using worker::Stream;
 using worker::TransferKind;
 
@@ -38,6 +39,11 @@ bool IsBackward(const Instruction& instruction) {
 // Whether `earlier` makes, or brings, a tensor that `later` reads.
 bool Feeds(const Program& program, const Instruction& earlier, const Instruction& later) {
   if (earlier.op == Op::kReduceGradients) return later.op == Op::kOptimizerStep;
+  if (earlier.op == Op::kReshard) {
+    const bool parameters = earlier.part == static_cast<uint32_t>(ReshardPart::kParameters);
+    return parameters ? later.op == Op::kForward || IsBackward(later) : later.op == Op::kOptimizerStep;
+  }
+  if (later.op == Op::kReshard) return IsBackward(earlier) || earlier.op == Op::kBackwardWeight;
   if (earlier.stage != later.stage) return false;
   const bool backward = IsBackward(earlier) || earlier.op == Op::kBackwardWeight;
   if (later.op == Op::kReduceGradients) return backward;
@@ -133,6 +139,25 @@ TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
     ExpectEdgesFromDeps(program, order);
     ExpectDepsOrdered(program, order);
     EXPECT_EQ(Races(program, order), 0);
+    ExpectTransfersOnTheirStreams(program, run);
+  }
+}
+
+// With shares of parameters: packing, the exchange and unpacking are on the collective stream alone.
+TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsWhereItReshards) {
+  worker::JobConfig config;
+  const std::vector<Program> programs = FirstPrograms(OnShares(JobOf(GetParam())), config);
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+    SCOPED_TRACE(testing::Message() << "rank " << rank);
+    const Program& program = programs[rank];
+    const RecordedRun run = RunRecorded(config, rank, program);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const HappensBefore order(program, run.recording);
+    ExpectNoHostWaitBeforeTheEnd(run);
+    ExpectEdgesFromDeps(program, order);
+    ExpectDepsOrdered(program, order);
+    EXPECT_EQ(Races(program, order), 0);
+    EXPECT_EQ(std::ranges::count(run.recording, Recorded{Call::kJoin, Stream::kCollective, 0}), 2);
     ExpectTransfersOnTheirStreams(program, run);
   }
 }

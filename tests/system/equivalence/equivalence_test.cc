@@ -308,7 +308,7 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
   }
 
   // The ranks of a replica that are one context rank, or divide the experts together, have all of the
-  // reference's gradients, each its part.
+  // reference's gradients, each its part; with shares all ranks have.
   void ExpectGradients(const v1::Plan& plan, const ReferenceIteration& reference, double tolerance) {
     const std::vector<GroupPlace> places = PlacesOf(plan);
     std::map<std::pair<uint32_t, uint32_t>, GatheredGradients> gathered;
@@ -317,8 +317,9 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
       const GroupPlace& own = places[static_cast<size_t>(i)];
       const uint32_t tensor = TensorRanks(plan.mesh());
       const uint32_t together = std::max(tensor, ExpertRanks(plan.mesh()));
-      const std::pair<uint32_t, uint32_t> place = {program.replica(),
-                                                   (own.context * tensor + own.tensor) / together};
+      std::pair<uint32_t, uint32_t> place = {program.replica(),
+                                             (own.context * tensor + own.tensor) / together};
+      if (plan.options().parameter_shares()) place = {0, 0};
       GatheredGradients& gradients = gathered.try_emplace(place, reference.gradients).first->second;
       ASSERT_NO_FATAL_FAILURE(gradients.Add(ReadGradientFile(GradientFile(plan.iteration(), program.rank()))))
           << "rank " << program.rank();

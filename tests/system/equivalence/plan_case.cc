@@ -110,8 +110,14 @@ constexpr Recompute kRecomputes[] = {{"None", v1::RECOMPUTE_NONE},
 constexpr Precision kPrecisions[] = {{"Float64", v1::DATA_TYPE_FLOAT64, 8, 1e-9},
                                      {"Float32", v1::DATA_TYPE_FLOAT32, 4, 1e-4}};
 
-// Whether replicas divide the optimizer's state.
-constexpr bool kShardings[] = {false, true};
+// Where the optimizer's state is: with each replica, divided over replicas, or in shares of all ranks.
+enum class State : uint8_t { kWhole, kSharded, kShares };
+struct StatePlace {
+  const char* name;
+  State state;
+};
+constexpr StatePlace kShardings[] = {
+    {"", State::kWhole}, {"Sharded", State::kSharded}, {"Shares", State::kShares}};
 
 enum Factor : size_t {
   kModel,
@@ -150,7 +156,7 @@ bool SaysSomethingNew(const Case& choice) {
   if (t5 && kContextRanks[choice[kContext]] > 1) return false;
   if (kModels[choice[kModel]].divided_experts && GroupRanks(MeshOf(choice)) == 1) return false;
   // One rank has nothing to divide.
-  if (kShardings[choice[kSharding]] && copies == 1) return false;
+  if (kShardings[choice[kSharding]].state == State::kSharded && copies == 1) return false;
   // On one rank a loop is a V.
   if (stages == Stages::kLoop && kPipelines[choice[kPipeline]] == 1) return false;
   // It is ready-first where no rank has several stages.
@@ -287,7 +293,8 @@ v1::JobSpec JobOf(const Case& choice) {
   options.set_token_cap(policy.token_cap);
   options.set_schedule(kSchedules[choice[kSchedule]].schedule);
   options.set_recompute(kRecomputes[choice[kRecompute]].recompute);
-  options.set_shard_optimizer_state(kShardings[choice[kSharding]]);
+  options.set_shard_optimizer_state(kShardings[choice[kSharding]].state == State::kSharded);
+  options.set_parameter_shares(kShardings[choice[kSharding]].state == State::kShares);
   PlaceStages(kStageLayouts[choice[kStages]].stages, kPipelines[choice[kPipeline]], options);
   return job;
 }
@@ -330,7 +337,7 @@ PlanCase MakeCase(const Case& choice) {
                    kStageLayouts[choice[kStages]].name, "Pipeline", kPipelines[choice[kPipeline]], "Data",
                    kReplicas[choice[kData]], "Tensor", kTensorRanks[choice[kTensor]], "Context",
                    kContextRanks[choice[kContext]], "Recompute", kRecomputes[choice[kRecompute]].name,
-                   precision.name, kShardings[choice[kSharding]] ? "Sharded" : "");
+                   precision.name, kShardings[choice[kSharding]].name);
   result.job = JobOf(choice);
   result.model = ReferenceOf(result.job.model());
   result.reference = absl::StrCat(model, precision.name);
