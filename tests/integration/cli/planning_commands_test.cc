@@ -58,6 +58,8 @@ constexpr const char* kFields[] = {"policy",
                                    "spans",
                                    "schedule",
                                    "layers_per_stage",
+                                   "strategy",
+                                   "mesh",
                                    "lower_bound_ms",
                                    "feasible",
                                    "reason"};

@@ -27,6 +27,7 @@ RandomJobLimits Limits() {
   limits.replicas = 4;
   limits.layers = 16;
   limits.slow_percent = 25;
+  limits.shares_percent = 20;
   return limits;
 }
 

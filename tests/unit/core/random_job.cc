@@ -195,6 +195,13 @@ v1::Schedule RandomSchedule(bool several_stages, Random* random) {
   return kOneStage[random->Range(0, 2)];
 }
 
+// Without a draw that others would have had, so that jobs with and without shares are alike.
+void RandomShares(uint32_t percent, Random random, v1::PlanningOptions* planning) {
+  if (!random.Chance(percent)) return;
+  planning->set_shard_optimizer_state(false);
+  planning->set_parameter_shares(true);
+}
+
 void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* planning) {
   static constexpr v1::Policy kBaselines[] = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
                                               v1::POLICY_TOKEN_BUDGET};
@@ -210,11 +217,6 @@ void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* pl
   static constexpr v1::Effort kEfforts[] = {v1::EFFORT_FAST, v1::EFFORT_NORMAL, v1::EFFORT_NORMAL};
   planning->set_effort(kEfforts[random->Range(0, 2)]);
   planning->set_shard_optimizer_state(random->Chance(30));
-  // Without another draw, so that jobs of earlier versions stay what they were.
-  if (Random(*random).Chance(20)) {
-    planning->set_shard_optimizer_state(false);
-    planning->set_parameter_shares(true);
-  }
 }
 
 v1::Batch RandomLengths(uint32_t samples, Random* random) {
@@ -283,6 +285,7 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   const uint32_t stages = several ? random.Range(pipeline, 2 * pipeline) : pipeline;
   RandomModel(limits, stages, &random, &job);
   RandomPlanning(stages > pipeline, &random, job.mutable_planning());
+  RandomShares(limits.shares_percent, random, job.mutable_planning());
   if (several || random.Chance(50)) RandomStages(stages, &random, &job);
   if (several) RandomPlacement(stages, &random, &job);
   if (!several && job.planning().layers_per_stage().empty()) {

@@ -37,6 +37,8 @@ struct RandomJobLimits {
   uint32_t expert_percent = 0;
   // Of so many jobs in a hundred some ranks are slow.
   uint32_t slow_percent = 0;
+  // Of so many parameters live in shares.
+  uint32_t shares_percent = 0;
 };
 
 struct RandomPlanningCase {

@@ -300,6 +300,7 @@ TEST_F(RandomJobsTest, PlansAreSoundAndCloseToTheOptimum) {
   for (int seed = std::max(only, 0); seed < count && !HasFatalFailure(); ++seed) {
     RandomJobLimits limits;
     limits.slow_percent = 25;
+    limits.shares_percent = 20;
     // Every other one is small enough for brute force.
     if (seed % 2 == 1) {
       limits.samples = kBruteForceSamples;
