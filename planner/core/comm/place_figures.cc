@@ -8,7 +8,6 @@ PlaceFigures::PlaceFigures(const CostModel& costs, const ReplicaPipeline& pipeli
                            int rank, int32_t first_pass)
     : costs_(costs),
       pipeline_(pipeline),
-      topology_(topology),
       rank_(rank),
       place_(topology.PlaceOf(rank)),
       next_pass_(first_pass) {}

@@ -45,7 +45,6 @@ class PlaceFigures {
 
   const CostModel& costs_;
   const ReplicaPipeline& pipeline_;
-  const Topology& topology_;
   int rank_;
   RankPlace place_;
   int32_t next_pass_;
