@@ -154,8 +154,8 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
 
 absl::Status RunMeasure(const MeasureFlags& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadMeasuredModel(flags.model, flags.max_length));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.out), "--out"));
   absl::StatusOr<MeasuredProfile> measured;
   {
@@ -208,8 +208,8 @@ absl::StatusOr<HeldOutTimes> ReadTimes(const std::string& path) {
 }
 
 absl::StatusOr<HeldOutTimes> MeasureTimes(const CheckFlags& flags, const v1::ModelSpec& model) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   const ScratchFile output;
   MeasuringProgress progress(flags.machine.seconds);
   PENSTOCK_RETURN_IF_ERROR(
