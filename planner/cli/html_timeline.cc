@@ -12,6 +12,7 @@
 #include "common/mesh/rank_places.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/timeline_page.h"
+#include "planner/cli/whole_iteration.h"
 
 namespace penstock::cli {
 namespace {
@@ -90,10 +91,6 @@ Json Replicas(const v1::Plan& plan) {
   return replicas;
 }
 
-bool IsPass(v1::Op op) {
-  return op != v1::OP_REDUCE_GRADIENTS && op != v1::OP_RESHARD && op != v1::OP_OPTIMIZER_STEP;
-}
-
 Json JointPassData(const v1::Instruction& instruction) {
   const v1::PassExchange& exchange = instruction.exchange();
   return Json::array({instruction.own_duration_ns(), exchange.tensor_bytes(), exchange.tensor_ns(),
@@ -112,8 +109,8 @@ Json InstructionData(const v1::Instruction& instruction) {
     data.push_back(instruction.transfer().peer());
     data.push_back(instruction.transfer().kind() == v1::TRANSFER_KIND_GRADIENT ? 1 : 0);
   } else if (instruction.has_collective()) {
-    data.push_back(IsPass(instruction.op()) ? JointPassData(instruction)
-                                            : Json(instruction.collective().bytes()));
+    data.push_back(IsOfWholeIteration(instruction.op()) ? Json(instruction.collective().bytes())
+                                                        : JointPassData(instruction));
   }
   return data;
 }

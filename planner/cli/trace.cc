@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/mesh/rank_places.h"
 #include "planner/cli/units.h"
+#include "planner/cli/whole_iteration.h"
 
 namespace penstock::cli {
 namespace {
@@ -38,15 +39,11 @@ std::string OpName(v1::Op op) {
   return v1::Op_IsValid(op) ? v1::Op_Name(op).substr(3) : absl::StrCat("op ", static_cast<int>(op));
 }
 
-bool IsWholeIteration(v1::Op op) {
-  return op == v1::OP_REDUCE_GRADIENTS || op == v1::OP_RESHARD || op == v1::OP_OPTIMIZER_STEP;
-}
-
 // "FORWARD 3": the op and its micro-batch; "FORWARD 3, stage 2" where the rank has several stages.
 std::string NameOf(const v1::Program& program, const v1::Instruction& instruction) {
   if (instruction.op() == v1::OP_RESHARD)
     return absl::StrCat("RESHARD ", instruction.part() == 0 ? "parameters" : "gradients");
-  if (IsWholeIteration(instruction.op())) return OpName(instruction.op());
+  if (IsOfWholeIteration(instruction.op())) return OpName(instruction.op());
   std::string name = absl::StrCat(OpName(instruction.op()), " ", instruction.micro_batch());
   if (program.stages_size() > 1) absl::StrAppend(&name, ", stage ", instruction.stage());
   return name;
@@ -54,7 +51,7 @@ std::string NameOf(const v1::Program& program, const v1::Instruction& instructio
 
 // Of a stage group of several ranks.
 bool IsJointPass(const v1::Instruction& instruction) {
-  return instruction.has_collective() && !IsWholeIteration(instruction.op());
+  return instruction.has_collective() && !IsOfWholeIteration(instruction.op());
 }
 
 void AddJointPass(const v1::Instruction& instruction, Json& arguments) {
@@ -126,7 +123,7 @@ Json ArgumentsOf(const v1::Plan& plan, const v1::Program& program, const v1::Ins
   arguments["optype"] = KindOf(instruction);
   // Data that a RECV asked for is there when the WAIT for it ends.
   if (IsArrival(program, instruction)) arguments["transfer_id"] = instruction.transfer_id();
-  if (!IsWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
+  if (!IsOfWholeIteration(instruction.op())) arguments["micro_batch"] = instruction.micro_batch();
   arguments["iteration"] = plan.iteration();
   if (instruction.has_transfer()) {
     const v1::Transfer& transfer = instruction.transfer();

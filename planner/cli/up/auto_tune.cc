@@ -162,11 +162,7 @@ std::string DescribeTrial(const TriedWay& tried) {
 
 UpOptions OnWay(const UpOptions& full, const Candidate& way) {
   UpOptions options = full;
-  options.pipeline = way.pipeline;
-  options.data = way.data;
-  options.tensor = way.tensor;
-  options.context = way.context;
-  options.expert = way.expert;
+  UseMesh(MeshOf(way), &options);
   options.policy = way.policy;
   options.planning.stage_split = way.stage_split;
   options.planning.schedule = way.schedule;

@@ -31,7 +31,7 @@ void AddCollectivesOfShares(const CostModel& costs, const Topology& topology, Pr
   std::iota(set->groups.back().begin(), set->groups.back().end(), 0);
   for (const ReshardPart part : {kParametersToStages, kGradientsToShares})
     set->collectives.push_back({0, part, costs.ReshardBytes(), ranks});
-  set->collectives.push_back({0, 2, costs.StepBytes(), ranks});
+  set->collectives.push_back({0, kStepOfShares, costs.StepBytes(), ranks});
 }
 
 // For each stage and tensor rank the reduction, then for each replica the step.

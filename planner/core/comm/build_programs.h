@@ -40,6 +40,10 @@
 
 namespace penstock::core {
 
+// With shares of parameters, the place of the step among the collectives of all ranks: behind the two
+// RESHARDs, which are at the places of their parts.
+inline constexpr int32_t kStepOfShares = 2;
+
 // What one context rank of a stage group takes alone for a micro-batch on a stage.
 struct ContextPass {
   int64_t forward_ns = 0;

@@ -121,8 +121,8 @@ void PlaceFigures::FillFree(Instruction* free) const {
 }
 
 void PlaceFigures::FillStep(Instruction* step) const {
-  // As BuildPrograms lists them.
-  step->joint = costs_.has_shares() ? 2 : costs_.stages() * costs_.group().tensor + place_.replica;
+  step->joint =
+      costs_.has_shares() ? kStepOfShares : costs_.stages() * costs_.group().tensor + place_.replica;
   step->duration_ns = costs_.StepNs(rank_);
 }
 

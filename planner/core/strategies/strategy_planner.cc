@@ -93,7 +93,8 @@ absl::StatusOr<v1::Plan> StrategyPlanner::MakePlan(const v1::Batch& batch, const
     PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, stop));
     return absl::InternalError("no strategy has a bound for a batch that one can hold");
   }
-  best->set_content_hash(Planner::ContentHash(*best));
+  // The first one's has been hashed as it is.
+  if (best->strategy() > 0) best->set_content_hash(Planner::ContentHash(*best));
   return *std::move(best);
 }
 
@@ -114,8 +115,8 @@ std::vector<v1::Topology> StrategyPlanner::topologies() const {
 
 absl::StatusOr<const Planner*> StrategyPlanner::Of(const v1::Plan& plan) const {
   if (plan.strategy() < planners_.size()) return planners_[plan.strategy()].get();
-  return absl::InvalidArgumentError(absl::StrCat("plan.strategy is ", plan.strategy(), ", the job has ",
-                                                 planners_.size(), plan.strategy() == 1 ? "" : " of them"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("plan.strategy is ", plan.strategy(), ", the job has ", planners_.size(), " of them"));
 }
 
 }  // namespace penstock::core

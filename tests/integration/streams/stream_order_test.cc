@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -126,9 +127,10 @@ std::vector<Program> FirstPrograms(const v1::JobSpec& job, worker::JobConfig& co
 
 class EveryRecordedSchedule : public ::testing::TestWithParam<ScheduleCase> {};
 
-TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
+// Runs the program of each rank, recorded, and calls `also` with each run that is as it must be.
+void ExpectOrderedByDeps(const v1::JobSpec& job, const std::function<void(const RecordedRun&)>& also) {
   worker::JobConfig config;
-  const std::vector<Program> programs = FirstPrograms(JobOf(GetParam()), config);
+  const std::vector<Program> programs = FirstPrograms(job, config);
   for (uint32_t rank = 0; rank < programs.size(); ++rank) {
     SCOPED_TRACE(testing::Message() << "rank " << rank);
     const Program& program = programs[rank];
@@ -140,26 +142,19 @@ TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
     ExpectDepsOrdered(program, order);
     EXPECT_EQ(Races(program, order), 0);
     ExpectTransfersOnTheirStreams(program, run);
+    also(run);
   }
+}
+
+TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsAndTheHostDoesNotWait) {
+  ExpectOrderedByDeps(JobOf(GetParam()), [](const RecordedRun&) {});
 }
 
 // With shares of parameters: packing, the exchange and unpacking are on the collective stream alone.
 TEST_P(EveryRecordedSchedule, IsOrderedByItsDepsWhereItReshards) {
-  worker::JobConfig config;
-  const std::vector<Program> programs = FirstPrograms(OnShares(JobOf(GetParam())), config);
-  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
-    SCOPED_TRACE(testing::Message() << "rank " << rank);
-    const Program& program = programs[rank];
-    const RecordedRun run = RunRecorded(config, rank, program);
-    ASSERT_TRUE(run.status.ok()) << run.status;
-    const HappensBefore order(program, run.recording);
-    ExpectNoHostWaitBeforeTheEnd(run);
-    ExpectEdgesFromDeps(program, order);
-    ExpectDepsOrdered(program, order);
-    EXPECT_EQ(Races(program, order), 0);
+  ExpectOrderedByDeps(OnShares(JobOf(GetParam())), [](const RecordedRun& run) {
     EXPECT_EQ(std::ranges::count(run.recording, Recorded{Call::kJoin, Stream::kCollective, 0}), 2);
-    ExpectTransfersOnTheirStreams(program, run);
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, EveryRecordedSchedule, ::testing::ValuesIn(ScheduleCases()),
