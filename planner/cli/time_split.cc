@@ -118,9 +118,9 @@ class Splitter {
 
   // By context rank.
   absl::StatusOr<std::vector<ShareCosts>> CostsOf(const v1::MicroBatch& micro_batch) const {
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const core::MicroBatchShares shares,
-        core::SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
+    PENSTOCK_ASSIGN_OR_RETURN(const core::MicroBatchShares shares,
+                              core::SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
+                                                       costs_.group().context, costs_.profile().windows));
     std::vector<ShareCosts> costs(shares.computed.size());
     for (size_t i = 0; i < costs.size(); ++i) {
       ShareCosts& share = costs[i];

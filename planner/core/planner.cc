@@ -52,7 +52,7 @@ struct JobAndProfile {
 
 absl::StatusOr<JobAndProfile> ReadJob(const v1::JobSpec& spec) {
   PENSTOCK_ASSIGN_OR_RETURN(Job job, JobFromProto(spec));
-  absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture);
+  absl::StatusOr<Profile> profile = ProfileFromProto(spec.profile(), job.architecture, job.windows);
   if (!profile.ok()) {
     return absl::Status(profile.status().code(), absl::StrCat("job.", profile.status().message()));
   }

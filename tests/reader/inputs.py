@@ -107,6 +107,11 @@ def with_experts(file, experts, measured):
     return {"model": model, "profile": {**file["profile"], "layers": layers}}
 
 
+def with_windows(file, window, interval):
+    """The same of a model whose layers have a window, but for every interval-th."""
+    return {**file, "model": {**file["model"], "attention_window": window, "windowless_interval": interval}}
+
+
 def with_slow_ranks(file, factors):
     """The same of a job in which some ranks are slow."""
     ranks = [{"rank": rank, "factor": factor} for rank, factor in sorted(factors.items())]
@@ -164,6 +169,8 @@ PROFILES = {
     "gpt-experts-far": with_experts(
         gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 16, "exchange_overlap": 1, "intra_node_collective_bytes_per_second": 2.9e8}), 16, [(2, 4)]),
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
+    "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
+    "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

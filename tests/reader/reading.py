@@ -29,7 +29,7 @@ class Reading:
         self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
         self._shares = [[shares_of(self, item) for item in replica.micro_batches] for replica in self.plan.replicas]
         self._sums = [
-            [token_sums(self.is_t5, self.layout(item) == "PACKED", item, self.samples) for item in replica.micro_batches]
+            [token_sums(self.is_t5, self.layout(item) == "PACKED", item, self.samples, self.plan.model) for item in replica.micro_batches]
             for replica in self.plan.replicas
         ]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from token_sums import TokenSums, side_lengths, token_sums
+from token_sums import TokenSums, side_lengths, target_square, token_sums
 
 
 @dataclass
@@ -10,7 +10,7 @@ class Share:
     """Of one context rank. `sums` are those from which costs follow."""
 
     sums: TokenSums
-    # Of divided rows: the sum of l * l / k, and the sum of the lengths.
+    # Of divided rows: the sum of Square(l) / k, and the sum of the lengths.
     divided_squares: float = 0.0
     divided_tokens: int = 0
     # Tokens whose keys and values go out and come in, in one layer of a forward pass, by span (first, ranks).
@@ -65,7 +65,7 @@ def shares_of(reading, micro_batch):
     contexts = reading.pipeline.contexts
     if contexts == 1:
         is_packed = reading.layout(micro_batch) == "PACKED"
-        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples))]
+        return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, reading.plan.model))]
     tokens, squares, losses = [0] * contexts, [0.0] * contexts, [0] * contexts
     shares = [Share(None) for _ in range(contexts)]
     for (length, samples), first, ranks in zip(rows_of(reading, micro_batch), micro_batch.span_first, micro_batch.span_ranks):
@@ -77,19 +77,19 @@ def shares_of(reading, micro_batch):
             for own in ranges_of(length, ranks, number):
                 tokens[context] += len(own)
                 losses[context] += sum(place in own for place in places)
-            squares[context] += length * length / ranks
+            squares[context] += target_square(reading.plan.model, length) / ranks
             if ranks > 1:
-                _add_exchange(shares[context], (first, ranks), length, number)
+                _add_exchange(reading.plan.model, shares[context], (first, ranks), length, number)
     for context, share in enumerate(shares):
         share.sums = TokenSums(False, 0, 0, 0, 0, tokens[context], 0, squares[context], 0, losses[context])
     return shares
 
 
-def _add_exchange(share, span, length, number):
+def _add_exchange(model, share, span, length, number):
     ranks = span[1]
     chunks = chunks_of(length, ranks)
     last = 2 * ranks - 1 - number
-    share.divided_squares += length * length / ranks
+    share.divided_squares += target_square(model, length) / ranks
     share.divided_tokens += length
     received = sum(len(chunks[index]) for index in range(last) if index != number)
     behind, before = ranks - 1 - number, number

@@ -31,7 +31,16 @@ def loss_positions(is_t5, sample):
     return sample.target_tokens - 1
 
 
-def token_sums(is_t5, is_packed, micro_batch, samples):
+def target_square(model, length):
+    """What causal attention over a row of this length goes by, in the mean over the model's layers."""
+    window = model.attention_window
+    if window == 0 or length <= window:
+        return length * length
+    windowed = model.layers - (model.layers // model.windowless_interval if model.windowless_interval else 0)
+    return length * length - (length - window) ** 2 * windowed // model.layers
+
+
+def token_sums(is_t5, is_packed, micro_batch, samples, model):
     """The sums of a micro-batch; `samples` are those of the batch."""
     if is_packed:
         lengths = [side_lengths(is_t5, samples[index]) for index in micro_batch.samples]
@@ -43,7 +52,7 @@ def token_sums(is_t5, is_packed, micro_batch, samples):
             source_tokens=sum(source for source, _ in lengths),
             target_tokens=sum(target for _, target in lengths),
             source_squares=sum(source * source for source, _ in lengths),
-            target_squares=sum(target * target for _, target in lengths),
+            target_squares=sum(target_square(model, target) for _, target in lengths),
             products=sum(source * target for source, target in lengths),
             loss_positions=micro_batch.loss_tokens,
         )
@@ -56,7 +65,7 @@ def token_sums(is_t5, is_packed, micro_batch, samples):
         source_tokens=rows * source,
         target_tokens=rows * target,
         source_squares=rows * source * source,
-        target_squares=rows * target * target,
+        target_squares=rows * target_square(model, target),
         products=rows * target * source,
         loss_positions=micro_batch.loss_tokens,
     )

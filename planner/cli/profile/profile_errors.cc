@@ -16,6 +16,7 @@
 #include "planner/cli/text_table.h"
 #include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/layer_model.h"
 #include "planner/core/model/micro_batch.h"
@@ -23,15 +24,20 @@
 namespace penstock::cli {
 namespace {
 
-core::TokenSums SumsOf(const HeldOutPass& pass) {
+core::TokenSums SumsOf(const HeldOutPass& pass, const core::AttentionWindows& windows) {
   const HeldOutSample& first = pass.samples.front();
   if (!pass.packed) {
     return core::PaddedSums(static_cast<int32_t>(pass.samples.size()), static_cast<int32_t>(first.source),
-                            static_cast<int32_t>(first.target), pass.loss_tokens);
+                            static_cast<int32_t>(first.target), pass.loss_tokens,
+                            windows.LessSquare(first.target));
   }
   core::TokenSums sums;
   for (const HeldOutSample& sample : pass.samples)
-    core::AddPacked({.source = sample.source, .target = sample.target, .loss = 0}, &sums);
+    core::AddPacked({.source = sample.source,
+                     .target = sample.target,
+                     .loss = 0,
+                     .less_square = windows.LessSquare(sample.target)},
+                    &sums);
   sums.loss = pass.loss_tokens;
   return sums;
 }
@@ -51,7 +57,8 @@ std::optional<double> ForetoldNs(const core::Profile& profile, const core::Layer
                                  const HeldOutPass& pass) {
   core::LayerCosts costs;
   const core::LayerKind kind = KindOf(pass.part);
-  if (!profile.layers[kind].present || !model.Layers(SumsOf(pass), &costs)) return std::nullopt;
+  if (!profile.layers[kind].present || !model.Layers(SumsOf(pass, profile.windows), &costs))
+    return std::nullopt;
   const double input_share = profile.layers[kind].backward_input_share;
   const double backward = costs.backward[kind][LevelOf(pass.recompute)];
   switch (pass.kind) {
@@ -151,7 +158,8 @@ absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOu
   const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
   PENSTOCK_ASSIGN_OR_RETURN(
       const core::Profile profile,
-      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt));
+      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
+                             core::WindowsOf(file.model())));
   const core::LayerModel model(profile, core::GroupShape());
   std::vector<ForetoldPass> passes;
   for (const HeldOutPass& pass : times.passes) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/profile_from_proto.h"
 #include "planner/core/cost/layer_model.h"
 #include "planner/core/model/micro_batch.h"
@@ -26,20 +27,26 @@ std::vector<uint32_t> Lengths(uint32_t longest) {
 }
 
 // A sample of which every token but one is learnt.
-core::TokenSums OneSample(bool t5, uint32_t length, bool padded) {
+core::TokenSums OneSample(const core::AttentionWindows& windows, bool t5, uint32_t length, bool padded) {
   const uint32_t source = t5 ? length : 0;
   const double loss = t5 ? length : length - 1.0;
-  if (padded) return core::PaddedSums(1, static_cast<int32_t>(source), static_cast<int32_t>(length), loss);
+  const double less_square = windows.LessSquare(length);
+  if (padded) {
+    return core::PaddedSums(1, static_cast<int32_t>(source), static_cast<int32_t>(length), loss, less_square);
+  }
   core::TokenSums sums;
-  core::AddPacked({.source = source, .target = length, .loss = static_cast<uint32_t>(loss)}, &sums);
+  core::AddPacked(
+      {.source = source, .target = length, .loss = static_cast<uint32_t>(loss), .less_square = less_square},
+      &sums);
   return sums;
 }
 
 // Packed, or as a row of a table where the profile has no closed form.
-std::optional<core::LayerCosts> CostsOf(const core::LayerModel& model, bool t5, uint32_t length) {
+std::optional<core::LayerCosts> CostsOf(const core::LayerModel& model, const core::AttentionWindows& windows,
+                                        bool t5, uint32_t length) {
   for (const bool padded : {false, true}) {
     core::LayerCosts costs;
-    if (model.Layers(OneSample(t5, length, padded), &costs)) return costs;
+    if (model.Layers(OneSample(windows, t5, length, padded), &costs)) return costs;
   }
   return std::nullopt;
 }
@@ -93,9 +100,10 @@ class FigureMaker {
     ProfileFigures::Row& row = figures_.rows.emplace_back();
     row.what = what;
     for (const uint32_t length : figures_.lengths) {
-      const std::optional<core::LayerCosts> costs = CostsOf(model_, t5_, length);
-      row.values.push_back(costs.has_value() ? figure(*costs, OneSample(t5_, length, /*padded=*/false))
-                                             : std::nullopt);
+      const std::optional<core::LayerCosts> costs = CostsOf(model_, profile_.windows, t5_, length);
+      row.values.push_back(costs.has_value()
+                               ? figure(*costs, OneSample(profile_.windows, t5_, length, /*padded=*/false))
+                               : std::nullopt);
     }
   }
 
@@ -115,7 +123,8 @@ absl::StatusOr<ProfileFigures> FiguresOf(const v1::ProfileFile& file, const std:
   const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
   PENSTOCK_ASSIGN_OR_RETURN(
       const core::Profile profile,
-      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt));
+      core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
+                             core::WindowsOf(file.model())));
   return FigureMaker(profile, t5, lengths).Make();
 }
 

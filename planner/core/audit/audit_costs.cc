@@ -89,7 +89,8 @@ class CostsAudit {
     if (micro_batch.layout() == v1::LAYOUT_PACKED) return packed;
     return PaddedSums(static_cast<int32_t>(micro_batch.rows()),
                       static_cast<int32_t>(micro_batch.source_length()),
-                      static_cast<int32_t>(micro_batch.target_length()), packed.loss);
+                      static_cast<int32_t>(micro_batch.target_length()), packed.loss,
+                      job_.windows.LessSquare(micro_batch.target_length()));
   }
 
   std::vector<Row> Rows(const v1::MicroBatch& micro_batch) const {
@@ -98,13 +99,14 @@ class CostsAudit {
     if (micro_batch.layout() == v1::LAYOUT_CONCATENATED) {
       const auto& ends = micro_batch.row_samples();
       for (int row = 0; row + 1 < ends.size(); ++row)
-        rows.push_back({micro_batch.target_length(), samples.subspan(ends[row], ends[row + 1] - ends[row])});
+        rows.push_back({micro_batch.target_length(), job_.windows.LessSquare(micro_batch.target_length()),
+                        samples.subspan(ends[row], ends[row + 1] - ends[row])});
       return rows;
     }
     const bool packed = micro_batch.layout() == v1::LAYOUT_PACKED;
     for (size_t i = 0; i < samples.size(); ++i) {
       const int64_t length = packed ? batch_.samples[samples[i]].target : micro_batch.target_length();
-      rows.push_back({length, samples.subspan(i, 1)});
+      rows.push_back({length, job_.windows.LessSquare(length), samples.subspan(i, 1)});
     }
     return rows;
   }

@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v
     if (IsOfProfile(job.status())) return job.status();
     return Broken(PlanField(job.status().message()));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Profile known, ProfileFromProto(profile, job->architecture));
+  PENSTOCK_ASSIGN_OR_RETURN(Profile known, ProfileFromProto(profile, job->architecture, job->windows));
   const absl::StatusOr<Batch> samples = BatchFromProto(batch, *job);
   if (!samples.ok()) return Broken(PlanField(samples.status().message()));
   if (TopologyToProto(job->topology).SerializeAsString() != plan.topology().SerializeAsString())

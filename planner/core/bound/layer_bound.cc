@@ -34,6 +34,7 @@ class LayerWalk {
  public:
   LayerWalk(const CostModel& costs, LayerKind kind, const LayerTime& form)
       : grid_(costs.profile().grid),
+        windows_(costs.profile().windows),
         layer_(costs.profile().layers[kind]),
         form_(form),
         form_divisor_(costs.layer_model().form_divisor(kind)),
@@ -80,8 +81,9 @@ class LayerWalk {
       for (const double source : has_source ? grid_.source_length : none) {
         for (const double target : has_target ? grid_.target_length : none) {
           const double forward = layer_.forward_table_ns[index] / table_divisor_;
-          const TokenSums sums = PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
-                                            static_cast<int32_t>(target));
+          const TokenSums sums =
+              PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
+                         static_cast<int32_t>(target), 0, windows_.LessSquare(static_cast<int64_t>(target)));
           if (!std::isnan(forward)) {
             ratio = std::min(ratio, value(form_(sums), forward, Backward(forward, index, false)));
           }
@@ -104,6 +106,7 @@ class LayerWalk {
   }
 
   const Grid& grid_;
+  const AttentionWindows& windows_;
   const LayerProfile& layer_;
   const LayerTime& form_;
   const double form_divisor_;

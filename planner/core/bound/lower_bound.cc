@@ -67,7 +67,10 @@ LowerBound::BatchSums LowerBound::Sum(absl::Span<const SampleTokens> samples) co
   batch.least.fill(kInfinity);
   for (const SampleTokens& sample : samples) {
     least.source = std::min(least.source, sample.source);
-    least.target = std::min(least.target, sample.target);
+    if (sample.target < least.target) {
+      least.target = sample.target;
+      least.less_square = sample.less_square;
+    }
     least.loss = std::min(least.loss, sample.loss);
     AddPacked(sample, &batch.all);
     const TokenSums one = SumsOfOne(sample);

@@ -116,8 +116,8 @@ absl::StatusOr<CostFactors> FitPasses(const Planner& planner, absl::Span<const S
     std::vector<MeasuredPass> usual = passes;
     TakeSlownessOut(slow, job.topology, &usual);
     factors = FitCosts(planner.costs(), usual);
-    PENSTOCK_ASSIGN_OR_RETURN(
-        Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors), job.architecture));
+    PENSTOCK_ASSIGN_OR_RETURN(Profile fitted, ProfileFromProto(ReviseProfile(base, job.architecture, factors),
+                                                               job.architecture, job.windows));
     std::vector<SlowRank> found = FindSlowRanks(CostModel(std::move(fitted), job), passes, before,
                                                 /*peers_alone=*/round == 0);
     const bool settled = round > 0 && LargestChange(slow, found) < kSettled;
@@ -140,7 +140,7 @@ absl::StatusOr<CostFactors> FactorsOf(const Planner& planner, absl::Span<const S
 
 absl::StatusOr<std::vector<double>> RatiosWith(const v1::CostProfile& profile, const Job& job,
                                                Replays* replays, StopToken stop) {
-  PENSTOCK_ASSIGN_OR_RETURN(Profile costs, ProfileFromProto(profile, job.architecture));
+  PENSTOCK_ASSIGN_OR_RETURN(Profile costs, ProfileFromProto(profile, job.architecture, job.windows));
   return replays->Ratios(CostModel(std::move(costs), job), stop);
 }
 
@@ -177,7 +177,7 @@ absl::StatusOr<Calibration> CalibratePasses(const Planner& planner, absl::Span<c
   const Job& job = planner.job();
   result.profile =
       ReviseProfile(planner.spec().profile(), job.architecture, FitCosts(planner.costs(), passes));
-  PENSTOCK_ASSIGN_OR_RETURN(Profile revised, ProfileFromProto(result.profile, job.architecture));
+  PENSTOCK_ASSIGN_OR_RETURN(Profile revised, ProfileFromProto(result.profile, job.architecture, job.windows));
   const CostModel after(std::move(revised), job);
   const auto error = [&](const CostModel& costs) {
     std::vector<double> ratios;

@@ -51,9 +51,9 @@ class Observer {
           if (sample >= batch_.samples.size())
             return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
         }
-        PENSTOCK_ASSIGN_OR_RETURN(
-            MicroBatchShares shares,
-            SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(), costs_.group().context));
+        PENSTOCK_ASSIGN_OR_RETURN(MicroBatchShares shares,
+                                  SharesOfMicroBatch(micro_batch, batch_, costs_.nodes(),
+                                                     costs_.group().context, costs_.profile().windows));
         of_replica.push_back(std::move(shares.computed));
       }
     }

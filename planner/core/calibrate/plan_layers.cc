@@ -37,9 +37,9 @@ absl::Status PlanLayers::Read(const Batch& batch, int replica) {
       if (sample >= batch.samples.size())
         return absl::InvalidArgumentError("plan.replicas: a sample that the batch lacks");
     }
-    PENSTOCK_ASSIGN_OR_RETURN(
-        const MicroBatchShares shares,
-        SharesOfMicroBatch(micro_batch, batch, costs_->nodes(), costs_->group().context));
+    PENSTOCK_ASSIGN_OR_RETURN(const MicroBatchShares shares,
+                              SharesOfMicroBatch(micro_batch, batch, costs_->nodes(), costs_->group().context,
+                                                 costs_->profile().windows));
     auto& of_micro_batch = layers_[replica].emplace_back();
     for (const Share& share : shares.computed) {
       if (!costs_->Layers(share, &of_micro_batch.emplace_back()))

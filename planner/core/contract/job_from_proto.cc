@@ -15,6 +15,7 @@
 #include "planner/core/contract/job_limits.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_heads.h"
+#include "planner/core/contract/model_windows.h"
 #include "planner/core/contract/total_layers.h"
 #include "planner/core/contract/wrong_in_job.h"
 #include "planner/core/topology/stage_list.h"
@@ -287,6 +288,7 @@ absl::StatusOr<SampleTokens> SampleFromProto(const Lengths& sample, const std::s
   tokens.target = static_cast<uint32_t>(gpt ? input + target : target);
   // Without a prompt a GPT's first target token has no token before it.
   tokens.loss = static_cast<uint32_t>(gpt && input == 0 ? target - 1 : target);
+  tokens.less_square = job.windows.LessSquare(tokens.target);
   return tokens;
 }
 
@@ -327,6 +329,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.hidden = spec.model().hidden();
   job.key_value_heads = KeyValueHeads(spec.model());
   job.head_width = HeadWidth(spec.model());
+  job.windows = WindowsOf(spec.model());
   job.max_sequence_length = spec.model().max_sequence_length();
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());

@@ -17,13 +17,14 @@ Layout LayoutOf(const v1::MicroBatch& micro_batch) {
 
 // With one context rank.
 MicroBatchShares WholeShares(const v1::MicroBatch& micro_batch, absl::Span<const uint32_t> samples,
-                             const Batch& batch) {
+                             const Batch& batch, const AttentionWindows& windows) {
   const TokenSums packed = SumsOf(samples, batch.samples, Layout::kPacked);
   const TokenSums computed = micro_batch.layout() == v1::LAYOUT_PACKED
                                  ? packed
                                  : PaddedSums(static_cast<int32_t>(micro_batch.rows()),
                                               static_cast<int32_t>(micro_batch.source_length()),
-                                              static_cast<int32_t>(micro_batch.target_length()), packed.loss);
+                                              static_cast<int32_t>(micro_batch.target_length()), packed.loss,
+                                              windows.LessSquare(micro_batch.target_length()));
   return {.computed = {WholeShare(computed)}, .real = {WholeShare(packed)}};
 }
 
@@ -47,11 +48,13 @@ absl::StatusOr<std::vector<Span>> SpansOf(const v1::MicroBatch& micro_batch, siz
 }  // namespace
 
 absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
-                                                    const Nodes& nodes, int contexts) {
+                                                    const Nodes& nodes, int contexts,
+                                                    const AttentionWindows& windows) {
   const absl::Span<const uint32_t> samples(micro_batch.samples().data(), micro_batch.samples_size());
-  if (contexts == 1) return WholeShares(micro_batch, samples, batch);
+  if (contexts == 1) return WholeShares(micro_batch, samples, batch, windows);
   const RowLengths length = {.source = static_cast<int32_t>(micro_batch.source_length()),
-                             .target = static_cast<int32_t>(micro_batch.target_length())};
+                             .target = static_cast<int32_t>(micro_batch.target_length()),
+                             .less_square = windows.LessSquare(micro_batch.target_length())};
   const std::vector<Row> rows = RowsOf(samples, batch.samples, LayoutOf(micro_batch), length);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<Span> spans, SpansOf(micro_batch, rows.size(), contexts));
   std::vector<Span> span_of_sample;

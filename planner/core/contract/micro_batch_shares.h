@@ -19,9 +19,10 @@ struct MicroBatchShares {
   std::vector<Share> real;
 };
 
-// The samples of the micro-batch must be in the batch. Possible errors: INVALID_ARGUMENT (the spans are not
-// one for each row, inside of the group).
+// The samples of the micro-batch must be in the batch; windows: of the job. Possible errors: INVALID_ARGUMENT
+// (the spans are not one for each row, inside of the group).
 absl::StatusOr<MicroBatchShares> SharesOfMicroBatch(const v1::MicroBatch& micro_batch, const Batch& batch,
-                                                    const Nodes& nodes, int contexts);
+                                                    const Nodes& nodes, int contexts,
+                                                    const AttentionWindows& windows);
 
 }  // namespace penstock::core

@@ -32,7 +32,8 @@ TableAxes AxesOf(const std::string& name) {
 
 // A table and the closed form beside it measure the same layer in the same unit; how well the form fits is
 // the profiler's business. Compared by their sums over the points that were measured.
-absl::Status CheckAgreement(const std::string& field, const LayerProfile& layer, const Grid& grid) {
+absl::Status CheckAgreement(const std::string& field, const LayerProfile& layer, const Grid& grid,
+                            const AttentionWindows& windows) {
   if (!layer.has_closed_form || layer.forward_table_ns.empty()) return absl::OkStatus();
   const std::vector<double> none = {0};
   const std::vector<double>& sources = layer.axes == TableAxes::kTarget ? none : grid.source_length;
@@ -47,7 +48,8 @@ absl::Status CheckAgreement(const std::string& field, const LayerProfile& layer,
         if (std::isnan(value)) continue;
         table += value;
         form += layer.forward(PaddedSums(static_cast<int32_t>(rows), static_cast<int32_t>(source),
-                                         static_cast<int32_t>(target)));
+                                         static_cast<int32_t>(target), 0,
+                                         windows.LessSquare(static_cast<int64_t>(target))));
       }
     }
   }
@@ -59,7 +61,7 @@ absl::Status CheckAgreement(const std::string& field, const LayerProfile& layer,
 }
 
 absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::LayerCost& layer,
-                                            const Grid& grid) {
+                                            const Grid& grid, const AttentionWindows& windows) {
   LayerProfile result;
   result.present = true;
   result.parameter_bytes = layer.parameter_bytes();
@@ -83,7 +85,7 @@ absl::StatusOr<LayerProfile> LayerFromProto(const std::string& field, const v1::
   for (int level = 0; level < kRecomputeLevels; ++level) {
     result.backward_table_ns[level] = Nanoseconds(*tables[level]);
   }
-  PENSTOCK_RETURN_IF_ERROR(CheckAgreement(absl::StrCat(field, ".forward_ms"), result, grid));
+  PENSTOCK_RETURN_IF_ERROR(CheckAgreement(absl::StrCat(field, ".forward_ms"), result, grid, windows));
   if (result.loss_tokens_only && (layer.name() != "head" || !result.forward_table_ns.empty())) {
     return WrongInProfile(absl::StrCat(field, ".loss_tokens_only"),
                           "is for a head with a closed form and no tables");
@@ -141,7 +143,8 @@ absl::Status ReadLayers(const v1::CostProfile& proto, Architecture architecture,
                             absl::StrCat("'", layer.name(), "' is no layer of this architecture"));
     }
     if (profile->layers[*kind].present) return WrongInProfile(absl::StrCat(field, ".name"), "occurs twice");
-    PENSTOCK_ASSIGN_OR_RETURN(profile->layers[*kind], LayerFromProto(field, layer, profile->grid));
+    PENSTOCK_ASSIGN_OR_RETURN(profile->layers[*kind],
+                              LayerFromProto(field, layer, profile->grid, profile->windows));
   }
   const bool t5 = architecture == Architecture::kT5;
   if (!profile->layers[kDecoder].present)
@@ -169,9 +172,11 @@ std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile) {
   return slow;
 }
 
-absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architecture architecture) {
+absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& proto, Architecture architecture,
+                                         const AttentionWindows& windows) {
   PENSTOCK_RETURN_IF_ERROR(CheckProfile(proto));
   Profile profile;
+  profile.windows = windows;
   profile.version = proto.version();
   const auto axis = [](const google::protobuf::RepeatedField<uint32_t>& values) {
     return std::vector<double>(values.begin(), values.end());

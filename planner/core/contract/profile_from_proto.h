@@ -13,8 +13,10 @@ namespace penstock::core {
 LayerTime LayerTimeFromProto(const v1::LayerTime& time);
 LayerBytes LayerBytesFromProto(const v1::LayerBytes& bytes);
 
-// Possible errors: INVALID_ARGUMENT naming the field, as "profile.layers[0].forward: ...".
-absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& profile, Architecture architecture);
+// Of a model with these windows (WindowsOf). Possible errors: INVALID_ARGUMENT naming the field, as
+// "profile.layers[0].forward: ...".
+absl::StatusOr<Profile> ProfileFromProto(const v1::CostProfile& profile, Architecture architecture,
+                                         const AttentionWindows& windows = {});
 
 // Of a profile that is valid.
 std::vector<SlowRank> SlowRanksFromProto(const v1::CostProfile& profile);

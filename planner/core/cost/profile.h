@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/core/model/attention_windows.h"
 #include "planner/core/model/micro_batch.h"
 
 namespace penstock::core {
@@ -105,6 +106,8 @@ enum LayerKind : int { kEncoder = 0, kDecoder = 1, kHead = 2, kLayerKinds = 3 };
 
 struct Profile {
   uint64_t version = 0;
+  // Of the model that it is of.
+  AttentionWindows windows;
   Grid grid;
   // GPT: kDecoder and kHead. T5: all.
   std::array<LayerProfile, kLayerKinds> layers;

@@ -10,6 +10,7 @@
 namespace penstock::core {
 
 // Sums over the rows that a micro-batch computes, padding included. Sums of squares are exact below 2^53.
+// Target squares are less what windows of attention take off.
 struct TokenSums {
   // A rectangle is kPadded, whatever lies in it: concatenated rows too.
   Layout layout = Layout::kPacked;
@@ -49,8 +50,10 @@ inline TokenSums TargetSide(const TokenSums& sums) {
   return side;
 }
 
-// A rectangle of `rows` samples of the given lengths, `loss` of whose positions the loss counts.
-inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length, double loss = 0) {
+// A rectangle of `rows` samples of the given lengths, `loss` of whose positions the loss counts;
+// `less_square`: AttentionWindows::LessSquare of the target length.
+inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_length, double loss = 0,
+                            double less_square = 0) {
   TokenSums sums;
   sums.layout = Layout::kPadded;
   sums.rows = rows;
@@ -59,7 +62,7 @@ inline TokenSums PaddedSums(int32_t rows, int32_t source_length, int32_t target_
   sums.source = static_cast<double>(rows) * source_length;
   sums.target = static_cast<double>(rows) * target_length;
   sums.source_square = sums.source * source_length;
-  sums.target_square = sums.target * target_length;
+  sums.target_square = sums.target * target_length - rows * less_square;
   sums.cross = sums.target * source_length;
   sums.loss = loss;
   return sums;
@@ -73,7 +76,7 @@ inline void AddPacked(const SampleTokens& sample, TokenSums* sums) {
   sums->source += source;
   sums->target += target;
   sums->source_square += source * source;
-  sums->target_square += target * target;
+  sums->target_square += target * target - sample.less_square;
   sums->cross += source * target;
   sums->loss += sample.loss;
 }
@@ -106,7 +109,7 @@ inline TokenSums ConcatenatedSums(absl::Span<const uint32_t> samples, absl::Span
   ForEachRow(samples, tokens, row, [&](size_t) { ++rows; });
   double loss = 0;
   for (const uint32_t sample : samples) loss += tokens[sample].loss;
-  return PaddedSums(rows, row.source, row.target, loss);
+  return PaddedSums(rows, row.source, row.target, loss, row.less_square);
 }
 
 // Sums of the given samples (indices into `tokens`) in a layout. `row`: of the concatenated layout.
@@ -117,13 +120,17 @@ inline TokenSums SumsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
     uint32_t source = 0;
     uint32_t target = 0;
     double loss = 0;
+    double less_square = 0;
     for (uint32_t sample : samples) {
       if (tokens[sample].source > source) source = tokens[sample].source;
-      if (tokens[sample].target > target) target = tokens[sample].target;
+      if (tokens[sample].target > target) {
+        target = tokens[sample].target;
+        less_square = tokens[sample].less_square;
+      }
       loss += tokens[sample].loss;
     }
     return PaddedSums(static_cast<int32_t>(samples.size()), static_cast<int32_t>(source),
-                      static_cast<int32_t>(target), loss);
+                      static_cast<int32_t>(target), loss, less_square);
   }
   TokenSums sums;
   for (uint32_t sample : samples) AddPacked(tokens[sample], &sums);

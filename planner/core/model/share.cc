@@ -33,7 +33,7 @@ int64_t LossIn(const Row& row, absl::Span<const SampleTokens> tokens, const Part
 void AddWhole(const Row& row, absl::Span<const SampleTokens> tokens, Share* share) {
   const auto length = static_cast<double>(row.length);
   share->sums.target += length;
-  share->sums.target_square += length * length;
+  share->sums.target_square += length * length - row.less_square;
   ++share->sums.rows;
   for (const uint32_t sample : row.samples) share->sums.loss += tokens[sample].loss;
 }
@@ -44,7 +44,7 @@ void AddPart(const Row& row, absl::Span<const SampleTokens> tokens, int32_t rank
   const Part head = Chunk(row.length, ranks, index);
   const Part tail = Chunk(row.length, ranks, 2 * int64_t{ranks} - 1 - index);
   const auto length = static_cast<double>(row.length);
-  const double square = length * length / ranks;
+  const double square = (length * length - row.less_square) / ranks;
   share->sums.target += static_cast<double>(head.size() + tail.size());
   share->sums.target_square += square;
   ++share->sums.rows;
@@ -66,16 +66,17 @@ std::vector<Row> RowsOf(absl::Span<const uint32_t> samples, absl::Span<const Sam
   if (layout == Layout::kConcatenated) {
     size_t begin = 0;
     ForEachRow(samples, tokens, row, [&](size_t end) {
-      rows.push_back({row.target, samples.subspan(begin, end - begin)});
+      rows.push_back({row.target, row.less_square, samples.subspan(begin, end - begin)});
       begin = end;
     });
     return rows;
   }
-  uint32_t longest = 0;
-  for (const uint32_t sample : samples) longest = std::max(longest, tokens[sample].target);
+  SampleTokens longest;
+  for (const uint32_t sample : samples)
+    if (tokens[sample].target > longest.target) longest = tokens[sample];
   for (size_t i = 0; i < samples.size(); ++i) {
-    const uint32_t length = layout == Layout::kPadded ? longest : tokens[samples[i]].target;
-    rows.push_back({length, samples.subspan(i, 1)});
+    const SampleTokens& computed = layout == Layout::kPadded ? longest : tokens[samples[i]];
+    rows.push_back({computed.target, computed.less_square, samples.subspan(i, 1)});
   }
   return rows;
 }

@@ -40,6 +40,8 @@ inline int64_t ChunkBegin(int64_t length, int32_t ranks, int64_t index) {
 // A row of a micro-batch: so many tokens, and the samples that lie in it one after another.
 struct Row {
   int64_t length = 0;
+  // AttentionWindows::LessSquare of the length.
+  double less_square = 0;
   absl::Span<const uint32_t> samples;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/model/attention_windows.h"
 #include "planner/core/model/token_table.h"
 #include "planner/core/topology/topology.h"
 
@@ -41,12 +42,16 @@ struct SampleTokens {
   // Positions that the loss counts. GPT: target tokens with a token before them. T5: all target tokens, as
   // the decoder's input begins with a token of its own.
   uint32_t loss = 0;
+  // AttentionWindows::LessSquare of `target`.
+  double less_square = 0;
 };
 
 // Lengths of a row; of the concatenated layout alone.
 struct RowLengths {
   int32_t source = 0;
   int32_t target = 0;
+  // AttentionWindows::LessSquare of `target`.
+  double less_square = 0;
 };
 
 struct Batch {
@@ -69,6 +74,7 @@ struct Job {
   // Of keys and values, and the width of each head.
   int64_t key_value_heads = 0;
   int64_t head_width = 0;
+  AttentionWindows windows;
   // Of the gradients of one relative position bias, which all layers of a stack share; 0 where the model has
   // none.
   int64_t shared_table_bytes = 0;

@@ -28,7 +28,7 @@ std::vector<PathPoint> SampleCosts(const Time& time, absl::Span<const SampleToke
   bool known = true;
   for (const SampleTokens& sample : samples) {
     points.push_back({time(PaddedSums(1, static_cast<int32_t>(sample.source), 0)),
-                      time(PaddedSums(1, 0, static_cast<int32_t>(sample.target)))});
+                      time(PaddedSums(1, 0, static_cast<int32_t>(sample.target), 0, sample.less_square))});
     known = known && std::isfinite(points.back().x) && std::isfinite(points.back().y);
   }
   if (known) return points;

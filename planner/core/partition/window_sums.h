@@ -56,10 +56,13 @@ class PaddedWindows {
     if (first == last) rectangle_ = SampleTokens();
     const SampleTokens& sample = samples_[first];
     rectangle_.source = std::max(rectangle_.source, sample.source);
-    rectangle_.target = std::max(rectangle_.target, sample.target);
+    if (sample.target > rectangle_.target) {
+      rectangle_.target = sample.target;
+      rectangle_.less_square = sample.less_square;
+    }
     rectangle_.loss += sample.loss;
     return PaddedSums(last - first + 1, static_cast<int32_t>(rectangle_.source),
-                      static_cast<int32_t>(rectangle_.target), rectangle_.loss);
+                      static_cast<int32_t>(rectangle_.target), rectangle_.loss, rectangle_.less_square);
   }
 
  private:

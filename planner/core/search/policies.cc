@@ -40,6 +40,7 @@ class Search {
   // Returns the makespan. The first of equals is kept.
   int64_t Try(Groups groups, Layout layout, RowLengths row = {}) {
     if (stopped()) return kInfeasibleNs;
+    row.less_square = job_.windows.LessSquare(row.target);
     Candidate candidate = MakeCandidate(space_, tokens_, std::move(groups), layout, row);
     Evaluate(evaluator_, &candidate);
     TuneRules(evaluator_, &candidate);

@@ -139,7 +139,8 @@ int64_t ScheduleSpace::BytesAlone(int rank, const TokenSums& sums) const {
   int64_t least = BytesAlone(rank, {WholeShare(sums)});
   const SampleTokens sample{0, static_cast<uint32_t>(sums.target), static_cast<uint32_t>(sums.loss)};
   const uint32_t index = 0;
-  const Row row{sample.target, {&index, 1}};
+  // Bytes do not go by squares.
+  const Row row{.length = sample.target, .less_square = 0, .samples = {&index, 1}};
   std::vector<Share> shares;
   for (int32_t ranks = 2; ranks <= contexts && row.length >= 2 * ranks; ranks *= 2) {
     SharesOf({&row, 1}, {&sample, 1}, {Span{0, ranks}}, costs_.nodes(), contexts, &shares);

@@ -132,9 +132,9 @@ TokenSums LayoutJudge::TypicalMicroBatch() const {
   for (size_t i = 0; i < count; ++i) AddPacked(batch[i * batch.size() / count], &sums);
   // A profile without a closed form knows rectangles alone.
   if (profile_.has_closed_form()) return sums;
-  return PaddedSums(1, static_cast<int32_t>(sums.source / static_cast<double>(count)),
-                    static_cast<int32_t>(sums.target / static_cast<double>(count)),
-                    sums.loss / static_cast<double>(count));
+  const auto target = static_cast<int32_t>(sums.target / static_cast<double>(count));
+  return PaddedSums(1, static_cast<int32_t>(sums.source / static_cast<double>(count)), target,
+                    sums.loss / static_cast<double>(count), job_.windows.LessSquare(target));
 }
 
 StageLayout LayoutJudge::Balanced(std::vector<int32_t> placement) const {

@@ -202,6 +202,13 @@ void RandomShares(uint32_t percent, Random random, v1::PlanningOptions* planning
   planning->set_parameter_shares(true);
 }
 
+// Likewise.
+void RandomWindows(uint32_t percent, Random random, v1::ModelSpec* model) {
+  if (model->architecture() != v1::ARCHITECTURE_GPT || !random.Chance(percent)) return;
+  model->set_attention_window(random.Range(1, 400));
+  if (random.Chance(50)) model->set_windowless_interval(random.Range(2, 4));
+}
+
 void RandomPlanning(bool several_stages, Random* random, v1::PlanningOptions* planning) {
   static constexpr v1::Policy kBaselines[] = {v1::POLICY_PADDING, v1::POLICY_CONCATENATED, v1::POLICY_PACKED,
                                               v1::POLICY_TOKEN_BUDGET};
@@ -286,6 +293,7 @@ RandomPlanningCase MakeRandomCase(uint64_t seed, const RandomJobLimits& limits) 
   RandomModel(limits, stages, &random, &job);
   RandomPlanning(stages > pipeline, &random, job.mutable_planning());
   RandomShares(limits.shares_percent, random, job.mutable_planning());
+  RandomWindows(limits.windows_percent, random, job.mutable_model());
   if (several || random.Chance(50)) RandomStages(stages, &random, &job);
   if (several) RandomPlacement(stages, &random, &job);
   if (!several && job.planning().layers_per_stage().empty()) {

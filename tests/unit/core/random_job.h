@@ -39,6 +39,8 @@ struct RandomJobLimits {
   uint32_t slow_percent = 0;
   // Of so many parameters live in shares.
   uint32_t shares_percent = 0;
+  // Of so many GPTs in a hundred attention has windows, in all layers or in some.
+  uint32_t windows_percent = 0;
 };
 
 struct RandomPlanningCase {
