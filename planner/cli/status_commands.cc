@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,8 @@ std::string StateName(v1::JobState state) {
 // The jobs that --job asks for: that one, or all.
 struct WantedJobs {
   std::vector<v1::JobStatus> jobs;
+  // Of their owners.
+  std::vector<v1::QuotaUse> quotas;
   // Of a planner that does not lead.
   std::optional<StandbyWords> standby;
 };
@@ -55,6 +58,10 @@ absl::StatusOr<WantedJobs> ListWantedJobs(const StatusFlags& flags) {
   for (const v1::JobStatus& job : response->jobs()) {
     if (flags.job.empty() || job.job_id() == flags.job) wanted.jobs.push_back(job);
   }
+  std::set<std::string> owners;
+  for (const v1::JobStatus& job : wanted.jobs) owners.insert(job.owner());
+  for (const v1::QuotaUse& quota : response->quotas())
+    if (owners.contains(quota.owner())) wanted.quotas.push_back(quota);
   if (wanted.jobs.empty() && !flags.job.empty()) {
     return absl::NotFoundError(
         absl::StrCat("--job ", flags.job, ": the planner has no such job (see penstock jobs)"));
@@ -166,6 +173,27 @@ std::string WorkerTable(const WantedJobs& wanted) {
   return table.ToString();
 }
 
+// How much a quota has left is what people look for: the used part, of what is allowed.
+std::string QuotaTable(const std::vector<v1::QuotaUse>& quotas) {
+  TextTable table({"owner", "quota", "used", "of"});
+  for (const v1::QuotaUse& quota : quotas) {
+    table.AddRow({quota.owner(), quota.quota(), absl::StrFormat("%.4g", quota.used()),
+                  quota.allowed() > 0 ? absl::StrFormat("%.6g", quota.allowed()) : "no limit"});
+  }
+  return table.ToString();
+}
+
+nlohmann::ordered_json QuotasJson(const std::vector<v1::QuotaUse>& quotas) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const v1::QuotaUse& quota : quotas) {
+    rows.push_back({{"owner", quota.owner()},
+                    {"quota", quota.quota()},
+                    {"used", quota.used()},
+                    {"allowed", quota.allowed() > 0 ? nlohmann::ordered_json(quota.allowed()) : nullptr}});
+  }
+  return rows;
+}
+
 // In ASCII, so that a terminal takes no character of it for a command.
 void PrintJson(const nlohmann::ordered_json& json) {
   PrintOut(json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) +
@@ -244,7 +272,10 @@ absl::Status RunStatus(const StatusFlags& flags) {
       row["workers"] = WorkersJson(wanted, job);
       rows.push_back(row);
     }
-    PrintJson({{"planner", flags.planner.address}, {"standby", StandbyJson(wanted.standby)}, {"jobs", rows}});
+    PrintJson({{"planner", flags.planner.address},
+               {"standby", StandbyJson(wanted.standby)},
+               {"jobs", rows},
+               {"quotas", QuotasJson(wanted.quotas)}});
     return absl::OkStatus();
   }
   const std::string count = absl::StrCat(jobs.size(), jobs.size() == 1 ? " job" : " jobs");
@@ -254,6 +285,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
   PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(wanted)));
+  if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())
     PrintOut(absl::StrCat("\nstore: ", failure, "\n"));

@@ -1,6 +1,7 @@
 #include "planner/service/engine/engine.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "planner/service/engine/checked_plan.h"
 #include "planner/service/engine/payer.h"
 #include "planner/service/engine/planning_room.h"
+#include "planner/service/engine/quota_uses.h"
 
 namespace penstock {
 namespace {
@@ -108,6 +110,20 @@ std::vector<JobPlace> PlannerEngine::PlacesOf(const std::vector<std::shared_ptr<
 }
 
 std::vector<JobPlace> PlannerEngine::Places() const { return PlacesOf(Jobs()); }
+
+std::vector<v1::QuotaUse> PlannerEngine::QuotaUses(const std::set<std::string>& owners) const {
+  std::map<std::string, OwnerUse> uses;
+  for (OwnerUse& use : OwnerUses()) uses.emplace(use.owner, std::move(use));
+  const std::vector<JobPlace> places = Places();
+  std::vector<v1::QuotaUse> quotas;
+  for (const std::string& owner : owners) {
+    if (owner.empty()) continue;
+    OwnerUse use = uses.contains(owner) ? uses.at(owner) : OwnerUse{.owner = owner};
+    for (v1::QuotaUse& quota : QuotaUsesOf(use, places, options_.quotas, options_.owners))
+      quotas.push_back(std::move(quota));
+  }
+  return quotas;
+}
 
 absl::Status PlannerEngine::MakeRoomLocked(const std::string& owner) {
   while (true) {

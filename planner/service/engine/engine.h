@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,9 @@ class PlannerEngine {
   size_t stream_bytes() const { return streams_.held(); }
   // What owners use.
   std::vector<OwnerUse> OwnerUses() const { return quotas_.Uses(); }
+  // And how much of their quotas: of these, in their order. Who has no name is left out, as each of its jobs
+  // has quotas of its own.
+  std::vector<v1::QuotaUse> QuotaUses(const std::set<std::string>& owners) const;
   // Batches that wait for a planning thread.
   size_t queue_depth() const { return pool_.depth(); }
 

@@ -30,6 +30,10 @@ std::string NameOf(const std::string& owner) {
 
 }  // namespace
 
+size_t MostJobsOfOwner(const JobQuotas& quotas) {
+  return quotas.jobs_of_owner > 0 ? quotas.jobs_of_owner : std::max<size_t>(1, quotas.jobs / 4 * 3);
+}
+
 absl::StatusOr<std::optional<size_t>> MakeRoomFor(const std::string& owner, const Places& jobs,
                                                   const JobQuotas& quotas) {
   const IsOne waits = [&](const JobPlace& job) { return !job.over && !job.started && job.owner == owner; };
@@ -47,9 +51,7 @@ absl::StatusOr<std::optional<size_t>> MakeRoomFor(const std::string& owner, cons
             " jobs that nobody started, the quota: start or delete one, try again in a minute, or raise "
             "--unstarted-jobs-of-owner"));
   }
-  const size_t most_of_owner =
-      quotas.jobs_of_owner > 0 ? quotas.jobs_of_owner : std::max<size_t>(1, quotas.jobs / 4 * 3);
-  if (const size_t own = Count(jobs, lives); !owner.empty() && own >= most_of_owner) {
+  if (const size_t own = Count(jobs, lives); !owner.empty() && own >= MostJobsOfOwner(quotas)) {
     return RefusedBy(
         OwnerQuota::kJobs,
         absl::StrCat(NameOf(owner), " ", own,

@@ -22,6 +22,9 @@ struct JobQuotas {
   absl::Duration spare_unstarted = absl::Minutes(1);
 };
 
+// JobQuotas::jobs_of_owner, with its default.
+size_t MostJobsOfOwner(const JobQuotas& quotas);
+
 // A job that has a place.
 struct JobPlace {
   // Empty: nobody knows who registered it.

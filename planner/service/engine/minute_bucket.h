@@ -34,6 +34,9 @@ class MinuteBucket {
     at_ = now;
   }
 
+  // Of a minute's worth; more than it where something is owed. 0 without a limit.
+  double Used(absl::Time now) const { return a_minute_ > 0 ? a_minute_ - Left(now) : 0; }
+
   bool IsFull(absl::Time now) const { return Left(now) >= a_minute_; }
 
  private:

@@ -20,6 +20,8 @@ void Add(const OwnerUse& use, OwnerUse* sum) {
   sum->samples += use.samples;
   for (size_t kind = 0; kind < kPlanningClasses; ++kind) sum->planning[kind] += use.planning[kind];
   for (size_t quota = 0; quota < kOwnerQuotas; ++quota) sum->refused[quota] += use.refused[quota];
+  sum->samples_of_minute += use.samples_of_minute;
+  sum->planning_seconds_of_minute += use.planning_seconds_of_minute;
 }
 
 }  // namespace
@@ -90,7 +92,13 @@ class OwnerQuotas::Counts {
   std::vector<OwnerUse> Uses() const {
     MutexLock lock(&mutex_);
     std::map<std::string, OwnerUse> sums = forgotten_;
-    for (const auto& [payer, owner] : owners_) Add(owner.use, &sums[owner.use.owner]);
+    const absl::Time now = clock_->Now();
+    for (const auto& [payer, owner] : owners_) {
+      OwnerUse use = owner.use;
+      use.samples_of_minute = owner.samples.Used(now);
+      use.planning_seconds_of_minute = owner.planning.Used(now);
+      Add(use, &sums[use.owner]);
+    }
     std::vector<OwnerUse> uses;
     uses.reserve(sums.size());
     for (auto& [name, sum] : sums) {

@@ -45,6 +45,9 @@ struct OwnerUse {
   std::array<absl::Duration, kPlanningClasses> planning = {};
   // By OwnerQuota.
   std::array<uint64_t, kOwnerQuotas> refused = {};
+  // Of what a minute allows, MinuteBucket::Used.
+  double samples_of_minute = 0;
+  double planning_seconds_of_minute = 0;
 };
 
 class OwnerQuotas {

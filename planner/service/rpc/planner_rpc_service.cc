@@ -1,6 +1,8 @@
 #include "planner/service/rpc/planner_rpc_service.h"
 
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -235,8 +237,13 @@ grpc::ServerUnaryReactor* PlannerRpcService::ListJobs(grpc::CallbackServerContex
   const absl::StatusOr<EnginePtr> engine = engines_->ForJobs();
   if (!engine.ok()) return standby_.ListJobs(context, response, engine.status());
   const Caller caller = access_.CallerOf(*context);
-  for (const std::shared_ptr<Job>& job : (*engine)->Jobs())
-    if (JobAccess::MayTouch(caller, job->spec())) *response->add_jobs() = job->Status();
+  std::set<std::string> owners;
+  for (const std::shared_ptr<Job>& job : (*engine)->Jobs()) {
+    if (!JobAccess::MayTouch(caller, job->spec())) continue;
+    *response->add_jobs() = job->Status();
+    owners.insert(job->spec().owner());
+  }
+  for (const v1::QuotaUse& use : (*engine)->QuotaUses(owners)) *response->add_quotas() = use;
   return Answer(context, absl::OkStatus());
 }
 

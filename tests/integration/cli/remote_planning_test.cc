@@ -65,6 +65,25 @@ TEST_F(RemotePlanning, JobsAreDrainedAndDeleted) {
   EXPECT_THAT(again.errors, testing::HasSubstr("--job mix"));
 }
 
+TEST_F(RemotePlanning, StatusSaysHowMuchOfItsQuotasAnOwnerHasUsed) {
+  auto planner = PlannerProcess::Start(PENSTOCK_PLANNER_BINARY, {"--samples-of-owner-a-minute=500"});
+  ASSERT_TRUE(planner.ok()) << planner.status();
+  PlannerClient client((*planner)->address());
+  v1::RegisterJobRequest request;
+  *request.mutable_job() = core::GptJob(1, 1, v1::POLICY_DYNAMIC);
+  request.mutable_job()->set_job_id("mix");
+  request.mutable_job()->set_owner("alice");
+  ASSERT_TRUE(client.RegisterJob(request).ok());
+  const Ended shown = penstock_.Run({"status", "--planner", (*planner)->address()});
+  EXPECT_THAT(shown.output, testing::ContainsRegex("alice +jobs-of-owner +1 +48"));
+  EXPECT_THAT(shown.output, testing::ContainsRegex("alice +planning-seconds-of-owner-a-minute +0 +no limit"));
+  const Json json = Json::parse(penstock_.Run({"status", "--planner", (*planner)->address(), "--json"}).output);
+  ASSERT_EQ(json["quotas"].size(), 5);
+  EXPECT_EQ(json["quotas"][3]["quota"], "samples-of-owner-a-minute");
+  EXPECT_EQ(json["quotas"][3]["allowed"], 500);
+  EXPECT_EQ(json["quotas"][4]["allowed"], nullptr);
+}
+
 TEST_F(RemotePlanning, NothingThatAWorkerSaysReachesATerminalAsACommand) {
   PlannerClient client(address_);
   v1::RegisterJobRequest request;

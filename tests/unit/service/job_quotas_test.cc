@@ -156,5 +156,30 @@ TEST_F(JobQuotasTest, RefusedJobsAreCountedByQuota) {
   EXPECT_THAT(UseOf("a").refused, testing::ElementsAre(1, 1, 0, 0, 0));
 }
 
+TEST_F(JobQuotasTest, OwnersSeeHowMuchOfEachQuotaTheyHaveUsed) {
+  Start({.quotas = {.jobs = 8, .unstarted_of_owner = 5},
+         .owners = {.streams = 7, .samples_a_minute = 10 * kSamples}});
+  const auto job = Register(JobOf("a"));
+  Register(JobOf("a", "waiting"));
+  Register(JobOf("b", "other"));
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 2)).ok());
+  const std::vector<v1::QuotaUse> quotas = engine_->QuotaUses({"", "a", "stranger"});
+  std::vector<std::string> said;
+  for (const v1::QuotaUse& quota : quotas) {
+    said.push_back(
+        absl::StrCat(quota.owner(), " ", quota.quota(), " ", quota.used(), " of ", quota.allowed()));
+  }
+  EXPECT_THAT(said,
+              testing::ElementsAre(
+                  "a jobs-of-owner 2 of 6", "a unstarted-jobs-of-owner 1 of 5", "a streams-of-owner 0 of 7",
+                  "a samples-of-owner-a-minute 8 of 40", "a planning-seconds-of-owner-a-minute 0 of 0",
+                  "stranger jobs-of-owner 0 of 6", "stranger unstarted-jobs-of-owner 0 of 5",
+                  "stranger streams-of-owner 0 of 7", "stranger samples-of-owner-a-minute 0 of 40",
+                  "stranger planning-seconds-of-owner-a-minute 0 of 0"));
+  // Three seconds pay for two samples.
+  clock_.Advance(absl::Seconds(3));
+  EXPECT_NEAR(engine_->QuotaUses({"a"})[3].used(), 6, 1e-6);
+}
+
 }  // namespace
 }  // namespace penstock
