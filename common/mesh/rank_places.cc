@@ -1,16 +1,35 @@
 #include "common/mesh/rank_places.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/mesh/mesh_ranks.h"
 
 namespace penstock {
+
+const v1::Mesh& MeshOfReplica(const v1::Plan& plan, uint32_t replica) {
+  uint64_t replicas = 0;
+  for (const v1::StrategyMesh& mesh : plan.meshes()) {
+    replicas += mesh.mesh().data();
+    if (replica < replicas) return mesh.mesh();
+  }
+  return plan.mesh();
+}
+
 bool HasGroups(const v1::Mesh& mesh) { return GroupRanks(mesh) > 1; }
+
+bool HasGroups(const v1::Plan& plan) {
+  if (plan.meshes().empty()) return HasGroups(plan.mesh());
+  return std::ranges::any_of(plan.meshes(),
+                             [](const v1::StrategyMesh& mesh) { return HasGroups(mesh.mesh()); });
+}
 
 std::vector<GroupPlace> PlacesOf(const v1::Plan& plan) {
   std::vector<GroupPlace> places(plan.programs_size());
-  const uint32_t tensor = TensorRanks(plan.mesh());
-  for (const v1::ReplicaTopology& replica : plan.topology().replicas()) {
+  for (int number = 0; number < plan.topology().replicas_size(); ++number) {
+    const v1::ReplicaTopology& replica = plan.topology().replicas(number);
+    const uint32_t tensor = TensorRanks(MeshOfReplica(plan, static_cast<uint32_t>(number)));
     for (const v1::StageTopology& stage : replica.stages()) {
       for (int place = 0; place < stage.ranks_size(); ++place) {
         if (stage.ranks(place) >= places.size()) continue;
@@ -36,6 +55,13 @@ std::string MeshName(const v1::Mesh& mesh) {
   // No factor of the ranks.
   if (ExpertRanks(mesh) > 1) absl::StrAppend(&name, ", ep ", mesh.expert());
   return name;
+}
+
+std::string MeshName(const v1::Plan& plan) {
+  if (plan.meshes().empty()) return MeshName(plan.mesh());
+  return absl::StrJoin(plan.meshes(), " + ", [](std::string* text, const v1::StrategyMesh& mesh) {
+    absl::StrAppend(text, MeshName(mesh.mesh()));
+  });
 }
 
 }  // namespace penstock

@@ -113,8 +113,13 @@ absl::StatusOr<Explanation> Explain(const v1::JobSpec& job, const v1::PlannedBat
                                     const std::function<void(const std::string&)>& progress,
                                     const core::RunTasks& run_tasks) {
   PENSTOCK_RETURN_IF_ERROR(CheckRanks(planned.plan()));
+  if (planned.plan().meshes_size() > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("--explain: the plan has ", planned.plan().meshes_size(),
+                     " meshes side by side, and plans of one mesh alone are explained"));
+  }
   // What would be other is asked of the strategy that the plan is for.
-  const v1::JobSpec spec = core::SpecOfStrategy(job, static_cast<int>(planned.plan().strategy()));
+  const v1::JobSpec spec = core::SpecOfMesh(job, static_cast<int>(planned.plan().strategy()), 0);
   PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<core::Planner> planner, core::Planner::Create(spec));
   Explanation explanation;
   PENSTOCK_ASSIGN_OR_RETURN(explanation.ranks, SplitTime(*planner, planned.batch(), planned.plan()));

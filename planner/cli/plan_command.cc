@@ -83,7 +83,7 @@ int MicroBatchesOf(const v1::Plan& plan, uint32_t replica) {
 
 // Columns of where a rank is in its stage group stand only where stages have one.
 TextTable RankTable(const PlanSummary& summary, const v1::Plan& plan) {
-  const bool groups = HasGroups(plan.mesh());
+  const bool groups = HasGroups(plan);
   const auto with_place = [groups](std::vector<std::string> cells, const std::string& context,
                                    const std::string& tensor) {
     if (groups) cells.insert(cells.begin() + 2, {context, tensor});
@@ -114,7 +114,7 @@ void PrintText(const PlanSummary& summary, const v1::Plan& plan) {
   line("schedule", summary.schedule);
   line("layers per stage", absl::StrJoin(summary.layers_per_stage, ","));
   line("samples", absl::StrCat(summary.samples, " in ", summary.micro_batches, " micro-batches"));
-  if (HasGroups(plan.mesh()) || plan.options().parameter_shares())
+  if (HasGroups(plan) || plan.options().parameter_shares())
     line("mesh",
          absl::StrCat(summary.mesh,
                       summary.strategy > 0 ? absl::StrCat(" (strategy ", summary.strategy, ")") : ""));

@@ -83,7 +83,7 @@ PlanSummary Summarize(const std::string& policy, const v1::Batch& batch, const v
   summary.schedule = ScheduleName(plan.schedule());
   summary.layers_per_stage.assign(plan.layers_per_stage().begin(), plan.layers_per_stage().end());
   summary.strategy = plan.strategy();
-  summary.mesh = MeshName(plan.mesh());
+  summary.mesh = MeshName(plan);
   return summary;
 }
 

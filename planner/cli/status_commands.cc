@@ -253,7 +253,7 @@ std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const MeshesByJob&
     if (mesh == meshes.end()) continue;
     const auto& [of_first, strategies] = mesh->second;
     table.AddRow({job.job_id(), strategies.empty() ? MeshName(of_first) : StrategyNames(strategies),
-                  absl::StrCat(RanksOf(of_first))});
+                  absl::StrCat(strategies.empty() ? RanksOf(of_first) : RanksOf(strategies.front()))});
   }
   return table.ToString();
 }

@@ -20,8 +20,9 @@ namespace penstock::cli {
 namespace {
 
 absl::Status Wrong(absl::string_view strategy, const auto&... what) {
-  return absl::InvalidArgumentError(absl::StrCat("--strategies: '", strategy, "': ", what...,
-                                                 "; write one as 'pp 2 x dp 4 x cp 2 x tp 2'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--strategies: '", strategy, "': ", what...,
+                   "; write one as 'pp 2 x dp 4 x cp 2 x tp 2', or several side by side as 'tp 4 + dp 4'"));
 }
 
 // "7,9,9,7"
@@ -80,19 +81,27 @@ absl::Status SetWord(absl::string_view strategy, absl::string_view name, absl::s
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Strategy> ParseStrategy(absl::string_view text) {
+absl::StatusOr<v1::StrategyMesh> ParseMesh(absl::string_view text) {
   std::vector<absl::string_view> words;
   for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty())) {
     if (word != "x") words.push_back(word);
   }
-  if (words.size() % 2 != 0) return Wrong(text, "a word without a number, or a number without a word");
+  if (words.empty() || words.size() % 2 != 0)
+    return Wrong(text, "a word without a number, or a number without a word");
   PENSTOCK_RETURN_IF_ERROR(CheckGivenOnce(text, words));
-  v1::Strategy strategy;
-  v1::StrategyMesh* mesh = strategy.add_meshes();
-  mesh->mutable_mesh()->set_pipeline(1);
-  mesh->mutable_mesh()->set_data(1);
+  v1::StrategyMesh mesh;
+  mesh.mutable_mesh()->set_pipeline(1);
+  mesh.mutable_mesh()->set_data(1);
   for (size_t i = 0; i < words.size(); i += 2)
-    PENSTOCK_RETURN_IF_ERROR(SetWord(text, words[i], words[i + 1], mesh));
+    PENSTOCK_RETURN_IF_ERROR(SetWord(text, words[i], words[i + 1], &mesh));
+  return mesh;
+}
+
+absl::StatusOr<v1::Strategy> ParseStrategy(absl::string_view text) {
+  v1::Strategy strategy;
+  for (const absl::string_view mesh : absl::StrSplit(text, '+')) {
+    PENSTOCK_ASSIGN_OR_RETURN(*strategy.add_meshes(), ParseMesh(absl::StripAsciiWhitespace(mesh)));
+  }
   return strategy;
 }
 
@@ -116,7 +125,8 @@ void AddStrategiesFlag(CLI::App& command, std::string& text, const std::string& 
   command
       .add_option("--strategies", text,
                   absl::StrCat("Meshes of as many ranks each, of which every iteration runs on the one that "
-                               "is fastest for its lengths: 'pp 2 x dp 4; pp 1 x dp 2 x cp 4', or a file "
+                               "is fastest for its lengths: 'pp 2 x dp 4; pp 1 x dp 2 x cp 4; tp 4 + dp 4' "
+                               "(several side by side), or a file "
                                "with one a line; in place of --pp, --dp, --cp, --tp and --ep",
                                more))
       ->check([](const std::string& given) {
@@ -153,7 +163,7 @@ std::string StrategyName(const v1::Strategy& strategy) {
     if (!mesh.rank_of_stage().empty())
       absl::StrAppend(&name, " on ", absl::StrJoin(mesh.rank_of_stage(), ","));
   }
-  return absl::StrJoin(names, " beside ");
+  return absl::StrJoin(names, " + ");
 }
 
 std::string StrategyNames(absl::Span<const v1::Strategy> strategies) {

@@ -1,6 +1,6 @@
-// Strategies as people write them: one mesh each.
+// Strategies as people write them: a mesh each, or several side by side, with a + between them.
 //
-//   --strategies 'pp 2 x dp 4; pp 1 x dp 2 x cp 4'
+//   --strategies 'pp 2 x dp 4; pp 1 x dp 2 x cp 4; tp 4 + dp 4'
 //   --strategies pool.txt     the same, one a line; what follows a # is a comment
 //
 // Degrees that are not named are 1. "pp 2 x dp 4, layers 7,9" says how its layers are divided into stages,

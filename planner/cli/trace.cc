@@ -193,7 +193,9 @@ void Trace::AddMeasured(const v1::Plan& plan, const std::vector<std::vector<Inst
   const std::vector<GroupPlace> places = PlacesOf(plan);
   const std::vector<double> factors = SlowFactors(plan, profile);
   for (int rank = 0; rank < ranks; ++rank) {
-    AddProgram(plan, rank, {.place = PlaceName(plan.mesh(), places[rank]), .slow_factor = factors[rank]},
+    AddProgram(plan, rank,
+               {.place = PlaceName(MeshOfReplica(plan, plan.programs(rank).replica()), places[rank]),
+                .slow_factor = factors[rank]},
                times_by_rank[rank]);
   }
 }

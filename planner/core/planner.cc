@@ -1,6 +1,7 @@
 #include "planner/core/planner.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -111,13 +112,23 @@ absl::Status CheckTime(absl::string_view what, int64_t time_ns) {
                                                  "nanoseconds, and its tables in milliseconds?"));
 }
 
-// Forward and backward pass of all stages, one after the other.
+// Forward and backward pass of a stage.
+int64_t StageNs(const CostModel& costs, int stage, const LayerCosts& layers) {
+  return costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, StageRecompute());
+}
+
+// Of all stages, one after the other.
 int64_t PassesNs(const CostModel& costs, const LayerCosts& layers) {
   int64_t time = 0;
-  for (int stage = 0; stage < costs.stages(); ++stage) {
-    time += costs.ForwardNs(stage, layers) + costs.BackwardNs(stage, layers, StageRecompute());
-  }
+  for (int stage = 0; stage < costs.stages(); ++stage) time += StageNs(costs, stage, layers);
   return time;
+}
+
+// Of a sample that is a micro-batch of its own.
+TokenSums SumsAlone(const Job& job, const Batch& batch, uint32_t sample) {
+  const bool padded = job.policy == Policy::kPadding || job.policy == Policy::kConcatenated ||
+                      (job.policy == Policy::kDynamic && job.layout == LayoutChoice::kPadded);
+  return SumsOf({&sample, 1}, batch.samples, padded ? Layout::kPadded : Layout::kPacked);
 }
 
 }  // namespace
@@ -133,9 +144,10 @@ absl::Status Planner::CheckJob(const v1::JobSpec& spec) { return ReadJob(spec).s
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, Explain explain,
                                                        const RunTasks& run_tasks, StopToken stop,
-                                                       const v1::Topology* stages) {
+                                                       const v1::Topology* stages, const World& world) {
   PENSTOCK_ASSIGN_OR_RETURN(JobAndProfile read, ReadJob(spec));
   auto& [job, profile] = read;
+  job.world = world;
   if (job.stage_split_auto) {
     job = stages != nullptr
               ? WithStages(job, LayoutOf(*stages))
@@ -151,8 +163,9 @@ absl::StatusOr<std::unique_ptr<Planner>> Planner::Make(const v1::JobSpec& spec, 
 
 absl::StatusOr<std::unique_ptr<Planner>> Planner::Create(const v1::JobSpec& spec, Explain explain,
                                                          const RunTasks& run_tasks, StopToken stop,
-                                                         const v1::Topology* stages) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner, Make(spec, explain, run_tasks, stop, stages));
+                                                         const v1::Topology* stages, const World& world) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Planner> planner,
+                            Make(spec, explain, run_tasks, stop, stages, world));
   const absl::Status fits = planner->CheckStages();
   if (!fits.ok()) return planner->WithChanges(fits, v1::Batch(), /*plan_them=*/false, stop);
   PENSTOCK_RETURN_IF_ERROR(stop.status());
@@ -190,26 +203,51 @@ absl::Status Planner::WithChanges(const absl::Status& status, const v1::Batch& b
   return absl::Status(status.code(), absl::StrCat(status.message(), Describe(changes)));
 }
 
-absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
-  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
-  const bool padded = job_.policy == Policy::kPadding || job_.policy == Policy::kConcatenated ||
-                      (job_.policy == Policy::kDynamic && job_.layout == LayoutChoice::kPadded);
+absl::Status Planner::CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const {
+  const TokenSums sums = SumsAlone(job_, batch, sample);
   LayerCosts layers;
-  for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
-    PENSTOCK_RETURN_IF_ERROR(stop.status());
-    const TokenSums sums = SumsOf({&sample, 1}, batch.samples, padded ? Layout::kPadded : Layout::kPacked);
-    if (!costs_.Layers(costs_.EvenShare(sums), &layers)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(sums)));
-    }
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckTime(absl::StrCat("batch.samples[", sample, "]: it alone"), PassesNs(costs_, layers)));
-    for (int rank = 0; rank < costs_.positions(); ++rank) {
-      if (space.FitsAlone(rank, sums)) continue;
-      return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
-    }
+  if (!costs_.Layers(costs_.EvenShare(sums), &layers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch.samples[", sample, "]: ", DescribeUnknownShape(sums)));
+  }
+  PENSTOCK_RETURN_IF_ERROR(
+      CheckTime(absl::StrCat("batch.samples[", sample, "]: it alone"), PassesNs(costs_, layers)));
+  for (int rank = 0; rank < costs_.positions(); ++rank) {
+    if (space.FitsAlone(rank, sums)) continue;
+    return absl::InvalidArgumentError(DescribeSample(space, job_, sample, sums, rank));
   }
   return absl::OkStatus();
+}
+
+absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    PENSTOCK_RETURN_IF_ERROR(CheckSample(space, batch, sample));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Planner::SampleEstimate>> Planner::EstimateSamples(const v1::Batch& proto,
+                                                                              StopToken stop) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
+  const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
+  std::vector<SampleEstimate> estimates(batch.samples.size());
+  for (uint32_t sample = 0; sample < batch.samples.size(); ++sample) {
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!CheckSample(space, batch, sample).ok()) continue;
+    LayerCosts layers;
+    costs_.Layers(costs_.EvenShare(SumsAlone(job_, batch, sample)), &layers);
+    std::vector<double> of_position(costs_.positions(), 0);
+    for (int stage = 0; stage < costs_.stages(); ++stage)
+      of_position[costs_.position_of(stage)] += static_cast<double>(StageNs(costs_, stage, layers));
+    estimates[sample] = {.fits = true,
+                         .busiest_ns = *std::ranges::max_element(of_position),
+                         .path_ns = std::accumulate(of_position.begin(), of_position.end(), 0.0),
+                         .least_alone_ns = static_cast<double>(lower_bound_({&batch.samples[sample], 1})),
+                         .least_work_ns = lower_bound_.WorkNs(batch.samples[sample])};
+  }
+  return estimates;
 }
 
 absl::Status Planner::ValidateBatch(const v1::Batch& batch, Explain explain, StopToken stop) const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +26,8 @@
 
 namespace penstock::core {
 
+class ScheduleSpace;
+
 class Planner {
  public:
   // Whether errors about memory and shapes end with the smallest changes that would fit
@@ -35,12 +38,11 @@ class Planner {
   // Possible errors: INVALID_ARGUMENT ("job.mesh.pipeline: 0; use at least 1"), UNIMPLEMENTED (a policy or
   // degree that this version cannot plan). The message names the field. Stages that the job leaves to the
   // planner take seconds; `run_tasks` may use threads for them: they are the same. CANCELLED when `stop` says
-  // so. `stages`: of a planner for the same job, whose choice is taken; null: chosen anew.
-  static absl::StatusOr<std::unique_ptr<Planner>> Create(const v1::JobSpec& job,
-                                                         Explain explain = Explain::kChanges,
-                                                         const RunTasks& run_tasks = RunSerially,
-                                                         StopToken stop = {},
-                                                         const v1::Topology* stages = nullptr);
+  // so. `stages`: of a planner for the same job, whose choice is taken; null: chosen anew. `world`: of a job
+  // that is planned beside others, whose plans it is merged with.
+  static absl::StatusOr<std::unique_ptr<Planner>> Create(
+      const v1::JobSpec& job, Explain explain = Explain::kChanges, const RunTasks& run_tasks = RunSerially,
+      StopToken stop = {}, const v1::Topology* stages = nullptr, const World& world = {});
   // All of that which is known at once: whether every field is there and within its bounds.
   static absl::Status CheckJob(const v1::JobSpec& job);
 
@@ -67,6 +69,19 @@ class Planner {
   // train are compared. Possible errors: those of ValidateBatch.
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
 
+  // Of each sample: whether this job's stages can hold it alone; and what it takes, divided as evenly as can
+  // be, of the busiest position of a pipeline and of the whole way there and back, nanoseconds.
+  struct SampleEstimate {
+    bool fits = false;
+    double busiest_ns = 0;
+    double path_ns = 0;
+    // Bounds: LowerBound of it alone, and LowerBound::WorkNs.
+    double least_alone_ns = 0;
+    double least_work_ns = 0;
+  };
+  // Possible errors: INVALID_ARGUMENT (the batch is malformed), CANCELLED.
+  absl::StatusOr<std::vector<SampleEstimate>> EstimateSamples(const v1::Batch& batch, StopToken stop) const;
+
   // See contract/content_hash.h.
   static std::string ContentHash(const v1::Plan& plan);
 
@@ -83,8 +98,11 @@ class Planner {
   // All of Create but whether the stages fit in memory.
   static absl::StatusOr<std::unique_ptr<Planner>> Make(const v1::JobSpec& job, Explain explain,
                                                        const RunTasks& run_tasks, StopToken stop,
-                                                       const v1::Topology* stages = nullptr);
+                                                       const v1::Topology* stages = nullptr,
+                                                       const World& world = {});
   absl::Status CheckStages() const;
+  // Of one sample.
+  absl::Status CheckSample(const ScheduleSpace& space, const Batch& batch, uint32_t sample) const;
   absl::Status CheckSamples(const Batch& batch, StopToken stop) const;
   absl::StatusOr<v1::Plan> PlanSamples(const Batch& batch, const RunTasks& run_tasks, StopToken stop) const;
   // `status` with the smallest changes that would fit. `plan_them`: whether it is enough that all samples fit

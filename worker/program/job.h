@@ -39,21 +39,32 @@ struct TrainingConfig {
   uint64_t iterations = 0;
 };
 
-// How the ranks of a job divide the work of an iteration. Units as in JobConfig.
-struct StrategyConfig {
+// Stage groups of one pipeline, replicas of it, context and tensor ranks of a stage group, and how many of
+// its ranks divide the experts.
+struct MeshConfig {
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
   uint32_t context = 1;
   uint32_t tensor = 1;
   uint32_t expert = 1;
+
+  uint32_t ranks() const { return replicas * pipeline * context * tensor; }
+  bool operator==(const MeshConfig&) const = default;
+};
+
+// How the ranks of a job divide the work of an iteration: meshes side by side, the ranks of the first, then
+// those of the second, and so on.
+struct StrategyConfig {
+  std::vector<MeshConfig> meshes = {};
   Topology topology = {};
+
+  uint32_t ranks() const;
 };
 
 struct JobConfig {
   std::string job_id;
   ModelConfig model;
-  // Stage groups of one pipeline, replicas of it, context and tensor ranks of a stage group, and how many of
-  // its ranks divide the experts. Of the first strategy, where the job has several.
+  // As MeshConfig. Of the first mesh of the first strategy, where the job has strategies.
   uint32_t pipeline = 1;
   uint32_t replicas = 1;
   uint32_t context = 1;
@@ -72,12 +83,17 @@ struct JobConfig {
   std::vector<StrategyConfig> strategies = {};
   // The first iteration of this run.
   uint64_t first_iteration = 0;
+  // Of all meshes side by side, where there are several; else 0.
+  uint32_t ranks = 0;
 
   // Of the topology, which may not be known yet.
-  uint32_t world_size() const { return replicas * pipeline * context * tensor; }
-  // How many there are, and the job as it is for one of them: that one alone.
+  uint32_t world_size() const;
+  MeshConfig mesh() const { return {pipeline, replicas, context, tensor, expert}; }
+  // How many strategies there are; the meshes of one; and the job as it is for a rank on one of them: that
+  // one alone, and of its meshes the rank's, but all of its topology.
   uint32_t strategy_count() const;
-  JobConfig Of(uint32_t strategy) const;
+  std::vector<MeshConfig> MeshesOf(uint32_t strategy) const;
+  JobConfig Of(uint32_t strategy, uint32_t rank) const;
 };
 
 }  // namespace penstock::worker

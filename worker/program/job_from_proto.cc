@@ -17,6 +17,7 @@ constexpr uint64_t kMaxRanks = 1 << 16;
 constexpr uint32_t kMaxTensor = 64;
 constexpr uint32_t kMaxContext = 1024;
 constexpr int kMaxStrategies = 64;
+constexpr int kMaxMeshes = 64;
 
 // 0 stands for 1.
 uint32_t DegreeOr1(uint32_t degree) { return std::max(degree, uint32_t{1}); }
@@ -79,7 +80,7 @@ absl::Status CheckMeshFor(const ModelConfig& model, const v1::Mesh& mesh) {
   return CheckExpert(model, mesh);
 }
 
-StrategyConfig StrategyOf(const v1::Mesh& mesh) {
+MeshConfig MeshFromProto(const v1::Mesh& mesh) {
   return {.pipeline = mesh.pipeline(),
           .replicas = mesh.data(),
           .context = DegreeOr1(mesh.context()),
@@ -87,26 +88,17 @@ StrategyConfig StrategyOf(const v1::Mesh& mesh) {
           .expert = DegreeOr1(mesh.expert())};
 }
 
-uint32_t RanksOf(const StrategyConfig& strategy) {
-  return strategy.pipeline * strategy.replicas * strategy.context * strategy.tensor;
-}
-
-bool IsMeshOf(const StrategyConfig& strategy, const JobConfig& job) {
-  return strategy.pipeline == job.pipeline && strategy.replicas == job.replicas &&
-         strategy.context == job.context && strategy.tensor == job.tensor && strategy.expert == job.expert;
-}
-
-absl::StatusOr<StrategyConfig> StrategyFromProto(const v1::Strategy& proto, const JobConfig& job) {
-  if (proto.meshes_size() != 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("meshes has ", proto.meshes_size(), " of them; this worker knows one"));
-  }
-  const v1::Mesh& mesh = proto.meshes(0).mesh();
-  PENSTOCK_RETURN_IF_ERROR(CheckMeshFor(job.model, mesh));
-  const StrategyConfig strategy = StrategyOf(mesh);
-  if (RanksOf(strategy) != job.world_size()) {
+absl::StatusOr<StrategyConfig> StrategyFromProto(const v1::Strategy& proto, const ModelConfig& model) {
+  if (proto.meshes().empty() || proto.meshes_size() > kMaxMeshes)
     return absl::InvalidArgumentError(
-        absl::StrCat("mesh has ", RanksOf(strategy), " ranks, but the job has ", job.world_size()));
+        absl::StrCat("meshes has ", proto.meshes_size(), ", 1 to ", kMaxMeshes, " are allowed"));
+  StrategyConfig strategy;
+  uint64_t ranks = 0;
+  for (const v1::StrategyMesh& mesh : proto.meshes()) {
+    PENSTOCK_RETURN_IF_ERROR(CheckMeshFor(model, mesh.mesh()));
+    strategy.meshes.push_back(MeshFromProto(mesh.mesh()));
+    ranks += strategy.meshes.back().ranks();
+    if (ranks > kMaxRanks) return absl::InvalidArgumentError(absl::StrCat("meshes have ", ranks, " ranks"));
   }
   return strategy;
 }
@@ -121,11 +113,18 @@ absl::Status AddStrategies(const v1::JobSpec& proto, JobConfig& job) {
                                                    kMaxStrategies, " are allowed"));
   }
   for (int i = 0; i < proto.strategies_size(); ++i) {
-    const absl::StatusOr<StrategyConfig> strategy = StrategyFromProto(proto.strategies(i), job);
-    PENSTOCK_RETURN_IF_ERROR(AnnotateError(strategy.status(), absl::StrCat("strategies[", i, "]")));
+    const std::string name = absl::StrCat("strategies[", i, "]");
+    const absl::StatusOr<StrategyConfig> strategy = StrategyFromProto(proto.strategies(i), job.model);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(strategy.status(), name));
     job.strategies.push_back(*strategy);
+    const uint32_t ranks = job.strategies.front().ranks();
+    if (strategy->ranks() != ranks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": mesh has ", strategy->ranks(), " ranks, but the job has ", ranks));
+    }
   }
-  if (IsMeshOf(job.strategies.front(), job)) return absl::OkStatus();
+  if (job.strategies.front().meshes.size() > 1) job.ranks = job.strategies.front().ranks();
+  if (job.strategies.front().meshes.front() == job.mesh()) return absl::OkStatus();
   return absl::InvalidArgumentError("strategies[0]: mesh is not that of the job");
 }
 

@@ -359,6 +359,9 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   if (program.stages != job.topology.StagesOf(program.rank)) {
     return Invalid("program.stages are not those that the topology gives to rank ", program.rank);
   }
+  // Parameters come from the shares by what the topology says of stages.
+  if (job.parameter_shares && program.layers_per_stage != job.topology.LayersPerStageOf(program.rank))
+    return Invalid("layers_per_stage is not that of the topology");
   for (uint32_t stage : program.stages) {
     if (stage >= program.layers_per_stage.size()) {
       return Invalid("program.stages names stage ", stage, " of ", program.layers_per_stage.size());
@@ -413,7 +416,7 @@ absl::StatusOr<Program> ConvertForStrategy(const StreamProgramsResponse& message
     return Invalid("strategy is ", message.strategy(), ", but the job has ", job.strategy_count());
   }
   if (job.strategies.empty()) return Convert(message, job);
-  return Convert(message, job.Of(message.strategy()));
+  return Convert(message, job.Of(message.strategy(), message.program().rank()));
 }
 
 }  // namespace

@@ -77,12 +77,34 @@ RankGroup Topology::WorldGroup() const {
   return world;
 }
 
-RankGroup Topology::PipelineGroup(uint32_t rank) const {
+const ReplicaTopology* Topology::ReplicaOf(uint32_t rank) const {
   for (const ReplicaTopology& replica : replicas) {
-    RankGroup ranks = RanksOf(replica);
-    if (Holds(ranks, rank)) return ranks;
+    for (const StageTopology& stage : replica.stages)
+      if (Holds(stage.ranks, rank)) return &replica;
   }
-  return {};
+  return nullptr;
+}
+
+uint32_t Topology::TensorRanksOf(uint32_t rank) const {
+  const ReplicaTopology* const replica = ReplicaOf(rank);
+  return replica == nullptr ? 1 : replica->tensor;
+}
+
+uint32_t Topology::ExpertRanksOf(uint32_t rank) const {
+  const ReplicaTopology* const replica = ReplicaOf(rank);
+  return replica == nullptr ? 1 : replica->expert;
+}
+
+std::vector<uint32_t> Topology::LayersPerStageOf(uint32_t rank) const {
+  std::vector<uint32_t> layers;
+  if (const ReplicaTopology* const replica = ReplicaOf(rank))
+    for (const StageTopology& stage : replica->stages) layers.push_back(stage.layers);
+  return layers;
+}
+
+RankGroup Topology::PipelineGroup(uint32_t rank) const {
+  const ReplicaTopology* const replica = ReplicaOf(rank);
+  return replica == nullptr ? RankGroup() : RanksOf(*replica);
 }
 
 RankGroup Topology::StageGroupOf(uint32_t rank) const {
@@ -97,15 +119,17 @@ RankGroup Topology::StageGroupOf(uint32_t rank) const {
 GroupPlace Topology::PlaceOf(uint32_t rank) const {
   const RankGroup group = StageGroupOf(rank);
   const size_t index = IndexIn(group, rank);
+  const uint32_t tensor = TensorRanksOf(rank);
   return {.context = static_cast<int>(index / tensor),
           .contexts = static_cast<int>(group.size() / tensor),
           .tensor = static_cast<int>(index % tensor),
           .tensors = static_cast<int>(tensor),
-          .experts = static_cast<int>(expert)};
+          .experts = static_cast<int>(ExpertRanksOf(rank))};
 }
 
 RankGroup Topology::TensorGroup(uint32_t rank) const {
   const RankGroup group = StageGroupOf(rank);
+  const uint32_t tensor = TensorRanksOf(rank);
   const size_t first = IndexIn(group, rank) / tensor * tensor;
   const auto begin = group.begin() + static_cast<ptrdiff_t>(first);
   return {begin, begin + static_cast<ptrdiff_t>(tensor)};
@@ -113,6 +137,7 @@ RankGroup Topology::TensorGroup(uint32_t rank) const {
 
 RankGroup Topology::ContextGroup(uint32_t rank) const {
   const RankGroup group = StageGroupOf(rank);
+  const uint32_t tensor = TensorRanksOf(rank);
   RankGroup ranks;
   for (size_t i = IndexIn(group, rank) % tensor; i < group.size(); i += tensor) ranks.push_back(group[i]);
   return ranks;
@@ -120,12 +145,14 @@ RankGroup Topology::ContextGroup(uint32_t rank) const {
 
 RankGroup Topology::ExpertGroup(uint32_t rank) const {
   const RankGroup group = StageGroupOf(rank);
+  const uint32_t expert = ExpertRanksOf(rank);
   const auto begin = group.begin() + static_cast<ptrdiff_t>(IndexIn(group, rank) / expert * expert);
   return {begin, begin + static_cast<ptrdiff_t>(expert)};
 }
 
 RankGroup Topology::ExpertHolders(uint32_t rank, uint32_t stage) const {
   const GroupPlace place = PlaceOf(rank);
+  const uint32_t tensor = TensorRanksOf(rank), expert = ExpertRanksOf(rank);
   const size_t every = expert == 1 ? tensor : expert;
   const auto first = static_cast<size_t>(expert == 1 ? place.tensor : place.expert());
   RankGroup holders;
@@ -137,21 +164,20 @@ RankGroup Topology::ExpertHolders(uint32_t rank, uint32_t stage) const {
 }
 
 RankGroup Topology::LineGroup(uint32_t rank) const {
-  for (const ReplicaTopology& replica : replicas) {
-    if (!Holds(RanksOf(replica), rank)) continue;
-    const size_t place = IndexIn(StageGroupOf(rank), rank);
-    RankGroup line;
-    for (const StageTopology& stage : replica.stages) line.push_back(stage.ranks[place]);
-    SortWithoutRepetition(&line);
-    return line;
-  }
-  return {};
+  const ReplicaTopology* const replica = ReplicaOf(rank);
+  if (replica == nullptr) return {};
+  const size_t place = IndexIn(StageGroupOf(rank), rank);
+  RankGroup line;
+  for (const StageTopology& stage : replica->stages) line.push_back(stage.ranks[place]);
+  SortWithoutRepetition(&line);
+  return line;
 }
 
 std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
   std::vector<RankGroup> groups;
   const size_t stages = replicas.empty() ? 0 : replicas.front().stages.size();
   const auto tensor_rank = static_cast<size_t>(PlaceOf(rank).tensor);
+  const uint32_t tensor = TensorRanksOf(rank);
   for (size_t stage = 0; stage < stages; ++stage) {
     RankGroup group;
     for (const ReplicaTopology& replica : replicas) {
@@ -168,7 +194,7 @@ std::vector<RankGroup> Topology::GradientGroups(uint32_t rank) const {
 std::vector<RankGroup> Topology::GroupsOf(uint32_t rank) const {
   std::vector<RankGroup> groups = GradientGroups(rank);
   for (const uint32_t stage : StagesOf(rank)) {
-    if (expert > 1) groups.push_back(ExpertHolders(rank, stage));
+    if (ExpertRanksOf(rank) > 1) groups.push_back(ExpertHolders(rank, stage));
   }
   groups.push_back(PipelineGroup(rank));
   if (PlaceOf(rank).ranks() > 1) groups.push_back(LineGroup(rank));

@@ -15,6 +15,8 @@ using RankGroup = std::vector<uint32_t>;
 // The stage group: context rank by context rank, of each its tensor ranks.
 struct StageTopology {
   RankGroup ranks;
+  // Of both stacks.
+  uint32_t layers = 0;
 
   bool operator==(const StageTopology&) const = default;
 };
@@ -22,22 +24,25 @@ struct StageTopology {
 struct ReplicaTopology {
   // In stage order.
   std::vector<StageTopology> stages;
-
-  bool operator==(const ReplicaTopology&) const = default;
-};
-
-struct Topology {
-  std::vector<ReplicaTopology> replicas;
   // Tensor ranks of a stage group.
   uint32_t tensor = 1;
   // Ranks of a stage group, one behind the other, that divide the experts.
   uint32_t expert = 1;
+
+  bool operator==(const ReplicaTopology&) const = default;
+};
+
+// Replicas may differ in all of that where parameters are in shares. Elsewhere they are alike.
+struct Topology {
+  std::vector<ReplicaTopology> replicas;
 
   bool operator==(const Topology&) const = default;
 
   uint32_t ranks() const;
   // Ascending; none for a rank that there is not.
   std::vector<uint32_t> StagesOf(uint32_t rank) const;
+  // Of the replica that it is in.
+  std::vector<uint32_t> LayersPerStageOf(uint32_t rank) const;
   // Where in its stage group `rank` is. All stages on a rank have the same group.
   GroupPlace PlaceOf(uint32_t rank) const;
   // Ascending: all ranks; those of the replica that `rank` is in, who share the norm of the gradients; of
@@ -65,6 +70,12 @@ struct Topology {
   // two ranks have the pairs that they share in one order, and ranks far from each other do not wait for each
   // other.
   std::vector<RankGroup> LinksOf(uint32_t rank) const;
+
+ private:
+  // Null for a rank that there is not.
+  const ReplicaTopology* ReplicaOf(uint32_t rank) const;
+  uint32_t TensorRanksOf(uint32_t rank) const;
+  uint32_t ExpertRanksOf(uint32_t rank) const;
 };
 
 }  // namespace penstock::worker

@@ -57,14 +57,15 @@ absl::Status CheckGroups(const std::vector<StageTopology>& stages, const std::st
 }
 
 // The stage group of one stage.
-absl::StatusOr<StageTopology> StageFromProto(const v1::StageTopology& placed, const JobConfig& job,
+absl::StatusOr<StageTopology> StageFromProto(const v1::StageTopology& placed, const MeshConfig& mesh,
                                              const std::string& name) {
   if (placed.ranks().empty()) return InvalidTopology(name, ".ranks is empty");
-  if (static_cast<uint32_t>(placed.ranks_size()) != job.context * job.tensor) {
+  if (static_cast<uint32_t>(placed.ranks_size()) != mesh.context * mesh.tensor) {
     return InvalidTopology(name, ".ranks has ", placed.ranks_size(),
-                           " ranks, but a stage group of the job has ", job.context * job.tensor);
+                           " ranks, but a stage group of the job has ", mesh.context * mesh.tensor);
   }
-  StageTopology stage = {.ranks = {placed.ranks().begin(), placed.ranks().end()}};
+  StageTopology stage = {.ranks = {placed.ranks().begin(), placed.ranks().end()},
+                         .layers = placed.encoder_layers() + placed.decoder_layers()};
   RankGroup sorted = stage.ranks;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
@@ -72,25 +73,36 @@ absl::StatusOr<StageTopology> StageFromProto(const v1::StageTopology& placed, co
   return stage;
 }
 
-}  // namespace
-
-absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobConfig& job) {
-  if (proto.replicas_size() != static_cast<int>(job.replicas)) {
-    return InvalidTopology(".replicas has ", proto.replicas_size(), " replicas, but the job has ",
-                           job.replicas);
+// For meshes side by side.
+absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const std::vector<MeshConfig>& meshes) {
+  std::vector<const MeshConfig*> mesh_of_replica;
+  uint32_t ranks = 0;
+  for (const MeshConfig& mesh : meshes) {
+    mesh_of_replica.insert(mesh_of_replica.end(), mesh.replicas, &mesh);
+    ranks += mesh.ranks();
   }
-  Topology topology = {.replicas = {}, .tensor = job.tensor, .expert = job.expert};
-  RankOwners owners(job.world_size());
+  if (static_cast<size_t>(proto.replicas_size()) != mesh_of_replica.size()) {
+    return InvalidTopology(".replicas has ", proto.replicas_size(), " replicas, but the job has ",
+                           mesh_of_replica.size());
+  }
+  Topology topology;
+  RankOwners owners(ranks);
+  // The first replica of the same mesh.
+  int alike_to = 0;
   for (int replica = 0; replica < proto.replicas_size(); ++replica) {
+    const MeshConfig& mesh = *mesh_of_replica[replica];
+    if (&mesh != mesh_of_replica[alike_to]) alike_to = replica;
     ReplicaTopology& made = topology.replicas.emplace_back();
-    if (proto.replicas(replica).stages_size() != proto.replicas(0).stages_size()) {
-      return InvalidTopology(".replicas[", replica,
-                             "].stages differs in number from that of the first replica");
+    made.tensor = mesh.tensor;
+    made.expert = mesh.expert;
+    if (proto.replicas(replica).stages_size() != proto.replicas(alike_to).stages_size()) {
+      return InvalidTopology(".replicas[", replica, "].stages differs in number from that of ",
+                             alike_to == 0 ? "the first replica" : absl::StrCat("replica ", alike_to));
     }
     for (int stage = 0; stage < proto.replicas(replica).stages_size(); ++stage) {
       const std::string name = absl::StrCat(".replicas[", replica, "].stages[", stage, "]");
       PENSTOCK_ASSIGN_OR_RETURN(StageTopology placed,
-                                StageFromProto(proto.replicas(replica).stages(stage), job, name));
+                                StageFromProto(proto.replicas(replica).stages(stage), mesh, name));
       for (const uint32_t rank : placed.ranks) PENSTOCK_RETURN_IF_ERROR(owners.Add(replica, rank, name));
       made.stages.push_back(std::move(placed));
       PENSTOCK_RETURN_IF_ERROR(CheckGroups(made.stages, name));
@@ -98,6 +110,12 @@ absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobC
   }
   PENSTOCK_RETURN_IF_ERROR(owners.CheckAllHoldStages());
   return topology;
+}
+
+}  // namespace
+
+absl::StatusOr<Topology> TopologyFromProto(const v1::Topology& proto, const JobConfig& job) {
+  return TopologyFromProto(proto, job.MeshesOf(0));
 }
 
 absl::Status AddStrategyTopologies(const v1::RegisterWorkerResponse& response, JobConfig& job) {
@@ -108,7 +126,7 @@ absl::Status AddStrategyTopologies(const v1::RegisterWorkerResponse& response, J
   }
   for (int i = 0; i < response.strategies_size(); ++i) {
     const auto number = static_cast<uint32_t>(i);
-    absl::StatusOr<Topology> topology = TopologyFromProto(response.strategies(i), job.Of(number));
+    absl::StatusOr<Topology> topology = TopologyFromProto(response.strategies(i), job.MeshesOf(number));
     PENSTOCK_RETURN_IF_ERROR(AnnotateError(topology.status(), absl::StrCat("strategies[", i, "]")));
     job.strategies[number].topology = *std::move(topology);
   }

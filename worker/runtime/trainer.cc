@@ -137,7 +137,6 @@ void Trainer::MakeResharding(const Program& program) {
                             return parts_.device->ParametersOf(job().model, range, place);
                           },
                       .topology = &strategy_job_.topology,
-                      .layers_per_stage = program.layers_per_stage,
                       .share = &*share_};
   ReshardingParts parts = {.rank = program.rank,
                            .share = &*share_,
@@ -154,7 +153,7 @@ absl::Status Trainer::Enter(const Program& program) {
   // One strategy's stages are in memory at a time.
   executor_.reset();
   strategy_ = program.strategy;
-  strategy_job_ = job().Of(strategy_);
+  strategy_job_ = job().Of(strategy_, program.rank);
   if (job().parameter_shares) {
     resharding_.reset();
     stages_.clear();
@@ -183,8 +182,9 @@ absl::Status Trainer::Enter(const Program& program) {
 const std::shared_ptr<TokenReader>& Trainer::TokensOf(uint32_t strategy) {
   std::shared_ptr<TokenReader>& tokens = tokens_[strategy];
   if (tokens == nullptr) {
-    tokens = std::make_shared<TokenReader>(parts_.device, job().model,
-                                           job().Of(strategy).topology.PlaceOf(parts_.registration->rank));
+    tokens = std::make_shared<TokenReader>(
+        parts_.device, job().model,
+        job().Of(strategy, parts_.registration->rank).topology.PlaceOf(parts_.registration->rank));
   }
   return tokens;
 }

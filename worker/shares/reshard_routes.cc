@@ -19,19 +19,25 @@ struct HeldBlock {
 };
 
 // What decides which parameters a rank's stages hold.
-using Holding = std::tuple<std::vector<uint32_t>, int, int>;
+using Holding = std::tuple<std::vector<uint32_t>, std::vector<uint32_t>, int, int, int, int>;
 
 Holding HoldingOf(const Topology& topology, uint32_t rank) {
   const GroupPlace place = topology.PlaceOf(rank);
-  return {topology.StagesOf(rank), place.tensor, place.experts > 1 ? place.expert() : 0};
+  return {topology.LayersPerStageOf(rank),
+          topology.StagesOf(rank),
+          place.tensors,
+          place.tensor,
+          place.experts,
+          place.experts > 1 ? place.expert() : 0};
 }
 
 // In the order of messages.
 std::vector<HeldBlock> HeldBy(const ReshardEnds& ends, uint32_t rank) {
   std::vector<HeldBlock> held;
   const GroupPlace place = ends.topology->PlaceOf(rank);
+  const std::vector<uint32_t> layers_per_stage = ends.topology->LayersPerStageOf(rank);
   for (const uint32_t stage : ends.topology->StagesOf(rank)) {
-    const std::vector<ParameterSpec> specs = ends.specs(StageRangeOf(ends.layers_per_stage, stage), place);
+    const std::vector<ParameterSpec> specs = ends.specs(StageRangeOf(layers_per_stage, stage), place);
     for (size_t i = 0; i < specs.size(); ++i) {
       const size_t parameter = ends.layout->IndexOf(specs[i].name);
       int64_t first = rank == ends.rank ? ends.stages.at(stage)->parameters[i].offset : 0;

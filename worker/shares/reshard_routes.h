@@ -59,7 +59,6 @@ struct ReshardEnds {
   StageSpecs specs = {};
   // Of the strategy.
   const Topology* topology = nullptr;
-  std::vector<uint32_t> layers_per_stage = {};
   // This rank's, made of the layout's specifications, and by number those of its stages.
   const FlatParameters* share = nullptr;
   std::map<uint32_t, const FlatParameters*> stages = {};

@@ -82,7 +82,7 @@ nlohmann::ordered_json ToJson(const TaskOutlook& task, const RunOutlook& outlook
 }
 
 std::string WorkersText(const RunOutlook& outlook) {
-  return absl::StrCat(RanksOf(outlook.job.mesh()), " workers",
+  return absl::StrCat(RanksOf(outlook.job), " workers",
                       outlook.threads > 0 ? absl::StrCat(", threads of each: ", outlook.threads) : "");
 }
 
@@ -155,7 +155,7 @@ nlohmann::ordered_json ToJson(const RunOutlook& outlook) {
                                  {"samples", outlook.samples},
                                  {"first_iteration", outlook.job.first_iteration()},
                                  {"iterations", outlook.job.training().iterations()},
-                                 {"ranks", RanksOf(outlook.job.mesh())},
+                                 {"ranks", RanksOf(outlook.job)},
                                  {"threads", outlook.threads}};
   for (const v1::Strategy& strategy : outlook.job.strategies())
     json["strategies"].push_back(StrategyName(strategy));

@@ -88,7 +88,7 @@ absl::Status CheckWorkerMetrics(const UpOptions& options) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port))
     return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address, ": use HOST:PORT"));
-  const uint64_t last = port == 0 ? 0 : port + RanksOf(MeshOf(options)) - 1;
+  const uint64_t last = port == 0 ? 0 : port + WorkerCount(options) - 1;
   if (last <= kMostPort) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--worker-metrics-listen ", address,
                                                  ": the last rank would serve on port ", last,
@@ -189,7 +189,11 @@ void UseStrategies(std::vector<v1::Strategy> strategies, UpOptions* options) {
   UseMesh(options->strategies.front().meshes(0).mesh(), options);
 }
 
-uint32_t WorkerCount(const UpOptions& options) { return static_cast<uint32_t>(RanksOf(MeshOf(options))); }
+uint32_t WorkerCount(const UpOptions& options) {
+  const uint64_t ranks =
+      options.strategies.empty() ? RanksOf(MeshOf(options)) : RanksOf(options.strategies.front());
+  return static_cast<uint32_t>(ranks);
+}
 
 uint32_t WorkersOfOneMachine(const UpOptions& options) {
   if (options.hosts.empty()) return WorkerCount(options);

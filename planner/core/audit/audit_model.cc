@@ -32,6 +32,8 @@ std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& pro
   compare("key_value_heads", model.key_value_heads(), expected.key_value_heads());
   compare("attention_inner", model.attention_inner(), expected.attention_inner());
   compare("ffn", model.ffn(), expected.ffn());
+  compare("attention_window", model.attention_window(), expected.attention_window());
+  compare("windowless_interval", model.windowless_interval(), expected.windowless_interval());
   compare("experts", model.experts(), expected.experts());
   compare("experts_per_token", model.experts_per_token(), expected.experts_per_token());
   compare("vocab", model.vocab(), expected.vocab());

@@ -1,7 +1,9 @@
 #include "planner/core/audit/audit_plan.h"
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,9 +13,12 @@
 #include "planner/core/audit/audit_list.h"
 #include "planner/core/audit/audit_options.h"
 #include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
+#include "planner/core/contract/ranks_of_profile.h"
 #include "planner/core/cost/cost_model.h"
+#include "planner/core/cost/world_reshard.h"
 
 namespace penstock::core {
 namespace {
@@ -42,6 +47,70 @@ std::string PlanField(absl::string_view message) {
                              {{"job.planning", "options"}, {"job.mesh", "mesh"}, {"job.model", "model"}});
 }
 
+// A mesh of the plan: what it is of the plan, and what costs follow from.
+struct MeshAudit {
+  v1::Plan plan;
+  v1::CostProfile profile;
+  MeshRange range;
+  Job job;
+  std::unique_ptr<CostModel> costs;
+  // Not OK: the plan's fault, in its own words.
+  absl::Status broken = absl::OkStatus();
+};
+
+// Possible errors: INVALID_ARGUMENT (the profile).
+absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& profile, int mesh) {
+  MeshAudit audit;
+  audit.plan = PlanOfMesh(plan, mesh);
+  audit.profile = profile;
+  audit.range = RangeOfMesh(plan, mesh);
+  if (MeshCount(plan) > 1) KeepSlowRanks(audit.range.first_rank, audit.range.ranks, &audit.profile);
+  absl::StatusOr<Job> job = JobFromProto(SpecOf(audit.plan, audit.profile));
+  if (!job.ok()) {
+    if (IsOfProfile(job.status())) return job.status();
+    audit.broken = job.status();
+    return audit;
+  }
+  audit.job = *std::move(job);
+  if (MeshCount(plan) > 1)
+    audit.job.world = {.first_rank = audit.range.first_rank, .ranks = plan.programs_size()};
+  if (TopologyToProto(audit.job.topology).SerializeAsString() != audit.plan.topology().SerializeAsString())
+    audit.broken = absl::InvalidArgumentError(
+        "topology is not that of options.layers_per_stage and options.rank_of_stage");
+  return audit;
+}
+
+absl::Status MakeCosts(MeshAudit* audit) {
+  PENSTOCK_ASSIGN_OR_RETURN(Profile known,
+                            ProfileFromProto(audit->profile, audit->job.architecture, audit->job.windows));
+  audit->costs = std::make_unique<CostModel>(std::move(known), audit->job);
+  return absl::OkStatus();
+}
+
+// RESHARDs are over all meshes.
+absl::Status MakeCostsOfAll(std::vector<MeshAudit>* meshes) {
+  std::vector<const CostModel*> costs;
+  for (MeshAudit& mesh : *meshes) {
+    PENSTOCK_RETURN_IF_ERROR(MakeCosts(&mesh));
+    costs.push_back(mesh.costs.get());
+  }
+  if (meshes->size() == 1) return absl::OkStatus();
+  const int64_t reshard_bytes = ReshardBytesOfWorld(costs);
+  for (MeshAudit& mesh : *meshes) {
+    mesh.job.world.reshard_bytes = reshard_bytes;
+    PENSTOCK_RETURN_IF_ERROR(MakeCosts(&mesh));
+  }
+  return absl::OkStatus();
+}
+
+// Of one of several meshes: ranks are those of the whole plan.
+void AppendViolations(std::vector<Violation> found, const MeshAudit& mesh, std::vector<Violation>* all) {
+  for (Violation& violation : found) {
+    if (violation.rank >= 0) violation.rank += mesh.range.first_rank;
+    all->push_back(std::move(violation));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v1::Plan& plan,
@@ -50,21 +119,22 @@ absl::StatusOr<std::vector<Violation>> AuditPlan(const v1::Batch& batch, const v
     return Broken(absl::StrCat("profile_version is ", plan.profile_version(), ", that of the profile ",
                                profile.version()));
   }
-  const absl::StatusOr<Job> job = JobFromProto(SpecOf(plan, profile));
-  if (!job.ok()) {
-    if (IsOfProfile(job.status())) return job.status();
-    return Broken(PlanField(job.status().message()));
+  std::vector<MeshAudit> meshes;
+  for (int mesh = 0; mesh < MeshCount(plan); ++mesh) {
+    PENSTOCK_ASSIGN_OR_RETURN(meshes.emplace_back(), ReadMesh(plan, profile, mesh));
+    if (!meshes.back().broken.ok()) return Broken(PlanField(meshes.back().broken.message()));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Profile known, ProfileFromProto(profile, job->architecture, job->windows));
-  const absl::StatusOr<Batch> samples = BatchFromProto(batch, *job);
+  PENSTOCK_RETURN_IF_ERROR(MakeCostsOfAll(&meshes));
+  const absl::StatusOr<Batch> samples = BatchFromProto(batch, meshes.front().job);
   if (!samples.ok()) return Broken(PlanField(samples.status().message()));
-  if (TopologyToProto(job->topology).SerializeAsString() != plan.topology().SerializeAsString())
-    return Broken("topology is not that of options.layers_per_stage and options.rank_of_stage");
-  const CostModel costs(std::move(known), *job);
-  AuditList list;
-  AuditOptions(plan, *samples, *job, costs, &list);
-  AuditCosts(plan, *samples, *job, costs, &list);
-  return list.Take();
+  std::vector<Violation> violations;
+  for (const MeshAudit& mesh : meshes) {
+    AuditList list;
+    AuditOptions(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
+    AuditCosts(mesh.plan, *samples, mesh.job, *mesh.costs, &list);
+    AppendViolations(list.Take(), mesh, &violations);
+  }
+  return violations;
 }
 
 }  // namespace penstock::core

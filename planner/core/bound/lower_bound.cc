@@ -275,6 +275,16 @@ double LowerBound::RankNs(size_t index, const BatchSums& batch, absl::Span<const
   return time - kRounding * static_cast<double>(rank.stages.size()) * batch.samples / batch.replicas;
 }
 
+double LowerBound::WorkNs(const SampleTokens& sample) const {
+  const LayerVector linear = pipeline_.Linear(SumsOfOne(sample));
+  double time = 0;
+  for (const StageBound& stage : pipeline_.stages) {
+    time +=
+        Dot(stage.pass(BoundPass::kForward), linear) + Dot(stage.pass(BoundPass::kWhole), linear) - kRounding;
+  }
+  return std::max(0.0, time) / static_cast<double>(pipeline_.ranks.size());
+}
+
 int64_t LowerBound::operator()(absl::Span<const SampleTokens> samples, StopToken stop) const {
   if (samples.empty()) return 0;
   BatchSums batch = Sum(samples);

@@ -34,6 +34,10 @@ class LowerBound {
   // both. Not a bound where `stop` has stopped it.
   int64_t operator()(absl::Span<const SampleTokens> samples, StopToken stop = {}) const;
 
+  // What the passes of a sample take at least of a rank of a pipeline, in the mean over its positions:
+  // samples add up, whatever micro-batches they are in.
+  double WorkNs(const SampleTokens& sample) const;
+
  private:
   // What is known of a batch.
   struct BatchSums {

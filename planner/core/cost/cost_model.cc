@@ -7,6 +7,7 @@
 #include "planner/core/cost/half_counts.h"
 #include "planner/core/cost/level_counts.h"
 #include "planner/core/cost/rounding.h"
+#include "planner/core/cost/world_reshard.h"
 
 namespace penstock::core {
 namespace {
@@ -45,7 +46,8 @@ int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 CostModel::CostModel(Profile profile, const Job& job)
     : profile_(std::move(profile)),
       topology_(job.topology),
-      nodes_(topology_, profile_.cluster.gpus_per_node),
+      nodes_(topology_, profile_.cluster.gpus_per_node, job.world.first_rank),
+      world_(job.world),
       slow_groups_(profile_.slow_ranks, topology_),
       layer_model_(profile_, shape().group),
       exchange_model_(profile_.cluster, job, nodes_),
@@ -349,22 +351,22 @@ int64_t CostModel::OptimizerNs(int stage) const {
 }
 
 int64_t CostModel::ReshardBytes() const {
-  const int64_t ranks = topology_.ranks();
-  std::vector<int64_t> of_position(positions(), 0);
-  for (int stage = 0; stage < stages(); ++stage) of_position[position_of(stage)] += ParameterBytes(stage);
-  int64_t all = 0;
-  for (const int64_t bytes : of_position) all += bytes * group().ranks() * topology_.replicas();
-  int64_t most = 0;
-  // It has its own part of what it needs, and of what all others need.
-  for (const int64_t bytes : of_position)
-    most = std::max(most, CeilDivide(std::max(bytes * (ranks - 1), all - bytes), ranks));
-  return most;
+  if (world_.reshard_bytes > 0) return world_.reshard_bytes;
+  const CostModel* const alone = this;
+  return ReshardBytesOfWorld({&alone, 1});
+}
+
+int64_t CostModel::PositionParameterBytes(int position) const {
+  int64_t bytes = 0;
+  for (int stage = 0; stage < stages(); ++stage)
+    if (position_of(stage) == position) bytes += ParameterBytes(stage);
+  return bytes;
 }
 
 int64_t CostModel::ReshardNs() const {
-  const int64_t others = topology_.ranks() - 1;
+  const int64_t others = ranks_of_world() - 1;
   if (others == 0) return 0;
-  return others * TransferNs(CeilDivide(ReshardBytes(), others), 0, static_cast<int>(others));
+  return others * LinkNs(CeilDivide(ReshardBytes(), others), nodes_.OfWorld(0, static_cast<int>(others)));
 }
 
 int64_t CostModel::WholeIterationNs(int position) const {

@@ -126,6 +126,8 @@ class CostModel {
   int64_t RankStaticBytes(int position) const;
   // Parameters of a rank's part of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return common_bytes_[stage] + expert_bytes_[stage]; }
+  // Of all stages of a rank there.
+  int64_t PositionParameterBytes(int position) const;
   // Activation that leaves the stage for the next from a tensor rank of the context rank with these tokens;
   // elements and bytes. Without a tensor rank: of the one with the most.
   int64_t BoundaryElements(int stage, const TokenSums& sums, int tensor) const;
@@ -190,7 +192,8 @@ class CostModel {
   // Of what is kept for each parameter byte, by a rank that has it in common with so many.
   double StateBytes(int copies) const;
   // All parameters of the model, in the model's number format, by one rank of so many.
-  double ShareOfParameters() const { return all_parameter_bytes_ / topology_.ranks(); }
+  double ShareOfParameters() const { return all_parameter_bytes_ / ranks_of_world(); }
+  int ranks_of_world() const { return world_.ranks > 0 ? world_.ranks : topology_.ranks(); }
   // Weights and gradients of the stage where the optimizer's state is in shares.
   int64_t StaticBytesBesideShares(double parameter_bytes) const;
   // Passes make products for weights while rows of experts travel.
@@ -202,6 +205,7 @@ class CostModel {
   Profile profile_;
   Topology topology_;
   Nodes nodes_;
+  World world_;
   SlowGroups slow_groups_;
   LayerModel layer_model_;
   ExchangeModel exchange_model_;

@@ -12,6 +12,7 @@
 #include "planner/core/model/attention_windows.h"
 #include "planner/core/model/token_table.h"
 #include "planner/core/topology/topology.h"
+#include "planner/core/topology/world.h"
 
 namespace penstock::core {
 
@@ -88,6 +89,7 @@ struct Job {
   uint32_t max_sequence_length = 0;
   // Replicas, stages and ranks.
   Topology topology;
+  World world;
   // Stages are to be balanced by predicted time on `typical_samples`; `topology` has an even split
   // until then.
   bool stage_split_auto = false;

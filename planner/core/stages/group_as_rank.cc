@@ -121,6 +121,9 @@ Job JobOfGroups(const Job& job) {
   PipelineShape shape = job.topology.shape();
   shape.group = GroupShape();
   result.topology = job.topology.WithShape(shape);
+  const int32_t ranks = job.topology.shape().group.ranks();
+  result.world.first_rank /= ranks;
+  result.world.ranks = (result.world.ranks + ranks - 1) / ranks;
   result.token_table.parameter_bytes /= tensor;
   result.token_table.gradient_bytes /= tensor;
   return result;

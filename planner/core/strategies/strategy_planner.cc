@@ -24,7 +24,8 @@ absl::Status OfStrategy(const v1::JobSpec& job, int strategy, const absl::Status
 absl::Status StrategyPlanner::CheckJob(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
   for (int i = 0; i < StrategyCount(job); ++i)
-    PENSTOCK_RETURN_IF_ERROR(OfStrategy(job, i, Planner::CheckJob(SpecOfStrategy(job, i))));
+    for (int mesh = 0; mesh < MeshCount(job, i); ++mesh)
+      PENSTOCK_RETURN_IF_ERROR(OfStrategy(job, i, Planner::CheckJob(SpecOfMesh(job, i, mesh))));
   return absl::OkStatus();
 }
 
@@ -32,11 +33,11 @@ absl::StatusOr<std::unique_ptr<StrategyPlanner>> StrategyPlanner::Create(
     const v1::JobSpec& job, Planner::Explain explain, const RunTasks& run_tasks, StopToken stop,
     absl::Span<const v1::Topology> stages) {
   PENSTOCK_RETURN_IF_ERROR(CheckStrategies(job));
-  std::vector<std::unique_ptr<Planner>> planners;
+  std::vector<std::unique_ptr<MeshPlanners>> planners;
   for (int i = 0; i < StrategyCount(job); ++i) {
     const v1::Topology* chosen = static_cast<size_t>(i) < stages.size() ? &stages[i] : nullptr;
-    absl::StatusOr<std::unique_ptr<Planner>> planner =
-        Planner::Create(SpecOfStrategy(job, i), explain, run_tasks, stop, chosen);
+    absl::StatusOr<std::unique_ptr<MeshPlanners>> planner =
+        MeshPlanners::Create(job, i, explain, run_tasks, stop, chosen);
     if (!planner.ok()) return OfStrategy(job, i, planner.status());
     planners.push_back(*std::move(planner));
   }
@@ -113,7 +114,7 @@ std::vector<v1::Topology> StrategyPlanner::topologies() const {
   return topologies;
 }
 
-absl::StatusOr<const Planner*> StrategyPlanner::Of(const v1::Plan& plan) const {
+absl::StatusOr<const MeshPlanners*> StrategyPlanner::Of(const v1::Plan& plan) const {
   if (plan.strategy() < planners_.size()) return planners_[plan.strategy()].get();
   return absl::InvalidArgumentError(
       absl::StrCat("plan.strategy is ", plan.strategy(), ", the job has ", planners_.size(), " of them"));

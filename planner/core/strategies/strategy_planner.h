@@ -19,6 +19,7 @@
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/planner.h"
+#include "planner/core/strategies/mesh_planners.h"
 
 namespace penstock::core {
 
@@ -51,11 +52,12 @@ class StrategyPlanner {
 
   int strategies() const { return static_cast<int>(planners_.size()); }
   // Possible errors: INVALID_ARGUMENT (the job has no such strategy).
-  absl::StatusOr<const Planner*> Of(const v1::Plan& plan) const;
-  const Planner& planner(int strategy) const { return *planners_[strategy]; }
+  absl::StatusOr<const MeshPlanners*> Of(const v1::Plan& plan) const;
+  const MeshPlanners& planner(int strategy) const { return *planners_[strategy]; }
 
  private:
-  explicit StrategyPlanner(std::vector<std::unique_ptr<Planner>> planners) : planners_(std::move(planners)) {}
+  explicit StrategyPlanner(std::vector<std::unique_ptr<MeshPlanners>> planners)
+      : planners_(std::move(planners)) {}
 
   // Strategies that can hold the batch, those with the lowest bound first.
   struct Candidate {
@@ -68,7 +70,7 @@ class StrategyPlanner {
   absl::Status WhyNone(const absl::Status& status) const;
 
   // By strategy; at least one.
-  std::vector<std::unique_ptr<Planner>> planners_;
+  std::vector<std::unique_ptr<MeshPlanners>> planners_;
 };
 
 }  // namespace penstock::core

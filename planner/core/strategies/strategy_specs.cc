@@ -1,16 +1,20 @@
 #include "planner/core/strategies/strategy_specs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/status/status_macros.h"
+#include "planner/core/contract/ranks_of_profile.h"
 #include "planner/core/contract/wrong_in_job.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr int kMostStrategies = 64;
+constexpr int kMostMeshes = 64;
 
 // Degrees that are 0 stand for 1.
 bool IsSameMesh(const v1::Mesh& a, const v1::Mesh& b) {
@@ -22,19 +26,36 @@ absl::Status CheckStrategy(const v1::JobSpec& job, int index) {
   const std::string field = absl::StrCat("job.strategies[", index, "].meshes");
   const v1::Strategy& strategy = job.strategies(index);
   if (strategy.meshes().empty()) return Wrong(field, "is empty; give it one mesh");
-  if (strategy.meshes_size() > 1)
-    return absl::UnimplementedError(absl::StrCat(field, ": ", strategy.meshes_size(),
-                                                 " of them; this version runs strategies of one mesh"));
-  const uint64_t ranks = RanksOf(strategy.meshes(0).mesh());
-  if (ranks == RanksOf(job.mesh())) return absl::OkStatus();
-  return Wrong(absl::StrCat(field, "[0].mesh"),
-               absl::StrCat(ranks, " ranks; job.mesh has ", RanksOf(job.mesh()),
+  if (strategy.meshes_size() > kMostMeshes)
+    return Wrong(field, absl::StrCat(strategy.meshes_size(), " of them; use at most ", kMostMeshes));
+  for (int mesh = 0; mesh < strategy.meshes_size(); ++mesh) {
+    // So that sums of ranks below are what they seem.
+    const uint64_t ranks = RanksOf(strategy.meshes(mesh).mesh());
+    if (ranks > RanksOf(job)) {
+      return Wrong(absl::StrCat(field, "[", mesh, "].mesh"),
+                   absl::StrCat(ranks, " ranks; the job has ", RanksOf(job)));
+    }
+  }
+  if (RanksOf(strategy) == RanksOf(job)) return absl::OkStatus();
+  return Wrong(strategy.meshes_size() == 1 ? absl::StrCat(field, "[0].mesh") : field,
+               absl::StrCat(RanksOf(strategy), " ranks; the first strategy has ", RanksOf(job),
                             ", and all strategies run on the same"));
 }
 
 }  // namespace
 
 int StrategyCount(const v1::JobSpec& job) { return std::max(1, job.strategies_size()); }
+
+int MeshCount(const v1::JobSpec& job, int strategy) {
+  return job.strategies().empty() ? 1 : job.strategies(strategy).meshes_size();
+}
+
+int FirstRankOf(const v1::JobSpec& job, int strategy, int mesh) {
+  uint64_t ranks = 0;
+  for (int before = 0; before < mesh; ++before)
+    ranks += RanksOf(job.strategies(strategy).meshes(before).mesh());
+  return static_cast<int>(ranks);
+}
 
 absl::Status CheckStrategies(const v1::JobSpec& job) {
   if (job.strategies().empty()) return absl::OkStatus();
@@ -51,14 +72,23 @@ absl::Status CheckStrategies(const v1::JobSpec& job) {
   return Wrong("job.mesh", "is another one than job.strategies[0].meshes[0].mesh; make them equal");
 }
 
-v1::JobSpec SpecOfStrategy(const v1::JobSpec& job, int strategy) {
+v1::JobSpec SpecOfMesh(const v1::JobSpec& job, int strategy, int mesh) {
   if (job.strategies().empty()) return job;
   v1::JobSpec spec = job;
   spec.clear_strategies();
-  const v1::StrategyMesh& mesh = job.strategies(strategy).meshes(0);
-  *spec.mutable_mesh() = mesh.mesh();
-  *spec.mutable_planning()->mutable_layers_per_stage() = mesh.layers_per_stage();
-  *spec.mutable_planning()->mutable_rank_of_stage() = mesh.rank_of_stage();
+  const v1::Strategy& side_by_side = job.strategies(strategy);
+  const v1::StrategyMesh& own = side_by_side.meshes(mesh);
+  *spec.mutable_mesh() = own.mesh();
+  v1::PlanningOptions* planning = spec.mutable_planning();
+  *planning->mutable_layers_per_stage() = own.layers_per_stage();
+  *planning->mutable_rank_of_stage() = own.rank_of_stage();
+  if (side_by_side.meshes_size() == 1) return spec;
+  KeepSlowRanks(FirstRankOf(job, strategy, mesh), static_cast<int64_t>(RanksOf(own.mesh())),
+                spec.mutable_profile());
+  const double part = static_cast<double>(RanksOf(own.mesh())) / static_cast<double>(RanksOf(side_by_side));
+  const double typical =
+      planning->typical_batch_size() > 0 ? planning->typical_batch_size() : planning->typical_samples_size();
+  planning->set_typical_batch_size(static_cast<uint32_t>(std::ceil(typical * part)));
   return spec;
 }
 

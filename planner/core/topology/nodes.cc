@@ -13,7 +13,8 @@ int Logarithm(int power_of_two) {
 
 }  // namespace
 
-Nodes::Nodes(const Topology& topology, int ranks_per_node) : ranks_per_node_(ranks_per_node) {
+Nodes::Nodes(const Topology& topology, int ranks_per_node, int first_rank)
+    : ranks_per_node_(ranks_per_node), first_rank_(first_rank) {
   const GroupShape& group = topology.shape().group;
   for (int context = 0; context < group.context; ++context) {
     if (Worst(topology, context * group.tensor, group.tensor) == Link::kBetweenNodes)

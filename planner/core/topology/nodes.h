@@ -14,10 +14,12 @@ namespace penstock::core {
 class Nodes {
  public:
   Nodes() = default;
-  // `ranks_per_node` is at least 1.
-  Nodes(const Topology& topology, int ranks_per_node);
+  // `ranks_per_node` is at least 1. `first_rank`: how many ranks the world has before the topology's.
+  Nodes(const Topology& topology, int ranks_per_node, int first_rank = 0);
 
-  Link Between(int rank, int other) const {
+  Link Between(int rank, int other) const { return OfWorld(rank + first_rank_, other + first_rank_); }
+  // Likewise, of ranks as the world numbers them.
+  Link OfWorld(int rank, int other) const {
     return rank / ranks_per_node_ == other / ranks_per_node_ ? Link::kInsideNode : Link::kBetweenNodes;
   }
 
@@ -33,6 +35,7 @@ class Nodes {
   Link Worst(const Topology& topology, int first, int count) const;
 
   int ranks_per_node_ = 1;
+  int first_rank_ = 0;
   Link tensor_ = Link::kInsideNode;
   Link expert_ = Link::kInsideNode;
   // By the logarithm of the count, then by first / count.

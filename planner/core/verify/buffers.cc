@@ -53,8 +53,8 @@ class RankBuffers {
     const bool t5 = index_.plan().model().architecture() == v1::ARCHITECTURE_T5;
     uint64_t loaded = 0;
     if (stage == 0 && t5) loaded += share.source;
-    if (index_.EmbedsTarget(stage)) loaded += share.target;
-    if (static_cast<int>(stage) + 1 == index_.stages()) loaded += share.loss;
+    if (index_.EmbedsTarget(replica_, stage)) loaded += share.target;
+    if (static_cast<int>(stage) + 1 == index_.StagesOf(replica_)) loaded += share.loss;
     return kLoadedBytes * loaded;
   }
 

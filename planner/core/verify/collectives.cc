@@ -130,7 +130,7 @@ void CheckCollectives(const PlanIndex& index, Report& report) {
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
       const bool ends = IsOfWholeIteration(instruction.op());
-      const bool joint = index.group_ranks() > 1 && IsPass(instruction.op());
+      const bool joint = index.MeshOfRank(rank).group_ranks() > 1 && IsPass(instruction.op());
       if (!ends && !joint) continue;
       const v1::Collective& collective = instruction.collective();
       if (collective.group() >= groups.size()) {

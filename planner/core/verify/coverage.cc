@@ -22,16 +22,28 @@ void CountSamples(const v1::Replica& replica, int number, std::vector<int>& uses
   }
 }
 
+// Samples of all replicas of the mesh that the replica is of.
+int64_t SamplesOfMesh(const PlanIndex& index, int replica) {
+  int64_t samples = 0;
+  const int first = index.MeshOf(replica).first_replica;
+  for (int other = first; other < index.replicas() && index.MeshOf(other).first_replica == first; ++other)
+    for (const v1::MicroBatch& micro_batch : index.plan().replicas(other).micro_batches())
+      samples += micro_batch.samples_size();
+  return samples;
+}
+
 }  // namespace
 
 void CheckCoverage(const PlanIndex& index, Report& report) {
   std::vector<int> uses(index.batch().samples_size(), 0);
   for (int replica = 0; replica < index.replicas(); ++replica) {
     CountSamples(index.plan().replicas(replica), replica, uses, report);
-    if (index.MicroBatches(replica) == 0 && index.batch().samples_size() >= index.replicas())
-      report.Add(kCoverage,
-                 absl::StrCat("replica ", replica, " has no micro-batch, although ",
-                              index.batch().samples_size(), " samples are enough for all replicas"));
+    if (index.MicroBatches(replica) > 0) continue;
+    const int64_t samples = SamplesOfMesh(index, replica);
+    if (samples >= index.MeshOf(replica).mesh->data())
+      report.Add(kCoverage, absl::StrCat("replica ", replica, " has no micro-batch, although ", samples,
+                                         " samples are enough for all replicas",
+                                         index.plan().meshes().empty() ? "" : " of its mesh"));
   }
   for (size_t sample = 0; sample < uses.size(); ++sample)
     if (uses[sample] == 0) report.Add(kCoverage, absl::StrCat("sample ", sample, " is in no micro-batch"));

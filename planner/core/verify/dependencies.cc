@@ -65,12 +65,12 @@ class DataFlow {
 
   void Check() {
     const bool first = stage_ == 0;
-    const bool last = static_cast<int>(stage_) + 1 == index_.stages();
+    const bool last = static_cast<int>(stage_) + 1 == index_.StagesOf(replica_);
     Require(forward_, backward_);
     Require(Find(v1::OP_BACKWARD_INPUT), Find(v1::OP_BACKWARD_WEIGHT));
     Require(forward_, Find(v1::OP_RECOMPUTE));
     Require(Find(v1::OP_RECOMPUTE), backward_);
-    CheckLoad(index_.NeedsTokens(stage_));
+    CheckLoad(index_.NeedsTokens(replica_, stage_));
     if (!first) CheckLowerBoundary();
     if (!last) CheckUpperBoundary();
     Require(LastBackward(), index_.Find(rank_, v1::OP_REDUCE_GRADIENTS, stage_, 0));

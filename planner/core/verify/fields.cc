@@ -32,10 +32,12 @@ void CheckInstruction(int rank, const v1::Instruction& instruction, uint32_t gro
 }  // namespace
 
 void CheckFields(const v1::Plan& plan, Report& report) {
-  const uint32_t group_ranks = ContextRanks(plan.mesh()) * TensorRanks(plan.mesh());
-  for (int rank = 0; rank < plan.programs_size(); ++rank)
+  const std::vector<ReplicaMesh> meshes = ReplicaMeshes(plan);
+  for (int rank = 0; rank < plan.programs_size(); ++rank) {
+    const auto group_ranks = static_cast<uint32_t>(meshes[plan.programs(rank).replica()].group_ranks());
     for (const v1::Instruction& instruction : plan.programs(rank).instructions())
       CheckInstruction(rank, instruction, group_ranks, report);
+  }
 }
 
 }  // namespace penstock::core::verify

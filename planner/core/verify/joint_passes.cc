@@ -31,18 +31,19 @@ class Exchange {
         plan_(index.plan()),
         rank_(rank),
         t5_(plan_.model().architecture() == v1::ARCHITECTURE_T5),
-        key_value_bytes_(KeyValueBytes(plan_)) {}
+        mesh_(index.MeshOfRank(rank)),
+        key_value_bytes_(KeyValueBytes(plan_.model(), mesh_.tensors)) {}
 
   Moved Of(const v1::Instruction& pass) const {
     if (pass.op() == v1::OP_BACKWARD_WEIGHT || pass.op() == v1::OP_RECOMPUTE) return {};
     const bool forward = pass.op() == v1::OP_FORWARD;
     const Share& share = index_.ShareOf(index_.ReplicaOf(rank_), pass.micro_batch(), index_.ContextOf(rank_));
     Moved moved;
-    if (index_.tensors() > 1) {
+    if (mesh_.tensors > 1) {
       const Halves halves = forward ? ForwardHalves(pass) : BackwardHalves(pass);
       moved.tensor = halves.source * HalfBytes(share.source) + halves.target * HalfBytes(share.target);
     }
-    const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage())) * key_value_bytes_;
+    const uint64_t layers = mesh_.layers(pass.stage()) * key_value_bytes_;
     moved.expert = ExpertBytes(pass, forward, share.target);
     moved.sent = layers * share.sent;
     moved.received = layers * share.received;
@@ -59,14 +60,14 @@ class Exchange {
   // Rows of the tokens of a context rank to experts on other ranks and back, in each layer; gradients of rows
   // have 16 bytes more, and a layer that is run again sends rows once more.
   uint64_t ExpertBytes(const v1::Instruction& pass, bool forward, uint64_t tokens) const {
-    const uint64_t expert = ExpertRanks(plan_.mesh());
+    const uint64_t expert = mesh_.experts;
     if (expert == 1) return 0;
     const uint64_t row = plan_.model().hidden() * ElementBytes(plan_.model().dtype());
     const auto each = [&](uint64_t row_bytes) {
       return 2 * (tokens * plan_.model().experts_per_token() * row_bytes * (expert - 1) /
-                  (expert * index_.tensors()));
+                  (expert * mesh_.tensors));
     };
-    const uint64_t layers = plan_.layers_per_stage(static_cast<int>(pass.stage()));
+    const uint64_t layers = mesh_.layers(pass.stage());
     return forward ? layers * each(row) : layers * each(row + 16) + FullLayers(pass) * each(row);
   }
 
@@ -79,7 +80,7 @@ class Exchange {
 
   // Of decoder layers, whose feed-forward parts exchange nothing over tensor ranks where ranks divide
   // experts.
-  uint64_t Parts() const { return t5_ ? 3 : ExpertRanks(plan_.mesh()) > 1 ? 1 : 2; }
+  uint64_t Parts() const { return t5_ ? 3 : mesh_.experts > 1 ? 1 : 2; }
 
   Halves ForwardHalves(const v1::Instruction& pass) const {
     return OfLayers(StageOf(pass).encoder_layers(), StageOf(pass).decoder_layers(), EndsOf(pass));
@@ -107,21 +108,22 @@ class Exchange {
   Halves EndsOf(const v1::Instruction& pass) const {
     Halves ends;
     if (t5_ && pass.stage() == 0) ends.source = 1;
-    if (index_.EmbedsTarget(pass.stage())) ends.target = 1;
-    const bool last = static_cast<int>(pass.stage()) + 1 == index_.stages();
+    if (index_.EmbedsTarget(index_.ReplicaOf(rank_), pass.stage())) ends.target = 1;
+    const bool last = static_cast<int>(pass.stage()) + 1 == mesh_.stages();
     if (last && pass.op() == v1::OP_FORWARD) ends.target += 2;
     return ends;
   }
 
   uint64_t HalfBytes(uint64_t tokens) const {
     const uint64_t bytes = tokens * plan_.model().hidden() * ElementBytes(plan_.model().dtype());
-    return bytes * (index_.tensors() - 1) / index_.tensors();
+    return bytes * (mesh_.tensors - 1) / mesh_.tensors;
   }
 
   const PlanIndex& index_;
   const v1::Plan& plan_;
   const int rank_;
   const bool t5_;
+  const ReplicaMesh& mesh_;
   const uint64_t key_value_bytes_;
 };
 
@@ -177,7 +179,7 @@ void CheckBeside(const PlanIndex& index, int rank, const v1::Instruction& pass, 
   if (!MakesBeside(exchange)) return;
   const v1::Plan& plan = index.plan();
   const bool backward = pass.op() == v1::OP_BACKWARD || pass.op() == v1::OP_BACKWARD_INPUT;
-  const uint64_t ranks = ExpertRanks(plan.mesh());
+  const uint64_t ranks = index.MeshOfRank(rank).experts;
   if (!backward || ranks == 1) {
     report.AddAt(kCollectives, rank, pass,
                  "exchange puts products of weights beside an exchange of gradients of rows that it has not");
@@ -227,9 +229,9 @@ class LongestPasses {
 }  // namespace
 
 void CheckJointPasses(const PlanIndex& index, Report& report) {
-  if (index.group_ranks() == 1) return;
   LongestPasses longest(index);
   for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
+    if (index.MeshOfRank(rank).group_ranks() == 1) continue;
     const Exchange exchange(index, rank);
     for (const v1::Instruction& instruction : index.program(rank).instructions()) {
       if (!IsPass(instruction.op())) continue;
@@ -239,9 +241,11 @@ void CheckJointPasses(const PlanIndex& index, Report& report) {
       longest.See(instruction);
     }
   }
-  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank)
+  for (int rank = 0; rank < index.ranks() && !index.stopped(); ++rank) {
+    if (index.MeshOfRank(rank).group_ranks() == 1) continue;
     for (const v1::Instruction& instruction : index.program(rank).instructions())
       if (IsPass(instruction.op())) longest.Check(rank, instruction, report);
+  }
 }
 
 }  // namespace penstock::core::verify

@@ -43,21 +43,20 @@ PlanIndex::PlanIndex(const v1::Batch& batch, const v1::Plan& plan, StopToken sto
     : batch_(batch),
       plan_(plan),
       stop_(stop),
-      contexts_(ContextRanks(plan.mesh())),
-      tensors_(TensorRanks(plan.mesh())),
+      meshes_(ReplicaMeshes(plan)),
       place_of_rank_(ranks(), 0),
       stage_group_of_rank_(ranks(), 0),
       shares_(replicas()),
       ranks_of_replica_(replicas()),
-      local_stage_(static_cast<size_t>(replicas()) * stages()),
+      local_stage_(replicas()),
       slots_(ranks()) {
   ListPlaces();
   ListShares();
+  for (int replica = 0; replica < replicas(); ++replica) local_stage_[replica].resize(StagesOf(replica));
   for (int rank = 0; rank < ranks(); ++rank) {
     const int replica = ReplicaOf(rank);
     ranks_of_replica_[replica].push_back(rank);
-    for (int i = 0; i < program(rank).stages_size(); ++i)
-      local_stage_[static_cast<size_t>(replica) * stages() + program(rank).stages(i)] = i;
+    for (int i = 0; i < program(rank).stages_size(); ++i) local_stage_[replica][program(rank).stages(i)] = i;
   }
   for (int rank = 0; rank < ranks(); ++rank) {
     const size_t micro_batches = std::max(1, MicroBatches(ReplicaOf(rank)));
@@ -76,7 +75,7 @@ void PlanIndex::ListPlaces() {
       for (int place = 0; place < stage.ranks_size(); ++place) place_of_rank_[stage.ranks(place)] = place;
     }
   }
-  const int before = has_shares() ? 1 : stages() * static_cast<int>(tensors_) + replicas();
+  const int before = has_shares() ? 1 : StagesOf(0) * static_cast<int>(MeshOf(0).tensors) + replicas();
   for (int group = before; group < plan_.groups_size(); ++group) {
     for (const uint32_t rank : plan_.groups(group).ranks())
       stage_group_of_rank_[rank] = static_cast<uint32_t>(group);
@@ -87,7 +86,7 @@ void PlanIndex::ListShares() {
   for (int replica = 0; replica < replicas(); ++replica) {
     for (const v1::MicroBatch& micro_batch : plan_.replicas(replica).micro_batches()) {
       if (stopped()) return;
-      const std::vector<Share> shares = SharesOf(batch_, plan_, micro_batch);
+      const std::vector<Share> shares = SharesOf(batch_, plan_, micro_batch, MeshOf(replica).contexts);
       shares_[replica].insert(shares_[replica].end(), shares.begin(), shares.end());
     }
   }
@@ -99,17 +98,18 @@ size_t PlanIndex::SlotOf(int rank, int kind, uint32_t stage, uint32_t micro_batc
   return (kind * local_stages + LocalStage(rank, stage)) * micro_batches + micro_batch;
 }
 
-bool PlanIndex::NeedsTokens(uint32_t stage) const {
-  if (stage == 0 || static_cast<int>(stage) + 1 == stages()) return true;
+bool PlanIndex::NeedsTokens(int replica, uint32_t stage) const {
+  const ReplicaMesh& mesh = MeshOf(replica);
+  if (stage == 0 || static_cast<int>(stage) + 1 == mesh.stages()) return true;
   uint64_t before = 0;
-  for (uint32_t s = 0; s < stage; ++s) before += plan_.layers_per_stage(static_cast<int>(s));
+  for (uint32_t s = 0; s < stage; ++s) before += mesh.layers(s);
   const uint64_t encoder = plan_.model().encoder_layers();
-  return before <= encoder && before + plan_.layers_per_stage(static_cast<int>(stage)) > encoder;
+  return before <= encoder && before + mesh.layers(stage) > encoder;
 }
 
-bool PlanIndex::EmbedsTarget(uint32_t stage) const {
-  const v1::ReplicaTopology& replica = plan_.topology().replicas(0);
-  const auto decoders = [&](uint32_t s) { return replica.stages(static_cast<int>(s)).decoder_layers(); };
+bool PlanIndex::EmbedsTarget(int replica, uint32_t stage) const {
+  const v1::ReplicaTopology& shape = plan_.topology().replicas(replica);
+  const auto decoders = [&](uint32_t s) { return shape.stages(static_cast<int>(s)).decoder_layers(); };
   return decoders(stage) > 0 && (stage == 0 || decoders(stage - 1) == 0);
 }
 

@@ -9,6 +9,7 @@
 
 #include "penstock/v1/plan.pb.h"
 #include "planner/core/parallel/stop.h"
+#include "planner/core/verify/replica_mesh.h"
 #include "planner/core/verify/share.h"
 
 namespace penstock::core::verify {
@@ -62,40 +63,43 @@ class PlanIndex {
   bool has_shares() const { return plan_.options().parameter_shares(); }
   int ranks() const { return plan_.programs_size(); }
   int replicas() const { return plan_.replicas_size(); }
-  int stages() const { return plan_.layers_per_stage_size(); }
+  const ReplicaMesh& MeshOf(int replica) const { return meshes_[replica]; }
+  int StagesOf(int replica) const { return MeshOf(replica).stages(); }
   const v1::Program& program(int rank) const { return plan_.programs(rank); }
   int ReplicaOf(int rank) const { return static_cast<int>(program(rank).replica()); }
   int MicroBatches(int replica) const { return plan_.replicas(replica).micro_batches_size(); }
-  // Of every stage group: context ranks, tensor ranks of each, and ranks in all.
-  uint32_t contexts() const { return contexts_; }
-  uint32_t tensors() const { return tensors_; }
-  int group_ranks() const { return static_cast<int>(contexts_ * tensors_); }
+  const ReplicaMesh& MeshOfRank(int rank) const { return MeshOf(ReplicaOf(rank)); }
   // The rank of `replica` that holds `stage`, by its place in the stage group.
   int RankOf(int replica, uint32_t stage, int place = 0) const {
     return static_cast<int>(plan_.topology().replicas(replica).stages(static_cast<int>(stage)).ranks(place));
   }
   // A rank's place in its stage group, and the context and tensor rank that it is there.
   int PlaceOf(int rank) const { return place_of_rank_[rank]; }
-  uint32_t ContextOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) / tensors_; }
-  uint32_t TensorOf(int rank) const { return static_cast<uint32_t>(PlaceOf(rank)) % tensors_; }
+  uint32_t ContextOf(int rank) const {
+    return static_cast<uint32_t>(PlaceOf(rank)) / MeshOfRank(rank).tensors;
+  }
+  uint32_t TensorOf(int rank) const {
+    return static_cast<uint32_t>(PlaceOf(rank)) % MeshOfRank(rank).tensors;
+  }
   // Indices into Plan.groups: of those who reduce a stage with this rank, of those who step with it, and,
   // where stage groups have several ranks, of its stage group.
-  uint32_t ReduceGroupOf(int rank, uint32_t stage) const { return stage * tensors_ + TensorOf(rank); }
+  uint32_t ReduceGroupOf(int rank, uint32_t stage) const {
+    return stage * MeshOfRank(rank).tensors + TensorOf(rank);
+  }
   uint32_t StepGroupOf(int rank) const {
     if (has_shares()) return 0;
-    return static_cast<uint32_t>(stages()) * tensors_ + static_cast<uint32_t>(ReplicaOf(rank));
+    const ReplicaMesh& mesh = MeshOfRank(rank);
+    return static_cast<uint32_t>(mesh.stages()) * mesh.tensors + static_cast<uint32_t>(ReplicaOf(rank));
   }
   uint32_t StageGroupOf(int rank) const { return stage_group_of_rank_[rank]; }
   // What a context rank has of a micro-batch.
   const Share& ShareOf(int replica, uint32_t micro_batch, uint32_t context) const {
-    return shares_[replica][static_cast<size_t>(micro_batch) * contexts_ + context];
+    return shares_[replica][static_cast<size_t>(micro_batch) * MeshOf(replica).contexts + context];
   }
   // Ranks of a replica, ascending.
   const std::vector<int>& RanksOf(int replica) const { return ranks_of_replica_[replica]; }
   // Position of `stage` among the stages of `rank`, which has it.
-  int LocalStage(int rank, uint32_t stage) const {
-    return local_stage_[static_cast<size_t>(ReplicaOf(rank)) * stages() + stage];
-  }
+  int LocalStage(int rank, uint32_t stage) const { return local_stage_[ReplicaOf(rank)][stage]; }
   // Whether `stage` and the next one are on different ranks of a replica, so that tensors travel between
   // them.
   bool CrossesRanks(int replica, uint32_t stage) const {
@@ -104,10 +108,10 @@ class PlanIndex {
 
   // Whether the stage embeds tokens, or needs them for the loss: it is the first one, the first one with a
   // decoder layer, or the last one.
-  bool NeedsTokens(uint32_t stage) const;
+  bool NeedsTokens(int replica, uint32_t stage) const;
 
   // Whether it embeds the target: a GPT's first stage, a T5's first one with a decoder layer.
-  bool EmbedsTarget(uint32_t stage) const;
+  bool EmbedsTarget(int replica, uint32_t stage) const;
 
   uint32_t LowestStageOf(int rank) const {
     return *std::min_element(program(rank).stages().begin(), program(rank).stages().end());
@@ -134,15 +138,14 @@ class PlanIndex {
   const v1::Batch& batch_;
   const v1::Plan& plan_;
   const StopToken stop_;
-  const uint32_t contexts_;
-  const uint32_t tensors_;
+  const std::vector<ReplicaMesh> meshes_;
   std::vector<int> place_of_rank_;
   std::vector<uint32_t> stage_group_of_rank_;
   // Of each replica: [micro-batch * contexts + context rank].
   std::vector<std::vector<Share>> shares_;
   std::vector<std::vector<int>> ranks_of_replica_;
-  // [replica * stages + stage].
-  std::vector<int> local_stage_;
+  // By replica and stage.
+  std::vector<std::vector<int>> local_stage_;
   // For each rank: instruction id by (kind, local stage, micro-batch), or -1.
   std::vector<std::vector<int32_t>> slots_;
 };

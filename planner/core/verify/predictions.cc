@@ -55,6 +55,14 @@ bool FindPeak(const v1::Program& program, Peak* peak) {
   return true;
 }
 
+// As many as any replica's stages and tensor ranks have.
+size_t ReduceGroups(const PlanIndex& index) {
+  size_t most = 0;
+  for (int replica = 0; replica < index.replicas(); ++replica)
+    most = std::max(most, static_cast<size_t>(index.StagesOf(replica)) * index.MeshOf(replica).tensors);
+  return most;
+}
+
 class Check {
  public:
   Check(const PlanIndex& index, Report& report)
@@ -62,7 +70,7 @@ class Check {
         predicted_(index.plan().predicted()),
         timeline_(index),
         report_(report),
-        reduce_ns_(static_cast<size_t>(index.stages()) * index.tensors(), -1) {}
+        reduce_ns_(ReduceGroups(index), -1) {}
 
   void Run() {
     for (int rank = 0; rank < index_.ranks() && !index_.stopped(); ++rank)

@@ -64,7 +64,8 @@ class Waits {
     }
     started_ = true;
     // Of a stage group of several ranks the slowest sets the pace.
-    const int64_t own = index_.group_ranks() > 1 ? pass.own_duration_ns() : pass.expected_duration_ns();
+    const int64_t own =
+        index_.MeshOfRank(rank_).group_ranks() > 1 ? pass.own_duration_ns() : pass.expected_duration_ns();
     time_->busy_ns += own;
     time_->group_ns += pass.expected_duration_ns() - own;
     last_pass_ns_ = EndOf(pass);

@@ -61,7 +61,7 @@ class Ascending {
 };
 
 void CheckEntry(const PlanIndex& index, int replica, Report& report) {
-  for (int place = 0; place < index.group_ranks(); ++place) {
+  for (int place = 0; place < index.MeshOf(replica).group_ranks(); ++place) {
     const int rank = index.RankOf(replica, 0, place);
     Ascending forwards(rank, "on the first stage", report);
     for (const v1::Instruction& instruction : index.program(rank).instructions())
@@ -82,7 +82,7 @@ void CheckOneForwardOneBackward(const PlanIndex& index, int rank, Report& report
     }
     if (instruction.op() != v1::OP_FORWARD) continue;
     forwards.See(instruction);
-    const int most = index.stages() - static_cast<int>(instruction.stage());
+    const int most = index.MeshOfRank(rank).stages() - static_cast<int>(instruction.stage());
     if (++in_flight == most + 1)
       report.AddAt(kLifecycle, rank, instruction,
                    absl::StrCat("1F1B has at most ", most, " micro-batches in flight on this stage"));

@@ -150,8 +150,8 @@ bool IsSpanAllowed(const Span& span, uint64_t target, uint32_t contexts) {
   return span.ranks == 1 || target >= 2 * span.ranks;
 }
 
-std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch) {
-  const uint32_t contexts = ContextRanks(plan.mesh());
+std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch,
+                            uint32_t contexts) {
   if (contexts == 1) return {WholeShare(micro_batch)};
   std::vector<Share> shares(contexts);
   const std::vector<RowSize> rows = RowsOf(batch, plan, micro_batch);
@@ -172,12 +172,10 @@ uint64_t TensorPart(uint64_t tokens, uint32_t tensor, uint32_t tensors) {
   return tensor + 1 == tensors ? tokens - each * (tensors - 1) : each;
 }
 
-uint64_t KeyValueBytes(const v1::Plan& plan) {
-  const v1::ModelSpec& model = plan.model();
+uint64_t KeyValueBytes(const v1::ModelSpec& model, uint64_t tensors) {
   if (model.heads() == 0) return 0;
   const uint64_t heads = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads();
   const uint64_t inner = model.attention_inner() > 0 ? model.attention_inner() : model.hidden();
-  const uint64_t tensors = TensorRanks(plan.mesh());
   return 2 * ((heads + tensors - 1) / tensors) * (inner / model.heads()) * ElementBytes(model.dtype());
 }
 

@@ -47,15 +47,16 @@ std::vector<RowSize> RowsOf(const v1::Batch& batch, const v1::Plan& plan, const 
 // Whether a row of so many target tokens may have this span of `contexts` ranks.
 bool IsSpanAllowed(const Span& span, uint64_t target, uint32_t contexts);
 
-// One for each context rank. With one context rank it is the whole micro-batch.
-std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch);
+// One for each of `contexts` context ranks. With one context rank it is the whole micro-batch.
+std::vector<Share> SharesOf(const v1::Batch& batch, const v1::Plan& plan, const v1::MicroBatch& micro_batch,
+                            uint32_t contexts);
 
 // Of `tokens` of a context rank those of tensor rank `tensor` between layers: equal parts, and the rest for
 // the last one.
 uint64_t TensorPart(uint64_t tokens, uint32_t tensor, uint32_t tensors);
 
 // Keys and values of a token in one layer of one tensor rank, bytes.
-uint64_t KeyValueBytes(const v1::Plan& plan);
+uint64_t KeyValueBytes(const v1::ModelSpec& model, uint64_t tensors);
 
 // Of an element of the model's number format; 0 for one that is not known.
 uint64_t ElementBytes(v1::DataType dtype);

@@ -9,11 +9,11 @@
 namespace penstock::core::verify {
 namespace {
 
-void CheckMicroBatch(const PlanIndex& index, const v1::MicroBatch& micro_batch, const std::string& name,
-                     Report& report) {
+void CheckMicroBatch(const PlanIndex& index, uint32_t contexts, const v1::MicroBatch& micro_batch,
+                     const std::string& name, Report& report) {
   const auto fail = [&](const std::string& message) { report.Add(kTokens, absl::StrCat(name, message)); };
   const int firsts = micro_batch.span_first_size(), counts = micro_batch.span_ranks_size();
-  if (index.contexts() == 1) {
+  if (contexts == 1) {
     if (firsts + counts > 0) fail("span_first or span_ranks is set, but there is one context rank");
     return;
   }
@@ -24,10 +24,10 @@ void CheckMicroBatch(const PlanIndex& index, const v1::MicroBatch& micro_batch, 
                              " rows"));
   for (int row = 0; row < expected; ++row) {
     const Span span = {micro_batch.span_first(row), micro_batch.span_ranks(row)};
-    if (IsSpanAllowed(span, rows[row].target, index.contexts())) continue;
+    if (IsSpanAllowed(span, rows[row].target, contexts)) continue;
     fail(absl::StrCat("row ", row, " of ", rows[row].target, " tokens has the span of ", span.ranks,
                       " context ranks from ", span.first, " on; a span is a power of two, begins at a ",
-                      "multiple of it, lies within the ", index.contexts(),
+                      "multiple of it, lies within the ", contexts,
                       " context ranks, and divides a row of at least twice as many tokens"));
   }
 }
@@ -37,7 +37,7 @@ void CheckMicroBatch(const PlanIndex& index, const v1::MicroBatch& micro_batch, 
 void CheckSpans(const PlanIndex& index, Report& report) {
   for (int replica = 0; replica < index.replicas() && !index.stopped(); ++replica)
     for (int m = 0; m < index.MicroBatches(replica); ++m)
-      CheckMicroBatch(index, index.plan().replicas(replica).micro_batches(m),
+      CheckMicroBatch(index, index.MeshOf(replica).contexts, index.plan().replicas(replica).micro_batches(m),
                       absl::StrCat("replica ", replica, ", micro-batch ", m, ": "), report);
 }
 

@@ -1,4 +1,6 @@
 // Rule 0: sizes, ranges, ids and keys.
+#include <algorithm>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -15,40 +17,99 @@ constexpr uint32_t kMostContextRanks = 1024;
 // As job.proto, JobSpec.strategies.
 constexpr uint32_t kMostStrategies = 64;
 
+using Layers = google::protobuf::RepeatedField<uint32_t>;
+
+// A mesh of the plan, with its name in messages: "mesh", or "meshes[i].mesh" of several side by side.
+struct NamedMesh {
+  const v1::Mesh& mesh;
+  const Layers& layers_per_stage;
+  std::string name;
+  std::string layers_name;
+};
+
+std::vector<NamedMesh> MeshesOf(const v1::Plan& plan) {
+  std::vector<NamedMesh> meshes;
+  for (int i = 0; i < plan.meshes_size(); ++i) {
+    const std::string name = absl::StrCat("meshes[", i, "].");
+    const v1::StrategyMesh& mesh = plan.meshes(i);
+    meshes.push_back({mesh.mesh(), mesh.layers_per_stage(), name + "mesh", name + "layers_per_stage"});
+  }
+  if (meshes.empty()) meshes.push_back({plan.mesh(), plan.layers_per_stage(), "mesh", "layers_per_stage"});
+  return meshes;
+}
+
 // Degrees of a stage group: what divides the model.
-void CheckGroupShape(const v1::Plan& plan, Report& report) {
-  const v1::ModelSpec& model = plan.model();
-  const uint32_t tensor = TensorRanks(plan.mesh()), context = ContextRanks(plan.mesh());
+void CheckGroupShape(const v1::ModelSpec& model, const NamedMesh& named, Report& report) {
+  const auto fail = [&](const std::string& what) { report.Add(kStructure, named.name + what); };
+  const uint32_t tensor = TensorRanks(named.mesh), context = ContextRanks(named.mesh);
   if (tensor > kMostTensorRanks || context > kMostContextRanks)
-    report.Add(kStructure, absl::StrCat("mesh.tensor is ", tensor, " and mesh.context ", context,
-                                        ", they are at most ", kMostTensorRanks, " and ", kMostContextRanks));
+    fail(absl::StrCat(".tensor is ", tensor, " and ", named.name, ".context ", context, ", they are at most ",
+                      kMostTensorRanks, " and ", kMostContextRanks));
   if ((context & (context - 1)) != 0)
-    report.Add(kStructure, absl::StrCat("mesh.context is ", context, ", which is no power of two"));
+    fail(absl::StrCat(".context is ", context, ", which is no power of two"));
   if (context > 1 && model.architecture() == v1::ARCHITECTURE_T5)
-    report.Add(kStructure, "mesh.context is above 1, which a T5 does not have");
+    fail(".context is above 1, which a T5 does not have");
   const uint32_t shared = model.key_value_heads() > 0 ? model.key_value_heads() : model.heads();
   if (tensor == 1) return;
   if (model.heads() == 0 || model.heads() % tensor != 0 || model.ffn() % tensor != 0 ||
       (shared % tensor != 0 && tensor % shared != 0))
-    report.Add(kStructure, absl::StrCat("mesh.tensor is ", tensor, ", which does not divide ", model.heads(),
-                                        " heads, ", shared, " key-value heads and ffn of ", model.ffn()));
+    fail(absl::StrCat(".tensor is ", tensor, ", which does not divide ", model.heads(), " heads, ", shared,
+                      " key-value heads and ffn of ", model.ffn()));
+}
+
+// What `mesh` and its stages say of a plan with several meshes is what the first one is.
+void CheckFirstMesh(const v1::Plan& plan, Report& report) {
+  if (plan.meshes().empty()) return;
+  if (!plan.options().parameter_shares())
+    report.Add(kStructure, "meshes is set without options.parameter_shares");
+  if (plan.meshes_size() == 1) report.Add(kStructure, "meshes has one mesh, which `mesh` is for");
+  if (plan.meshes(0).mesh().SerializeAsString() != plan.mesh().SerializeAsString())
+    report.Add(kStructure, "mesh is another one than meshes[0].mesh");
+  const auto equal = [](const Layers& a, const Layers& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  };
+  if (!equal(plan.layers_per_stage(), plan.meshes(0).layers_per_stage()))
+    report.Add(kStructure, "layers_per_stage is another one than meshes[0].layers_per_stage");
 }
 
 bool CheckMesh(const v1::Plan& plan, Report& report) {
-  const v1::Mesh& mesh = plan.mesh();
-  CheckGroupShape(plan, report);
+  CheckFirstMesh(plan, report);
+  uint64_t ranks = 0, replicas = 0;
+  std::string sizes;
+  for (const NamedMesh& named : MeshesOf(plan)) {
+    CheckGroupShape(plan.model(), named, report);
+    const v1::Mesh& mesh = named.mesh;
+    const uint64_t group = uint64_t{TensorRanks(mesh)} * ContextRanks(mesh);
+    const uint64_t groups = uint64_t{mesh.pipeline()} * mesh.data();
+    // Far more than there are programs, so that the sums do not overflow.
+    const auto programs = static_cast<uint64_t>(plan.programs_size());
+    ranks += groups > programs ? programs + 1 : groups * group;
+    replicas += mesh.data();
+    absl::StrAppend(&sizes, sizes.empty() ? "" : " and ", mesh.pipeline(), " x ", mesh.data(),
+                    group > 1 ? absl::StrCat(" groups of ", group) : "");
+  }
   if (report.count(kStructure) > 0) return false;
-  const auto programs = static_cast<uint64_t>(plan.programs_size());
-  const uint64_t group = uint64_t{TensorRanks(mesh)} * ContextRanks(mesh);
-  const uint64_t groups = uint64_t{mesh.pipeline()} * mesh.data();
-  if (groups == 0 || programs % group != 0 || programs / group != groups)
-    report.Add(kStructure, absl::StrCat("mesh of ", mesh.pipeline(), " x ", mesh.data(),
-                                        group > 1 ? absl::StrCat(" groups of ", group) : "", " ranks but ",
-                                        plan.programs_size(), " programs"));
-  if (mesh.data() != static_cast<uint32_t>(plan.replicas_size()))
-    report.Add(kStructure, absl::StrCat("mesh.data is ", mesh.data(), " but there are ", plan.replicas_size(),
-                                        " replicas"));
+  if (ranks == 0 || ranks != static_cast<uint64_t>(plan.programs_size()))
+    report.Add(kStructure, absl::StrCat("mesh of ", sizes, " ranks but ", plan.programs_size(), " programs"));
+  if (replicas != static_cast<uint64_t>(plan.replicas_size()))
+    report.Add(kStructure,
+               absl::StrCat(plan.meshes().empty() ? "mesh.data is " : "meshes[].mesh.data add up to ",
+                            replicas, " but there are ", plan.replicas_size(), " replicas"));
   return report.count(kStructure) == 0;
+}
+
+void CheckStages(const NamedMesh& named, uint64_t layers, Report& report) {
+  uint64_t sum = 0;
+  for (uint32_t count : named.layers_per_stage) {
+    if (count == 0) report.Add(kStructure, absl::StrCat(named.layers_name, " has a stage without layers"));
+    sum += count;
+  }
+  if (sum != layers)
+    report.Add(kStructure,
+               absl::StrCat(named.layers_name, " adds up to ", sum, " but the model has ", layers));
+  if (named.layers_per_stage.size() < static_cast<int>(named.mesh.pipeline()))
+    report.Add(kStructure, absl::StrCat(named.layers_name, " has ", named.layers_per_stage.size(),
+                                        " stages for a pipeline of ", named.mesh.pipeline()));
 }
 
 bool CheckLayers(const v1::Plan& plan, Report& report) {
@@ -64,32 +125,26 @@ bool CheckLayers(const v1::Plan& plan, Report& report) {
                t5 ? "model.layers is set, which a T5 does not have"
                   : "model.encoder_layers or model.decoder_layers is set, which a GPT does not have");
   if (model.hidden() == 0) report.Add(kStructure, "model.hidden is 0");
-  uint64_t sum = 0;
-  for (uint32_t count : plan.layers_per_stage()) {
-    if (count == 0) report.Add(kStructure, "layers_per_stage has a stage without layers");
-    sum += count;
-  }
-  if (sum != layers)
-    report.Add(kStructure, absl::StrCat("layers_per_stage adds up to ", sum, " but the model has ", layers));
-  if (plan.layers_per_stage_size() < static_cast<int>(plan.mesh().pipeline()))
-    report.Add(kStructure, absl::StrCat("layers_per_stage has ", plan.layers_per_stage_size(),
-                                        " stages for a pipeline of ", plan.mesh().pipeline()));
+  for (const NamedMesh& named : MeshesOf(plan)) CheckStages(named, layers, report);
   return report.count(kStructure) == 0;
 }
 
 void CheckRecompute(const v1::Plan& plan, Report& report) {
+  const std::vector<ReplicaMesh> meshes = ReplicaMeshes(plan);
   for (int replica = 0; replica < plan.replicas_size(); ++replica) {
+    const ReplicaMesh& mesh = meshes[replica];
     for (int m = 0; m < plan.replicas(replica).micro_batches_size(); ++m) {
       const v1::MicroBatch& micro_batch = plan.replicas(replica).micro_batches(m);
       const std::string name = absl::StrCat("replica ", replica, ", micro-batch ", m, ": ");
-      if (micro_batch.recompute_size() != plan.layers_per_stage_size()) {
+      if (micro_batch.recompute_size() != mesh.stages()) {
         report.Add(kStructure, absl::StrCat(name, "recompute has ", micro_batch.recompute_size(),
-                                            " entries for ", plan.layers_per_stage_size(), " stages"));
+                                            " entries for ", mesh.stages(), " stages"));
         continue;
       }
-      for (int stage = 0; stage < plan.layers_per_stage_size(); ++stage) {
+      for (int stage = 0; stage < mesh.stages(); ++stage) {
         const v1::StageRecompute& recompute = micro_batch.recompute(stage);
-        if (uint64_t{recompute.full_layers()} + recompute.selective_layers() > plan.layers_per_stage(stage))
+        if (uint64_t{recompute.full_layers()} + recompute.selective_layers() >
+            mesh.layers(static_cast<uint32_t>(stage)))
           report.Add(kStructure, absl::StrCat(name, "stage ", stage, " recomputes more layers than it has"));
       }
     }

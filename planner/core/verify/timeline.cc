@@ -18,7 +18,7 @@ OtherEnd FindOtherEnd(const PlanIndex& index, int rank, const v1::Instruction& t
   const bool upper_end = (transfer.op() == v1::OP_RECV) == (transfer.part() == kActivation);
   if (upper_end && transfer.stage() == 0) return {};
   const uint32_t lower = upper_end ? transfer.stage() - 1 : transfer.stage();
-  if (lower + 1 >= static_cast<uint32_t>(index.stages())) return {};
+  if (lower + 1 >= static_cast<uint32_t>(index.MeshOfRank(rank).stages())) return {};
   const TransferEnds ends =
       index.FindTransfer(index.ReplicaOf(rank), lower, transfer.micro_batch(),
                          static_cast<TransferPart>(transfer.part()), index.PlaceOf(rank));

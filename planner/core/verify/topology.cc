@@ -19,7 +19,7 @@ class TopologyCheck {
   TopologyCheck(const v1::Plan& plan, Report& report)
       : plan_(plan),
         report_(report),
-        group_ranks_(ContextRanks(plan.mesh()) * TensorRanks(plan.mesh())),
+        meshes_(ReplicaMeshes(plan)),
         group_of_rank_(plan.programs_size(), -1),
         stages_(plan.programs_size()) {}
 
@@ -33,6 +33,7 @@ class TopologyCheck {
     for (int replica = 0; replica < topology.replicas_size(); ++replica) CheckReplica(replica);
     if (report_.count(kStructure) > 0) return false;
     for (int replica = 1; replica < topology.replicas_size(); ++replica) CheckAlike(replica);
+    CheckRanksOfMeshes();
     for (int rank = 0; rank < plan_.programs_size(); ++rank) CheckProgram(rank);
     if (report_.count(kStructure) > 0) return false;
     CheckGroups();
@@ -44,20 +45,34 @@ class TopologyCheck {
 
   void CheckReplica(int replica) {
     const v1::ReplicaTopology& shape = plan_.topology().replicas(replica);
+    const ReplicaMesh& mesh = meshes_[replica];
     const std::string name = absl::StrCat("topology.replicas[", replica, "]");
-    if (shape.stages_size() != plan_.layers_per_stage_size())
-      return Fail(absl::StrCat(name, " has ", shape.stages_size(), " stages, layers_per_stage ",
-                               plan_.layers_per_stage_size()));
+    if (shape.stages_size() != mesh.stages())
+      return Fail(
+          absl::StrCat(name, " has ", shape.stages_size(), " stages, layers_per_stage ", mesh.stages()));
     uint32_t positions = 0;
     uint64_t encoders_left = plan_.model().encoder_layers();
     for (int stage = 0; stage < shape.stages_size(); ++stage) {
       const std::string of_stage = absl::StrCat(name, ".stages[", stage, "]");
-      CheckLayers(shape.stages(stage), plan_.layers_per_stage(stage), of_stage, &encoders_left);
+      CheckLayers(shape.stages(stage), mesh.layers(static_cast<uint32_t>(stage)), of_stage, &encoders_left);
       if (Place(replica, stage, shape.stages(stage).ranks(), of_stage)) ++positions;
     }
-    if (positions != plan_.mesh().pipeline())
-      Fail(absl::StrCat(name, " has ", positions, group_ranks_ > 1 ? " stage groups" : " ranks",
-                        ", mesh.pipeline is ", plan_.mesh().pipeline()));
+    if (positions != mesh.mesh->pipeline())
+      Fail(absl::StrCat(name, " has ", positions, mesh.group_ranks() > 1 ? " stage groups" : " ranks",
+                        ", mesh.pipeline is ", mesh.mesh->pipeline()));
+  }
+
+  // Meshes side by side have the ranks of the first, then those of the second, and so on.
+  void CheckRanksOfMeshes() {
+    std::vector<int> replicas;
+    for (uint32_t rank = 0; rank < group_of_rank_.size(); ++rank) replicas.push_back(ReplicaOf(rank));
+    for (size_t rank = 1; rank < replicas.size(); ++rank) {
+      if (replicas[rank] < 0 || replicas[rank - 1] < 0) continue;
+      const int before = meshes_[replicas[rank - 1]].first_replica;
+      if (meshes_[replicas[rank]].first_replica >= before) continue;
+      return Fail(
+          absl::StrCat("topology: rank ", rank, " is of a mesh that comes before that of rank ", rank - 1));
+    }
   }
 
   // Layers of the encoder come before all others.
@@ -72,9 +87,10 @@ class TopologyCheck {
 
   // Whether this is the first stage of its group. Groups of several stages are the same in all of them.
   bool Place(int replica, int stage, const Ranks& ranks, const std::string& name) {
-    if (static_cast<uint32_t>(ranks.size()) != group_ranks_) {
+    const int expected = meshes_[replica].group_ranks();
+    if (ranks.size() != expected) {
       Fail(absl::StrCat(name, " is on ", ranks.size(), " ranks, not on ",
-                        group_ranks_ > 1 ? absl::StrCat(group_ranks_) : "one"));
+                        expected > 1 ? absl::StrCat(expected) : "one"));
       return false;
     }
     for (const uint32_t rank : ranks) {
@@ -110,10 +126,11 @@ class TopologyCheck {
     return group_of_rank_[rank] < 0 ? -1 : groups_[group_of_rank_[rank]].replica;
   }
 
-  // Stages that are together in the first replica are so in this one. Groups are equal or have no rank in
-  // common.
+  // Stages that are together in the first replica of its mesh are so in this one. Groups are equal or have no
+  // rank in common.
   void CheckAlike(int replica) {
-    const auto& first = plan_.topology().replicas(0);
+    const int alike_to = meshes_[replica].first_replica;
+    const auto& first = plan_.topology().replicas(alike_to);
     const auto& other = plan_.topology().replicas(replica);
     std::map<uint32_t, uint32_t> there, back;
     for (int stage = 0; stage < first.stages_size(); ++stage) {
@@ -122,7 +139,8 @@ class TopologyCheck {
                          back.emplace(of_other, rank).first->second == rank;
       if (!alike)
         return Fail(absl::StrCat("topology.replicas[", replica, "].stages[", stage,
-                                 "] is not with the stages that it is with in topology.replicas[0]"));
+                                 "] is not with the stages that it is with in topology.replicas[", alike_to,
+                                 "]"));
     }
   }
 
@@ -165,17 +183,19 @@ class TopologyCheck {
     } else {
       AppendReducersAndReplicas(&expected);
     }
-    if (group_ranks_ > 1) AppendStageGroups(&expected);
+    AppendStageGroups(&expected);
     return expected;
   }
 
   void AppendReducersAndReplicas(std::vector<std::vector<uint32_t>>* expected) const {
-    const uint32_t tensors = TensorRanks(plan_.mesh());
-    for (int stage = 0; stage < plan_.layers_per_stage_size(); ++stage) {
+    // Without shares there is one mesh.
+    const uint32_t tensors = meshes_[0].tensors;
+    const auto group_ranks = static_cast<uint32_t>(meshes_[0].group_ranks());
+    for (int stage = 0; stage < meshes_[0].stages(); ++stage) {
       for (uint32_t tensor = 0; tensor < tensors; ++tensor) {
         std::vector<uint32_t>& reducers = expected->emplace_back();
         for (const v1::ReplicaTopology& replica : plan_.topology().replicas())
-          for (uint32_t place = tensor; place < group_ranks_; place += tensors)
+          for (uint32_t place = tensor; place < group_ranks; place += tensors)
             reducers.push_back(replica.stages(stage).ranks(static_cast<int>(place)));
       }
     }
@@ -185,10 +205,11 @@ class TopologyCheck {
       (*expected)[replicas_from + ReplicaOf(rank)].push_back(rank);
   }
 
-  // Replica by replica, in each by the lowest rank.
+  // Those of several ranks: replica by replica, in each by the lowest rank.
   void AppendStageGroups(std::vector<std::vector<uint32_t>>* expected) const {
     std::vector<const StageGroup*> ordered;
-    for (const StageGroup& group : groups_) ordered.push_back(&group);
+    for (const StageGroup& group : groups_)
+      if (group.ranks.size() > 1) ordered.push_back(&group);
     std::sort(ordered.begin(), ordered.end(), [](const StageGroup* a, const StageGroup* b) {
       if (a->replica != b->replica) return a->replica < b->replica;
       return *std::min_element(a->ranks.begin(), a->ranks.end()) <
@@ -212,7 +233,7 @@ class TopologyCheck {
 
   const v1::Plan& plan_;
   Report& report_;
-  const uint32_t group_ranks_;
+  const std::vector<ReplicaMesh> meshes_;
   std::vector<StageGroup> groups_;
   // Of each rank: its stage group, or -1, and its stages.
   std::vector<int> group_of_rank_;

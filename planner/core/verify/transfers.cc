@@ -30,10 +30,10 @@ uint64_t LastOf(const google::protobuf::RepeatedField<uint32_t>& cu_seqlens) {
 }
 
 // Whether all layers up to the end of `stage` are of the encoder, so that the target has not entered yet.
-bool IsEncoderBoundary(const v1::Plan& plan, uint32_t stage) {
+bool IsEncoderBoundary(const v1::ModelSpec& model, const ReplicaMesh& mesh, uint32_t stage) {
   uint64_t layers = 0;
-  for (uint32_t s = 0; s <= stage; ++s) layers += plan.layers_per_stage(static_cast<int>(s));
-  return layers <= plan.model().encoder_layers();
+  for (uint32_t s = 0; s <= stage; ++s) layers += mesh.layers(s);
+  return layers <= model.encoder_layers();
 }
 
 // The same between ranks of stage groups of several: the tokens that the place of `rank` has between layers.
@@ -41,23 +41,24 @@ std::optional<std::vector<uint64_t>> ShapeOfPlace(const PlanIndex& index, int ra
                                                   uint32_t stage) {
   const v1::Plan& plan = index.plan();
   const Share& share = index.ShareOf(index.ReplicaOf(rank), micro_batch, index.ContextOf(rank));
-  const uint64_t source = TensorPart(share.source, index.TensorOf(rank), index.tensors());
-  const uint64_t target = TensorPart(share.target, index.TensorOf(rank), index.tensors());
+  const uint64_t source = TensorPart(share.source, index.TensorOf(rank), index.MeshOfRank(rank).tensors);
+  const uint64_t target = TensorPart(share.target, index.TensorOf(rank), index.MeshOfRank(rank).tensors);
   const uint64_t hidden = plan.model().hidden();
   if (plan.model().architecture() != v1::ARCHITECTURE_T5) return std::vector<uint64_t>{target, hidden};
-  if (IsEncoderBoundary(plan, stage)) return std::vector<uint64_t>{source, hidden};
+  if (IsEncoderBoundary(plan.model(), index.MeshOfRank(rank), stage))
+    return std::vector<uint64_t>{source, hidden};
   const std::optional<uint64_t> elements = Product({source + target, hidden});
   if (!elements.has_value()) return std::nullopt;
   return std::vector<uint64_t>{*elements};
 }
 
 // The shape of what crosses the boundary after `stage`; nothing when it is too large to count.
-std::optional<std::vector<uint64_t>> ExpectedShape(const v1::Plan& plan, const v1::MicroBatch& micro_batch,
-                                                   uint32_t stage) {
+std::optional<std::vector<uint64_t>> ExpectedShape(const v1::Plan& plan, const ReplicaMesh& mesh,
+                                                   const v1::MicroBatch& micro_batch, uint32_t stage) {
   const uint64_t hidden = plan.model().hidden();
   const bool packed = micro_batch.layout() == v1::LAYOUT_PACKED;
   const bool encoder_decoder = plan.model().architecture() == v1::ARCHITECTURE_T5;
-  const bool source_only = encoder_decoder && IsEncoderBoundary(plan, stage);
+  const bool source_only = encoder_decoder && IsEncoderBoundary(plan.model(), mesh, stage);
   const auto& cu_seqlens = source_only ? micro_batch.source_cu_seqlens() : micro_batch.target_cu_seqlens();
   if (!encoder_decoder || source_only) {
     if (packed) return std::vector<uint64_t>{LastOf(cu_seqlens), hidden};
@@ -91,8 +92,9 @@ void CheckEnd(const PlanIndex& index, int rank, const v1::Instruction& end, int 
                       static_cast<int>(plan.model().dtype())));
   const v1::MicroBatch& micro_batch =
       plan.replicas(index.ReplicaOf(rank)).micro_batches(static_cast<int>(end.micro_batch()));
-  const auto expected = index.group_ranks() > 1 ? ShapeOfPlace(index, rank, end.micro_batch(), stage)
-                                                : ExpectedShape(plan, micro_batch, stage);
+  const ReplicaMesh& mesh = index.MeshOfRank(rank);
+  const auto expected = mesh.group_ranks() > 1 ? ShapeOfPlace(index, rank, end.micro_batch(), stage)
+                                               : ExpectedShape(plan, mesh, micro_batch, stage);
   const std::vector<uint64_t> shape(transfer.shape().begin(), transfer.shape().end());
   if (!expected.has_value() || shape != *expected) {
     fail(absl::StrCat("its shape is [", absl::StrJoin(shape, ", "), "], the micro-batch needs [",
@@ -147,7 +149,7 @@ bool IsMisplaced(const PlanIndex& index, int rank, const v1::Instruction& transf
   const int replica = index.ReplicaOf(rank);
   const bool upper_end = (transfer.op() == v1::OP_RECV) == (transfer.part() == kActivation);
   if (upper_end) return transfer.stage() == 0 || !index.CrossesRanks(replica, transfer.stage() - 1);
-  return static_cast<int>(transfer.stage()) + 1 >= index.stages() ||
+  return static_cast<int>(transfer.stage()) + 1 >= index.StagesOf(replica) ||
          !index.CrossesRanks(replica, transfer.stage());
 }
 
@@ -177,7 +179,7 @@ void CheckOrderOfRank(const PlanIndex& index, int rank, Report& report) {
 void CheckOrderOfPlaces(const PlanIndex& index, int replica, uint32_t stage, uint32_t micro_batch,
                         TransferPart part, Report& report) {
   const v1::Instruction* first = index.FindTransfer(replica, stage, micro_batch, part, 0).send;
-  for (int place = 1; place < index.group_ranks() && first != nullptr; ++place) {
+  for (int place = 1; place < index.MeshOf(replica).group_ranks() && first != nullptr; ++place) {
     const TransferEnds other = index.FindTransfer(replica, stage, micro_batch, part, place);
     if (other.send == nullptr || other.send->transfer().order() == first->transfer().order()) continue;
     report.AddAt(kTransfers, other.send_rank, *other.send,
@@ -207,10 +209,10 @@ void CheckOrderOfReplica(const PlanIndex& index, int replica, Report& report) {
 
 void CheckTransfers(const PlanIndex& index, Report& report) {
   for (int replica = 0; replica < index.replicas(); ++replica) {
-    for (int stage = 0; stage + 1 < index.stages() && !index.stopped(); ++stage)
+    for (int stage = 0; stage + 1 < index.StagesOf(replica) && !index.stopped(); ++stage)
       for (int m = 0; m < index.MicroBatches(replica); ++m)
         for (TransferPart part : {kActivation, kGradient}) {
-          for (int place = 0; place < index.group_ranks(); ++place)
+          for (int place = 0; place < index.MeshOf(replica).group_ranks(); ++place)
             CheckTransfer(index, replica, stage, m, part, place, report);
           CheckOrderOfPlaces(index, replica, stage, m, part, report);
         }

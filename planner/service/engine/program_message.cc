@@ -26,6 +26,16 @@ void AddGroups(const v1::Plan& plan, uint32_t rank, v1::StreamProgramsResponse* 
   }
 }
 
+// Of the replica.
+google::protobuf::RepeatedField<uint32_t> LayersPerStageOf(const v1::Plan& plan, uint32_t replica) {
+  uint64_t replicas = 0;
+  for (const v1::StrategyMesh& mesh : plan.meshes()) {
+    replicas += mesh.mesh().data();
+    if (replica < replicas) return mesh.layers_per_stage();
+  }
+  return plan.layers_per_stage();
+}
+
 }  // namespace
 
 v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank,
@@ -40,7 +50,7 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   message.set_loss_tokens(plan.loss_tokens());
   message.set_strategy(plan.strategy());
   AddGroups(plan, rank, &message);
-  *message.mutable_layers_per_stage() = plan.layers_per_stage();
+  *message.mutable_layers_per_stage() = LayersPerStageOf(plan, program.replica());
   message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());
   return message;
 }

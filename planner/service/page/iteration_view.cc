@@ -100,7 +100,7 @@ Json RankAsJson(const v1::Program& program, const std::string& place,
 std::vector<uint32_t> GroupByGroup(const v1::Plan& plan, const std::vector<GroupPlace>& places) {
   std::vector<uint32_t> order(static_cast<size_t>(plan.programs_size()));
   std::iota(order.begin(), order.end(), 0);
-  if (!HasGroups(plan.mesh())) return order;
+  if (!HasGroups(plan)) return order;
   const auto key = [&](uint32_t index) {
     const v1::Program& program = plan.programs(static_cast<int>(index));
     return std::tuple(program.replica(), program.stages_size() > 0 ? program.stages(0) : 0,
@@ -126,7 +126,8 @@ void AddRanks(const v1::Plan& plan, const std::map<uint32_t, Measurement>& measu
       continue;
     }
     blocks += its_blocks;
-    ranks.push_back(RankAsJson(program, PlaceName(plan.mesh(), places[index]), measurements));
+    ranks.push_back(
+        RankAsJson(program, PlaceName(MeshOfReplica(plan, program.replica()), places[index]), measurements));
   }
   view["ranks"] = std::move(ranks);
   view["ranks_left_out"] = left_out;
@@ -236,7 +237,7 @@ Json IterationAsJson(const HeldIteration& iteration, const IterationViewOptions&
                {"samples", iteration.batch->samples_size()},
                {"real_tokens", plan.real_tokens()},
                {"computed_tokens", plan.computed_tokens()},
-               {"mesh", MeshName(plan.mesh())},
+               {"mesh", MeshName(plan)},
                {"layers_per_stage", plan.layers_per_stage()},
                {"ops", OpNames()},
                {"lengths", Lengths(*iteration.batch)},

@@ -27,7 +27,7 @@ absl::Status CheckIteration(absl::string_view field, uint64_t iteration) {
 // What the state is made from. The rest of a specification was taken by the planner that wrote it, whose
 // limits may have been others.
 absl::Status CheckSpec(const v1::JobSpec& spec) {
-  const uint64_t ranks = RanksOf(spec.mesh());
+  const uint64_t ranks = RanksOf(spec);
   if (ranks == 0 || ranks > core::kMostRanks)
     return Wrong("job.mesh", ranks, absl::StrCat("ranks are 1 to ", core::kMostRanks));
   return CheckIteration("job.first_iteration", spec.first_iteration());
@@ -67,7 +67,7 @@ absl::Status CheckRegistered(const store::v1::JobRegistered& registered) {
 
 absl::Status CheckSnapshot(const store::v1::JobSnapshot& snapshot) {
   PENSTOCK_RETURN_IF_ERROR(CheckSpec(snapshot.spec()));
-  const auto ranks = static_cast<uint32_t>(RanksOf(snapshot.spec().mesh()));
+  const auto ranks = static_cast<uint32_t>(RanksOf(snapshot.spec()));
   if (static_cast<uint32_t>(snapshot.reported_size()) != ranks ||
       static_cast<uint32_t>(snapshot.last_reported_size()) != ranks)
     return Wrong("reported", snapshot.reported_size(), absl::StrCat("the job has ", ranks, " ranks"));

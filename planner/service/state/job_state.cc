@@ -36,7 +36,7 @@ uint64_t HistoryOf(const v1::JobSpec& spec) {
 
 JobState::JobState(const v1::JobSpec& spec, int64_t unix_ns)
     : spec_(spec),
-      ranks_(static_cast<uint32_t>(RanksOf(spec.mesh()))),
+      ranks_(static_cast<uint32_t>(RanksOf(spec))),
       window_(WindowOf(spec)),
       history_(HistoryOf(spec)),
       registered_unix_ns_(unix_ns),

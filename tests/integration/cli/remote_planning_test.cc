@@ -77,7 +77,8 @@ TEST_F(RemotePlanning, StatusSaysHowMuchOfItsQuotasAnOwnerHasUsed) {
   const Ended shown = penstock_.Run({"status", "--planner", (*planner)->address()});
   EXPECT_THAT(shown.output, testing::ContainsRegex("alice +jobs-of-owner +1 +48"));
   EXPECT_THAT(shown.output, testing::ContainsRegex("alice +planning-seconds-of-owner-a-minute +0 +no limit"));
-  const Json json = Json::parse(penstock_.Run({"status", "--planner", (*planner)->address(), "--json"}).output);
+  const Json json =
+      Json::parse(penstock_.Run({"status", "--planner", (*planner)->address(), "--json"}).output);
   ASSERT_EQ(json["quotas"].size(), 5);
   EXPECT_EQ(json["quotas"][3]["quota"], "samples-of-owner-a-minute");
   EXPECT_EQ(json["quotas"][3]["allowed"], 500);

@@ -95,6 +95,15 @@ TEST_F(StrategiesTest, IterationsOnDifferentStrategiesTrainWhatOneMeshTrains) {
   EXPECT_GE(used.size(), 2) << "all batches took one strategy: the test shows nothing";
 }
 
+// Replicas that differ, in stages and in context ranks.
+TEST_F(StrategiesTest, MeshesSideBySideTrainWhatOneMeshTrains) {
+  constexpr const char* kSideBySide = "pp 2 x dp 1 + pp 1 x dp 2; pp 1 x dp 1 x cp 2 + pp 2 x dp 1";
+  ASSERT_NO_FATAL_FAILURE(Run("beside", {"--strategies", kSideBySide}));
+  ASSERT_NO_FATAL_FAILURE(Run("one", {"--pp", "1", "--dp", "1"}));
+  ExpectLossesOf("beside", "one");
+  EXPECT_THAT(ReadFile(folder_.Path("beside/run.json")).value_or(""), HasSubstr(kSideBySide));
+}
+
 TEST_F(StrategiesTest, ARunSaysWhichStrategiesItHasAndWhatRanOnThem) {
   PenstockRun up(folder_, "up", Arguments("run", {"--strategies", kStrategies}));
   ASSERT_EQ(up.Wait(), 0) << up.errors();

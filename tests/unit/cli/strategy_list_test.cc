@@ -46,6 +46,16 @@ TEST(StrategyListTest, ReadsAFileWithCommentsAndOneStrategyALine) {
   EXPECT_EQ(StrategyNames(*strategies), "pp 1 x dp 4; pp 1 x dp 1 x cp 4");
 }
 
+TEST(StrategyListTest, ReadsMeshesSideBySide) {
+  const auto strategies = ReadStrategies("tp 4 + pp 2 x dp 3, layers 3,5+dp 2; pp 12");
+  ASSERT_TRUE(strategies.ok()) << strategies.status();
+  ASSERT_EQ(strategies->front().meshes_size(), 3);
+  EXPECT_EQ(RanksOf(strategies->front()), 12);
+  EXPECT_EQ(StrategyNames(*strategies),
+            "pp 1 x dp 1 x tp 4 + pp 2 x dp 3, layers 3,5 + pp 1 x dp 2; pp 12 x dp 1");
+  EXPECT_THAT(ErrorOf("tp 4 + "), HasSubstr("a word without a number"));
+}
+
 TEST(StrategyListTest, WhatIsWrittenIsReadAgain) {
   const std::string text = "pp 2 x dp 1 x cp 2 x tp 4, layers 3,5 on 0,1; pp 1 x dp 4 x cp 4, ep 4";
   const auto strategies = ReadStrategies(text);

@@ -18,6 +18,7 @@ namespace penstock::core {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 v1::Strategy StrategyOf(const v1::Mesh& mesh) {
   v1::Strategy strategy;
@@ -65,7 +66,7 @@ TEST(StrategyPlannerTest, PlansOnTheStrategyThatIsFastestForTheBatch) {
     int64_t fastest = std::numeric_limits<int64_t>::max();
     uint32_t strategy = 0;
     for (int i = 0; i < planner->strategies(); ++i) {
-      const absl::StatusOr<v1::Plan> alone = planner->planner(i).MakePlan(batch);
+      const absl::StatusOr<v1::Plan> alone = planner->planner(i).MakePlan(batch, RunSerially, StopToken());
       if (!alone.ok() || alone->predicted().makespan_ns() >= fastest) continue;
       fastest = alone->predicted().makespan_ns();
       strategy = static_cast<uint32_t>(i);
@@ -107,10 +108,11 @@ TEST(StrategyPlannerTest, AStrategyWithoutMemoryForTheBatchIsPassedOver) {
   const auto roomy = PlannerOf(job);
   ASSERT_NE(roomy, nullptr);
   // Of the 720 kB that all its layers keep of the long sample, a stage keeps a fourth part.
-  job.mutable_planning()->set_memory_limit_bytes(roomy->planner(0).costs().RankStaticBytes(0) + 500'000);
+  job.mutable_planning()->set_memory_limit_bytes(roomy->planner(0).planner(0).costs().RankStaticBytes(0) +
+                                                 500'000);
   const auto planner = PlannerOf(job);
   ASSERT_NE(planner, nullptr);
-  EXPECT_FALSE(planner->planner(0).ValidateBatch(batch, Planner::Explain::kCauseAlone).ok());
+  EXPECT_FALSE(planner->planner(0).ValidateBatch(batch, Planner::Explain::kCauseAlone, StopToken()).ok());
   EXPECT_TRUE(planner->ValidateBatch(batch, Planner::Explain::kCauseAlone).ok());
   const absl::StatusOr<v1::Plan> plan = planner->MakePlan(batch);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -126,13 +128,37 @@ TEST(StrategyPlannerTest, WhereNoStrategyHoldsTheBatchTheFirstOnesErrorSaysWhy) 
   EXPECT_FALSE(planner->MakePlan(batch).ok());
 }
 
+// One strategy of these meshes side by side.
+v1::JobSpec SideBySide(const std::vector<v1::Mesh>& meshes) {
+  v1::JobSpec job = JobWith({meshes.front()});
+  job.mutable_strategies(0)->clear_meshes();
+  for (const v1::Mesh& mesh : meshes) *job.mutable_strategies(0)->add_meshes()->mutable_mesh() = mesh;
+  return job;
+}
+
+TEST(StrategyPlannerTest, MeshesSideBySideShareABatch) {
+  const v1::JobSpec job = SideBySide({MakeMesh(2, 1, 1, 2), MakeMesh(1, 3, 1, 1), MakeMesh(3, 1, 1, 1)});
+  const auto planner = PlannerOf(job);
+  ASSERT_NE(planner, nullptr);
+  v1::Batch batch = ShortSamples();
+  *batch.add_samples() = OneLongSample().samples(0);
+  const auto plan = planner->MakePlan(batch);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->programs_size(), 10);
+  EXPECT_EQ(plan->replicas_size(), 5);
+  EXPECT_EQ(plan->meshes_size(), 3);
+  EXPECT_THAT(CheckPlan(batch, *plan), IsEmpty());
+  for (const v1::Replica& replica : plan->replicas()) EXPECT_FALSE(replica.micro_batches().empty());
+}
+
 TEST(StrategyPlannerTest, AJobWithoutStrategiesHasItsMesh) {
   const v1::JobSpec job = GptJob(2, 2, v1::POLICY_DYNAMIC);
   const auto planner = PlannerOf(job);
   ASSERT_NE(planner, nullptr);
   EXPECT_EQ(planner->strategies(), 1);
   const absl::StatusOr<v1::Plan> plan = planner->MakePlan(ShortSamples());
-  const absl::StatusOr<v1::Plan> alone = planner->planner(0).MakePlan(ShortSamples());
+  const absl::StatusOr<v1::Plan> alone =
+      planner->planner(0).MakePlan(ShortSamples(), RunSerially, StopToken());
   ASSERT_TRUE(plan.ok() && alone.ok());
   EXPECT_EQ(plan->SerializeAsString(), alone->SerializeAsString());
 }
@@ -152,7 +178,7 @@ TEST(StrategySpecsTest, ErrorsNameTheField) {
 
   job = FourMeshes();
   *job.mutable_strategies(2)->add_meshes()->mutable_mesh() = MakeMesh(1, 3, 1, 1);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("job.strategies[2].meshes: 2 of them"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("job.strategies[2].meshes: 7 ranks"));
 
   job = FourMeshes();
   job.mutable_strategies(3)->clear_meshes();

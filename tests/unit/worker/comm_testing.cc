@@ -63,10 +63,11 @@ CommunicatorOptions CommTestServer::Options(uint32_t rank, const Topology& topol
 }
 
 Topology TopologyOf(uint32_t replicas, uint32_t stages, uint32_t contexts, uint32_t tensors) {
-  Topology topology = {.replicas = {}, .tensor = tensors};
+  Topology topology;
   uint32_t rank = 0;
   for (uint32_t replica = 0; replica < replicas; ++replica) {
     ReplicaTopology& made = topology.replicas.emplace_back();
+    made.tensor = tensors;
     for (uint32_t stage = 0; stage < stages; ++stage) {
       RankGroup& group = made.stages.emplace_back().ranks;
       for (uint32_t place = 0; place < contexts * tensors; ++place) group.push_back(rank++);

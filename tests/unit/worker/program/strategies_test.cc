@@ -42,14 +42,14 @@ v1::RegisterWorkerResponse AnswerWithStrategies() {
   v1::RegisterWorkerResponse response;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       R"pb(topology {
-             replicas { stages { ranks: 0 } }
-             replicas { stages { ranks: 1 } }
+             replicas { stages { decoder_layers: 3 ranks: 0 } }
+             replicas { stages { decoder_layers: 3 ranks: 1 } }
            }
            strategies {
-             replicas { stages { ranks: 0 } }
-             replicas { stages { ranks: 1 } }
+             replicas { stages { decoder_layers: 3 ranks: 0 } }
+             replicas { stages { decoder_layers: 3 ranks: 1 } }
            }
-           strategies { replicas { stages { ranks: 0 ranks: 1 } } }
+           strategies { replicas { stages { decoder_layers: 3 ranks: 0 ranks: 1 } } }
       )pb",
       &response));
   return response;
@@ -135,8 +135,8 @@ TEST(Strategies, OfAJobHaveDegreesAndTopologiesOfTheirOwn) {
   const JobConfig job = RegisteredJob();
   EXPECT_TRUE(job.parameter_shares);
   ASSERT_EQ(job.strategy_count(), 2U);
-  EXPECT_EQ(job.Of(0).topology, job.topology);
-  const JobConfig second = job.Of(1);
+  EXPECT_EQ(job.Of(0, 0).topology, job.topology);
+  const JobConfig second = job.Of(1, 0);
   EXPECT_EQ(second.replicas, 1U);
   EXPECT_EQ(second.tensor, 2U);
   EXPECT_EQ(second.world_size(), 2U);
@@ -151,7 +151,7 @@ TEST(Strategies, AreNoneWhereTheJobHasItsMeshAlone) {
   EXPECT_TRUE(job.parameter_shares);
   EXPECT_EQ(job.strategy_count(), 1U);
   job.topology = *TopologyFromProto(AnswerWithStrategies().topology(), job);
-  EXPECT_EQ(job.Of(0).topology, job.topology);
+  EXPECT_EQ(job.Of(0, 0).topology, job.topology);
 }
 
 TEST(Strategies, AProgramIsOfTheOneThatItNames) {
@@ -178,7 +178,8 @@ TEST(Strategies, ThatNoWorkerCanRunAreRefusedByName) {
       {"planning.shard_optimizer_state",
        [](v1::JobSpec& job) { job.mutable_planning()->set_shard_optimizer_state(true); }},
       {"strategies[1]: meshes has 0", [](v1::JobSpec& job) { job.mutable_strategies(1)->clear_meshes(); }},
-      {"strategies[1]: meshes has 2", [](v1::JobSpec& job) { job.mutable_strategies(1)->add_meshes(); }},
+      {"strategies[1]: mesh.pipeline is 0",
+       [](v1::JobSpec& job) { job.mutable_strategies(1)->add_meshes(); }},
       {"strategies[1]: mesh has 1 ranks, but the job has 2",
        [](v1::JobSpec& job) { job.mutable_strategies(1)->mutable_meshes(0)->mutable_mesh()->set_tensor(1); }},
       {"strategies[1]: mesh.tensor is 3",

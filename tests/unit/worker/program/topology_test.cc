@@ -71,10 +71,11 @@ TEST(TopologyTest, ALinkThatSeveralStagesShareIsThereOnce) {
 
 // Two replicas of two stages, two context ranks of two tensor ranks each.
 Topology StageGroups() {
-  Topology topology = {.replicas = {}, .tensor = 2};
+  Topology topology;
   uint32_t rank = 0;
   for (uint32_t replica = 0; replica < 2; ++replica) {
     ReplicaTopology& made = topology.replicas.emplace_back();
+    made.tensor = 2;
     for (uint32_t stage = 0; stage < 2; ++stage, rank += 4)
       made.stages.push_back({{rank, rank + 1, rank + 2, rank + 3}});
   }

@@ -23,9 +23,11 @@ class Maker {
       if (std::ranges::find(ranks, rank) != ranks.end()) program_.replica = i;
     }
     program_.micro_batches = iteration.micro_batches[program_.replica];
-    program_.groups = {topology_.GradientGroups(rank).front(), topology_.PipelineGroup(rank),
-                       topology_.StageGroupOf(rank)};
-    if (job.parameter_shares) program_.groups[0] = program_.groups[1] = topology_.WorldGroup();
+    if (job.parameter_shares)
+      program_.groups = {topology_.WorldGroup(), topology_.WorldGroup()};
+    else
+      program_.groups = {topology_.GradientGroups(rank).front(), topology_.PipelineGroup(rank)};
+    program_.groups.push_back(topology_.StageGroupOf(rank));
     stage_ = program_.stages.front();
   }
 

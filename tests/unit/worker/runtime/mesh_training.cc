@@ -93,25 +93,62 @@ ModelConfig ModelOf(const std::string& name) {
 }
 
 std::string NameOf(const MeshOf& mesh) {
-  return absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp", mesh.tensors,
-                      mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "", mesh.zero ? "Zero" : "");
+  std::string name =
+      absl::StrCat("Dp", mesh.replicas, "Pp", mesh.stages, "Cp", mesh.contexts, "Tp", mesh.tensors,
+                   mesh.experts > 1 ? absl::StrCat("Ep", mesh.experts) : "", mesh.zero ? "Zero" : "");
+  for (const MeshOf& other : mesh.beside) absl::StrAppend(&name, "And", NameOf(other));
+  return name;
 }
 
 namespace {
 
-Topology TopologyOfMesh(const MeshOf& mesh) {
-  Topology topology = TopologyOf(mesh.replicas, mesh.stages, mesh.contexts, mesh.tensors);
-  topology.expert = mesh.experts;
-  return topology;
+// Of its two layers.
+uint32_t LayersOfStage(const MeshOf& mesh) { return 2 / mesh.stages; }
+
+// It and those beside it.
+std::vector<MeshOf> AllOf(const MeshOf& mesh) {
+  std::vector<MeshOf> all = {mesh};
+  all.insert(all.end(), mesh.beside.begin(), mesh.beside.end());
+  return all;
 }
 
-HandMadeIteration IterationOf(const ModelConfig& model, const MeshOf& mesh, uint64_t number) {
+Topology TopologyOfMesh(const MeshOf& meshes) {
+  Topology all;
+  uint32_t first_rank = 0;
+  for (const MeshOf& mesh : AllOf(meshes)) {
+    Topology topology = TopologyOf(mesh.replicas, mesh.stages, mesh.contexts, mesh.tensors);
+    for (ReplicaTopology& replica : topology.replicas) {
+      replica.expert = mesh.experts;
+      for (StageTopology& stage : replica.stages) {
+        stage.layers = LayersOfStage(mesh);
+        for (uint32_t& rank : stage.ranks) rank += first_rank;
+      }
+      all.replicas.push_back(replica);
+    }
+    first_rank += mesh.own_ranks();
+  }
+  return all;
+}
+
+// Of each replica, its mesh.
+std::vector<MeshOf> MeshesOfReplicas(const MeshOf& meshes) {
+  std::vector<MeshOf> of_replicas;
+  for (const MeshOf& mesh : AllOf(meshes)) of_replicas.insert(of_replicas.end(), mesh.replicas, mesh);
+  return of_replicas;
+}
+
+// As a rank sees it whose stages have these layers.
+HandMadeIteration IterationOf(const ModelConfig& model, const MeshOf& meshes, uint64_t number,
+                              std::vector<uint32_t> layers_per_stage) {
   const bool t5 = model.architecture == Architecture::kT5;
   const Dataset dataset;
   HandMadeIteration iteration = {.iteration = number, .loss_tokens = 31};
-  iteration.layers_per_stage.assign(mesh.stages, 2 / mesh.stages);
-  iteration.micro_batches.resize(mesh.replicas);
+  iteration.layers_per_stage = std::move(layers_per_stage);
+  const std::vector<MeshOf> replicas = MeshesOfReplicas(meshes);
+  iteration.micro_batches.resize(replicas.size());
   for (uint64_t first = 0; first < 8; first += 2) {
+    const size_t replica = first / 2 % replicas.size();
+    const MeshOf& mesh = replicas[replica];
     MicroBatch shape;
     shape.layout = Layout::kPacked;
     shape.target_cu_seqlens = {0};
@@ -134,7 +171,7 @@ HandMadeIteration IterationOf(const ModelConfig& model, const MeshOf& mesh, uint
     }
     shape.computed_tokens = shape.target_cu_seqlens.back();
     shape.recompute.assign(mesh.stages, {.selective = first == 2 ? 1 : 0, .full = first == 4 ? 1 : 0});
-    iteration.micro_batches[first / 2 % mesh.replicas].push_back(std::move(shape));
+    iteration.micro_batches[replica].push_back(std::move(shape));
   }
   return iteration;
 }
@@ -178,13 +215,17 @@ JobConfig JobOfStrategies(const ModelConfig& model, const std::vector<MeshOf>& m
   JobConfig job = JobOf(model, meshes.front());
   job.parameter_shares = true;
   for (const MeshOf& mesh : meshes) {
-    job.strategies.push_back({.pipeline = mesh.stages,
-                              .replicas = mesh.replicas,
-                              .context = mesh.contexts,
-                              .tensor = mesh.tensors,
-                              .expert = mesh.experts,
-                              .topology = TopologyOfMesh(mesh)});
+    StrategyConfig& strategy = job.strategies.emplace_back();
+    strategy.topology = TopologyOfMesh(mesh);
+    for (const MeshOf& one : AllOf(mesh)) {
+      strategy.meshes.push_back({.pipeline = one.stages,
+                                 .replicas = one.replicas,
+                                 .context = one.contexts,
+                                 .tensor = one.tensors,
+                                 .expert = one.experts});
+    }
   }
+  if (!meshes.front().beside.empty()) job.ranks = meshes.front().ranks();
   return job;
 }
 
@@ -195,7 +236,10 @@ const IndexedDataset& TrainingSamples() {
 
 Program ProgramOf(const JobConfig& job, const std::vector<MeshOf>& meshes, uint64_t number, uint32_t rank) {
   const auto strategy = static_cast<uint32_t>(number % meshes.size());
-  Program program = HandMadeProgram(job.Of(strategy), IterationOf(job.model, meshes[strategy], number), rank);
+  const JobConfig own = job.Of(strategy, rank);
+  const std::vector<uint32_t> layers_per_stage = own.topology.LayersPerStageOf(rank);
+  Program program =
+      HandMadeProgram(own, IterationOf(job.model, meshes[strategy], number, layers_per_stage), rank);
   program.strategy = strategy;
   return program;
 }

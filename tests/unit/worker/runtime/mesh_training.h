@@ -23,8 +23,16 @@ struct MeshOf {
   uint32_t tensors = 1;
   uint32_t experts = 1;
   bool zero = false;
+  // Meshes side by side with it, of a job with shares: their replicas and ranks come behind.
+  std::vector<MeshOf> beside = {};
 
-  uint32_t ranks() const { return replicas * stages * contexts * tensors; }
+  uint32_t own_ranks() const { return replicas * stages * contexts * tensors; }
+  // Of all.
+  uint32_t ranks() const {
+    uint32_t ranks = own_ranks();
+    for (const MeshOf& mesh : beside) ranks += mesh.own_ranks();
+    return ranks;
+  }
 };
 
 std::string NameOf(const MeshOf& mesh);

@@ -31,15 +31,12 @@ std::vector<ModelConfig> Models() {
   return models;
 }
 
-struct Shape {
-  Topology topology;
-  std::vector<uint32_t> layers_per_stage;
-};
-
-// Of so many ranks, which are in any order; stages go round the positions of a pipeline, once or twice.
-Shape RandomShape(const ModelConfig& model, uint32_t ranks, std::mt19937& random) {
+// A mesh of the ranks, in the order in which they come; stages go round the positions of a pipeline, once or
+// twice.
+void AddMesh(const ModelConfig& model, const std::vector<uint32_t>& ranks, std::mt19937& random,
+             Topology* topology) {
   const auto pick = [&](std::vector<uint32_t> values) { return values[random() % values.size()]; };
-  uint32_t left = ranks;
+  auto left = static_cast<uint32_t>(ranks.size());
   const auto degree = [&](const std::vector<uint32_t>& values) {
     std::vector<uint32_t> possible;
     for (const uint32_t value : values) {
@@ -52,51 +49,63 @@ Shape RandomShape(const ModelConfig& model, uint32_t ranks, std::mt19937& random
   const uint32_t tensors = degree({1, 2, 4});
   const uint32_t contexts = degree({1, 2, 4});
   const uint32_t positions = degree({1, 2});
-  Shape shape = {.topology = {.replicas = {}, .tensor = tensors}, .layers_per_stage = {}};
-  if (model.experts > 0 && random() % 2 == 0)
-    shape.topology.expert = tensors * (contexts % 2 == 0 && tensors < 4 ? 2 : 1);
+  uint32_t experts = 1;
+  if (model.experts > 0 && random() % 2 == 0) experts = tensors * (contexts % 2 == 0 && tensors < 4 ? 2 : 1);
   const uint32_t stages = positions * pick({1, 2});
-  std::vector<uint32_t> order(ranks);
-  std::iota(order.begin(), order.end(), 0U);
-  std::shuffle(order.begin(), order.end(), random);
-  auto next = order.begin();
+  std::vector<uint32_t> layers(stages, 1);
+  for (uint32_t layer = stages; layer < model.layers; ++layer) ++layers[random() % stages];
+  auto next = ranks.begin();
   for (uint32_t replica = 0; replica < left; ++replica) {
-    ReplicaTopology& made = shape.topology.replicas.emplace_back();
+    ReplicaTopology& made = topology->replicas.emplace_back();
+    made.tensor = tensors;
+    made.expert = experts;
     for (uint32_t stage = 0; stage < stages; ++stage) {
       if (stage >= positions) {
-        made.stages.push_back(made.stages[stage - positions]);
+        made.stages.push_back({made.stages[stage - positions].ranks, layers[stage]});
         continue;
       }
-      made.stages.push_back({{next, next + contexts * tensors}});
+      made.stages.push_back({{next, next + contexts * tensors}, layers[stage]});
       next += contexts * tensors;
     }
   }
-  shape.layers_per_stage.assign(stages, 1);
-  for (uint32_t layer = stages; layer < model.layers; ++layer) ++shape.layers_per_stage[random() % stages];
-  return shape;
 }
 
-// All of a rank: its share, its stages on one shape, and what goes between them.
+// Of so many ranks, which are in any order: one mesh, or two side by side.
+Topology RandomTopology(const ModelConfig& model, uint32_t ranks, std::mt19937& random) {
+  std::vector<uint32_t> order(ranks);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), random);
+  const uint32_t of_first = random() % 2 == 0 ? ranks : 1 + static_cast<uint32_t>(random() % ranks);
+  Topology topology;
+  AddMesh(model, {order.begin(), order.begin() + of_first}, random, &topology);
+  if (of_first < ranks) AddMesh(model, {order.begin() + of_first, order.end()}, random, &topology);
+  return topology;
+}
+
+// A stage for all layers on each stage group.
+Topology OneStage(const ModelConfig& model, Topology topology) {
+  for (ReplicaTopology& replica : topology.replicas)
+    replica.stages.front().layers = static_cast<uint32_t>(model.layers);
+  return topology;
+}
+
+// All of a rank: its share, its stages on one topology, and what goes between them.
 class ReshardingRank {
  public:
-  ReshardingRank(const ModelConfig& model, const Shape& shape, uint32_t rank, Communicator* communicator,
-                 int64_t round_elements = kRoundElements)
+  ReshardingRank(const ModelConfig& model, const Topology& topology, uint32_t rank,
+                 Communicator* communicator, int64_t round_elements = kRoundElements)
       : specs_([&model](const StageRange& range, const GroupPlace& place) {
           return StageParameterSpecs(model, range, place);
         }),
-        layout_(model.layers, shape.topology.ranks(), specs_),
+        layout_(model.layers, topology.ranks(), specs_),
         share_(MakeFlatParameters(layout_.SpecsOf(rank), kSeed, at::kDouble, at::kCPU)),
-        group_(shape.topology.PlaceOf(rank), nullptr, nullptr, nullptr) {
-    ReshardEnds ends = {.rank = rank,
-                        .layout = &layout_,
-                        .specs = specs_,
-                        .topology = &shape.topology,
-                        .layers_per_stage = shape.layers_per_stage,
-                        .share = &share_};
+        group_(topology.PlaceOf(rank), nullptr, nullptr, nullptr) {
+    ReshardEnds ends = {
+        .rank = rank, .layout = &layout_, .specs = specs_, .topology = &topology, .share = &share_};
     ReshardingParts parts = {
-        .rank = rank, .share = &share_, .communicator = communicator, .world = shape.topology.WorldGroup()};
-    for (const uint32_t number : shape.topology.StagesOf(rank)) {
-      stages_[number] = *MakeTransformerStage(model, StageRangeOf(shape.layers_per_stage, number),
+        .rank = rank, .share = &share_, .communicator = communicator, .world = topology.WorldGroup()};
+    for (const uint32_t number : topology.StagesOf(rank)) {
+      stages_[number] = *MakeTransformerStage(model, StageRangeOf(topology.LayersPerStageOf(rank), number),
                                               /*seed=*/std::nullopt, at::kCPU, group_);
       ends.stages[number] = &stages_[number]->flat_parameters();
       parts.stages[number] = stages_[number].get();
@@ -140,14 +149,14 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ReshardingTest, ::testing::Values(1, 2, 3, 4, 6,
 TEST_P(ReshardingTest, BringsEveryStageItsPartOfTheWholeParameters) {
   std::mt19937 random(GetParam());
   for (const ModelConfig& model : Models()) {
-    const Shape shape = RandomShape(model, GetParam(), random);
+    const Topology topology = RandomTopology(model, GetParam(), random);
     const FlatParameters whole = MakeFlatParameters(
         StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}),
         kSeed, at::kDouble, at::kCPU);
     std::map<std::string, at::Tensor> values;
     for (const NamedParameter& parameter : whole.parameters) values[parameter.name] = parameter.value;
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, shape, rank, &communicator, kTwoLayers);
+      ReshardingRank self(model, topology, rank, &communicator, kTwoLayers);
       const absl::Status brought = self.resharding().BringParameters();
       ASSERT_TRUE(brought.ok()) << brought;
       for (const auto& [number, stage] : self.stages()) {
@@ -173,13 +182,13 @@ void FillGradients(const Stage& stage, uint32_t rank, uint32_t number) {
 TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
   std::mt19937 random(100 + GetParam());
   for (const ModelConfig& model : Models()) {
-    const Shape shape = RandomShape(model, GetParam(), random);
+    const Topology topology = RandomTopology(model, GetParam(), random);
     std::map<std::string, at::Tensor> sums;
     for (const ParameterSpec& spec :
          StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}))
-      sums[spec.name] = at::zeros(spec.shape, at::kDouble);
+      sums[spec.name] = at::zeros(spec.topology, at::kDouble);
     for (uint32_t rank = 0; rank < GetParam(); ++rank) {
-      const ReshardingRank self(model, shape, rank, nullptr);
+      const ReshardingRank self(model, topology, rank, nullptr);
       for (const auto& [number, stage] : self.stages()) {
         FillGradients(*stage, rank, number);
         for (const NamedParameter& parameter : stage->parameters()) {
@@ -189,7 +198,7 @@ TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
       }
     }
     RunRanks(GetParam(), [&](uint32_t rank, Communicator& communicator) {
-      ReshardingRank self(model, shape, rank, &communicator, kTwoLayers);
+      ReshardingRank self(model, topology, rank, &communicator, kTwoLayers);
       // What was there counts for nothing.
       self.share().gradients.fill_(1e9);
       for (const auto& [number, stage] : self.stages()) FillGradients(*stage, rank, number);
@@ -224,10 +233,10 @@ TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
   for (int i = 0; i < 40; ++i) {
     const ModelConfig model = Models()[static_cast<size_t>(i) % Models().size()];
     const uint32_t ranks = 1 + random() % 12;
-    const Shape shape = RandomShape(model, ranks, random);
+    const Topology topology = RandomTopology(model, ranks, random);
     std::vector<std::unique_ptr<ReshardingRank>> all;
     for (uint32_t rank = 0; rank < ranks; ++rank)
-      all.push_back(std::make_unique<ReshardingRank>(model, shape, rank, nullptr, kTwoLayers));
+      all.push_back(std::make_unique<ReshardingRank>(model, topology, rank, nullptr, kTwoLayers));
     for (uint32_t owner = 0; owner < ranks; ++owner) {
       const ReshardRoutes& routes = all[owner]->routes();
       for (uint32_t holder = 0; holder < ranks; ++holder) {
@@ -245,13 +254,13 @@ TEST(ReshardRoutes, HaveEqualMessagesAtBothEnds) {
 
 TEST(ReshardRoutes, AreCutIntoRoundsOfWholeLayers) {
   const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
-  const Shape shape = {TopologyOf(2, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const Topology topology = OneStage(model, TopologyOf(2, 1, 1, 1));
   const auto rounds = [&](int64_t elements) {
-    return ReshardingRank(model, shape, 0, nullptr, elements).routes().rounds.size();
+    return ReshardingRank(model, topology, 0, nullptr, elements).routes().rounds.size();
   };
   EXPECT_EQ(rounds(kRoundElements), 1U);
   EXPECT_EQ(rounds(1), static_cast<size_t>(model.layers)) << "a layer at least";
-  const ReshardingRank two(model, shape, 0, nullptr, kTwoLayers);
+  const ReshardingRank two(model, topology, 0, nullptr, kTwoLayers);
   EXPECT_GT(two.routes().rounds.size(), 1U);
   EXPECT_LT(two.routes().rounds.size(), static_cast<size_t>(model.layers));
   for (const ReshardRound& round : two.routes().rounds)
@@ -262,14 +271,14 @@ TEST(ReshardRoutes, AreCutIntoRoundsOfWholeLayers) {
 // run.
 TEST(ReshardRoutes, MoveWhatLiesEndToEndAsOneRun) {
   const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
-  const Shape alone = {TopologyOf(1, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const Topology alone = OneStage(model, TopologyOf(1, 1, 1, 1));
   const ReshardingRank sole(model, alone, 0, nullptr);
   for (const BufferBlock& block : sole.routes().rounds.front().of_share.front()) EXPECT_EQ(block.rows, 1);
-  const Shape replicas = {TopologyOf(3, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const Topology replicas = OneStage(model, TopologyOf(3, 1, 1, 1));
   const ReshardingRank replica(model, replicas, 1, nullptr);
   EXPECT_EQ(replica.routes().rounds.front().of_share.size(), 1U);
   EXPECT_LE(replica.routes().rounds.front().of_share.front().size(), replica.share().parameters.size());
-  const Shape tensors = {TopologyOf(1, 1, 1, 2), {static_cast<uint32_t>(model.layers)}};
+  const Topology tensors = OneStage(model, TopologyOf(1, 1, 1, 2));
   const ReshardingRank tensor(model, tensors, 0, nullptr);
   EXPECT_EQ(tensor.routes().rounds.front().of_share.size(), 2U);
   EXPECT_TRUE(std::ranges::any_of(tensor.routes().rounds.front().of_share.front(),
@@ -278,10 +287,10 @@ TEST(ReshardRoutes, MoveWhatLiesEndToEndAsOneRun) {
 
 TEST(Resharding, FailsWhereAPeerIsGone) {
   const ModelConfig model = WithFourHeads(SmallConfig(DataType::kFloat64));
-  const Shape shape = {TopologyOf(2, 1, 1, 1), {static_cast<uint32_t>(model.layers)}};
+  const Topology topology = OneStage(model, TopologyOf(2, 1, 1, 1));
   RunRanks(2, [&](uint32_t rank, Communicator& communicator) {
     if (rank == 1) return communicator.Abort("it leaves");
-    ReshardingRank self(model, shape, rank, &communicator);
+    ReshardingRank self(model, topology, rank, &communicator);
     const absl::Status status = self.resharding().BringParameters();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   });

@@ -1,0 +1,30 @@
+// One plan for several meshes side by side, out of a plan for each of them alone.
+//
+// What each replica does stays as it is: replicas meet twice in an iteration, when all have their parameters
+// and when all have their gradients (RESHARD), and in the step behind that. Before the passes all take the
+// same time; behind them whoever has ended earlier waits for the last.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "penstock/v1/job.pb.h"
+#include "penstock/v1/plan.pb.h"
+
+namespace penstock::core {
+
+// The plan of a mesh, with parameter_shares and the RESHARDs of all ranks, for some samples of the batch.
+struct MeshPlan {
+  v1::Plan plan;
+  // By index into its own batch, the index into that of all.
+  std::vector<uint32_t> samples;
+};
+
+// In the order of the meshes; their ranks follow each other. Without lower_bound_ns, strategy and
+// content_hash.
+v1::Plan MergePlans(const v1::JobSpec& job, std::vector<MeshPlan> plans);
+
+// In the order of their meshes.
+v1::Topology MergeTopologies(const std::vector<v1::Topology>& topologies);
+
+}  // namespace penstock::core

@@ -1,0 +1,215 @@
+#include "planner/core/strategies/mesh_planners.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/mesh/mesh_ranks.h"
+#include "common/status/annotate.h"
+#include "common/status/status_macros.h"
+#include "planner/core/cost/world_reshard.h"
+#include "planner/core/strategies/bound_of_meshes.h"
+#include "planner/core/strategies/merge_plans.h"
+#include "planner/core/strategies/strategy_specs.h"
+
+namespace penstock::core {
+namespace {
+
+// How often samples are given out, by Effort.
+constexpr int kRoundsFast = 1;
+constexpr int kRoundsNormal = 3;
+constexpr int kRoundsThorough = 6;
+
+absl::Status OfMesh(int meshes, int mesh, const absl::Status& status) {
+  return meshes == 1 ? status : AnnotateError(status, absl::StrCat("meshes[", mesh, "]"));
+}
+
+// The part of a strategy's topology that is a mesh's, its ranks and replicas numbered from 0.
+v1::Topology TopologyOfMesh(const v1::Topology& all, int first_rank, int first_replica, int replicas) {
+  v1::Topology topology;
+  for (int replica = first_replica; replica < first_replica + replicas; ++replica) {
+    v1::ReplicaTopology* own = topology.add_replicas();
+    *own = all.replicas(replica);
+    for (v1::StageTopology& stage : *own->mutable_stages())
+      for (uint32_t& rank : *stage.mutable_ranks()) rank -= static_cast<uint32_t>(first_rank);
+  }
+  return topology;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MeshPlanners>> MeshPlanners::Create(const v1::JobSpec& job, int strategy,
+                                                                   Planner::Explain explain,
+                                                                   const RunTasks& run_tasks, StopToken stop,
+                                                                   const v1::Topology* stages) {
+  const int meshes = MeshCount(job, strategy);
+  std::vector<std::unique_ptr<Planner>> planners;
+  if (meshes == 1) {
+    PENSTOCK_ASSIGN_OR_RETURN(planners.emplace_back(), Planner::Create(SpecOfMesh(job, strategy, 0), explain,
+                                                                       run_tasks, stop, stages));
+    return std::unique_ptr<MeshPlanners>(new MeshPlanners(job, std::move(planners)));
+  }
+  std::vector<v1::Topology> chosen;
+  const auto create = [&](int mesh, const World& world, const v1::Topology* taken,
+                          Planner::Explain how) -> absl::StatusOr<std::unique_ptr<Planner>> {
+    auto planner = Planner::Create(SpecOfMesh(job, strategy, mesh), how, run_tasks, stop, taken, world);
+    if (!planner.ok()) return OfMesh(meshes, mesh, planner.status());
+    return planner;
+  };
+  const auto world_of = [&](int mesh) {
+    return World{.first_rank = FirstRankOf(job, strategy, mesh),
+                 .ranks = static_cast<int32_t>(RanksOf(job.strategies(strategy)))};
+  };
+  int first_replica = 0;
+  for (int mesh = 0; mesh < meshes; ++mesh) {
+    const int replicas = static_cast<int>(job.strategies(strategy).meshes(mesh).mesh().data());
+    v1::Topology taken;
+    const bool has_stages = stages != nullptr && first_replica + replicas <= stages->replicas_size();
+    if (has_stages) taken = TopologyOfMesh(*stages, world_of(mesh).first_rank, first_replica, replicas);
+    PENSTOCK_ASSIGN_OR_RETURN(planners.emplace_back(),
+                              create(mesh, world_of(mesh), has_stages ? &taken : nullptr, explain));
+    chosen.push_back(planners.back()->topology());
+    first_replica += replicas;
+  }
+  // Once more, now that all stages are known.
+  std::vector<const CostModel*> costs;
+  for (const auto& planner : planners) costs.push_back(&planner->costs());
+  const int64_t reshard_bytes = ReshardBytesOfWorld(costs);
+  for (int mesh = 0; mesh < meshes; ++mesh) {
+    World world = world_of(mesh);
+    world.reshard_bytes = reshard_bytes;
+    // What would fit a mesh that has some of a batch's samples is no answer for the batch.
+    PENSTOCK_ASSIGN_OR_RETURN(planners[mesh],
+                              create(mesh, world, &chosen[mesh], Planner::Explain::kCauseAlone));
+  }
+  return std::unique_ptr<MeshPlanners>(new MeshPlanners(job, std::move(planners)));
+}
+
+v1::Topology MeshPlanners::topology() const {
+  std::vector<v1::Topology> topologies;
+  for (const auto& planner : planners_) topologies.push_back(planner->topology());
+  return MergeTopologies(topologies);
+}
+
+absl::StatusOr<std::vector<MeshLoad>> MeshPlanners::LoadsOf(const v1::Batch& batch, StopToken stop) const {
+  std::vector<MeshLoad> loads;
+  for (const auto& planner : planners_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const auto estimates, planner->EstimateSamples(batch, stop));
+    MeshLoad& load = loads.emplace_back();
+    load.replicas = planner->job().topology.replicas();
+    for (const Planner::SampleEstimate& estimate : estimates)
+      load.samples.push_back({estimate.fits, estimate.busiest_ns, estimate.path_ns, estimate.least_alone_ns,
+                              estimate.least_work_ns});
+  }
+  return loads;
+}
+
+absl::Status MeshPlanners::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
+                                         StopToken stop) const {
+  if (meshes() == 1) return planners_.front()->ValidateBatch(batch, explain, stop);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  for (int sample = 0; sample < batch.samples_size(); ++sample) {
+    if (std::ranges::any_of(loads, [&](const MeshLoad& load) { return load.samples[sample].fits; })) continue;
+    // What the first mesh says of this sample.
+    v1::Batch one;
+    *one.add_samples() = batch.samples(sample);
+    return AnnotateError(planners_.front()->ValidateBatch(one, Planner::Explain::kCauseAlone, stop),
+                         absl::StrCat("batch.samples[", sample,
+                                      "] fits on none of the meshes; on the first one, where it is alone"));
+  }
+  if (!AssignSamples(loads).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("batch.samples: ", batch.samples_size(), " samples leave one of the ", meshes(),
+                   " meshes side by side without any that it can hold; use larger batches"));
+}
+
+absl::StatusOr<int64_t> MeshPlanners::LowerBoundNs(const v1::Batch& batch) const {
+  if (meshes() == 1) return planners_.front()->LowerBoundNs(batch);
+  PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, StopToken()));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, StopToken()));
+  return BoundOf(loads);
+}
+
+int64_t MeshPlanners::BoundOf(const std::vector<MeshLoad>& loads) const {
+  int64_t whole = std::numeric_limits<int64_t>::max();
+  for (const auto& planner : planners_)
+    for (int position = 0; position < planner->costs().positions(); ++position)
+      whole = std::min(whole, planner->costs().WholeIterationNs(position));
+  return static_cast<int64_t>(BoundOfMeshes(loads, static_cast<double>(whole)));
+}
+
+int MeshPlanners::Rounds() const {
+  switch (planners_.front()->job().effort) {
+    case Effort::kFast:
+      return kRoundsFast;
+    case Effort::kThorough:
+      return kRoundsThorough;
+    case Effort::kNormal:
+      break;
+  }
+  return kRoundsNormal;
+}
+
+absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,
+                                                    const std::vector<int>& mesh_of_sample,
+                                                    std::vector<MeshLoad>* loads, const RunTasks& run_tasks,
+                                                    StopToken stop) const {
+  std::vector<MeshPlan> plans(meshes());
+  for (int mesh = 0; mesh < meshes(); ++mesh) {
+    v1::Batch own;
+    own.set_iteration(batch.iteration());
+    for (size_t sample = 0; sample < mesh_of_sample.size(); ++sample) {
+      if (mesh_of_sample[sample] != mesh) continue;
+      *own.add_samples() = batch.samples(static_cast<int>(sample));
+      plans[mesh].samples.push_back(static_cast<uint32_t>(sample));
+    }
+    absl::StatusOr<v1::Plan> plan = planners_[mesh]->MakePlan(own, run_tasks, stop);
+    if (!plan.ok()) return OfMesh(meshes(), mesh, plan.status());
+    MeshLoad& load = (*loads)[mesh];
+    load.factor = 1;
+    const int64_t whole = planners_[mesh]->costs().WholeIterationNs(0);
+    const double estimate = EndOfMesh(load, mesh_of_sample, mesh);
+    if (estimate > 0)
+      load.factor = std::max(1e-3, static_cast<double>(plan->predicted().makespan_ns() - whole) / estimate);
+    plans[mesh].plan = *std::move(plan);
+  }
+  return MergePlans(job_, std::move(plans));
+}
+
+absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
+                                                StopToken stop) const {
+  if (meshes() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
+  PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, stop));
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  const int64_t bound = BoundOf(loads);
+  std::optional<v1::Plan> best;
+  std::vector<int> before;
+  for (int round = 0; round < Rounds(); ++round) {
+    std::vector<int> mesh_of_sample = AssignSamples(loads);
+    if (mesh_of_sample == before) break;
+    absl::StatusOr<v1::Plan> plan = PlanAssigned(batch, mesh_of_sample, &loads, run_tasks, stop);
+    if (!plan.ok() && !best.has_value()) return plan.status();
+    PENSTOCK_RETURN_IF_ERROR(stop.status());
+    if (!plan.ok()) break;
+    if (!best.has_value() || plan->predicted().makespan_ns() < best->predicted().makespan_ns())
+      best = *std::move(plan);
+    before = std::move(mesh_of_sample);
+  }
+  best->set_lower_bound_ns(bound);
+  best->set_content_hash(Planner::ContentHash(*best));
+  return *std::move(best);
+}
+
+absl::StatusOr<PlanningShape> MeshPlanners::ShapeOf(const v1::Batch& batch) const {
+  PENSTOCK_ASSIGN_OR_RETURN(PlanningShape largest, planners_.front()->ShapeOf(batch));
+  for (int mesh = 1; mesh < meshes(); ++mesh) {
+    PENSTOCK_ASSIGN_OR_RETURN(const PlanningShape shape, planners_[mesh]->ShapeOf(batch));
+    if (FootprintOf(shape).planning_bytes > FootprintOf(largest).planning_bytes) largest = shape;
+  }
+  return largest;
+}
+
+}  // namespace penstock::core

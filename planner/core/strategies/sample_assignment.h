@@ -1,0 +1,40 @@
+// Which mesh of several side by side takes which samples of a batch, by estimates of what they take.
+//
+//   std::vector<int> mesh_of_sample = AssignSamples(loads);
+//
+// Samples are given out one after the other, the longest first, each to the mesh that would then end first
+// (longest processing time first, for machines that differ: Graham 1969; Hydraulis, section 5.2, has this as
+// an integer programme). Then single samples move off the mesh that ends last, or are exchanged for
+// another's, as long as that mesh ends earlier and no other ends later than it did.
+#pragma once
+
+#include <vector>
+
+namespace penstock::core {
+
+// What a mesh makes of the samples of a batch.
+struct MeshLoad {
+  struct Sample {
+    // Whether it can be here at all.
+    bool fits = false;
+    // Of the busiest position of one replica, and of the way through the whole pipeline, nanoseconds.
+    double busiest_ns = 0;
+    double path_ns = 0;
+    // Of a plan that has it and others, at least; and of a rank, where samples add up.
+    double least_alone_ns = 0;
+    double least_work_ns = 0;
+  };
+  std::vector<Sample> samples;
+  int replicas = 1;
+  // What estimates are multiplied with: what plans took, where some were made.
+  double factor = 1;
+};
+
+// By sample. Every mesh gets one at least. Empty where that cannot be: some sample fits no mesh, or some mesh
+// would have none. `loads` have the same samples.
+std::vector<int> AssignSamples(const std::vector<MeshLoad>& loads);
+
+// When the mesh ends that has these of its samples, without what is the same for all.
+double EndOfMesh(const MeshLoad& load, const std::vector<int>& mesh_of_sample, int mesh);
+
+}  // namespace penstock::core
