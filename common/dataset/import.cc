@@ -13,6 +13,7 @@
 #include "common/dataset/indexed_dataset_writer.h"
 #include "common/dataset/json_sample.h"
 #include "common/dataset/line_reader.h"
+#include "common/dataset/parquet_lines.h"
 #include "common/dataset/text_sample.h"
 #include "common/parallel/task_pool.h"
 #include "common/status/annotate.h"
@@ -45,7 +46,7 @@ class Importer {
     if (!fs::exists(status))
       return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
     if (fs::is_directory(status)) return ImportFolder(path);
-    return IsJsonLines(path) ? ImportJsonLines(path) : ImportText(path);
+    return ImportFile(path);
   }
 
  private:
@@ -53,6 +54,36 @@ class Importer {
     if (options_.format != ImportFormat::kAuto) return options_.format == ImportFormat::kJsonLines;
     return absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".json") ||
            absl::EndsWith(path, ".jsonl.gz") || absl::EndsWith(path, ".json.gz");
+  }
+
+  bool IsParquet(const std::string& path) const {
+    if (options_.format != ImportFormat::kAuto) return options_.format == ImportFormat::kParquet;
+    return absl::EndsWith(path, ".parquet");
+  }
+
+  absl::Status ImportFile(const std::string& path) {
+    if (IsParquet(path)) {
+      PENSTOCK_ASSIGN_OR_RETURN(ParquetLines rows, ParquetLines::Open(options_.parquet_program, path));
+      return ImportLines(rows, path, "row");
+    }
+    if (!IsJsonLines(path)) return ImportText(path);
+    PENSTOCK_ASSIGN_OR_RETURN(LineReader lines, LineReader::Open(path));
+    return ImportLines(lines, path, "line");
+  }
+
+  // In a folder only text and Parquet are told apart by name.
+  absl::Status ImportFileOfFolder(const std::string& path) {
+    const bool parquet_name = absl::EndsWith(path, ".parquet");
+    switch (options_.format) {
+      case ImportFormat::kAuto:
+        return parquet_name ? ImportFile(path) : ImportText(path);
+      case ImportFormat::kParquet:
+        return parquet_name ? ImportFile(path) : absl::OkStatus();
+      case ImportFormat::kJsonLines:
+      case ImportFormat::kText:
+        return ImportFile(path);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ImportFolder(const std::string& folder) {
@@ -66,14 +97,13 @@ class Importer {
     }
     if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list folder '", folder, "'"));
     std::sort(files.begin(), files.end());
-    for (const std::string& file : files)
-      PENSTOCK_RETURN_IF_ERROR(options_.format == ImportFormat::kJsonLines ? ImportJsonLines(file)
-                                                                           : ImportText(file));
+    for (const std::string& file : files) PENSTOCK_RETURN_IF_ERROR(ImportFileOfFolder(file));
     return absl::OkStatus();
   }
 
-  absl::Status ImportJsonLines(const std::string& path) {
-    PENSTOCK_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  // Lines of JSON. `reader`: a LineReader or the like; `word`: what its lines are called.
+  template <typename Reader>
+  absl::Status ImportLines(Reader& reader, const std::string& path, absl::string_view word) {
     ++summary_.files;
     std::vector<Line> lines;
     for (bool more = true; more;) {
@@ -83,7 +113,7 @@ class Importer {
       const bool blank = line.text.find_first_not_of(" \t\r") == std::string::npos;
       if (more && !blank) lines.push_back(std::move(line));
       if (more && lines.size() < kLinesTogether * pool_.threads()) continue;
-      PENSTOCK_RETURN_IF_ERROR(AddJsonLines(lines, path));
+      PENSTOCK_RETURN_IF_ERROR(AddJsonLines(lines, path, word));
       lines.clear();
     }
     return absl::OkStatus();
@@ -104,26 +134,28 @@ class Importer {
     });
   }
 
-  absl::Status AddJsonLines(std::vector<Line>& lines, const std::string& path) {
+  absl::Status AddJsonLines(std::vector<Line>& lines, const std::string& path, absl::string_view word) {
     ReadSideBySide(lines.size(),
                    [&](size_t i, int reader) { lines[i].samples = SamplesOf(lines[i].text, reader); });
     for (const Line& line : lines) {
       PENSTOCK_RETURN_IF_ERROR(
-          AnnotateError(AddAll(line.samples), absl::StrCat("'", path, "', line ", line.number)));
+          AnnotateError(AddAll(line.samples), absl::StrCat("'", path, "', ", word, " ", line.number)));
     }
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<TokenSample>> SamplesOf(const std::string& line, int reader) const {
     if (!options_.tokenizers.empty())
-      return TokenizeJsonSample(line, *options_.tokenizers[static_cast<size_t>(reader)]);
+      return TokenizeJsonSample(line, *options_.tokenizers[static_cast<size_t>(reader)],
+                                options_.conversations);
     PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
     return std::vector<TokenSample>{std::move(sample)};
   }
 
   absl::Status AddAll(const absl::StatusOr<std::vector<TokenSample>>& samples) {
     PENSTOCK_RETURN_IF_ERROR(samples.status());
-    for (const TokenSample& sample : *samples) PENSTOCK_RETURN_IF_ERROR(Add(sample.input, sample.target));
+    if (options_.conversations == Conversations::kWhole) summary_.split_conversations += samples->size() > 1;
+    for (const TokenSample& sample : *samples) PENSTOCK_RETURN_IF_ERROR(Add(sample));
     return absl::OkStatus();
   }
 
@@ -180,7 +212,7 @@ class Importer {
     ReadSideBySide(texts.size(), [&](size_t i, int reader) { samples[i] = SampleOf(texts[i], reader); });
     for (const absl::StatusOr<TokenSample>& sample : samples) {
       PENSTOCK_RETURN_IF_ERROR(sample.status());
-      PENSTOCK_RETURN_IF_ERROR(Add({}, sample->target));
+      PENSTOCK_RETURN_IF_ERROR(Add(*sample));
     }
     return absl::OkStatus();
   }
@@ -193,13 +225,16 @@ class Importer {
     return sample;
   }
 
-  absl::Status Add(const std::vector<int32_t>& input, const std::vector<int32_t>& target) {
-    PENSTOCK_RETURN_IF_ERROR(writer_.Add(input, target));
+  absl::Status Add(const TokenSample& sample) {
+    PENSTOCK_RETURN_IF_ERROR(writer_.Add(sample.input, sample.target, sample.weights));
     ++summary_.samples;
-    summary_.input_tokens += input.size();
-    summary_.target_tokens += target.size();
-    summary_.predicted_tokens += target.size() - (input.empty() && !target.empty() ? 1 : 0);
-    for (const std::vector<int32_t>* tokens : {&input, &target})
+    summary_.input_tokens += sample.input.size();
+    summary_.target_tokens += sample.target.size();
+    const size_t first = sample.input.empty() && !sample.target.empty() ? 1 : 0;
+    for (size_t i = first; i < sample.target.size(); ++i)
+      summary_.predicted_tokens += sample.weights.empty() || sample.weights[i] > 0;
+    summary_.weighted_samples += !sample.weights.empty();
+    for (const std::vector<int32_t>* tokens : {&sample.input, &sample.target})
       for (int32_t token : *tokens) summary_.largest_token = std::max(summary_.largest_token, token);
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/dataset/data_file.h"
 #include "common/dataset/index_format.h"
+#include "common/dataset/token_weights.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -46,6 +48,7 @@ class Index {
   // Where its tokens begin in the .bin file, bytes. The sequences of a document lie one behind the other, as
   // do documents.
   uint64_t Offset(size_t document) const;
+  uint64_t tokens() const { return next_offset_ / BytesOf(type_); }
 
  private:
   // How many documents share a known offset.
@@ -70,7 +73,7 @@ class Index {
   uint64_t sequences_ = 0;
   uint64_t document_indices_ = 0;
   std::vector<SampleLength> lengths_;
-  // Of every kStride-th document, and of the next one to read.
+  // Of every kStride-th document, and of the next one to read: in the end, of the end.
   std::vector<uint64_t> offsets_;
   uint64_t next_offset_ = 0;
 };
@@ -199,7 +202,8 @@ absl::Status Index::AddDocument(uint64_t document, const std::vector<uint32_t>& 
 
 class FileDataset final : public IndexedDataset {
  public:
-  FileDataset(Index index, DataFile data) : index_(std::move(index)), data_(std::move(data)) {}
+  FileDataset(Index index, DataFile data, std::optional<TokenWeights> weights)
+      : index_(std::move(index)), data_(std::move(data)), weights_(std::move(weights)) {}
 
   size_t size() const override { return index_.documents(); }
   size_t bytes_per_token() const override { return BytesOf(index_.type()); }
@@ -219,9 +223,18 @@ class FileDataset final : public IndexedDataset {
     return tokens;
   }
 
+  bool has_weights() const override { return weights_.has_value(); }
+
+  absl::StatusOr<std::vector<float>> TargetWeights(size_t sample) const override {
+    const SampleLength length = Length(sample);
+    if (!weights_.has_value()) return std::vector<float>(length.target, 1);
+    return weights_->Read(index_.Offset(sample) / BytesOf(index_.type()) + length.input, length.target);
+  }
+
  private:
   const Index index_;
   const DataFile data_;
+  const std::optional<TokenWeights> weights_;
 };
 
 }  // namespace
@@ -230,7 +243,9 @@ absl::StatusOr<std::unique_ptr<IndexedDataset>> IndexedDataset::Open(const std::
   PENSTOCK_ASSIGN_OR_RETURN(const DataFile index_file, DataFile::Open(absl::StrCat(prefix, ".idx")));
   PENSTOCK_ASSIGN_OR_RETURN(DataFile data_file, DataFile::Open(absl::StrCat(prefix, ".bin")));
   PENSTOCK_ASSIGN_OR_RETURN(Index index, Index::Read(index_file, data_file));
-  return std::make_unique<FileDataset>(std::move(index), std::move(data_file));
+  PENSTOCK_ASSIGN_OR_RETURN(std::optional<TokenWeights> weights,
+                            TokenWeights::Open(prefix, index_file, index.tokens()));
+  return std::make_unique<FileDataset>(std::move(index), std::move(data_file), std::move(weights));
 }
 
 }  // namespace penstock

@@ -46,6 +46,13 @@ class IndexedDataset {
   // Possible errors: DATA_LOSS (the .bin file was cut since it was opened), UNAVAILABLE (reading failed);
   // both name the file.
   virtual absl::StatusOr<std::vector<int32_t>> Tokens(size_t sample) const = 0;
+  // Whether tokens have other weights in the loss than 1 (PREFIX.weights).
+  virtual bool has_weights() const { return false; }
+  // Of the target's tokens: finite, at least 0; where the dataset has none, 1. `sample` < size().
+  // Thread-safe. Possible errors: those of Tokens, INVALID_ARGUMENT (a broken .weights file).
+  virtual absl::StatusOr<std::vector<float>> TargetWeights(size_t sample) const {
+    return std::vector<float>(Length(sample).target, 1);
+  }
 };
 
 }  // namespace penstock

@@ -1,9 +1,5 @@
 #include "common/dataset/indexed_dataset_writer.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -11,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/dataset/index_format.h"
-#include "common/dataset/system_error.h"
+#include "common/dataset/partial_file.h"
+#include "common/dataset/token_weights_writer.h"
 #include "common/files/files.h"
+#include "common/hash/crc32.h"
 #include "common/status/status_macros.h"
 
 namespace penstock {
@@ -22,83 +20,22 @@ using index_format::TokenType;
 
 constexpr int32_t kLargestUint16 = std::numeric_limits<uint16_t>::max();
 
-// A file under construction; removed with its scope unless it was put in place.
-class PartialFile {
- public:
-  // Aside from what is to become `final_path`, and beside the file that it links to if it is a link.
-  static absl::StatusOr<PartialFile> CreateFor(const std::string& final_path, const char* extension) {
-    PENSTOCK_ASSIGN_OR_RETURN(std::string target, FileToReplace(final_path));
-    std::string path = absl::StrCat(target, extension);
-    std::FILE* stream = std::fopen(path.c_str(), "w+be");
-    if (stream == nullptr) return SystemError("create", path);
-    return PartialFile(std::move(path), std::move(target), stream);
-  }
-
-  PartialFile(PartialFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        target_(std::move(other.target_)),
-        stream_(std::exchange(other.stream_, nullptr)) {}
-  PartialFile& operator=(PartialFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(target_, other.target_);
-    std::swap(stream_, other.stream_);
-    return *this;
-  }
-  ~PartialFile() {
-    if (stream_ == nullptr) return;
-    std::fclose(stream_);
-    std::remove(path_.c_str());
-  }
-
-  template <typename T>
-  absl::Status Write(const T* values, size_t count) {
-    if (std::fwrite(values, sizeof(T), count, stream_) != count) return SystemError("write", path_);
-    return absl::OkStatus();
-  }
-
-  template <typename T>
-  absl::StatusOr<size_t> Read(T* values, size_t count) {
-    const size_t read = std::fread(values, sizeof(T), count, stream_);
-    if (std::ferror(stream_) != 0) return SystemError("read", path_);
-    return read;
-  }
-
-  void Rewind() { std::rewind(stream_); }
-
-  // Everything is on disk when this returns.
-  absl::Status Sync() {
-    if (std::fflush(stream_) != 0 || fsync(fileno(stream_)) != 0) return SystemError("write", path_);
-    return absl::OkStatus();
-  }
-
-  absl::Status MoveIntoPlace() {
-    if (std::rename(path_.c_str(), target_.c_str()) != 0) return SystemError("rename to", target_);
-    std::fclose(std::exchange(stream_, nullptr));
-    return absl::OkStatus();
-  }
-
- private:
-  PartialFile(std::string path, std::string target, std::FILE* stream)
-      : path_(std::move(path)), target_(std::move(target)), stream_(stream) {}
-
-  std::string path_;
-  std::string target_;
-  std::FILE* stream_ = nullptr;
-};
-
 class Writer final : public IndexedDatasetWriter {
  public:
   Writer(std::string prefix, const DatasetWriterOptions& options, PartialFile data)
-      : prefix_(std::move(prefix)), options_(options), data_(std::move(data)) {
+      : prefix_(std::move(prefix)), options_(options), data_(std::move(data)), weights_(prefix_) {
     if (options.vocab > static_cast<uint32_t>(kLargestUint16) + 1) type_ = TokenType::kInt32;
   }
 
-  absl::Status Add(absl::Span<const int32_t> input, absl::Span<const int32_t> target) override {
+  absl::Status Add(absl::Span<const int32_t> input, absl::Span<const int32_t> target,
+                   absl::Span<const float> weights) override {
     if (input.empty() && target.empty()) return absl::InvalidArgumentError("the sample has no token");
+    PENSTOCK_RETURN_IF_ERROR(CheckWeights(weights, target.size()));
     PENSTOCK_RETURN_IF_ERROR(CheckTokens(input));
     PENSTOCK_RETURN_IF_ERROR(CheckTokens(target));
     if (!input.empty()) PENSTOCK_RETURN_IF_ERROR(AddSequence(input));
     PENSTOCK_RETURN_IF_ERROR(AddSequence(target));
+    PENSTOCK_RETURN_IF_ERROR(weights_.Add(input.size(), target.size(), weights));
     document_indices_.push_back(static_cast<int64_t>(lengths_.size()));
     return absl::OkStatus();
   }
@@ -110,6 +47,10 @@ class Writer final : public IndexedDatasetWriter {
     PENSTOCK_RETURN_IF_ERROR(index.Sync());
     PENSTOCK_RETURN_IF_ERROR(data_.Sync());
     PENSTOCK_RETURN_IF_ERROR(data_.MoveIntoPlace());
+    // Before the index, whose checksum is in them: what stops between the two leaves no dataset that is read
+    // with other weights.
+    PENSTOCK_ASSIGN_OR_RETURN(const uint32_t checksum, ChecksumOf(index));
+    PENSTOCK_RETURN_IF_ERROR(weights_.Finish(checksum));
     return index.MoveIntoPlace();
   }
 
@@ -152,6 +93,17 @@ class Writer final : public IndexedDatasetWriter {
     return absl::OkStatus();
   }
 
+  static absl::StatusOr<uint32_t> ChecksumOf(PartialFile& file) {
+    std::vector<char> piece(1 << 16);
+    uint32_t checksum = 0;
+    file.Rewind();
+    for (;;) {
+      PENSTOCK_ASSIGN_OR_RETURN(const size_t count, file.Read(piece.data(), piece.size()));
+      if (count == 0) return checksum;
+      checksum = Crc32({piece.data(), count}, checksum);
+    }
+  }
+
   absl::Status WriteIndex(PartialFile& index) const {
     const uint64_t counts[] = {lengths_.size(), document_indices_.size()};
     PENSTOCK_RETURN_IF_ERROR(index.Write(index_format::kMagic.data(), index_format::kMagic.size()));
@@ -170,6 +122,7 @@ class Writer final : public IndexedDatasetWriter {
   const std::string prefix_;
   const DatasetWriterOptions options_;
   PartialFile data_;
+  TokenWeightsWriter weights_;
   TokenType type_ = TokenType::kUint16;
   std::vector<int32_t> lengths_;
   std::vector<int64_t> document_indices_ = {0};

@@ -3,8 +3,10 @@
 //   auto writer = IndexedDatasetWriter::Create("data/flan", {.vocab = 32000});
 //   PENSTOCK_RETURN_IF_ERROR((*writer)->Add(prompt, answer));     // one document of two sequences
 //   PENSTOCK_RETURN_IF_ERROR((*writer)->Add({}, story));          // one document of one sequence
+//   PENSTOCK_RETURN_IF_ERROR((*writer)->Add({}, chat, {1, 1, 0, 0, 1}));   // some tokens are not learnt
 //   PENSTOCK_RETURN_IF_ERROR((*writer)->Finish());
 //
+// Weights are in PREFIX.weights (weights_format.h), which is there where a token has another one than 1.
 // Tokens are stored as uint16 when all of them (and the vocabulary, if known) allow it, else as int32.
 // Nothing appears under the final names before Finish: the files are written aside ("PREFIX.bin.partial") and
 // renamed, or removed. A final name that is a link stays one: the file that it names is written.
@@ -37,12 +39,14 @@ class IndexedDatasetWriter {
   // Without Finish, removes what was written.
   virtual ~IndexedDatasetWriter() = default;
 
-  // Adds a sample. Without an input it is learnt whole.
-  // Possible errors: INVALID_ARGUMENT (no token, a negative token or one beyond the vocabulary), and as
-  // Create.
-  virtual absl::Status Add(absl::Span<const int32_t> input, absl::Span<const int32_t> target) = 0;
+  // Adds a sample. Without an input it is learnt whole. `weights`: of the target's tokens in the loss; empty:
+  // each 1.
+  // Possible errors: INVALID_ARGUMENT (no token, a negative token or one beyond the vocabulary; other than
+  // one weight a token, or one that is not finite or below 0), and as Create.
+  virtual absl::Status Add(absl::Span<const int32_t> input, absl::Span<const int32_t> target,
+                           absl::Span<const float> weights = {}) = 0;
 
-  // Flushes both files to disk and puts them in place. Call once, last. Possible errors: as Create.
+  // Flushes all files to disk and puts them in place. Call once, last. Possible errors: as Create.
   virtual absl::Status Finish() = 0;
 };
 

@@ -35,6 +35,15 @@ class Joined final : public IndexedDataset {
     return parts_[part]->Tokens(sample - first_[part]);
   }
 
+  bool has_weights() const override {
+    return std::ranges::any_of(parts_, [](const auto& part) { return part->has_weights(); });
+  }
+
+  absl::StatusOr<std::vector<float>> TargetWeights(size_t sample) const override {
+    const size_t part = PartOf(sample);
+    return parts_[part]->TargetWeights(sample - first_[part]);
+  }
+
  private:
   // Of parts without samples, which begin where the next one does, the last one is found, which has some.
   size_t PartOf(size_t sample) const {

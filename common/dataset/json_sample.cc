@@ -1,6 +1,7 @@
 #include "common/dataset/json_sample.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status/status_macros.h"
 
 namespace penstock {
 namespace {
@@ -28,10 +30,17 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
           "expected one of \"tokens\" (or \"input_ids\"), \"text\", or both \"input\" and \"target\"");
     if (has_[kLabels] && has_[kLossMask])
       return absl::InvalidArgumentError("\"labels\" and \"loss_mask\" say the same: one of them is enough");
-    if (has_[kLabels] || has_[kLossMask]) return TakeLearnt();
     TokenSample sample;
     sample.target = std::move(values_[has_[kTokens] ? kTokens : has_[kText] ? kText : kTarget]);
     sample.input = std::move(values_[kInput]);
+    if (has_[kLabels] || has_[kLossMask] || has_[kWeights]) {
+      PENSTOCK_ASSIGN_OR_RETURN(sample.weights, TakeWeights(sample.target));
+      // An encoder's input is apart.
+      if (has_[kTokens]) MoveInput(sample);
+    }
+    if (has_[kWeight]) MultiplyWeights(weight_, sample);
+    if (!sample.weights.empty() && std::ranges::all_of(sample.weights, IsZero))
+      return absl::InvalidArgumentError("no token is learnt: all are masked, or weigh 0; leave the line out");
     return sample;
   }
 
@@ -53,6 +62,7 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   bool end_array() override { return Leave(); }
 
   bool number_unsigned(number_unsigned_t value) override {
+    if (InWeights()) return TakeWeight(static_cast<double>(value));
     if (!InTokens()) return Other("a number");
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<int32_t>::max()))
       return Fail(absl::StrCat("token ", value, " is too large"));
@@ -60,6 +70,7 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool number_integer(number_integer_t value) override {
+    if (InWeights()) return TakeWeight(static_cast<double>(value));
     if (!InTokens()) return Other("a number");
     if (field_ == kLabels && value == kNotLearnt) {
       values_[kLabels].push_back(kNotLearnt);
@@ -72,7 +83,9 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     for (char byte : value) values_[kText].push_back(static_cast<unsigned char>(byte));
     return true;
   }
-  bool number_float(number_float_t, const string_t&) override { return Other("a fraction"); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return InWeights() ? TakeWeight(value) : Other("a fraction");
+  }
   bool null() override { return Other("null"); }
   bool boolean(bool value) override {
     if (!InTokens() || field_ != kLossMask) return Other("a boolean");
@@ -86,7 +99,7 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  enum FieldName { kTokens, kInput, kTarget, kLabels, kLossMask, kText, kOther };
+  enum FieldName { kTokens, kInput, kTarget, kLabels, kLossMask, kWeights, kText, kWeight, kOther };
   // The label of a token that is not learnt, of PyTorch's cross-entropy and all that is built on it.
   static constexpr int32_t kNotLearnt = -100;
 
@@ -95,37 +108,70 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     if (name == "input") return kInput;
     if (name == "target") return kTarget;
     if (name == "labels") return kLabels;
-    if (name == "loss_mask") return kLossMask;
+    if (name == "loss_mask" || name == "assistant_masks" || name == "completion_mask") return kLossMask;
+    if (name == "weights") return kWeights;
+    if (name == "weight") return kWeight;
     return name == "text" ? kText : kOther;
   }
 
-  // What is learnt has to be the end of the tokens: what comes before it is input.
-  absl::StatusOr<TokenSample> TakeLearnt() {
-    const FieldName field = has_[kLabels] ? kLabels : kLossMask;
-    const std::vector<int32_t>& marks = values_[field];
-    const std::vector<int32_t>& tokens = values_[kTokens];
+  static bool IsZero(float weight) { return weight == 0; }
+
+  absl::Status CheckCount(FieldName field, size_t count, size_t tokens) const {
     const std::string name = absl::StrCat("\"", NameOf(field), "\"");
-    if (!has_[kTokens])
-      return absl::InvalidArgumentError(absl::StrCat(name, " needs \"tokens\" or \"input_ids\""));
-    if (marks.size() != tokens.size()) {
+    if (has_[kText])
       return absl::InvalidArgumentError(
-          absl::StrCat(name, " has ", marks.size(), " entries and there are ", tokens.size(),
-                       " tokens; an encoder-decoder learns from \"input\" and \"target\""));
+          absl::StrCat(name, " needs tokens: \"tokens\" or \"input_ids\", or \"input\" and \"target\""));
+    if (count == tokens) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " has ", count, " entries and there are ", tokens,
+        has_[kTokens]
+            ? " tokens; where they are of an encoder-decoder's target, give \"input\" and \"target\""
+            : " tokens in \"target\", whose they are"));
+  }
+
+  // Of each token that is not input.
+  absl::StatusOr<std::vector<float>> TakeWeights(const std::vector<int32_t>& tokens) {
+    std::vector<float> weights(tokens.size(), 1);
+    for (const FieldName field : {kLabels, kLossMask}) {
+      if (!has_[field]) continue;
+      const std::vector<int32_t>& marks = values_[field];
+      PENSTOCK_RETURN_IF_ERROR(CheckCount(field, marks.size(), tokens.size()));
+      const int32_t not_learnt = field == kLabels ? kNotLearnt : 0;
+      for (size_t i = 0; i < marks.size(); ++i) {
+        if (marks[i] != not_learnt && marks[i] != (field == kLabels ? tokens[i] : 1)) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("\"", NameOf(field), "\": entry ", i, " is ", marks[i], ", expected ",
+                           field == kLabels ? "the token itself or -100" : "0 or 1"));
+        }
+        if (marks[i] == not_learnt) weights[i] = 0;
+      }
     }
-    const int32_t not_learnt = field == kLabels ? kNotLearnt : 0;
-    size_t begin = 0;
-    while (begin < marks.size() && marks[begin] == not_learnt) ++begin;
-    if (begin == marks.size()) return absl::InvalidArgumentError(absl::StrCat(name, ": no token is learnt"));
-    for (size_t i = begin; i < marks.size(); ++i) {
-      if (marks[i] == (field == kLabels ? tokens[i] : 1)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": entry ", i, " is ", marks[i], "; after the first token that is learnt all have to be (",
-          field == kLabels ? "their own label" : "1", "): split the sample there"));
-    }
-    TokenSample sample;
-    sample.input.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
-    sample.target.assign(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end());
-    return sample;
+    if (!has_[kWeights]) return weights;
+    PENSTOCK_RETURN_IF_ERROR(CheckCount(kWeights, weights_.size(), tokens.size()));
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] *= weights_[i];
+    return weights;
+  }
+
+  // What comes before the first token that is learnt is input.
+  static void MoveInput(TokenSample& sample) {
+    const auto learnt = std::ranges::find_if_not(sample.weights, IsZero);
+    const auto count = learnt - sample.weights.begin();
+    // Nothing is learnt, which is refused.
+    if (learnt == sample.weights.end()) return;
+    sample.input.assign(sample.target.begin(), sample.target.begin() + count);
+    sample.target.erase(sample.target.begin(), sample.target.begin() + count);
+    sample.weights.erase(sample.weights.begin(), learnt);
+    if (std::ranges::all_of(sample.weights, [](float weight) { return weight == 1; })) sample.weights.clear();
+  }
+
+  bool TakeWeight(double value) {
+    const absl::StatusOr<float> weight = CheckedWeight(NameOf(field_), value);
+    if (!weight.ok()) return Fail(std::string(weight.status().message()));
+    if (field_ == kWeight)
+      weight_ = *weight;
+    else
+      weights_.push_back(*weight);
+    return true;
   }
 
   bool Fail(std::string message) {
@@ -133,20 +179,24 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  // Inside the list of one of the fields of token ids.
+  // Inside the list of one of the fields of token ids, and where a weight may stand.
   bool InTokens() const { return depth_ == 2 && field_ <= kLossMask; }
+  bool InWeights() const { return (depth_ == 2 && field_ == kWeights) || (depth_ == 1 && field_ == kWeight); }
 
   // A value that is no token: fine inside fields that are ignored.
   bool Other(const char* what) {
     if (depth_ == 0) return Fail(absl::StrCat("found ", what, ", expected an object"));
     if (field_ == kOther) return true;
     return Fail(absl::StrCat("found ", what, " in field \"", NameOf(field_), "\", expected ",
-                             field_ == kText ? "a string" : "a list of token ids"));
+                             field_ == kText      ? "a string"
+                             : field_ == kWeight  ? "a number"
+                             : field_ == kWeights ? "a list of numbers"
+                                                  : "a list of token ids"));
   }
 
   bool Enter(bool is_object) {
     if (depth_ == 0 && !is_object) return Other("a list");
-    const bool is_list_of_tokens = depth_ == 1 && !is_object && field_ <= kLossMask;
+    const bool is_list_of_tokens = depth_ == 1 && !is_object && field_ <= kWeights;
     if (depth_ > 0 && !is_list_of_tokens && !Other(is_object ? "an object" : "a list")) return false;
     ++depth_;
     return true;
@@ -157,7 +207,8 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   }
 
   static const char* NameOf(FieldName field) {
-    static constexpr const char* kNames[] = {"tokens", "input", "target", "labels", "loss_mask", "text", ""};
+    static constexpr const char* kNames[] = {"tokens",  "input", "target", "labels", "loss_mask",
+                                             "weights", "text",  "weight", ""};
     return kNames[field];
   }
 
@@ -165,18 +216,34 @@ class SampleHandler final : public nlohmann::json_sax<Json> {
   FieldName field_ = kOther;
   bool has_[kOther] = {};
   std::vector<int32_t> values_[kOther];
+  std::vector<float> weights_;
+  float weight_ = 1;
   std::string error_;
 };
 
 }  // namespace
 
 absl::Status CheckMeansNothing(const std::string& field) {
-  static constexpr const char* kMeanSomething[] = {"weight",        "weights", "loss_weight", "loss_weights",
-                                                   "token_weights", "mask",    "loss_masks"};
+  static constexpr const char* kMeanSomething[] = {"loss_weight", "loss_weights", "token_weights", "mask",
+                                                   "loss_masks"};
   if (std::ranges::find(kMeanSomething, field) == std::end(kMeanSomething)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("field \"", field,
-                   "\": tokens have no weights here; leave it out, or use \"labels\" or \"loss_mask\""));
+                   "\" is not known: leave it out, or call it \"weights\" (a number for each token), "
+                   "\"weight\" (one for the sample), \"labels\" or \"loss_mask\""));
+}
+
+absl::StatusOr<float> CheckedWeight(const std::string& field, double weight) {
+  const auto narrow = static_cast<float>(weight);
+  if (std::isfinite(narrow) && narrow >= 0) return narrow;
+  return absl::InvalidArgumentError(
+      absl::StrCat("field \"", field, "\": weight ", weight, ", expected a number of at least 0"));
+}
+
+void MultiplyWeights(float weight, TokenSample& sample) {
+  if (weight == 1) return;
+  if (sample.weights.empty()) sample.weights.assign(sample.target.size(), 1);
+  for (float& each : sample.weights) each *= weight;
 }
 
 absl::StatusOr<TokenSample> ParseJsonSample(std::string_view line) {

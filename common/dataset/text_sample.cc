@@ -1,5 +1,6 @@
 #include "common/dataset/text_sample.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -34,7 +35,8 @@ absl::StatusOr<std::string> StringOf(const Json& line, const char* field) {
 // What a text begins with, and what it is.
 class Reader {
  public:
-  explicit Reader(TextTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit Reader(TextTokenizer& tokenizer, Conversations conversations = Conversations::kWhole)
+      : tokenizer_(tokenizer), conversations_(conversations) {}
 
   absl::StatusOr<TokenSample> Whole(const std::string& text) {
     PENSTOCK_ASSIGN_OR_RETURN(Tokens tokens, tokenizer_.Encode(text));
@@ -42,7 +44,27 @@ class Reader {
   }
 
   absl::StatusOr<Samples> Of(const Json& line) {
-    for (const auto& [field, value] : line.items()) PENSTOCK_RETURN_IF_ERROR(CheckMeansNothing(field));
+    for (const auto& [field, value] : line.items()) {
+      PENSTOCK_RETURN_IF_ERROR(CheckMeansNothing(field));
+      for (const char* of_tokens : {"weights", "labels", "loss_mask", "assistant_masks", "completion_mask"}) {
+        if (field == of_tokens) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("field \"", field,
+                           "\" is of tokens, and the line has text: give \"input_ids\", or \"weight\""));
+        }
+      }
+    }
+    PENSTOCK_ASSIGN_OR_RETURN(Samples samples, UnweightedOf(line));
+    if (!line.contains("weight")) return samples;
+    PENSTOCK_ASSIGN_OR_RETURN(const float weight, WeightOf("weight", line["weight"]));
+    if (weight == 0)
+      return absl::InvalidArgumentError("\"weight\" is 0: nothing is learnt; leave the line out");
+    for (TokenSample& sample : samples) MultiplyWeights(weight, sample);
+    return samples;
+  }
+
+ private:
+  absl::StatusOr<Samples> UnweightedOf(const Json& line) {
     if (line.contains("messages")) return Conversation(line["messages"], 0);
     if (line.contains("conversations")) return ShareGpt(line["conversations"]);
     if (line.contains("prompt") || line.contains("completion")) return Completion(line);
@@ -55,7 +77,6 @@ class Reader {
         "\"output\", \"input\" and \"target\", or \"tokens\"");
   }
 
- private:
   const TokenizerInfo& info() const { return tokenizer_.info(); }
 
   // With what ends a text, once.
@@ -136,14 +157,26 @@ class Reader {
         absl::StrCat("messages[", index, "]: expected \"role\" and \"content\", both strings"));
   }
 
-  // Of an answer, unless it has OpenAI's "weight": 0.
-  static absl::StatusOr<bool> IsLearnt(const Json& message, size_t index) {
-    if (message["role"] != "assistant") return false;
-    const Json weight = message.value("weight", Json(1));
-    if (weight == 0 || weight == 1) return weight == 1;
-    return absl::InvalidArgumentError(
-        absl::StrCat("messages[", index, "].weight is ", weight.dump(), ": 0 and 1 are known"));
+  static absl::StatusOr<float> WeightOf(const std::string& field, const Json& weight) {
+    if (weight.is_number()) return CheckedWeight(field, weight.get<double>());
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", weight.dump(), ", expected a number"));
   }
+
+  // OpenAI's "weight" of an answer; of other messages 0.
+  static absl::StatusOr<float> WeightOfMessage(const Json& message, size_t index) {
+    if (message["role"] != "assistant") return 0.0F;
+    return WeightOf(absl::StrCat("messages[", index, "].weight"), message.value("weight", Json(1)));
+  }
+
+  // A sample that is learnt from message `index` on, which weighs so much.
+  struct LearntAnswer {
+    size_t index = 0;
+    float weight = 1;
+    TokenSample sample;
+    // The text before it, and with it.
+    std::string asked;
+    std::string whole;
+  };
 
   // Learns the answers from message `first` on.
   absl::StatusOr<Samples> Conversation(const Json& messages, size_t first) {
@@ -153,44 +186,88 @@ class Reader {
           "the tokenizer has no chat template, which says how messages are written: give \"prompt\" and "
           "\"completion\"");
     }
-    Samples samples;
+    std::vector<LearntAnswer> answers;
     Json before = Json::array();
     for (size_t i = 0; i < messages.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(CheckMessage(messages[i], i));
-      PENSTOCK_ASSIGN_OR_RETURN(const bool learnt, IsLearnt(messages[i], i));
-      if (learnt && i >= first) {
-        absl::StatusOr<TokenSample> sample = Answer(before, messages[i]);
-        if (!sample.ok()) return AnnotateError(sample.status(), absl::StrCat("messages[", i, "]"));
-        samples.push_back(*std::move(sample));
+      PENSTOCK_ASSIGN_OR_RETURN(const float weight, WeightOfMessage(messages[i], i));
+      if (weight > 0 && i >= first) {
+        absl::StatusOr<LearntAnswer> answer = RenderAnswer(before, messages[i]);
+        if (!answer.ok()) return AnnotateError(answer.status(), absl::StrCat("messages[", i, "]"));
+        answer->index = i;
+        answer->weight = weight;
+        answers.push_back(*std::move(answer));
       }
       before.push_back(messages[i]);
     }
-    if (samples.empty())
+    if (answers.empty())
       return absl::InvalidArgumentError(
           "no message with \"role\": \"assistant\", of which something is learnt");
+    if (conversations_ == Conversations::kWhole && FollowEachOther(answers)) return Together(answers);
+    return EachApart(answers);
+  }
+
+  // Whether the text before each answer begins with all that comes up to the end of the answer before it.
+  static bool FollowEachOther(const std::vector<LearntAnswer>& answers) {
+    for (size_t i = 1; i < answers.size(); ++i)
+      if (!absl::StartsWith(answers[i].asked, answers[i - 1].whole)) return false;
+    return true;
+  }
+
+  absl::StatusOr<LearntAnswer> RenderAnswer(const Json& before, const Json& message) {
+    Json with_answer = before;
+    with_answer.push_back(message);
+    LearntAnswer answer;
+    PENSTOCK_ASSIGN_OR_RETURN(answer.asked, tokenizer_.Render(before.dump(), /*add_generation_prompt=*/true));
+    PENSTOCK_ASSIGN_OR_RETURN(answer.whole,
+                              tokenizer_.Render(with_answer.dump(), /*add_generation_prompt=*/false));
+    if (absl::StartsWith(answer.whole, answer.asked)) return answer;
+    return absl::InvalidArgumentError(
+        "the chat template writes what comes before the answer otherwise where the answer follows: give "
+        "\"prompt\" and \"completion\"");
+  }
+
+  // The template has what begins and ends a text.
+  absl::StatusOr<Tokens> EncodeAnswer(const LearntAnswer& answer) {
+    PENSTOCK_ASSIGN_OR_RETURN(Tokens target, tokenizer_.Encode(answer.whole.substr(answer.asked.size())));
+    if (!target.empty()) return target;
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages[", answer.index, "]: the chat template writes nothing of the answer"));
+  }
+
+  absl::StatusOr<Samples> EachApart(const std::vector<LearntAnswer>& answers) {
+    Samples samples;
+    for (const LearntAnswer& answer : answers) {
+      TokenSample& sample = samples.emplace_back();
+      PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answer.asked));
+      PENSTOCK_ASSIGN_OR_RETURN(sample.target, EncodeAnswer(answer));
+      MultiplyWeights(answer.weight, sample);
+    }
     return samples;
   }
 
-  absl::StatusOr<TokenSample> Answer(const Json& before, const Json& answer) {
-    Json with_answer = before;
-    with_answer.push_back(answer);
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string asked,
-                              tokenizer_.Render(before.dump(), /*add_generation_prompt=*/true));
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string whole,
-                              tokenizer_.Render(with_answer.dump(), /*add_generation_prompt=*/false));
-    if (!absl::StartsWith(whole, asked)) {
-      return absl::InvalidArgumentError(
-          "the chat template writes what comes before the answer otherwise where the answer follows: give "
-          "\"prompt\" and \"completion\"");
+  // One sample: what is before the first answer is its input, what is between answers weighs nothing.
+  absl::StatusOr<Samples> Together(const std::vector<LearntAnswer>& answers) {
+    TokenSample sample;
+    PENSTOCK_ASSIGN_OR_RETURN(sample.input, tokenizer_.Encode(answers.front().asked));
+    size_t written = answers.front().asked.size();
+    for (const LearntAnswer& answer : answers) {
+      Tokens between;
+      if (answer.asked.size() > written) {
+        PENSTOCK_ASSIGN_OR_RETURN(between, tokenizer_.Encode(answer.asked.substr(written)));
+      }
+      PENSTOCK_ASSIGN_OR_RETURN(const Tokens tokens, EncodeAnswer(answer));
+      sample.target = Joined(Joined(std::move(sample.target), between), tokens);
+      sample.weights.insert(sample.weights.end(), between.size(), 0);
+      sample.weights.insert(sample.weights.end(), tokens.size(), answer.weight);
+      written = answer.whole.size();
     }
-    // The template has what begins and ends a text.
-    PENSTOCK_ASSIGN_OR_RETURN(Tokens input, tokenizer_.Encode(asked));
-    PENSTOCK_ASSIGN_OR_RETURN(Tokens target, tokenizer_.Encode(whole.substr(asked.size())));
-    if (target.empty()) return absl::InvalidArgumentError("the chat template writes nothing of the answer");
-    return TokenSample{.input = std::move(input), .target = std::move(target)};
+    if (std::ranges::all_of(sample.weights, [](float weight) { return weight == 1; })) sample.weights.clear();
+    return Samples{std::move(sample)};
   }
 
   TextTokenizer& tokenizer_;
+  const Conversations conversations_;
 };
 
 // A list in one of the fields that hold text or tokens.
@@ -201,14 +278,15 @@ bool HasTokens(const Json& line) {
 
 }  // namespace
 
-absl::StatusOr<Samples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer) {
+absl::StatusOr<Samples> TokenizeJsonSample(std::string_view line, TextTokenizer& tokenizer,
+                                           Conversations conversations) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   // The one that names the column.
   if (!json.is_object() || HasTokens(json)) {
     PENSTOCK_ASSIGN_OR_RETURN(TokenSample sample, ParseJsonSample(line));
     return Samples{std::move(sample)};
   }
-  return Reader(tokenizer).Of(json);
+  return Reader(tokenizer, conversations).Of(json);
 }
 
 absl::StatusOr<TokenSample> TokenizeText(const std::string& text, TextTokenizer& tokenizer) {

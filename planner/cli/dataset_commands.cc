@@ -1,6 +1,7 @@
 // `penstock dataset`: makes and shows token datasets.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "common/dataset/length_statistics.h"
 #include "common/files/files.h"
 #include "common/parallel/task_pool.h"
+#include "common/process/binary_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/commands.h"
@@ -57,6 +59,13 @@ absl::StatusOr<std::vector<std::unique_ptr<TokenizerProcess>>> StartTokenizers(c
   return tokenizers;
 }
 
+// Empty where this build has none, or it is not beside this program.
+std::string ParquetProgram() {
+  const std::string program = absl::StrCat(BinaryFolder().value_or("."), "/penstock-parquet");
+  std::error_code ignored;
+  return std::filesystem::exists(program, ignored) ? program : "";
+}
+
 absl::Status RunImport(const ImportFlags& flags) {
   const TextSectionOptions& sections = flags.options.sections;
   if (sections.min_bytes > sections.max_bytes) {
@@ -66,6 +75,7 @@ absl::Status RunImport(const ImportFlags& flags) {
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizers, StartTokenizers(flags));
   ImportOptions options = flags.options;
+  options.parquet_program = ParquetProgram();
   for (const auto& tokenizer : tokenizers) options.tokenizers.push_back(tokenizer.get());
   PENSTOCK_ASSIGN_OR_RETURN(const ImportSummary summary, ImportDataset(flags.paths, flags.out, options));
   if (flags.json) {
@@ -73,6 +83,8 @@ absl::Status RunImport(const ImportFlags& flags) {
                            {"input_tokens", summary.input_tokens},
                            {"target_tokens", summary.target_tokens},
                            {"predicted_tokens", summary.predicted_tokens},
+                           {"weighted_samples", summary.weighted_samples},
+                           {"split_conversations", summary.split_conversations},
                            {"largest_token", summary.largest_token},
                            {"files", summary.files},
                            {"skipped_files", summary.skipped_files}})
@@ -83,6 +95,14 @@ absl::Status RunImport(const ImportFlags& flags) {
             << " tokens (" << summary.target_tokens << " in targets; a GPT learns "
             << summary.predicted_tokens << " of them) from " << summary.files << " files to '" << flags.out
             << ".idx' and '.bin'; the vocabulary needs at least " << summary.largest_token + 1 << " ids\n";
+  if (summary.weighted_samples > 0) {
+    std::cout << "weights in '" << flags.out << ".weights': tokens of " << summary.weighted_samples
+              << " samples are masked in part, or weigh more or less than 1\n";
+  }
+  if (summary.split_conversations > 0) {
+    std::cout << "a sample for each answer of " << summary.split_conversations
+              << " conversations: the chat template writes earlier answers otherwise when more follows\n";
+  }
   if (summary.skipped_files > 0)
     std::cout << "skipped " << summary.skipped_files << " files that are empty or not text\n";
   return absl::OkStatus();
@@ -92,6 +112,9 @@ struct DatasetInfo {
   uint64_t samples_with_input = 0;
   uint64_t input_tokens = 0;
   uint64_t target_tokens = 0;
+  // Of target tokens: those that weigh nothing in the loss, and the sum of all weights.
+  uint64_t masked_tokens = 0;
+  double weight = 0;
   int32_t largest_token = 0;
 };
 
@@ -102,9 +125,19 @@ absl::StatusOr<DatasetInfo> Scan(const IndexedDataset& dataset) {
     info.samples_with_input += length.input > 0 ? 1 : 0;
     info.input_tokens += length.input;
     info.target_tokens += length.target;
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> weights, dataset.TargetWeights(i));
+    for (const float weight : weights) {
+      info.masked_tokens += weight == 0;
+      info.weight += double{weight};
+    }
   }
   PENSTOCK_ASSIGN_OR_RETURN(info.largest_token, LargestToken(dataset));
   return info;
+}
+
+std::string WeightsText(const IndexedDataset& dataset, const DatasetInfo& info) {
+  if (!dataset.has_weights()) return "none: each target token weighs 1";
+  return absl::StrCat(info.masked_tokens, " target tokens are masked, all weigh ", info.weight, " together");
 }
 
 absl::Status RunInfo(const ShowFlags& flags) {
@@ -117,6 +150,9 @@ absl::Status RunInfo(const ShowFlags& flags) {
                            {"samples_with_input", info.samples_with_input},
                            {"input_tokens", info.input_tokens},
                            {"target_tokens", info.target_tokens},
+                           {"weights", dataset->has_weights()},
+                           {"masked_tokens", info.masked_tokens},
+                           {"weight", info.weight},
                            {"dtype", type},
                            {"largest_token", info.largest_token}})
               << "\n";
@@ -125,6 +161,7 @@ absl::Status RunInfo(const ShowFlags& flags) {
   std::cout << "samples        " << dataset->size() << " (" << info.samples_with_input << " with an input)\n"
             << "input tokens   " << info.input_tokens << "\n"
             << "target tokens  " << info.target_tokens << "\n"
+            << "weights        " << WeightsText(*dataset, info) << "\n"
             << "stored as      " << type << "\n"
             << "largest token  " << info.largest_token << "\n";
   return absl::OkStatus();
@@ -185,22 +222,27 @@ absl::Status RunLengths(const ShowFlags& flags) {
 }
 
 void AddImport(CommandSet& commands, CLI::App* parent) {
-  static const auto& formats = *new std::map<std::string, ImportFormat>{
-      {"auto", ImportFormat::kAuto}, {"jsonl", ImportFormat::kJsonLines}, {"text", ImportFormat::kText}};
+  static const auto& formats = *new std::map<std::string, ImportFormat>{{"auto", ImportFormat::kAuto},
+                                                                        {"jsonl", ImportFormat::kJsonLines},
+                                                                        {"parquet", ImportFormat::kParquet},
+                                                                        {"text", ImportFormat::kText}};
   auto flags = std::make_shared<ImportFlags>();
   CLI::App* command = commands.Add(
       {.name = "import",
-       .purpose = "Makes a dataset from JSONL, plain or gzip, or from text files and folders",
+       .purpose = "Makes a dataset from JSONL (plain or gzip), Parquet, or text, of files and folders",
        .examples =
            "penstock dataset import train.jsonl.gz --out data/train\n"
            "penstock dataset import --out data/docs README.md docs src\n"
+           "penstock dataset import shards/ --format parquet --tokenizer models/qwen --out data/mix\n"
            "penstock dataset import chats.jsonl --tokenizer models/qwen --out data/chats\n\n"
-           "Lines of JSONL: {\"tokens\": [...]}, {\"input\": [...], \"target\": [...]} (the target is "
+           "Lines of JSONL: {\"tokens\": [...]} (and \"labels\", \"loss_mask\" or \"weights\", one for "
+           "each), "
+           "{\"input\": [...], \"target\": [...]} (the target is "
            "learnt) or\n"
            "{\"text\": \"...\"} (bytes as tokens). Text files: bytes as tokens, a sample for each section.\n"
-           "With --tokenizer text becomes the model's tokens, and there are {\"messages\": [...]} (each "
-           "answer "
-           "is\n"
+           "With --tokenizer text becomes the model's tokens, and there are {\"messages\": [...]} (the "
+           "answers "
+           "are\n"
            "learnt), {\"prompt\": \"...\", \"completion\": \"...\"}, {\"instruction\": ..., \"input\": ..., "
            "\"output\": ...}\n"
            "and {\"conversations\": [...]}."},
@@ -218,6 +260,10 @@ void AddImport(CommandSet& commands, CLI::App* parent) {
       "Hugging Face's or of `penstock model import`, or such a file");
   command->add_option("--threads", flags->threads, "Tokenizers that run side by side (default: one a core)")
       ->check(CLI::Range(1U, 1024U));
+  command->add_flag_callback(
+      "--sample-per-answer", [flags] { flags->options.conversations = Conversations::kEachAnswer; },
+      "Conversations of several answers: a sample for each, with all before it as its input (default: one "
+      "sample, of which the answers are learnt)");
   command->add_option("--vocab", flags->options.vocab, "Number of token ids; larger tokens are refused");
   command->add_option("--min-section", flags->options.sections.min_bytes,
                       "Text: shortest section, bytes (64)");

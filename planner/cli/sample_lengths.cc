@@ -156,4 +156,13 @@ uint32_t LearntTokens(const SampleLength& left, v1::Architecture architecture) {
   return left.target - std::min(left.target, unpredicted);
 }
 
+SampleLoss LossOf(const SampleLength& left, v1::Architecture architecture, absl::Span<const float> weights) {
+  SampleLoss loss;
+  for (uint32_t i = left.target - LearntTokens(left, architecture); i < left.target; ++i) {
+    loss.weight += double{weights[i]};
+    loss.learnt += weights[i] > 0;
+  }
+  return loss;
+}
+
 }  // namespace penstock::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/dataset/indexed_dataset.h"
 #include "penstock/v1/job.pb.h"
 
@@ -51,6 +52,8 @@ struct LengthLimits {
   uint32_t max_input = 0;
   uint32_t max_target = 0;
   Cut cut = Cut::kInputEnd;
+
+  bool operator==(const LengthLimits&) const = default;
 };
 
 // What is left of the sample; nullopt: it is left out.
@@ -60,5 +63,13 @@ std::optional<SampleLength> CutToLimits(const SampleLength& length, v1::Architec
 // Of a sample as it is left: the tokens that the loss counts. A decoder alone predicts nothing of the first
 // token that it sees.
 uint32_t LearntTokens(const SampleLength& left, v1::Architecture architecture);
+
+// Of a sample as it is left: what it weighs in the loss, and how many of the tokens that the loss counts
+// weigh something. `weights`: of its target's tokens before the cut, which takes the target's end.
+struct SampleLoss {
+  double weight = 0;
+  uint32_t learnt = 0;
+};
+SampleLoss LossOf(const SampleLength& left, v1::Architecture architecture, absl::Span<const float> weights);
 
 }  // namespace penstock::cli

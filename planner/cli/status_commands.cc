@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/mesh/mesh_ranks.h"
@@ -74,9 +75,22 @@ struct JobMeshes {
   v1::Mesh mesh;
   // Where an iteration runs on one of several.
   std::vector<v1::Strategy> strategies;
+  // Losses of the last iteration by name, where the job tells tasks apart.
+  std::vector<std::pair<std::string, double>> task_losses;
 };
 
 using MeshesByJob = std::map<std::string, JobMeshes>;
+
+std::vector<std::pair<std::string, double>> TaskLossesOf(const v1::GetJobResponse& response) {
+  std::vector<std::pair<std::string, double>> losses;
+  if (response.iterations().empty()) return losses;
+  for (const v1::TaskLoss& task : response.iterations().rbegin()->tasks()) {
+    const auto index = static_cast<int>(task.task());
+    if (task.weight() > 0 && index < response.job().tasks_size())
+      losses.emplace_back(response.job().tasks(index), task.loss());
+  }
+  return losses;
+}
 
 // Of a job; nothing where the planner no longer has it, or does not tell.
 std::optional<JobMeshes> MeshesOfJob(PlannerClient& client, const std::string& job) {
@@ -85,7 +99,7 @@ std::optional<JobMeshes> MeshesOfJob(PlannerClient& client, const std::string& j
   const absl::StatusOr<v1::GetJobResponse> response = client.GetJob(request);
   if (!response.ok()) return std::nullopt;
   const auto& strategies = response->job().strategies();
-  return JobMeshes{response->job().mesh(), {strategies.begin(), strategies.end()}};
+  return JobMeshes{response->job().mesh(), {strategies.begin(), strategies.end()}, TaskLossesOf(*response)};
 }
 
 // Of each job; what could not be had is missing.
@@ -251,11 +265,35 @@ std::string MeshTable(const std::vector<v1::JobStatus>& jobs, const MeshesByJob&
   for (const v1::JobStatus& job : jobs) {
     const auto mesh = meshes.find(job.job_id());
     if (mesh == meshes.end()) continue;
-    const auto& [of_first, strategies] = mesh->second;
+    const JobMeshes& of_job = mesh->second;
+    const v1::Mesh& of_first = of_job.mesh;
+    const std::vector<v1::Strategy>& strategies = of_job.strategies;
     table.AddRow({job.job_id(), strategies.empty() ? MeshName(of_first) : StrategyNames(strategies),
                   absl::StrCat(strategies.empty() ? RanksOf(of_first) : RanksOf(strategies.front()))});
   }
   return table.ToString();
+}
+
+// "losses of job mix in its last iteration: flan 2.7113, code 1.9027".
+std::string TaskLossesText(const std::vector<v1::JobStatus>& jobs, const MeshesByJob& meshes) {
+  std::string text;
+  for (const v1::JobStatus& job : jobs) {
+    const auto found = meshes.find(job.job_id());
+    if (found == meshes.end() || found->second.task_losses.empty()) continue;
+    absl::StrAppend(&text, "\nlosses of job ", job.job_id(), " in its last iteration: ",
+                    absl::StrJoin(found->second.task_losses, ", ",
+                                  [](std::string* out, const auto& task) {
+                                    absl::StrAppendFormat(out, "%s %.4f", task.first, task.second);
+                                  }),
+                    "\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json TaskLossesJson(const JobMeshes& job) {
+  nlohmann::ordered_json losses = nlohmann::ordered_json::object();
+  for (const auto& [task, loss] : job.task_losses) losses[task] = loss;
+  return losses;
 }
 
 absl::Status RunStatus(const StatusFlags& flags) {
@@ -269,6 +307,7 @@ absl::Status RunStatus(const StatusFlags& flags) {
       const auto mesh = meshes.find(job.job_id());
       row["mesh"] = mesh != meshes.end() ? MeshJson(mesh->second.mesh) : nullptr;
       row["strategies"] = mesh != meshes.end() ? StrategiesJson(mesh->second.strategies) : nullptr;
+      row["task_losses"] = mesh != meshes.end() ? TaskLossesJson(mesh->second) : nullptr;
       row["workers"] = WorkersJson(wanted, job);
       rows.push_back(row);
     }
@@ -284,7 +323,8 @@ absl::Status RunStatus(const StatusFlags& flags) {
                               StandbyText(*wanted.standby), "\n")
                : absl::StrCat("planner ", flags.planner.address, " serves ", count, "\n"));
   if (jobs.empty()) return absl::OkStatus();
-  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), "\n", WorkerTable(wanted)));
+  PrintOut(absl::StrCat("\n", JobTable(jobs), "\n", MeshTable(jobs, meshes), TaskLossesText(jobs, meshes),
+                        "\n", WorkerTable(wanted)));
   if (!wanted.quotas.empty()) PrintOut(absl::StrCat("\n", QuotaTable(wanted.quotas)));
   // Of the planner: the same for all its jobs.
   if (const std::string& failure = jobs.front().store_failure(); !failure.empty())

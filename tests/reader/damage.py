@@ -319,6 +319,20 @@ def _loss_tokens(plan):
     plan.loss_tokens += 1
 
 
+def _loss_weight(plan):
+    plan.loss_weight += 0.5
+
+
+def _weight_of_sample(editor):
+    editor.batch.samples[0].loss_weight = 0.25
+
+
+def _negative_weight(editor):
+    for sample in editor.batch.samples:
+        sample.loss_weight = -1.0
+    editor.plan.loss_weight = -1.0 * len(editor.batch.samples)
+
+
 def _makespan(plan):
     plan.predicted.makespan_ns += 1
 
@@ -392,6 +406,9 @@ DAMAGES = [
     Damage("cumulative lengths", ["rule 7"], _cumulative),
     Damage("samples of rows", ["rule 7"], _rows),
     Damage("loss tokens", ["rule 7"], _set(_loss_tokens)),
+    Damage("loss weight", ["rule 7"], _set(_loss_weight)),
+    Damage("weight of a sample", ["rule 7"], _weight_of_sample),
+    Damage("weights below 0", ["rule 7"], _negative_weight),
     Damage("recompute", ["durations", "bytes"], _recompute),
     Damage("order of a group", ["rule 5"], _group),
     Damage("two reductions exchanged", ["rule 5"], _swap_reductions),

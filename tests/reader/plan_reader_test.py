@@ -25,6 +25,7 @@ from memory import largest_in_every_order
 from plan_reader import read_plan
 from read_plan import PROTO_FOLDER, load_message, load_schema
 from settle import settle
+from token_sums import loss_weight
 
 SAMPLES = 20
 STRATEGIES = "pp 2 x dp 2; pp 1 x dp 4; pp 1 x dp 2 x cp 2"
@@ -295,6 +296,25 @@ class TheReader(unittest.TestCase):
         settle(MADE.schema, same)
         self.assertEqual(same, case.planned_batch)
         self.assertEqual(MADE.verify(case, same)[0], 0)
+
+    def test_and_verify_agree_on_what_a_batch_weighs_in_the_loss(self):
+        """Samples with weights and one without, whose positions count; of a GPT and a T5."""
+        for name in ("loop", "T5, packed"):
+            case = MADE.cases[name]
+            weighted = copy.deepcopy(case.planned_batch)
+            for place, sample in enumerate(weighted.batch.samples):
+                sample.task = place % 3
+                if place != 1:
+                    sample.loss_weight = 0.3 * place
+            plan = weighted.plan
+            plan.loss_weight = loss_weight(plan.model.architecture == 2, weighted.batch.samples)
+            for change, status in ((0.0, 0), (1e-9, 1), (-plan.loss_weight, 1)):
+                changed = copy.deepcopy(weighted)
+                changed.plan.loss_weight += change
+                settle(MADE.schema, changed)
+                with self.subTest(f"{name}, {change}"):
+                    self.assertEqual(bool(MADE.read(case, changed).topics() & {"rule 7"}), status == 1)
+                    self.assertEqual(MADE.verify(case, changed)[0], status, MADE.verify(case, changed)[1])
 
     def test_exits_with_what_it_found(self):
         case = MADE.cases["loop"]

@@ -1,5 +1,6 @@
 """The seven rules of a valid plan (execution.md, section 12). Rule 6 asks memory.py, rule 2 execution.py."""
 
+import math
 from collections import Counter, defaultdict
 
 from contents import expected_contents, stream_of
@@ -8,7 +9,7 @@ from memory import boundary_shape, largest_account, largest_in_every_order
 from memory_units import ELEMENT_BYTES
 from order import certainly_before
 from shares import is_allowed, part_of, rows_of
-from token_sums import loss_positions, side_lengths
+from token_sums import loss_positions, loss_weight, side_lengths
 
 # --- Rule 1: every sample once.
 
@@ -303,6 +304,11 @@ def check_tokens(reading, report):
             _check_layout(reading, micro_batch, [side_lengths(reading.is_t5, sample) for sample in samples], place, report)
     for name in names:
         report.compare("rule 7", "plan", name, getattr(reading.plan, name), totals[name])
+    for place, sample in enumerate(reading.samples):
+        weight = 0.0 if sample.loss_weight is None else sample.loss_weight
+        report.require("rule 7", f"sample {place}", math.isfinite(weight) and weight >= 0, f"its loss_weight is {weight}")
+    expected = loss_weight(reading.is_t5, reading.samples)
+    report.compare("rule 7", "plan", "loss_weight", reading.plan.loss_weight, expected)
 
 
 def _check_spans(reading, micro_batch, place, report):

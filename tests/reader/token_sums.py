@@ -40,6 +40,16 @@ def target_square(model, length):
     return length * length - (length - window) ** 2 * windowed // model.layers
 
 
+def loss_weight(is_t5, samples):
+    """What the loss of a batch is divided by where a sample has a weight, else 0 (section 10)."""
+    if all(sample.loss_weight is None for sample in samples):
+        return 0.0
+    total = 0.0
+    for sample in samples:
+        total += loss_positions(is_t5, sample) if sample.loss_weight is None else sample.loss_weight
+    return total
+
+
 def token_sums(is_t5, is_packed, micro_batch, samples, model):
     """The sums of a micro-batch; `samples` are those of the batch."""
     if is_packed:

@@ -50,6 +50,13 @@ struct MeasuredInstruction {
   int64_t duration_ns = 0;
 };
 
+// Units as in TaskLoss.
+struct MeasuredTask {
+  uint32_t task = 0;
+  double loss = 0;
+  double weight = 0;
+};
+
 // Units as in ReportIterationRequest.
 struct IterationReport {
   uint64_t iteration = 0;
@@ -61,6 +68,7 @@ struct IterationReport {
   double gradient_norm = 0;
   double learning_rate = 0;
   int64_t peak_memory_bytes = 0;
+  std::vector<MeasuredTask> tasks = {};
 };
 
 // Every method returns within a bounded time after the epoch has failed or Stop was called; what it returns

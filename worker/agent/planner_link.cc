@@ -64,6 +64,12 @@ v1::ReportIterationRequest ToProto(const WorkerIdentity& self, const IterationRe
   request.set_gradient_norm(report.gradient_norm);
   request.set_learning_rate(report.learning_rate);
   request.set_peak_memory_bytes(report.peak_memory_bytes);
+  for (const MeasuredTask& measured : report.tasks) {
+    v1::TaskLoss* task = request.add_tasks();
+    task->set_task(measured.task);
+    task->set_loss(measured.loss);
+    task->set_weight(measured.weight);
+  }
   return request;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,5 +19,13 @@ enum class InputCut : uint8_t { kEnd, kStart };
 absl::StatusOr<std::vector<int32_t>> SampleTokens(const IndexedDataset& dataset, uint64_t sample,
                                                   uint32_t input_tokens, uint32_t target_tokens,
                                                   InputCut cut = InputCut::kEnd);
+
+// What the first `target_tokens` of a sample's target weigh in the loss. `planned`: what the plan says that
+// they weigh together; nothing: each position that the loss counts weighs 1. `first_counts`: whether the loss
+// counts the first of them (execution.md, section 10). Thread-safe. Possible errors: those of SampleTokens,
+// INVALID_ARGUMENT (the dataset has other weights than the plan counts on).
+absl::StatusOr<std::vector<float>> SampleWeights(const IndexedDataset& dataset, uint64_t sample,
+                                                 uint32_t target_tokens, bool first_counts,
+                                                 std::optional<double> planned);
 
 }  // namespace penstock::worker

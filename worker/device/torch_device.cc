@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,9 @@ class TorchDevice : public Device {
       PENSTOCK_ASSIGN_OR_RETURN(tokens[i], SampleTokens(dataset_, shape.sample_ids[i], shape.input_tokens[i],
                                                         shape.target_tokens[i], cut_));
     }
-    return MakeTokenBatch(shape, tokens, model, needs, place_, place);
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<std::vector<float>> weights,
+                              ReadWeights(shape, model, needs, place));
+    return MakeTokenBatch(shape, tokens, model, needs, place_, place, weights);
   }
 
   absl::StatusOr<TokenBatch> Load(const TokenBatch& tokens) override {
@@ -73,6 +76,26 @@ class TorchDevice : public Device {
   }
 
  private:
+  // Of each sample that the rank's context rank has tokens of; nothing where each position weighs 1.
+  absl::StatusOr<std::vector<std::vector<float>>> ReadWeights(const MicroBatch& shape,
+                                                              const ModelConfig& model,
+                                                              const TokenNeeds& needs,
+                                                              const GroupPlace& place) const {
+    std::vector<std::vector<float>> weights;
+    if (!needs.loss || (shape.loss_weights.empty() && !dataset_.has_weights())) return weights;
+    weights.resize(shape.sample_ids.size());
+    const std::vector<bool> on_rank = SamplesOn(shape, place.context);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (!on_rank[i]) continue;
+      const bool first_counts = model.architecture == Architecture::kT5 || shape.input_tokens[i] > 0;
+      const std::optional<double> planned = shape.loss_weights.empty() ? std::nullopt : shape.loss_weights[i];
+      PENSTOCK_ASSIGN_OR_RETURN(weights[i], SampleWeights(dataset_, shape.sample_ids[i],
+                                                          shape.target_tokens[i], first_counts, planned));
+    }
+    if (shape.loss_weights.empty()) weights.clear();
+    return weights;
+  }
+
   const at::Device place_;
   const std::unique_ptr<DeviceStreams> streams_;
   const IndexedDataset& dataset_;

@@ -11,11 +11,15 @@
 namespace penstock::worker {
 
 struct EvaluatedLoss {
-  // Of the cross-entropy at all positions that the loss counts (execution.md, section 10).
+  // Of the cross-entropy at all positions that the loss counts (execution.md, section 10), each times its
+  // weight.
   double sum = 0;
+  // Of their weights; without any, as many as positions.
+  double weight = 0;
+  // Those that weigh something.
   uint64_t positions = 0;
 
-  double mean() const { return positions == 0 ? 0 : sum / static_cast<double>(positions); }
+  double mean() const { return weight == 0 ? 0 : sum / weight; }
 };
 
 // Of samples that are computed together. Possible errors: those of PackSamples, RESOURCE_EXHAUSTED (memory),

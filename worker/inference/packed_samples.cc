@@ -29,13 +29,21 @@ MicroBatch ShapeOf(const ModelConfig& config, const std::vector<SampleTokensOf>&
 absl::StatusOr<TokenBatch> PackSamples(const LanguageModel& model,
                                        const std::vector<SampleTokensOf>& samples) {
   std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<float>> weights;
   for (const SampleTokensOf& sample : samples) {
+    if (!sample.weights.empty()) weights.resize(samples.size());
+  }
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const SampleTokensOf& sample = samples[i];
+    if (!weights.empty())
+      weights[i] = sample.weights.empty() ? std::vector<float>(sample.target.size(), 1) : sample.weights;
     tokens.push_back(sample.input);
     tokens.back().insert(tokens.back().end(), sample.target.begin(), sample.target.end());
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const TokenBatch staged,
-                            MakeTokenBatch(ShapeOf(model.config(), samples), tokens, model.config(),
-                                           LanguageModel::Needs(model.config()), model.device()));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const TokenBatch staged,
+      MakeTokenBatch(ShapeOf(model.config(), samples), tokens, model.config(),
+                     LanguageModel::Needs(model.config()), model.device(), GroupPlace(), weights));
   return ToDevice(staged, model.device());
 }
 

@@ -13,6 +13,8 @@ namespace penstock::worker {
 struct SampleTokensOf {
   std::vector<int32_t> input;
   std::vector<int32_t> target;
+  // What each token of the target weighs in the loss; empty: 1.
+  std::vector<float> weights = {};
 };
 
 // Their tokens on the model's device, and who attends to whom. Possible errors: those of MakeTokenBatch and

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "worker/model/head_chunk.h"
 #include "worker/torch/data_type.h"
@@ -11,15 +13,14 @@
 namespace penstock::worker {
 namespace {
 
-// Replaces logits [n, vocab] by the gradient of the summed cross entropy and returns that sum (float64
-// scalar).
+// Replaces logits [n, vocab] by the gradient of the summed cross entropy and returns that of each position.
 at::Tensor SoftmaxGradientInPlace(at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor columns = labels.unsqueeze(1);
   const at::Tensor log_sum = logits.logsumexp(1, /*keepdim=*/true);
-  const at::Tensor loss = (log_sum - logits.gather(1, columns)).sum(at::kDouble);
+  const at::Tensor losses = log_sum - logits.gather(1, columns);
   logits.sub_(log_sum).exp_();
   logits.scatter_add_(1, columns, at::full_like(columns, -1, logits.options()));
-  return loss;
+  return losses.flatten();
 }
 
 // The same, of which each tensor rank has the logits of its part of the vocabulary.
@@ -36,10 +37,21 @@ at::Tensor DividedSoftmaxGradientInPlace(const VocabularyPart& vocabulary, at::T
   vocabulary.group->SumOverTensorRanks(sums);
   const int64_t positions = labels.size(0);
   const at::Tensor exponentials = sums.narrow(0, 0, positions);
-  const at::Tensor loss = (exponentials.log() - sums.narrow(0, positions, positions)).sum(at::kDouble);
+  const at::Tensor losses = exponentials.log() - sums.narrow(0, positions, positions);
   logits.div_(exponentials.unsqueeze(1));
   logits.scatter_add_(1, columns, elsewhere.to(logits.scalar_type()).sub_(1));
-  return loss;
+  return losses;
+}
+
+// Of each run the sum over its positions.
+at::Tensor SumsOfRuns(const at::Tensor& losses, const std::vector<LossRun>& runs) {
+  std::vector<at::Tensor> sums;
+  int64_t begin = 0;
+  for (const LossRun& run : runs) {
+    sums.push_back(losses.narrow(0, begin, run.positions).sum());
+    begin += run.positions;
+  }
+  return at::stack(sums);
 }
 
 // A product that is rounded before it is added is made in blocks of rows: as a whole it is as large as the
@@ -61,18 +73,20 @@ void AddProduct(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right
 }  // namespace
 
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
-                         double loss_tokens, at::Tensor& weight_gradient) {
-  return ComputeHeadLoss(MakeVocabularyPart(weight.size(0), SoleRank()), hidden, weight, tokens, loss_tokens,
+                         double divisor, at::Tensor& weight_gradient) {
+  return ComputeHeadLoss(MakeVocabularyPart(weight.size(0), SoleRank()), hidden, weight, tokens, divisor,
                          weight_gradient);
 }
 
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
-                         const TokenBatch& tokens, double loss_tokens, at::Tensor& weight_gradient) {
+                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = hidden.detach().reshape({-1, hidden.size(-1)});
   at::Tensor gradient = at::zeros_like(flat);
   at::Tensor loss = at::zeros({}, flat.options().dtype(at::kDouble));
   const int64_t positions = tokens.loss_positions.size(0);
+  const bool weighted = tokens.loss_weights.defined();
+  std::vector<at::Tensor> losses;
   // The same on all tensor ranks, who exchange something in each.
   const int64_t chunk = PositionsPerChunk(positions, weight.size(1), vocabulary.tokens);
   for (int64_t begin = 0; begin < positions; begin += chunk) {
@@ -80,14 +94,23 @@ HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hid
     const at::Tensor index = tokens.loss_positions.narrow(0, begin, count);
     const at::Tensor rows = flat.index_select(0, index);
     at::Tensor logits = at::linear(rows, weight).to(AccumulationType(flat.scalar_type()));
-    const at::Tensor labels = tokens.labels.narrow(0, begin, count);
-    loss += vocabulary.divided() ? DividedSoftmaxGradientInPlace(vocabulary, logits, labels)
-                                 : SoftmaxGradientInPlace(logits, labels);
-    const at::Tensor logits_gradient = logits.div_(loss_tokens).to(flat.scalar_type());
+    const at::Tensor labels = tokens.labels.narrow(0, begin, count).to(at::kLong);
+    at::Tensor own = vocabulary.divided() ? DividedSoftmaxGradientInPlace(vocabulary, logits, labels)
+                                          : SoftmaxGradientInPlace(logits, labels);
+    if (weighted) {
+      const at::Tensor weights = tokens.loss_weights.narrow(0, begin, count);
+      own = own.to(at::kDouble) * weights;
+      logits.mul_(weights.to(logits.scalar_type()).unsqueeze(1));
+    }
+    loss += own.sum(at::kDouble);
+    if (!tokens.loss_runs.empty()) losses.push_back(own.to(at::kDouble));
+    const at::Tensor logits_gradient = logits.div_(divisor).to(flat.scalar_type());
     gradient.index_copy_(0, index, logits_gradient.mm(weight));
     AddProduct(weight_gradient, logits_gradient.t(), rows);
   }
-  return {loss.div_(loss_tokens), gradient.view_as(hidden)};
+  at::Tensor run_losses;
+  if (!losses.empty()) run_losses = SumsOfRuns(at::cat(losses), tokens.loss_runs);
+  return {loss.div_(divisor), std::move(run_losses), gradient.view_as(hidden)};
 }
 
 }  // namespace penstock::worker

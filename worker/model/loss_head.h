@@ -18,8 +18,11 @@
 namespace penstock::worker {
 
 struct HeadLoss {
-  // float64 scalar: sum of the cross entropy over the loss positions / loss_tokens; on all tensor ranks.
+  // float64 scalar: sum of the cross entropy over the loss positions, each times its weight, / divisor; on
+  // all tensor ranks.
   at::Tensor loss;
+  // [runs] float64: of each of tokens.loss_runs, without the division; undefined where there are none.
+  at::Tensor run_losses;
   // Of the shape and type of `hidden`; what comes of this rank's part of the vocabulary.
   at::Tensor hidden_gradient;
 };
@@ -27,9 +30,9 @@ struct HeadLoss {
 // `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden]. `weight_gradient`: same
 // shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
-                         double loss_tokens, at::Tensor& weight_gradient);
+                         double divisor, at::Tensor& weight_gradient);
 // The same of a tensor rank, of whose part of the vocabulary `weight` and its gradient are.
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
-                         const TokenBatch& tokens, double loss_tokens, at::Tensor& weight_gradient);
+                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient);
 
 }  // namespace penstock::worker

@@ -41,11 +41,14 @@ class StageState {
 // What a stage keeps of a micro-batch between forward and backward.
 struct StageForward {
   // Not the last stage: the activation to send, of the shape of the plan's transfer. Last stage: the loss, a
-  // float64 scalar (sum over this micro-batch's loss positions / loss_tokens). Of a stage group each context
+  // float64 scalar (sum over this micro-batch's loss positions / divisor). Of a stage group each context
   // rank's is that of its own tokens, and tensor rank 0 has it, so that all of them add up to the loss once;
   // the other tensor ranks have 0. Backward does not need it.
   at::Tensor output;
   std::shared_ptr<StageState> state;
+  // Last stage: of each of the micro-batch's TokenBatch::loss_runs the sum of its weighted cross entropy,
+  // [runs] float64; undefined where there are none, and on tensor ranks but the first.
+  at::Tensor run_losses = {};
 };
 
 struct SplitBackward {
@@ -63,10 +66,10 @@ class Stage {
   virtual ~Stage() = default;
 
   // `input`: the activation received from the previous stage; undefined on the first stage. `tokens`: of the
-  // same micro-batch, on the stage's device, with what the stage needs (TokenNeedsOf). `loss_tokens`: of the
-  // global batch (last stage). `recompute` changes memory and time, never a bit of a result. Possible errors:
-  // INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong input), RESOURCE_EXHAUSTED
-  // (memory), INTERNAL; those of its StageGroup, where ranks exchange.
+  // same micro-batch, on the stage's device, with what the stage needs (TokenNeedsOf). `loss_tokens`: what
+  // the loss of the global batch is divided by (last stage). `recompute` changes memory and time, never a bit
+  // of a result. Possible errors: INVALID_ARGUMENT (a length above max_sequence_length, a missing or wrong
+  // input), RESOURCE_EXHAUSTED (memory), INTERNAL; those of its StageGroup, where ranks exchange.
   virtual absl::StatusOr<StageForward> Forward(const MicroBatch& shape, const TokenBatch& tokens,
                                                const at::Tensor& input, const LayerRecompute& recompute,
                                                double loss_tokens) = 0;

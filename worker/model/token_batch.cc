@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
 #include "worker/program/share.h"
@@ -107,6 +109,13 @@ absl::Status CheckTokens(const MicroBatch& shape, size_t sample, Tokens tokens, 
   return absl::OkStatus();
 }
 
+absl::Status CheckWeights(const MicroBatch& shape, size_t sample, size_t weights) {
+  if (weights >= shape.target_tokens[sample]) return absl::OkStatus();
+  return SampleError(
+      shape, sample,
+      absl::StrCat("has ", weights, " weights for ", shape.target_tokens[sample], " tokens of its target"));
+}
+
 // Ids and positions of one side as flat host arrays.
 class HostSequence {
  public:
@@ -145,14 +154,32 @@ class HostSequence {
 // Where the loss counts in one micro-batch.
 struct HostLoss {
   std::vector<int64_t> positions;
-  std::vector<int64_t> labels;
+  std::vector<int32_t> labels;
+  // Empty: each 1.
+  std::vector<float> weights;
+  std::vector<uint32_t> tasks;
 
-  // At `offset` + i the loss asks for tokens[i].
-  void Ask(int64_t offset, Tokens tokens) {
+  // At `offset` + i the loss asks for tokens[i]; the last so many of `of_target` are their weights.
+  void Ask(int64_t offset, Tokens tokens, absl::Span<const float> of_target) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       positions.push_back(offset + static_cast<int64_t>(i));
       labels.push_back(tokens[i]);
     }
+    if (!of_target.empty()) of_target.remove_prefix(of_target.size() - tokens.size());
+    weights.insert(weights.end(), of_target.begin(), of_target.end());
+  }
+
+  // All positions since the last call are of this task.
+  void EndTask(uint32_t task) { tasks.resize(positions.size(), task); }
+
+  std::vector<LossRun> Runs() const {
+    std::vector<LossRun> runs;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      if (i == 0 || tasks[i] != tasks[i - 1]) runs.push_back({.task = tasks[i]});
+      ++runs.back().positions;
+      runs.back().weight += weights.empty() ? 1 : double{weights[i]};
+    }
+    return runs;
   }
 
   // Where it counts on a context rank, as indices into what lies there.
@@ -165,7 +192,10 @@ struct HostLoss {
       const auto last = std::ranges::lower_bound(positions, run.begin + run.length);
       for (auto position = first; position != last; ++position) {
         share.positions.push_back(begin + *position - run.begin);
-        share.labels.push_back(labels[static_cast<size_t>(position - positions.begin())]);
+        const auto i = static_cast<size_t>(position - positions.begin());
+        share.labels.push_back(labels[i]);
+        if (!weights.empty()) share.weights.push_back(weights[i]);
+        if (!tasks.empty()) share.tasks.push_back(tasks[i]);
       }
       begin += run.length;
     }
@@ -186,28 +216,31 @@ struct HostBatch {
   }
 };
 
-void AddDecoderOnly(int64_t offset, size_t input, Tokens tokens, HostBatch& batch) {
+void AddDecoderOnly(int64_t offset, size_t input, Tokens tokens, absl::Span<const float> weights,
+                    HostBatch& batch) {
   batch.target.Put(offset, tokens);
   if (tokens.empty()) return;
   const size_t first = std::max<size_t>(input, 1);
-  batch.loss.Ask(offset + static_cast<int64_t>(first) - 1, tokens.subspan(std::min(first, tokens.size())));
+  batch.loss.Ask(offset + static_cast<int64_t>(first) - 1, tokens.subspan(std::min(first, tokens.size())),
+                 weights);
 }
 
 void AddEncoderDecoder(int64_t source_offset, int64_t target_offset, size_t input, Tokens tokens,
-                       int32_t start, HostBatch& batch) {
+                       absl::Span<const float> weights, int32_t start, HostBatch& batch) {
   batch.source.Put(source_offset, tokens.first(input));
   const Tokens target = tokens.subspan(input);
   if (target.empty()) return;
   std::vector<int32_t> shifted = {start};
   shifted.insert(shifted.end(), target.begin(), target.end() - 1);
   batch.target.Put(target_offset, shifted);
-  batch.loss.Ask(target_offset, target);
+  batch.loss.Ask(target_offset, target, weights);
 }
 
 // Fills the batch with the tokens, of samples that a context rank has tokens of. Possible errors: those of
 // MakeTokenBatch.
 absl::Status AddSamples(const MicroBatch& shape, const std::vector<std::vector<int32_t>>& tokens,
-                        const ModelConfig& config, const GroupPlace& place, HostBatch& batch) {
+                        const std::vector<std::vector<float>>& weights, const ModelConfig& config,
+                        const GroupPlace& place, HostBatch& batch) {
   const bool t5 = IsT5(config);
   const int64_t source_tokens = t5 ? SourceTokens(shape) : 0;
   const int64_t target_tokens = TargetTokens(shape);
@@ -222,27 +255,46 @@ absl::Status AddSamples(const MicroBatch& shape, const std::vector<std::vector<i
     PENSTOCK_RETURN_IF_ERROR(CheckPlace(shape, targets, i, shape.target_length, target_tokens,
                                         static_cast<int64_t>(t5 ? length - input : length)));
     const Tokens sample = Tokens(tokens[i]).first(length);
-    if (shape.layout == Layout::kPadded) batch.target.NumberRow(targets[i], shape.target_length);
-    if (!t5) {
-      AddDecoderOnly(targets[i], input, sample, batch);
-      continue;
+    absl::Span<const float> of_target;
+    if (!weights.empty()) {
+      PENSTOCK_RETURN_IF_ERROR(CheckWeights(shape, i, weights[i].size()));
+      of_target = absl::MakeConstSpan(weights[i]).first(shape.target_tokens[i]);
     }
-    PENSTOCK_RETURN_IF_ERROR(
-        CheckPlace(shape, sources, i, shape.source_length, source_tokens, static_cast<int64_t>(input)));
-    AddEncoderDecoder(sources[i], targets[i], input, sample, config.decoder_start_token, batch);
+    if (shape.layout == Layout::kPadded) batch.target.NumberRow(targets[i], shape.target_length);
+    if (t5) {
+      PENSTOCK_RETURN_IF_ERROR(
+          CheckPlace(shape, sources, i, shape.source_length, source_tokens, static_cast<int64_t>(input)));
+      AddEncoderDecoder(sources[i], targets[i], input, sample, of_target, config.decoder_start_token, batch);
+    } else {
+      AddDecoderOnly(targets[i], input, sample, of_target, batch);
+    }
+    if (!shape.tasks.empty()) batch.loss.EndTask(shape.tasks[i]);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<HostBatch> MakeHostBatch(const MicroBatch& shape,
                                         const std::vector<std::vector<int32_t>>& tokens,
+                                        const std::vector<std::vector<float>>& weights,
                                         const ModelConfig& config, const GroupPlace& place) {
   PENSTOCK_RETURN_IF_ERROR(CheckShape(shape, config, tokens.size()));
   const int64_t source_tokens = IsT5(config) ? SourceTokens(shape) : 0;
   HostBatch batch{HostSequence(source_tokens), HostSequence(TargetTokens(shape)), {}};
-  PENSTOCK_RETURN_IF_ERROR(AddSamples(shape, tokens, config, place, batch));
+  PENSTOCK_RETURN_IF_ERROR(AddSamples(shape, tokens, weights, config, place, batch));
   batch.Take(shape, IsT5(config), place);
   return batch;
+}
+
+void StageLabels(at::Device device, HostLoss loss, TokenBatch& batch) {
+  if (loss.weights.empty()) {
+    batch.labels = StagedFor(device, std::vector<int64_t>(loss.labels.begin(), loss.labels.end()));
+    return;
+  }
+  std::vector<int32_t> bits(loss.weights.size());
+  std::ranges::transform(loss.weights, bits.begin(),
+                         [](float weight) { return std::bit_cast<int32_t>(weight); });
+  batch.labels = StagedFor(device, std::move(loss.labels));
+  batch.loss_weights = StagedFor(device, std::move(bits)).view(at::kFloat);
 }
 
 at::Tensor Copied(const at::Tensor& staged, at::Device device) {
@@ -262,11 +314,12 @@ TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range) {
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
-                                          at::Device device, const GroupPlace& place) {
+                                          at::Device device, const GroupPlace& place,
+                                          const std::vector<std::vector<float>>& weights) {
   PENSTOCK_RETURN_IF_ERROR(CheckPlacement(shape, config, place));
   HostBatch host{HostSequence(0), HostSequence(0), {}};
   if (needs.any()) {
-    PENSTOCK_ASSIGN_OR_RETURN(host, MakeHostBatch(shape, tokens, config, place));
+    PENSTOCK_ASSIGN_OR_RETURN(host, MakeHostBatch(shape, tokens, weights, config, place));
   }
   return CallTorch("the tokens of a micro-batch", [&] {
     TokenBatch batch;
@@ -276,7 +329,8 @@ absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
     if (needs.target) batch.target = host.target.StageFor(device, /*positions=*/!IsT5(config));
     if (!needs.loss) return batch;
     batch.loss_positions = StagedFor(device, std::move(host.loss.positions));
-    batch.labels = StagedFor(device, std::move(host.loss.labels));
+    batch.loss_runs = host.loss.Runs();
+    StageLabels(device, std::move(host.loss), batch);
     return batch;
   });
 }
@@ -288,6 +342,8 @@ absl::StatusOr<TokenBatch> ToDevice(const TokenBatch& staged, at::Device device)
     batch.target = Copied(staged.target, device);
     batch.loss_positions = Copied(staged.loss_positions, device);
     batch.labels = Copied(staged.labels, device);
+    batch.loss_weights = Copied(staged.loss_weights, device);
+    batch.loss_runs = staged.loss_runs;
     batch.attention = std::make_shared<const MicroBatchAttention>(ToDevice(*staged.attention, device));
     return batch;
   });

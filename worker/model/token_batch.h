@@ -29,6 +29,15 @@ struct TokenSequence {
   at::Tensor positions;
 };
 
+// Loss positions that lie one behind the other, of samples of one task.
+struct LossRun {
+  // Index into JobSpec.tasks.
+  uint32_t task = 0;
+  int64_t positions = 0;
+  // Sum of what they weigh in the loss.
+  double weight = 0;
+};
+
 // What a stage does not need is undefined.
 struct TokenBatch {
   // T5's encoder.
@@ -36,9 +45,14 @@ struct TokenBatch {
   // The decoder's, or a decoder-only model's.
   TokenSequence target;
   // [n] int64: where the loss counts, as indices into the flat target, ascending; and the token that is asked
-  // for there.
+  // for there. Where positions have weights labels are int32: both together take no more memory than labels
+  // alone (execution.md, section 8).
   at::Tensor loss_positions;
   at::Tensor labels;
+  // [n] float32: what each position weighs in the loss. Undefined: 1.
+  at::Tensor loss_weights;
+  // All loss positions in their order, on the host; empty where losses are not told apart by task.
+  std::vector<LossRun> loss_runs;
   // Every stage needs it.
   std::shared_ptr<const MicroBatchAttention> attention;
 };
@@ -63,13 +77,15 @@ TokenNeeds TokenNeedsOf(const ModelConfig& config, const StageRange& range);
 // T5's encoder computes the input; its decoder decoder_start_token and the target but for its last token, and
 // at each of them it is asked for the target token of that place.
 // Of a stage group with several context ranks: the batch of one of them, whose tokens lie end to end
-// (share.h). Of a sample that SamplesOn names for it `tokens` has all, of others it may have none. Possible
-// errors: INVALID_ARGUMENT (names the sample; its token, too few tokens, or the shape that does not fit; the
-// span; a divided sample of T5).
+// (share.h). Of a sample that SamplesOn names for it `tokens` has all, of others it may have none.
+// `weights[i]`: what the target tokens of sample i weigh in the loss; without any, each 1. Possible
+// errors: INVALID_ARGUMENT (names the sample; its token, too few tokens or weights, or the shape that does
+// not fit; the span; a divided sample of T5).
 absl::StatusOr<TokenBatch> MakeTokenBatch(const MicroBatch& shape,
                                           const std::vector<std::vector<int32_t>>& tokens,
                                           const ModelConfig& config, const TokenNeeds& needs,
-                                          at::Device device, const GroupPlace& place = {});
+                                          at::Device device, const GroupPlace& place = {},
+                                          const std::vector<std::vector<float>>& weights = {});
 
 // Copies in memory of the device, there for what runs on the current stream after them. Possible errors:
 // RESOURCE_EXHAUSTED (memory), INTERNAL.

@@ -36,6 +36,8 @@ struct MicroBatchState : StageState {
   at::Tensor source;
   // Last stage: the gradient of the last layer's output.
   at::Tensor hidden_gradient;
+  // Until the forward pass ends (StageForward).
+  at::Tensor run_losses;
   std::vector<int64_t> input_sizes;
   std::vector<int64_t> output_sizes;
   // The backward pass has run.
@@ -174,7 +176,9 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   head.hidden_gradient = rows.Sum(head.hidden_gradient);
   if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
   state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);
-  return group_.place().tensor == 0 ? head.loss : head.loss.zero_();
+  if (group_.place().tensor != 0) return head.loss.zero_();
+  state.run_losses = std::move(head.run_losses);
+  return head.loss;
 }
 
 at::Tensor TransformerStage::RunForward(const MicroBatch& shape, const TokenBatch& tokens,
@@ -284,7 +288,8 @@ absl::StatusOr<StageForward> TransformerStage::Forward(const MicroBatch& shape, 
                               return RunForward(shape, tokens, input, recompute, loss_tokens, *state);
                             }));
   PENSTOCK_RETURN_IF_ERROR(group_.status());
-  return StageForward{std::move(output), std::move(state)};
+  at::Tensor run_losses = std::exchange(state->run_losses, at::Tensor());
+  return StageForward{std::move(output), std::move(state), std::move(run_losses)};
 }
 
 absl::StatusOr<at::Tensor> TransformerStage::Backward(StageForward forward, const at::Tensor& output_gradient,

@@ -85,6 +85,8 @@ struct JobConfig {
   uint64_t first_iteration = 0;
   // Of all meshes side by side, where there are several; else 0.
   uint32_t ranks = 0;
+  // How many tasks losses are told apart by; 0: they are not.
+  uint32_t tasks = 0;
 
   // Of the topology, which may not be known yet.
   uint32_t world_size() const;

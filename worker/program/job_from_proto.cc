@@ -173,7 +173,8 @@ absl::StatusOr<JobConfig> JobFromProto(const v1::JobSpec& job) {
                       .training = training,
                       .shard_optimizer_state = job.planning().shard_optimizer_state(),
                       .parameter_shares = job.planning().parameter_shares(),
-                      .first_iteration = job.first_iteration()};
+                      .first_iteration = job.first_iteration(),
+                      .tasks = static_cast<uint32_t>(job.tasks_size())};
   PENSTOCK_RETURN_IF_ERROR(AddStrategies(job, config));
   return config;
 }

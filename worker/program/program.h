@@ -110,6 +110,11 @@ struct MicroBatch {
   std::vector<uint64_t> sample_ids;
   std::vector<uint32_t> input_tokens;
   std::vector<uint32_t> target_tokens;
+  // Of each sample what its tokens weigh in the loss together; nothing: each position 1. Empty: no sample of
+  // the micro-batch has weights.
+  std::vector<std::optional<double>> loss_weights = {};
+  // Of each sample the index of its task among the job's; empty: losses are not told apart.
+  std::vector<uint32_t> tasks = {};
   Layout layout = Layout::kPadded;
   // Padded and concatenated: [rows, target_length], and for the encoder [rows, source_length]. A decoder-only
   // model has no source: input and target together are its target.
@@ -215,6 +220,8 @@ struct Program {
   // Of the whole global batch: every micro-batch's summed loss is divided by it. 0: nothing is learnt, and no
   // parameter changes.
   uint64_t loss_tokens = 0;
+  // What is divided by instead, where samples of the global batch have weights; else 0.
+  double loss_weight = 0;
   // Of the rank, whatever runs.
   int64_t static_memory_bytes = 0;
 };

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,6 +31,33 @@ absl::Status AppendSample(const StreamProgramsResponse& message, uint32_t index,
   micro_batch.sample_ids.push_back(sample.sample_id());
   micro_batch.input_tokens.push_back(sample.input_tokens());
   micro_batch.target_tokens.push_back(sample.target_tokens());
+  return absl::OkStatus();
+}
+
+bool HasWeights(const StreamProgramsResponse& message, const v1::MicroBatch& proto) {
+  return std::ranges::any_of(proto.samples(), [&message](uint32_t index) {
+    return message.samples(static_cast<int>(index)).has_loss_weight();
+  });
+}
+
+// What the samples weigh in the loss, and whose tasks they are of. The samples are in the batch.
+absl::Status AppendLoss(const StreamProgramsResponse& message, const v1::MicroBatch& proto,
+                        const JobConfig& job, MicroBatch& micro_batch) {
+  const bool weighted = HasWeights(message, proto);
+  for (const uint32_t index : proto.samples()) {
+    const v1::Sample& sample = message.samples(static_cast<int>(index));
+    if (sample.has_loss_weight() && (!std::isfinite(sample.loss_weight()) || sample.loss_weight() < 0)) {
+      return Invalid("samples[", index, "].loss_weight is ", sample.loss_weight(),
+                     ", expected a number of at least 0");
+    }
+    std::optional<double> weight;
+    if (sample.has_loss_weight()) weight = sample.loss_weight();
+    if (weighted) micro_batch.loss_weights.push_back(weight);
+    if (job.tasks == 0) continue;
+    if (sample.task() >= job.tasks)
+      return Invalid("samples[", index, "].task is ", sample.task(), ", but the job has ", job.tasks);
+    micro_batch.tasks.push_back(sample.task());
+  }
   return absl::OkStatus();
 }
 
@@ -167,6 +196,7 @@ absl::StatusOr<MicroBatch> MicroBatchFromProto(const StreamProgramsResponse& mes
     PENSTOCK_RETURN_IF_ERROR(AppendSample(message, index, micro_batch));
   }
   if (micro_batch.sample_ids.empty()) return Invalid("samples is empty");
+  PENSTOCK_RETURN_IF_ERROR(AppendLoss(message, proto, job, micro_batch));
   PENSTOCK_ASSIGN_OR_RETURN(micro_batch.layout, LayoutFromProto(proto.layout(), "layout"));
   micro_batch.computed_tokens = static_cast<int64_t>(proto.computed_tokens());
   micro_batch.rows = proto.rows();
@@ -354,6 +384,9 @@ absl::Status ConvertHeader(const StreamProgramsResponse& message, const JobConfi
   program.stages = {message.program().stages().begin(), message.program().stages().end()};
   program.layers_per_stage = {message.layers_per_stage().begin(), message.layers_per_stage().end()};
   program.loss_tokens = message.loss_tokens();
+  program.loss_weight = message.loss_weight();
+  if (!std::isfinite(program.loss_weight) || program.loss_weight < 0)
+    return Invalid("loss_weight is ", program.loss_weight, ", expected a number of at least 0");
   program.static_memory_bytes = message.program().static_memory_bytes();
   if (program.rank >= job.world_size()) return Invalid("program.rank is ", program.rank);
   if (program.stages != job.topology.StagesOf(program.rank)) {

@@ -47,6 +47,7 @@ bool Cut(const ModelConfig& config, int64_t max_length, SampleTokensOf& sample) 
   const auto limit = static_cast<size_t>(max_length);
   const size_t before = sample.input.size() + sample.target.size();
   sample.target.resize(std::min(sample.target.size(), limit));
+  sample.weights.resize(std::min(sample.weights.size(), limit));
   const size_t left = config.architecture == Architecture::kT5 ? limit : limit - sample.target.size();
   sample.input.resize(std::min(sample.input.size(), left));
   return sample.input.size() + sample.target.size() < before;
@@ -75,6 +76,7 @@ Evaluation SumOf(const std::vector<NamedEvaluation>& parts) {
     sum.cut_samples += part.cut_samples;
     sum.tokens += part.tokens;
     sum.loss.sum += part.loss.sum;
+    sum.loss.weight += part.loss.weight;
     sum.loss.positions += part.loss.positions;
   }
   return sum;
@@ -83,13 +85,17 @@ Evaluation SumOf(const std::vector<NamedEvaluation>& parts) {
 absl::StatusOr<SampleTokensOf> ReadSample(const IndexedDataset& dataset, size_t index) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, dataset.Tokens(index));
   const auto input = tokens.begin() + dataset.Length(index).input;
-  return SampleTokensOf{{tokens.begin(), input}, {input, tokens.end()}};
+  SampleTokensOf sample = {{tokens.begin(), input}, {input, tokens.end()}};
+  if (!dataset.has_weights()) return sample;
+  PENSTOCK_ASSIGN_OR_RETURN(sample.weights, dataset.TargetWeights(index));
+  return sample;
 }
 
 absl::Status AddLoss(const LanguageModel& model, std::vector<SampleTokensOf>& together, Evaluation& result) {
   if (together.empty()) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(const EvaluatedLoss loss, Evaluate(model, together));
   result.loss.sum += loss.sum;
+  result.loss.weight += loss.weight;
   result.loss.positions += loss.positions;
   together.clear();
   return absl::OkStatus();

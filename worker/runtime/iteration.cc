@@ -136,6 +136,7 @@ absl::StatusOr<at::Tensor> Iteration::OutputGradientOf(const Instruction& instru
 
 // With nothing to learn, loss and gradients are sums of nothing.
 double Iteration::LossDivisor() const {
+  if (program_.loss_weight > 0) return program_.loss_weight;
   return static_cast<double>(std::max<uint64_t>(1, program_.loss_tokens));
 }
 
@@ -150,6 +151,8 @@ absl::Status Iteration::Forward(const Instruction& instruction) {
       StageForward forward,
       parts_.stages.at(key.stage)->Forward(shape, tokens, input, shape.recompute[key.stage], LossDivisor()));
   at::Tensor output = std::exchange(forward.output, at::Tensor());
+  if (forward.run_losses.defined())
+    run_losses_.push_back({tokens.loss_runs, std::exchange(forward.run_losses, at::Tensor())});
   if (search_ != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(search_->AfterForward(key, input, output, IsLast(key.stage)));
   }
@@ -333,8 +336,24 @@ absl::Status Iteration::Finish(IterationResult& result) {
     PENSTOCK_ASSIGN_OR_RETURN(const double value, Read("the loss", loss));
     result.loss += value;
   }
+  PENSTOCK_RETURN_IF_ERROR(AddTasks(result));
   result.learning_rate = learning_rate_;
   return norm_and_votes_.has_value() ? ReadNormAndVotes(result) : absl::OkStatus();
+}
+
+absl::Status Iteration::AddTasks(IterationResult& result) const {
+  std::map<uint32_t, MeasuredTask> tasks;
+  for (const RunLosses& micro_batch : run_losses_) {
+    PENSTOCK_ASSIGN_OR_RETURN(const at::Tensor losses, parts_.device->ToHost(micro_batch.losses));
+    for (size_t i = 0; i < micro_batch.runs.size(); ++i) {
+      const LossRun& run = micro_batch.runs[i];
+      MeasuredTask& task = tasks.try_emplace(run.task, MeasuredTask{.task = run.task}).first->second;
+      task.loss += losses.const_data_ptr<double>()[i];
+      task.weight += run.weight;
+    }
+  }
+  for (const auto& [_, task] : tasks) result.tasks.push_back(task);
+  return absl::OkStatus();
 }
 
 absl::Status Iteration::ReadNormAndVotes(IterationResult& result) {

@@ -54,6 +54,8 @@ class Iteration {
   // What the stage needs of the micro-batch's samples, on the device.
   absl::StatusOr<TokenBatch> Tokens(const BufferKey& key);
   double LossDivisor() const;
+  // What its micro-batches' tasks have lost. Waits for the device.
+  absl::Status AddTasks(IterationResult& result) const;
   absl::Status Forward(const Instruction& instruction);
   absl::Status Backward(const Instruction& instruction);
   absl::Status BackwardInput(const Instruction& instruction);
@@ -115,6 +117,13 @@ class Iteration {
   // By the SEND, RECV or REDUCE_GRADIENTS that is being launched.
   std::unique_ptr<PendingTransfer> started_;
   std::vector<at::Tensor> losses_;
+  // Where losses are told apart by task: those of a micro-batch's runs.
+  struct RunLosses {
+    std::vector<LossRun> runs;
+    // [runs] float64.
+    at::Tensor losses;
+  };
+  std::vector<RunLosses> run_losses_;
   GradientReductions reductions_;
   double learning_rate_ = 0;
   const Votes own_votes_;

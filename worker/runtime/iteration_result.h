@@ -12,6 +12,8 @@ namespace penstock::worker {
 struct IterationResult {
   // Of this rank's micro-batches; 0 without the last stage.
   double loss = 0;
+  // Of this rank's micro-batches, where the job has tasks; ascending.
+  std::vector<MeasuredTask> tasks = {};
   // Global, before clipping.
   double gradient_norm = 0;
   double learning_rate = 0;

@@ -18,7 +18,8 @@ IterationReport MakeReport(uint64_t iteration, absl::Duration waited, IterationR
           .loss = result.loss,
           .gradient_norm = result.gradient_norm,
           .learning_rate = result.learning_rate,
-          .peak_memory_bytes = result.peak_memory_bytes};
+          .peak_memory_bytes = result.peak_memory_bytes,
+          .tasks = std::move(result.tasks)};
 }
 
 }  // namespace

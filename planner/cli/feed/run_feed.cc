@@ -57,6 +57,8 @@ absl::StatusOr<v1::JobSpec> Feed::JobOfFile(const RunData& data) {
   LimitLengthsTo(job.model(), &flags_);
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(flags_, job.model().architecture()));
   console_.Say(DescribeCut(cut));
+  if (job.tasks().empty())
+    for (const std::string& task : data.TaskNames()) job.add_tasks(task);
   return job;
 }
 
@@ -133,7 +135,8 @@ absl::Status Feed::Run() {
   PENSTOCK_ASSIGN_OR_RETURN(const RunData data, RunData::Open(flags_));
   PENSTOCK_ASSIGN_OR_RETURN(const v1::JobSpec job, MakeTheJob(data));
   PENSTOCK_RETURN_IF_ERROR(Register(job));
-  const std::unique_ptr<BatchSource> batches = data.MakeBatches(flags_, job.model().architecture());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
+                            data.MakeBatches(flags_, job.model().architecture()));
   TrainingRun run(client_, job, *batches, absl::Seconds(options_.planner_timeout_s),
                   TrainingRun::Epochs::kMany);
   PENSTOCK_RETURN_IF_ERROR(AnnotateError(SubmitAll(run), absl::StrCat("job ", job.job_id())));

@@ -10,13 +10,15 @@
 namespace penstock::cli {
 namespace {
 
-void AddSample(uint64_t id, const SampleLength& length, const SampleCut& cut, v1::Batch& batch) {
+// Null: it is left out.
+v1::Sample* AddSample(uint64_t id, const SampleLength& length, const SampleCut& cut, v1::Batch& batch) {
   const std::optional<SampleLength> left = CutToLimits(length, cut.architecture, cut.limits);
-  if (!left.has_value()) return;
+  if (!left.has_value()) return nullptr;
   v1::Sample& sample = *batch.add_samples();
   sample.set_sample_id(id);
   sample.set_input_tokens(left->input);
   sample.set_target_tokens(left->target);
+  return &sample;
 }
 
 // The samples that are not left out; empty: all of them.
@@ -32,21 +34,28 @@ std::vector<uint64_t> KeptSamples(const IndexedDataset& dataset, const SampleCut
 class Walk {
  public:
   // `first_id`: of the dataset's first sample.
-  Walk(const IndexedDataset& dataset, uint64_t first_id, uint64_t seed, const SampleCut& cut)
-      : dataset_(dataset),
+  Walk(const WeightedDataset& weighted, uint32_t task, uint64_t first_id, uint64_t seed, const SampleCut& cut)
+      : dataset_(*weighted.dataset),
+        losses_(weighted.losses),
+        task_(task),
         first_id_(first_id),
         cut_(cut),
-        kept_(KeptSamples(dataset, cut)),
-        order_(kept_.empty() ? dataset.size() : kept_.size(), seed) {}
+        kept_(KeptSamples(dataset_, cut)),
+        order_(kept_.empty() ? dataset_.size() : kept_.size(), seed) {}
 
   void AddSampleAt(uint64_t position, v1::Batch& batch) {
     const uint64_t place = order_.At(position);
     const uint64_t sample = kept_.empty() ? place : kept_[place];
-    AddSample(first_id_ + sample, dataset_.Length(sample), cut_, batch);
+    v1::Sample* const added = AddSample(first_id_ + sample, dataset_.Length(sample), cut_, batch);
+    if (added == nullptr) return;
+    added->set_task(task_);
+    if (losses_ != nullptr) added->set_loss_weight((*losses_)[sample].weight);
   }
 
  private:
   const IndexedDataset& dataset_;
+  const std::shared_ptr<const std::vector<SampleLoss>> losses_;
+  const uint32_t task_;
   const uint64_t first_id_;
   const SampleCut cut_;
   const std::vector<uint64_t> kept_;
@@ -69,9 +78,10 @@ class Mixed : public BatchSource {
   Mixed(const std::vector<WeightedDataset>& datasets, const ShuffleOptions& options)
       : order_(WeightsOf(datasets), options.global_batch, options.seed) {
     uint64_t first_id = 0;
-    for (const auto& [dataset, weight] : datasets) {
-      walks_.emplace_back(*dataset, first_id, SeedOf(walks_.size(), options.seed), options.cut);
-      first_id += dataset->size();
+    for (const WeightedDataset& weighted : datasets) {
+      walks_.emplace_back(weighted, static_cast<uint32_t>(walks_.size()), first_id,
+                          SeedOf(walks_.size(), options.seed), options.cut);
+      first_id += weighted.dataset->size();
     }
   }
 

@@ -26,6 +26,8 @@ class BatchSource {
 struct SampleCut {
   v1::Architecture architecture = v1::ARCHITECTURE_GPT;
   LengthLimits limits;
+
+  bool operator==(const SampleCut&) const = default;
 };
 
 struct ShuffleOptions {
@@ -39,13 +41,15 @@ struct ShuffleOptions {
 struct WeightedDataset {
   const IndexedDataset* dataset = nullptr;
   double weight = 1;
+  // Of each sample, where a dataset of the mixture has weights of tokens; null: none has.
+  std::shared_ptr<const std::vector<SampleLoss>> losses = nullptr;
 };
 
 // Of each dataset a fresh shuffle of all samples in each epoch of its own, but those that the cut leaves out:
 // batches are full. Which samples of a batch are of which dataset says MixtureOrder (mixture_order.h).
 // Samples of the first dataset have their own ids, those of the next ones ids behind them (joined_dataset.h).
 // Each dataset must outlive the source and hold a sample that is not left out; weights are 0 or more, one
-// above 0.
+// above 0. Of several datasets samples name their task, in this order.
 std::unique_ptr<BatchSource> MixedBatches(const std::vector<WeightedDataset>& datasets,
                                           const ShuffleOptions& options);
 

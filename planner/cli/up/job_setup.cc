@@ -1,7 +1,9 @@
 #include "planner/cli/up/job_setup.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -134,7 +136,10 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
   PENSTOCK_ASSIGN_OR_RETURN(const CutSummary cut, data.SummarizeCut(options, model.architecture()));
   tools.say(DescribeCut(cut));
   // The first global batch is a sample of the data; with --lengths it is the one that `penstock plan` plans.
-  SetTypicalSamples({data.MakeBatches(options, model.architecture())->Make(0)}, &job);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
+                            data.MakeBatches(options, model.architecture()));
+  SetTypicalSamples({batches->Make(0)}, &job);
+  for (const std::string& task : data.TaskNames()) job.add_tasks(task);
   if (IsSimulated(options)) {
     job.set_heartbeat_timeout_ms(absl::ToInt64Milliseconds(kHeartbeatTimeout + Crowding(options)));
   }

@@ -2,7 +2,7 @@
 //
 //   {"iteration":7,"loss":2.8824353,"gradient_norm":1.25,"learning_rate":0.0003,"tokens":24576,...}
 //
-// Of a mixture: "tasks":{"flan":{"samples":45,"tokens":20110,"loss_tokens":9120},...}.
+// Of a mixture: "tasks":{"flan":{"samples":45,"tokens":20110,"loss_tokens":9120,"loss":2.71},...}.
 #pragma once
 
 #include <cstdint>

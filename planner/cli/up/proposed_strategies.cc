@@ -30,7 +30,8 @@ std::vector<uint32_t> TensorDegreesFor(const v1::ModelSpec& model, uint32_t rank
 absl::Status AddProposedStrategies(const UpOptions& options, const RunData& data, const RunSetupTools& tools,
                                    v1::JobSpec* job) {
   if (!ProposesStrategies(options)) return absl::OkStatus();
-  const std::unique_ptr<BatchSource> source = data.MakeBatches(options, job->model().architecture());
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> source,
+                            data.MakeBatches(options, job->model().architecture()));
   std::vector<v1::Batch> batches;
   for (uint64_t i = 0; i < kBatches; ++i) batches.push_back(source->Make(job->first_iteration() + i));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes,

@@ -20,6 +20,7 @@ std::vector<Scalar> ScalarsOf(const v1::IterationSummary& iteration, const std::
   for (const TaskCounts& task : tasks) {
     scalars.push_back({absl::StrCat("task_samples/", task.task), static_cast<double>(task.samples)});
     scalars.push_back({absl::StrCat("task_tokens/", task.task), static_cast<double>(task.tokens)});
+    if (task.loss.has_value()) scalars.push_back({absl::StrCat("task_loss/", task.task), *task.loss});
   }
   return scalars;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,14 +25,17 @@ uint32_t AddLength(const SampleLength& length, uint32_t crc32) {
   return Crc32({reinterpret_cast<const char*>(both), sizeof(both)}, crc32);
 }
 
-void AddLearnt(const SampleLength& length, v1::Architecture architecture, CutSummary& summary) {
-  const uint32_t learnt = LearntTokens(length, architecture);
+// `loss`: null where its dataset has no weights.
+void AddLearnt(const SampleLength& length, v1::Architecture architecture, const SampleLoss* loss,
+               CutSummary& summary) {
+  const uint32_t learnt = loss != nullptr ? loss->learnt : LearntTokens(length, architecture);
   summary.learnt_tokens += learnt;
   summary.samples_with_nothing_to_learn += learnt == 0;
   summary.samples_without_input += architecture == v1::ARCHITECTURE_T5 && length.input == 0;
 }
 
-void AddToSummary(const SampleLength& length, const SampleCut& cut, CutSummary& summary) {
+void AddToSummary(const SampleLength& length, const SampleCut& cut, const SampleLoss* loss,
+                  CutSummary& summary) {
   ++summary.samples;
   const uint64_t tokens = uint64_t{length.input} + length.target;
   summary.tokens += tokens;
@@ -40,7 +44,7 @@ void AddToSummary(const SampleLength& length, const SampleCut& cut, CutSummary& 
   summary.dropped_samples += !left.has_value();
   summary.cut_samples += left.has_value() && kept < tokens;
   summary.lost_tokens += tokens - kept;
-  if (left.has_value()) AddLearnt(*left, cut.architecture, summary);
+  if (left.has_value()) AddLearnt(*left, cut.architecture, loss, summary);
 }
 
 // `of`: " of 'data/code'", where there are several datasets.
@@ -66,6 +70,9 @@ absl::StatusOr<uint32_t> ChecksumOf(const IndexedDataset& dataset, uint32_t crc3
   for (size_t i = 0; i < dataset.size(); i += step) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, dataset.Tokens(i));
     crc32 = Crc32({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t)}, crc32);
+    if (!dataset.has_weights()) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> weights, dataset.TargetWeights(i));
+    crc32 = Crc32({reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)}, crc32);
   }
   return crc32;
 }
@@ -84,9 +91,11 @@ CutSummary& operator+=(CutSummary& sum, const CutSummary& other) {
   return sum;
 }
 
-CutSummary RunData::SummarizeTask(const DataTask& task, const SampleCut& cut) {
+absl::StatusOr<CutSummary> RunData::SummarizeTask(const DataTask& task, const SampleCut& cut) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto losses, task.losses->Of(*task.dataset, cut));
   CutSummary summary;
-  for (size_t i = 0; i < task.dataset->size(); ++i) AddToSummary(task.dataset->Length(i), cut, summary);
+  for (size_t i = 0; i < task.dataset->size(); ++i)
+    AddToSummary(task.dataset->Length(i), cut, losses != nullptr ? &(*losses)[i] : nullptr, summary);
   return summary;
 }
 
@@ -94,9 +103,9 @@ absl::StatusOr<CutSummary> RunData::SummarizeCut(const UpOptions& options,
                                                  v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
   CutSummary summary;
-  for (const SampleLength& row : rows_) AddToSummary(row, cut, summary);
+  for (const SampleLength& row : rows_) AddToSummary(row, cut, nullptr, summary);
   for (const DataTask& task : tasks_) {
-    const CutSummary of_task = SummarizeTask(task, cut);
+    PENSTOCK_ASSIGN_OR_RETURN(const CutSummary of_task, SummarizeTask(task, cut));
     if (tasks_.size() > 1) {
       PENSTOCK_RETURN_IF_ERROR(CheckSomeAreLeft(of_task, absl::StrCat(" of '", task.path, "'")));
       PENSTOCK_RETURN_IF_ERROR(CheckInputs(task, of_task));
@@ -119,8 +128,9 @@ std::string DescribeCut(const CutSummary& summary) {
                     count(summary.lost_tokens), " tokens lost (", absl::StrFormat("%.1f", share), " %)");
   }
   if (summary.samples_with_nothing_to_learn > 0) {
-    absl::StrAppend(&text, "\ndata: nothing is learnt of ", count(summary.samples_with_nothing_to_learn),
-                    " samples: they have no target, or one token and no input");
+    absl::StrAppend(
+        &text, "\ndata: nothing is learnt of ", count(summary.samples_with_nothing_to_learn),
+        " samples: they have no target, or one token and no input, or their tokens weigh nothing");
   }
   if (summary.samples_without_input > 0) {
     absl::StrAppend(&text, "\ndata: ", count(summary.samples_without_input),
@@ -193,11 +203,11 @@ uint64_t RunData::samples() const {
   return samples;
 }
 
-std::vector<TaskOutlook> RunData::OutlookOfTasks(const SampleCut& cut) const {
+absl::StatusOr<std::vector<TaskOutlook>> RunData::OutlookOfTasks(const SampleCut& cut) const {
   std::vector<TaskOutlook> outlook;
   if (!mixed_) return outlook;
   for (const DataTask& task : tasks_) {
-    const CutSummary summary = SummarizeTask(task, cut);
+    PENSTOCK_ASSIGN_OR_RETURN(const CutSummary summary, SummarizeTask(task, cut));
     outlook.push_back({.name = task.name,
                        .share = task.share,
                        .samples = summary.samples,
@@ -254,14 +264,55 @@ absl::Status RunData::CheckValidation(const std::vector<NamedDataset>& datasets,
   return absl::OkStatus();
 }
 
-std::unique_ptr<BatchSource> RunData::MakeBatches(const UpOptions& options,
-                                                  v1::Architecture architecture) const {
+std::vector<std::string> RunData::TaskNames() const {
+  std::vector<std::string> names;
+  if (!mixed_) return names;
+  for (const DataTask& task : tasks_) names.push_back(task.name);
+  return names;
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<const SampleLosses>>> RunData::LossesOfTasks(
+    const SampleCut& cut) const {
+  std::vector<std::shared_ptr<const SampleLosses>> losses(tasks_.size());
+  const auto has_weights = [](const DataTask& task) { return task.dataset->has_weights(); };
+  if (std::ranges::none_of(tasks_, has_weights)) return losses;
+  // The loss of a batch is divided by weights or by positions: all samples have weights, or none.
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const DataTask& task = tasks_[i];
+    PENSTOCK_ASSIGN_OR_RETURN(losses[i], task.losses->Of(*task.dataset, cut));
+    if (losses[i] != nullptr) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(SampleLosses ones, ReadSampleLosses(*task.dataset, cut));
+    losses[i] = std::make_shared<const SampleLosses>(std::move(ones));
+  }
+  return losses;
+}
+
+absl::StatusOr<std::unique_ptr<BatchSource>> RunData::MakeBatches(const UpOptions& options,
+                                                                  v1::Architecture architecture) const {
   const SampleCut cut = CutOf(options, architecture);
   if (tasks_.empty()) return RowBatches(rows_, first_, cut);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto losses, LossesOfTasks(cut));
   std::vector<WeightedDataset> datasets;
-  for (const DataTask& task : tasks_)
-    datasets.push_back({.dataset = task.dataset.get(), .weight = task.share});
+  for (size_t i = 0; i < tasks_.size(); ++i)
+    datasets.push_back({.dataset = tasks_[i].dataset.get(), .weight = tasks_[i].share, .losses = losses[i]});
   return MixedBatches(datasets, {.global_batch = options.global_batch, .seed = options.seed, .cut = cut});
+}
+
+absl::StatusOr<LearntOf> RunData::MakeLearntCounter(const UpOptions& options,
+                                                    v1::Architecture architecture) const {
+  LearntOf by_length = LearntByLength(architecture);
+  if (tasks_.empty()) return by_length;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto losses, LossesOfTasks(CutOf(options, architecture)));
+  if (losses.front() == nullptr) return by_length;
+  // By the ids of joined datasets (common/dataset/joined_dataset.h).
+  return [losses](const v1::Sample& sample) -> uint32_t {
+    uint64_t id = sample.sample_id();
+    for (const auto& of_task : losses) {
+      if (id < of_task->size()) return (*of_task)[id].learnt;
+      id -= of_task->size();
+    }
+    return 0;
+  };
 }
 
 }  // namespace penstock::cli

@@ -15,6 +15,7 @@
 #include "planner/cli/up/batch_source.h"
 #include "planner/cli/up/run_outlook.h"
 #include "planner/cli/up/run_record.h"
+#include "planner/cli/up/sample_losses.h"
 #include "planner/cli/up/task_counts.h"
 #include "planner/cli/up/up_options.h"
 
@@ -47,6 +48,8 @@ struct DataTask {
   double share = 0;
   std::string path;
   std::unique_ptr<IndexedDataset> dataset;
+  // Where it has weights of tokens.
+  std::unique_ptr<KeptSampleLosses> losses = std::make_unique<KeptSampleLosses>();
 };
 
 class RunData {
@@ -69,8 +72,8 @@ class RunData {
   // What the limits of length leave of the data. Possible errors: INVALID_ARGUMENT, naming --cut (nothing is
   // left, of a mixture nothing of a task) or --mix (an encoder-decoder's task without any input).
   absl::StatusOr<CutSummary> SummarizeCut(const UpOptions& options, v1::Architecture architecture) const;
-  // The same of one task.
-  static CutSummary SummarizeTask(const DataTask& task, const SampleCut& cut);
+  // The same of one task. Possible errors: those of reading the dataset's weights.
+  static absl::StatusOr<CutSummary> SummarizeTask(const DataTask& task, const SampleCut& cut);
 
   // What distinguishes this data from other: all lengths, and the tokens of samples spread over the dataset.
   // Possible errors: those of reading the dataset.
@@ -80,17 +83,25 @@ class RunData {
   uint64_t samples() const;
   // Empty with rows of a file of lengths.
   const std::vector<DataTask>& tasks() const { return tasks_; }
-  // Of a mixture; empty: there is none.
-  std::vector<TaskOutlook> OutlookOfTasks(const SampleCut& cut) const;
+  // Of a mixture; empty: there is none. Possible errors: those of SummarizeTask.
+  absl::StatusOr<std::vector<TaskOutlook>> OutlookOfTasks(const SampleCut& cut) const;
   std::vector<TaskEnd> TaskEnds() const;
 
-  // This object must outlive the source.
-  std::unique_ptr<BatchSource> MakeBatches(const UpOptions& options, v1::Architecture architecture) const;
+  // Names of a mixture's tasks; empty: there is none.
+  std::vector<std::string> TaskNames() const;
+
+  // This object must outlive the source. Possible errors: those of reading the dataset's weights.
+  absl::StatusOr<std::unique_ptr<BatchSource>> MakeBatches(const UpOptions& options,
+                                                           v1::Architecture architecture) const;
+  // How many tokens are learnt of the samples of such batches. Possible errors: the same.
+  absl::StatusOr<LearntOf> MakeLearntCounter(const UpOptions& options, v1::Architecture architecture) const;
 
  private:
   // Of --dataset or --mix.
   absl::Status OpenTasks(const UpOptions& options);
   absl::Status CheckTokenizers() const;
+  // Of each task, one for each of its samples; where no task has weights of tokens all are null.
+  absl::StatusOr<std::vector<std::shared_ptr<const SampleLosses>>> LossesOfTasks(const SampleCut& cut) const;
 
   // One of the two.
   std::vector<DataTask> tasks_;

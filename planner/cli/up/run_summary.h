@@ -54,7 +54,7 @@ struct RunSummary {
   double prediction_error = 0;
   // The same of the last half of the iterations, whose plans know what was measured before.
   double late_prediction_error = 0;
-  // Of a mixture: of all iterations.
+  // Of a mixture: of all iterations; losses are those of the last one that learnt something of the task.
   std::vector<TaskCounts> tasks = {};
   // Longest time a rank waited for its program, after the first iteration.
   double waited_for_plan_ms = 0;

@@ -121,7 +121,8 @@ absl::StatusOr<UpOptions> ElasticRun::OnMesh(const UpRun& run, uint32_t ranks) {
   *job.mutable_mesh() = MeshOf(full_);
   v1::Mesh mesh = job.mesh();
   if (full_.strategies.empty() || ranks < WorkerCount(full_)) {
-    PENSTOCK_ASSIGN_OR_RETURN(mesh, FastestMesh(job, run.NextBatch(), ranks, full_.min_ranks));
+    PENSTOCK_ASSIGN_OR_RETURN(const v1::Batch batch, run.NextBatch());
+    PENSTOCK_ASSIGN_OR_RETURN(mesh, FastestMesh(job, batch, ranks, full_.min_ranks));
   }
   UpOptions options = available_.With(mesh);
   ++segments_;

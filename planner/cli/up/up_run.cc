@@ -176,18 +176,22 @@ absl::Status UpRun::StartProcesses() {
   return cluster_->StartWorkers(options);
 }
 
-v1::Batch UpRun::NextBatch() const {
-  return setup_.data.MakeBatches(options_, job_.model().architecture())->Make(job_.first_iteration());
+absl::StatusOr<v1::Batch> UpRun::NextBatch() const {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<BatchSource> batches,
+                            setup_.data.MakeBatches(options_, job_.model().architecture()));
+  return batches->Make(job_.first_iteration());
 }
 
 absl::Status UpRun::SayWhatIsExpected() {
   v1::PlanBatchRequest request;
   request.set_job_id(job_.job_id());
-  *request.mutable_batch() = NextBatch();
+  PENSTOCK_ASSIGN_OR_RETURN(*request.mutable_batch(), NextBatch());
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<TaskOutlook> tasks,
+                            setup_.data.OutlookOfTasks(CutOf(options_, job_.model().architecture())));
   RunOutlook outlook = {.job = job_,
                         .samples = setup_.data.samples(),
                         .global_batch = static_cast<uint64_t>(request.batch().samples_size()),
-                        .tasks = setup_.data.OutlookOfTasks(CutOf(options_, job_.model().architecture())),
+                        .tasks = std::move(tasks),
                         .threads = simulated() ? 0 : ThreadsOfEachWorker(options_)};
   // What is wrong with the batch is said when it is submitted.
   const absl::StatusOr<v1::PlanBatchResponse> planned = client_->PlanBatch(request, kOutlookDeadline);
@@ -198,7 +202,8 @@ absl::Status UpRun::SayWhatIsExpected() {
 }
 
 void UpRun::RecordIteration(const v1::IterationSummary& iteration) {
-  const std::vector<TaskCounts> tasks = counted_->CountsOf(iteration.iteration());
+  std::vector<TaskCounts> tasks = counted_->CountsOf(iteration.iteration());
+  SetLosses(iteration, tasks);
   // One that is done again has the same batch.
   if (iteration.iteration() >= history_.furthest) AddCounts(tasks, history_.tasks);
   const absl::Status written = curves_->Add(iteration, tasks);
@@ -244,8 +249,9 @@ void UpRun::ShowIteration(const v1::IterationSummary& iteration) {
 
 absl::Status UpRun::Train() {
   const v1::Architecture architecture = job_.model().architecture();
-  batches_ = setup_.data.MakeBatches(options_, architecture);
-  counted_.emplace(*batches_, setup_.data.TaskEnds(), architecture);
+  PENSTOCK_ASSIGN_OR_RETURN(batches_, setup_.data.MakeBatches(options_, architecture));
+  PENSTOCK_ASSIGN_OR_RETURN(LearntOf learnt, setup_.data.MakeLearntCounter(options_, architecture));
+  counted_.emplace(*batches_, setup_.data.TaskEnds(), std::move(learnt));
   TrainingRun run(*watching_client_, job_, *counted_, absl::Seconds(options_.planner_timeout_s),
                   supervised() ? TrainingRun::Epochs::kMany : TrainingRun::Epochs::kOne);
   if (options_.trial_iterations > 0) run.FeedUntil(job_.first_iteration() + options_.trial_iterations);

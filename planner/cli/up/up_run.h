@@ -73,7 +73,7 @@ class UpRun {
 
   const v1::JobSpec& job() const { return job_; }
   const UpOptions& options() const { return options_; }
-  v1::Batch NextBatch() const;
+  absl::StatusOr<v1::Batch> NextBatch() const;
 
  private:
   absl::Status StartProcesses();

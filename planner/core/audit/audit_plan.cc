@@ -13,6 +13,7 @@
 #include "planner/core/audit/audit_list.h"
 #include "planner/core/audit/audit_options.h"
 #include "planner/core/contract/job_from_proto.h"
+#include "planner/core/contract/limits.h"
 #include "planner/core/contract/plan_of_mesh.h"
 #include "planner/core/contract/plan_to_proto.h"
 #include "planner/core/contract/profile_from_proto.h"
@@ -72,6 +73,8 @@ absl::StatusOr<MeshAudit> ReadMesh(const v1::Plan& plan, const v1::CostProfile& 
     return audit;
   }
   audit.job = *std::move(job);
+  // A plan does not say how many tasks its job has.
+  audit.job.tasks = kMostTasks;
   if (MeshCount(plan) > 1)
     audit.job.world = {.first_rank = audit.range.first_rank, .ranks = plan.programs_size()};
   if (TopologyToProto(audit.job.topology).SerializeAsString() != audit.plan.topology().SerializeAsString())

@@ -1,6 +1,7 @@
 #include "planner/core/contract/job_from_proto.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -314,6 +315,35 @@ absl::Status ReadStageSplit(const v1::PlanningOptions& options, Job* job) {
   return absl::OkStatus();
 }
 
+// What samples say of the loss.
+absl::Status CheckLoss(const v1::Batch& batch, const Job& job) {
+  for (int i = 0; i < batch.samples_size(); ++i) {
+    const v1::Sample& sample = batch.samples(i);
+    const std::string field = absl::StrCat("batch.samples[", i, "]");
+    if (!std::isfinite(sample.loss_weight()) || sample.loss_weight() < 0 ||
+        sample.loss_weight() > kMostLossWeight) {
+      return Wrong(absl::StrCat(field, ".loss_weight"),
+                   absl::StrCat(sample.loss_weight(), "; use a number from 0 to ", kMostLossWeight));
+    }
+    if (sample.task() == 0 || static_cast<int64_t>(sample.task()) < job.tasks) continue;
+    return Wrong(absl::StrCat(field, ".task"),
+                 absl::StrCat(sample.task(), "; job.tasks has ", job.tasks, " names, the first is 0"));
+  }
+  return absl::OkStatus();
+}
+
+// Added in the order of the samples: whoever adds them again has the same bits.
+double LossWeightOf(const v1::Batch& batch, const std::vector<SampleTokens>& samples) {
+  double sum = 0;
+  bool weighted = false;
+  for (int i = 0; i < batch.samples_size(); ++i) {
+    const v1::Sample& sample = batch.samples(i);
+    weighted = weighted || sample.has_loss_weight();
+    sum += sample.has_loss_weight() ? sample.loss_weight() : static_cast<double>(samples[i].loss);
+  }
+  return weighted ? sum : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
@@ -331,6 +361,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   job.head_width = HeadWidth(spec.model());
   job.windows = WindowsOf(spec.model());
   job.max_sequence_length = spec.model().max_sequence_length();
+  job.tasks = spec.tasks_size();
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
@@ -375,6 +406,7 @@ absl::StatusOr<Batch> BatchFromProto(const v1::Batch& proto, const Job& job) {
     return Wrong("batch.samples", absl::StrCat(proto.samples_size(), " on ", stages, " stages; use at most ",
                                                kMostSampleStages / stages, " on so many stages"));
   }
+  PENSTOCK_RETURN_IF_ERROR(CheckLoss(proto, job));
   Batch batch;
   batch.iteration = proto.iteration();
   batch.samples.reserve(proto.samples_size());
@@ -383,6 +415,7 @@ absl::StatusOr<Batch> BatchFromProto(const v1::Batch& proto, const Job& job) {
                               SampleFromProto(proto.samples(i), absl::StrCat("batch.samples[", i, "]"), job));
     batch.samples.push_back(tokens);
   }
+  batch.loss_weight = LossWeightOf(proto, batch.samples);
   return batch;
 }
 

@@ -1,9 +1,12 @@
 #include "planner/core/contract/job_limits.h"
 
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
+#include "common/names/job_id.h"
 #include "common/status/status_macros.h"
 #include "planner/core/contract/limits.h"
 
@@ -125,6 +128,19 @@ absl::Status CheckTraining(const v1::TrainingSpec& training) {
   return CheckAtMost("job.training.iterations", training.iterations(), kMostIterations);
 }
 
+absl::Status CheckTasks(const v1::JobSpec& job) {
+  PENSTOCK_RETURN_IF_ERROR(CheckAtMost("job.tasks", job.tasks_size(), kMostTasks));
+  std::set<absl::string_view> names;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    const std::string field = absl::StrCat("job.tasks[", i, "]");
+    PENSTOCK_RETURN_IF_ERROR(CheckJobId(field, job.tasks(i)));
+    if (!names.insert(job.tasks(i)).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": '", job.tasks(i), "' is there twice; use a name of its own for each task"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckAtMost(absl::string_view field, uint64_t value, uint64_t most) {
@@ -140,6 +156,7 @@ absl::Status CheckJobLimits(const v1::JobSpec& job) {
   PENSTOCK_RETURN_IF_ERROR(CheckMeshLimits(job.mesh()));
   PENSTOCK_RETURN_IF_ERROR(CheckPlanning(job.planning()));
   PENSTOCK_RETURN_IF_ERROR(CheckTraining(job.training()));
+  PENSTOCK_RETURN_IF_ERROR(CheckTasks(job));
   return CheckAtMost("job.first_iteration", job.first_iteration(), kMostIterations);
 }
 

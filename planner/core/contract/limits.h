@@ -37,6 +37,9 @@ inline constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
 // Of an iteration, nanoseconds: nearly ten hours. The checker's limit of all times (verify/timeline.h).
 inline constexpr int64_t kMostPlanNs = int64_t{1} << 45;
 inline constexpr uint32_t kMostRelativePositionBuckets = 1 << 16;
+// Names of a job, and what one sample weighs in the loss.
+inline constexpr int kMostTasks = 1024;
+inline constexpr double kMostLossWeight = 1e15;
 // Of a job, and of everything that counts them.
 inline constexpr uint64_t kMostIterations = uint64_t{1} << 48;
 

@@ -79,6 +79,7 @@ v1::Plan PlanOfMesh(const v1::Plan& plan, int mesh) {
   *part.mutable_options()->mutable_layers_per_stage() = plan.meshes(mesh).layers_per_stage();
   *part.mutable_options()->mutable_rank_of_stage() = plan.meshes(mesh).rank_of_stage();
   part.set_loss_tokens(plan.loss_tokens());
+  part.set_loss_weight(plan.loss_weight());
   part.set_schedule(plan.schedule());
   part.set_strategy(plan.strategy());
   for (int replica = range.first_replica; replica < range.first_replica + range.replicas; ++replica) {

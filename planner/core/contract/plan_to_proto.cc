@@ -133,6 +133,7 @@ v1::Plan Converter::Convert() {
     plan_.add_groups()->mutable_ranks()->Add(ranks.begin(), ranks.end());
   }
   AddPrediction();
+  plan_.set_loss_weight(parts_.batch.loss_weight);
   plan_.set_lower_bound_ns(parts_.lower_bound_ns);
   plan_.set_schedule(ScheduleToProto(parts_.schedule));
   return std::move(plan_);

@@ -58,6 +58,8 @@ struct RowLengths {
 struct Batch {
   uint64_t iteration = 0;
   std::vector<SampleTokens> samples;
+  // Sum of what the samples weigh in the loss, where one of them has a weight of its own; else 0.
+  double loss_weight = 0;
 };
 
 // The first `full` layers of a stage keep only their input, the next `selective` recompute attention.
@@ -87,6 +89,8 @@ struct Job {
   int64_t expert_products = 0;
   double expert_product_share = 0;
   uint32_t max_sequence_length = 0;
+  // How many tasks samples may name; 0: they name none.
+  int32_t tasks = 0;
   // Replicas, stages and ranks.
   Topology topology;
   World world;

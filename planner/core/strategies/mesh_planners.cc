@@ -10,6 +10,7 @@
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/job_from_proto.h"
 #include "planner/core/cost/world_reshard.h"
 #include "planner/core/strategies/bound_of_meshes.h"
 #include "planner/core/strategies/merge_plans.h"
@@ -199,6 +200,9 @@ absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const Ru
     before = std::move(mesh_of_sample);
   }
   best->set_lower_bound_ns(bound);
+  // In the order of the batch, not of the meshes: sums of doubles depend on it.
+  PENSTOCK_ASSIGN_OR_RETURN(const Batch samples, BatchFromProto(batch, planners_.front()->job()));
+  best->set_loss_weight(samples.loss_weight);
   best->set_content_hash(Planner::ContentHash(*best));
   return *std::move(best);
 }

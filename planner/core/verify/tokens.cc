@@ -1,5 +1,6 @@
 // Rule 7: the shapes of micro-batches hold their samples, and all token counts add up.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -171,6 +172,27 @@ class MicroBatchCheck {
   uint64_t loss_ = 0;
 };
 
+// Rule 7: what the loss is divided by, added in the order of the batch's samples.
+void CheckLossWeight(const PlanIndex& index, Report& report) {
+  const bool encoder_decoder = index.plan().model().architecture() == v1::ARCHITECTURE_T5;
+  double sum = 0;
+  bool weighted = false;
+  for (int i = 0; i < index.batch().samples_size(); ++i) {
+    const v1::Sample& sample = index.batch().samples(i);
+    weighted = weighted || sample.has_loss_weight();
+    if (!std::isfinite(sample.loss_weight()) || sample.loss_weight() < 0) {
+      report.Add(kTokens, absl::StrCat("batch.samples[", i, "].loss_weight is ", sample.loss_weight(),
+                                       ", expected a number of at least 0"));
+    }
+    sum += sample.has_loss_weight() ? sample.loss_weight()
+                                    : static_cast<double>(LossTokens(sample, encoder_decoder));
+  }
+  const double expected = weighted ? sum : 0;
+  if (index.plan().loss_weight() == expected) return;
+  report.Add(kTokens, absl::StrCat("the plan's loss_weight is ", index.plan().loss_weight(),
+                                   ", its samples weigh ", expected));
+}
+
 void ExpectTotal(const char* field, uint64_t value, uint64_t expected, Report& report) {
   if (value != expected)
     report.Add(kTokens,
@@ -192,6 +214,7 @@ void CheckTokens(const PlanIndex& index, Report& report) {
   }
   ExpectTotal("real_tokens", index.plan().real_tokens(), totals.real, report);
   ExpectTotal("computed_tokens", index.plan().computed_tokens(), totals.computed, report);
+  CheckLossWeight(index, report);
   ExpectTotal("loss_tokens", index.plan().loss_tokens(), totals.loss, report);
 }
 

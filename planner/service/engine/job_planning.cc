@@ -8,6 +8,7 @@
 #include "planner/service/engine/checked_plan.h"
 #include "planner/service/engine/job.h"
 #include "planner/service/engine/planning_room.h"
+#include "planner/service/state/loss_weight.h"
 #include "planner/service/state/summary.h"
 
 namespace penstock {
@@ -116,6 +117,7 @@ absl::StatusOr<Job::PlannedBatch> Job::MakePlan(uint64_t iteration, const Planni
   planned.plan = std::make_shared<const v1::Plan>(*std::move(plan));
   planned.plan_bytes = MemoryBytesOf(*planned.plan);
   planned.figures = FiguresOf(*planned.plan);
+  if (WeighsNothing(*planned.batch, *planned.plan)) planned.figures.set_loss_tokens(0);
   return planned;
 }
 

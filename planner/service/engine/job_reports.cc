@@ -35,6 +35,17 @@ absl::Status CheckInstructions(const v1::ReportIterationRequest& report, const v
   return absl::OkStatus();
 }
 
+// They ascend (request_validation.cc).
+absl::Status CheckTasks(const v1::ReportIterationRequest& report, int tasks) {
+  for (int i = 0; i < report.tasks_size(); ++i) {
+    const uint32_t task = report.tasks(i).task();
+    if (static_cast<int64_t>(task) < tasks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tasks[", i, "].task is ", task, ", but the job has ", tasks, " tasks"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // A job that no worker serves may be acknowledged by its reader, with incarnation 0 and epoch 0.
@@ -65,6 +76,7 @@ absl::Status Job::KeepReportLocked(const v1::ReportIterationRequest& report) {
   }
   const v1::Program& program = plan->programs(static_cast<int>(report.rank()));
   PENSTOCK_RETURN_IF_ERROR(CheckInstructions(report, program));
+  PENSTOCK_RETURN_IF_ERROR(CheckTasks(report, spec_.tasks_size()));
   values_.PutReport(report);
   store::v1::Event event;
   *event.mutable_iteration_reported() = FiguresOf(program, report);

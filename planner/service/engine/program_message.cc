@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/service/state/loss_weight.h"
+
 namespace penstock {
 namespace {
 
@@ -47,7 +49,8 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   message.set_content_hash(plan.content_hash());
   *message.mutable_program() = program;
   AddMicroBatches(batch, plan.replicas(static_cast<int>(program.replica())), &message);
-  message.set_loss_tokens(plan.loss_tokens());
+  message.set_loss_tokens(WeighsNothing(batch, plan) ? 0 : plan.loss_tokens());
+  message.set_loss_weight(plan.loss_weight());
   message.set_strategy(plan.strategy());
   AddGroups(plan, rank, &message);
   *message.mutable_layers_per_stage() = LayersPerStageOf(plan, program.replica());

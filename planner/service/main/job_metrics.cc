@@ -93,6 +93,21 @@ std::function<Samples(const PlannerEngine&)> OfLastIteration(OfSummary value) {
   };
 }
 
+// Of the tasks that the last iteration had samples of.
+Samples TaskLosses(const PlannerEngine& engine) {
+  Samples samples;
+  for (const auto& job : engine.Jobs()) {
+    const auto summary = job->LastSummary();
+    if (!summary.has_value()) continue;
+    for (const v1::TaskLoss& task : summary->tasks()) {
+      const auto index = static_cast<int>(task.task());
+      if (task.weight() == 0 || index >= job->spec().tasks_size()) continue;
+      samples.push_back({{{kJobLabel, job->id()}, {"task", job->spec().tasks(index)}}, task.loss()});
+    }
+  }
+  return samples;
+}
+
 double PaddingEfficiency(const v1::IterationSummary& summary) {
   return Ratio(static_cast<double>(summary.real_tokens()), static_cast<double>(summary.computed_tokens()));
 }
@@ -215,6 +230,9 @@ void JobMetrics::Watch(MetricsRegistry* registry, const EngineSlot* engines) {
       SlowFactors);
   add("penstock_loss", "Loss of a job's last iteration.",
       OfLastIteration([](const auto& summary) { return summary.loss(); }));
+  add("penstock_task_loss",
+      "Loss of a job's last iteration by task: of those whose samples it had. Jobs of several tasks alone.",
+      TaskLosses);
   add("penstock_gradient_norm", "Norm of the gradient of a job's last iteration, before clipping.",
       OfLastIteration([](const auto& summary) { return summary.gradient_norm(); }));
   add("penstock_learning_rate", "Learning rate of a job's last iteration.",

@@ -35,6 +35,7 @@ v1::JobSpec Shown(const v1::JobSpec& spec) {
   *shown.mutable_model() = spec.model();
   *shown.mutable_mesh() = spec.mesh();
   *shown.mutable_strategies() = spec.strategies();
+  *shown.mutable_tasks() = spec.tasks();
   shown.mutable_planning()->set_policy(spec.planning().policy());
   shown.mutable_training()->set_iterations(spec.training().iterations());
   shown.set_look_ahead_window(spec.look_ahead_window());

@@ -66,6 +66,8 @@ absl::Status ValidateSample(absl::string_view field, const v1::Sample& sample) {
   if (sample.target_tokens() > kMaxTokens) {
     return Invalid(field, ".target_tokens is ", sample.target_tokens(), ": not a length (negative?)");
   }
+  if (!std::isfinite(sample.loss_weight()) || sample.loss_weight() < 0)
+    return Invalid(field, ".loss_weight is ", sample.loss_weight(), ": a number of at least 0");
   return absl::OkStatus();
 }
 
@@ -105,6 +107,21 @@ absl::Status ValidateHostAndPort(absl::string_view field, const std::string& add
 // NaN and infinity are what a run that diverges has.
 absl::Status ValidateMeasured(absl::string_view field, double value) {
   return value < 0 ? Invalid(field, " is ", value, ": at least 0") : absl::OkStatus();
+}
+
+// A run whose loss is not finite ends: its workers report no iteration.
+absl::Status ValidateTasks(const v1::ReportIterationRequest& request) {
+  for (int i = 0; i < request.tasks_size(); ++i) {
+    const v1::TaskLoss& task = request.tasks(i);
+    const std::string field = absl::StrCat("tasks[", i, "]");
+    if (i > 0 && task.task() <= request.tasks(i - 1).task())
+      return Invalid(field, ".task is ", task.task(), ": not above the one before");
+    if (!std::isfinite(task.loss()) || task.loss() < 0)
+      return Invalid(field, ".loss is ", task.loss(), ": a number of at least 0");
+    if (!std::isfinite(task.weight()) || task.weight() < 0)
+      return Invalid(field, ".weight is ", task.weight(), ": a number of at least 0");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -175,7 +192,7 @@ absl::Status Validate(const v1::ReportIterationRequest& request) {
     if (request.instructions(i).duration_ns() < 0)
       return Invalid("instructions[", i, "].duration_ns is negative");
   }
-  return absl::OkStatus();
+  return ValidateTasks(request);
 }
 
 absl::Status Validate(const v1::RegisterWorkerRequest& request) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -45,6 +47,22 @@ double Bubble(double compute_ns, uint32_t ranks, int64_t total_ns) {
   return 1.0 - compute_ns / (static_cast<double>(ranks) * static_cast<double>(total_ns));
 }
 
+void AddTasks(const std::vector<store::v1::IterationReported>& reports, v1::IterationSummary& summary) {
+  std::map<uint32_t, v1::TaskLoss> tasks;
+  for (const store::v1::IterationReported& report : reports) {
+    for (const v1::TaskLoss& reported : report.tasks()) {
+      v1::TaskLoss& task = tasks[reported.task()];
+      task.set_task(reported.task());
+      task.set_loss(task.loss() + reported.loss());
+      task.set_weight(task.weight() + reported.weight());
+    }
+  }
+  for (auto& [_, task] : tasks) {
+    if (task.weight() > 0) task.set_loss(task.loss() / task.weight());
+    *summary.add_tasks() = std::move(task);
+  }
+}
+
 }  // namespace
 
 store::v1::IterationPlanned FiguresOf(const v1::Plan& plan) {
@@ -75,6 +93,7 @@ store::v1::IterationReported FiguresOf(const v1::Program& program, const v1::Rep
   figures.set_loss(report.loss());
   figures.set_gradient_norm(report.gradient_norm());
   figures.set_learning_rate(report.learning_rate());
+  *figures.mutable_tasks() = report.tasks();
   return figures;
 }
 
@@ -99,6 +118,7 @@ v1::IterationSummary Summarize(const store::v1::IterationPlanned& plan,
     summary.set_waited_for_program_ns(
         std::max(summary.waited_for_program_ns(), report.waited_for_program_ns()));
   }
+  AddTasks(reports, summary);
   summary.set_bubble(Bubble(compute_ns, plan.ranks(), summary.measured_ns()));
   summary.set_predicted_bubble(Bubble(plan.compute_ns(), plan.ranks(), summary.predicted_ns()));
   return summary;

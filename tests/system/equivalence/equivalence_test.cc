@@ -2,9 +2,9 @@
 // the replicas, the stage groups and the recomputation, workers over Gloo compute the losses and gradients of
 // a plain reference that knows nothing of plans.
 //
-// What runs is a covering set of all pairs: some 46 cases, whose at most 4 ranks are real processes. With
-// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (240 cases of up to 8 ranks),
-// with PENSTOCK_EQUIVALENCE=all every combination (192,048) in a seeded order; then the ranks are threads of
+// What runs is a covering set of all pairs: some 57 cases, whose at most 4 ranks are real processes. With
+// PENSTOCK_EQUIVALENCE=triples in the environment it is a set of all triples (318 cases of up to 8 ranks),
+// with PENSTOCK_EQUIVALENCE=all every combination (826,080) in a seeded order; then the ranks are threads of
 // this process, because to start processes takes longer than what they do. A case waits more than it
 // computes, so let several processes run a part each, and write to memory:
 //
@@ -55,7 +55,7 @@ using Rows = std::vector<ReferenceRow>;
 
 ReferenceSample SampleOf(const std::vector<TinySample>& samples, const v1::Sample& sample) {
   const TinySample& tokens = samples[sample.sample_id()];
-  return {tokens.input, tokens.target};
+  return {tokens.input, tokens.target, tokens.weights};
 }
 
 // What sees each other: the samples of a concatenated row, which the plan puts together, else each sample by
@@ -173,12 +173,59 @@ std::vector<TinySample> Samples() {
   return samples;
 }
 
+// The same with weights of tokens: masks, halves and more than one; a sample of each batch has none.
+std::vector<TinySample> WeightedSamples() {
+  constexpr float kWeights[] = {1, 0, 0.5, 0, 2.25, 1, 0.125};
+  std::vector<TinySample> samples = Samples();
+  for (size_t i = 0; i < kSamples; ++i) {
+    for (size_t token = 0; token < samples[i].target.size() && i % kBatch != 5; ++token)
+      samples[i].weights.push_back(kWeights[(3 * i + token) % std::size(kWeights)]);
+  }
+  return samples;
+}
+
+// Of samples as TinyBatches has them: what they weigh, where it is not what their positions are, and their
+// tasks.
+std::vector<v1::Batch> WeightedBatches(std::vector<v1::Batch> batches, const std::vector<TinySample>& samples,
+                                       bool encoder_decoder) {
+  constexpr uint32_t kTasks = 3;
+  for (v1::Batch& batch : batches) {
+    for (v1::Sample& sample : *batch.mutable_samples()) {
+      const TinySample& tokens = samples[sample.sample_id()];
+      sample.set_task(static_cast<uint32_t>(sample.sample_id() % kTasks));
+      if (tokens.weights.empty()) continue;
+      double weight = 0;
+      for (size_t i = encoder_decoder || !tokens.input.empty() ? 0 : 1; i < tokens.weights.size(); ++i)
+        weight += double{tokens.weights[i]};
+      sample.set_loss_weight(weight);
+    }
+  }
+  return batches;
+}
+
+// What a rank of the last stage reports of its tasks adds up to its loss.
+void ExpectTasksAddUp(const v1::IterationSummary& summary, const v1::Plan& plan, double tolerance) {
+  double loss = 0;
+  double weight = 0;
+  for (const v1::TaskLoss& task : summary.tasks()) {
+    loss += task.loss() * task.weight();
+    weight += task.weight();
+  }
+  EXPECT_EQ(summary.tasks_size(), 3);
+  EXPECT_LE(RelativeError({weight}, {plan.loss_weight()}), tolerance);
+  EXPECT_LE(RelativeError({loss / weight}, {summary.loss()}), tolerance);
+}
+
 bool RanksAreThreads() { return WantedCoverage() != Coverage::kPairs; }
 
 // What the cases of a process share.
 struct Shared {
   const std::vector<TinySample> samples = Samples();
+  const std::vector<TinySample> weighted_samples = WeightedSamples();
   const std::vector<v1::Batch> batches = TinyBatches(samples, kBatch, kIterations);
+  // Of a decoder alone and of an encoder-decoder.
+  const std::vector<v1::Batch> weighted_batches[2] = {WeightedBatches(batches, weighted_samples, false),
+                                                      WeightedBatches(batches, weighted_samples, true)};
   // Its planner serves one case after the other.
   Cluster cluster = Cluster({.store = "memory"});
   bool planner_started = false;
@@ -194,7 +241,8 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
   static void SetUpTestSuite() {
     if (RanksAreThreads()) PrepareForWorkerThreads();
     shared_ = new Shared;
-    WriteTinyDataset(Dataset(), shared_->samples);
+    WriteTinyDataset(DatasetOf(false), shared_->samples);
+    WriteTinyDataset(DatasetOf(true), shared_->weighted_samples);
   }
 
   static void TearDownTestSuite() {
@@ -236,8 +284,17 @@ class EquivalenceTest : public ::testing::TestWithParam<PlanCase> {
   }
 
   static Cluster& cluster() { return shared_->cluster; }
-  static const std::vector<v1::Batch>& batches() { return shared_->batches; }
-  static std::string Dataset() { return cluster().folder().Path("data"); }
+  static const std::vector<v1::Batch>& batches() {
+    return GetParam().weighted ? shared_->weighted_batches[GetParam().model.encoder_decoder]
+                               : shared_->batches;
+  }
+  static const std::vector<TinySample>& samples() {
+    return GetParam().weighted ? shared_->weighted_samples : shared_->samples;
+  }
+  static std::string DatasetOf(bool weighted) {
+    return cluster().folder().Path(weighted ? "weighted" : "data");
+  }
+  static std::string Dataset() { return DatasetOf(GetParam().weighted); }
   static std::string GradientsFolder() { return cluster().folder().Path("gradients"); }
   static const std::string& job_id() { return GetParam().name; }
 
@@ -352,7 +409,7 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
       EXPECT_TRUE(MakesProductsBesideExchanges(plans.back()));
     }
     different_spans = std::max(different_spans, MostDifferentSpans(plans.back()));
-    rows.push_back(RowsOf(batches()[i], plans.back(), shared_->samples));
+    rows.push_back(RowsOf(batches()[i], plans.back(), samples()));
   }
   if (ContextRanks(test.job.mesh()) > 1) ++shared_->by_different_spans[different_spans];
   const std::vector<ReferenceIteration>& reference = Reference(rows);
@@ -364,6 +421,7 @@ TEST_P(EquivalenceTest, LossesAndGradientsAreThoseOfTheReference) {
     EXPECT_LE(RelativeError({summaries[i].gradient_norm()}, {reference[i].gradient_norm}), test.tolerance)
         << "iteration " << i;
     ExpectGradients(plans[i], reference[i], test.tolerance);
+    if (test.weighted) ExpectTasksAddUp(summaries[i], plans[i], test.tolerance);
   }
 }
 

@@ -119,6 +119,11 @@ struct StatePlace {
 constexpr StatePlace kShardings[] = {
     {"", State::kWhole}, {"Sharded", State::kSharded}, {"Shares", State::kShares}};
 
+// Of tokens in the loss; with them goes that samples have tasks.
+constexpr const char* kWeightings[] = {"", "Weighted"};
+// Of samples with tasks, by turns.
+constexpr const char* kTasks[] = {"one", "two", "three"};
+
 enum Factor : size_t {
   kModel,
   kPolicy,
@@ -130,13 +135,14 @@ enum Factor : size_t {
   kPrecision,
   kSharding,
   kTensor,
-  kContext
+  kContext,
+  kWeighting
 };
 
-const std::vector<size_t> kValues = {std::size(kModels),       std::size(kPolicies),    std::size(kSchedules),
-                                     std::size(kStageLayouts), std::size(kPipelines),   std::size(kReplicas),
-                                     std::size(kRecomputes),   std::size(kPrecisions),  std::size(kShardings),
-                                     std::size(kTensorRanks),  std::size(kContextRanks)};
+const std::vector<size_t> kValues = {
+    std::size(kModels),    std::size(kPolicies),    std::size(kSchedules),    std::size(kStageLayouts),
+    std::size(kPipelines), std::size(kReplicas),    std::size(kRecomputes),   std::size(kPrecisions),
+    std::size(kShardings), std::size(kTensorRanks), std::size(kContextRanks), std::size(kWeightings)};
 
 v1::Mesh MeshOf(const Case& choice) {
   const uint32_t tensor = kTensorRanks[choice[kTensor]];
@@ -296,6 +302,8 @@ v1::JobSpec JobOf(const Case& choice) {
   options.set_shard_optimizer_state(kShardings[choice[kSharding]].state == State::kSharded);
   options.set_parameter_shares(kShardings[choice[kSharding]].state == State::kShares);
   PlaceStages(kStageLayouts[choice[kStages]].stages, kPipelines[choice[kPipeline]], options);
+  if (choice[kWeighting] > 0)
+    for (const char* task : kTasks) job.add_tasks(task);
   return job;
 }
 
@@ -337,9 +345,10 @@ PlanCase MakeCase(const Case& choice) {
                    kStageLayouts[choice[kStages]].name, "Pipeline", kPipelines[choice[kPipeline]], "Data",
                    kReplicas[choice[kData]], "Tensor", kTensorRanks[choice[kTensor]], "Context",
                    kContextRanks[choice[kContext]], "Recompute", kRecomputes[choice[kRecompute]].name,
-                   precision.name, kShardings[choice[kSharding]].name);
+                   precision.name, kShardings[choice[kSharding]].name, kWeightings[choice[kWeighting]]);
   result.job = JobOf(choice);
   result.model = ReferenceOf(result.job.model());
+  result.weighted = choice[kWeighting] > 0;
   result.reference = absl::StrCat(model, precision.name);
   result.tolerance = precision.tolerance;
   return result;

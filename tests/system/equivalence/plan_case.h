@@ -26,6 +26,8 @@ struct PlanCase {
   std::string name;
   v1::JobSpec job;
   ReferenceModel model;
+  // Whether tokens have weights in the loss, and samples tasks.
+  bool weighted = false;
   // What the reference depends on, beside the rows.
   std::string reference;
   double tolerance = 0;

@@ -32,17 +32,17 @@ ReferenceParameters InitialParameters(const JobConfig& job) {
 double Accumulate(const std::vector<ReferenceRow>& batch, const ReferenceParameters& parameters,
                   const ReferenceModel& model) {
   const bool t5 = model.encoder_decoder;
-  int64_t loss_tokens = 0;
+  double loss_weight = 0;
   for (const ReferenceRow& row : batch) {
     for (const ReferenceSample& sample : row) {
-      loss_tokens += t5 ? T5LossTokens(sample) : GptLossTokens(sample);
+      loss_weight += t5 ? T5LossWeight(sample) : GptLossWeight(sample);
     }
   }
   double total = 0;
   for (const ReferenceRow& row : batch) {
     at::Tensor loss = t5 ? T5RowLoss(row, parameters, model) : GptRowLoss(row, parameters, model);
     if (!loss.defined()) continue;
-    loss = loss / static_cast<double>(loss_tokens);
+    loss = loss / loss_weight;
     loss.backward();
     total += loss.item<double>();
   }

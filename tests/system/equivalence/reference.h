@@ -49,6 +49,8 @@ struct ReferenceModel {
 struct ReferenceSample {
   std::vector<int32_t> input;
   std::vector<int32_t> target;
+  // What each token of the target weighs in the loss; empty: 1.
+  std::vector<float> weights = {};
   auto operator<=>(const ReferenceSample&) const = default;
 };
 
@@ -56,7 +58,8 @@ struct ReferenceSample {
 using ReferenceRow = std::vector<ReferenceSample>;
 
 struct ReferenceIteration {
-  // Of the whole global batch: cross entropy summed over its loss positions, divided by their number.
+  // Of the whole global batch: cross entropy summed over its loss positions, each times its weight, divided
+  // by the sum of their weights.
   double loss = 0;
   // Before clipping.
   double gradient_norm = 0;

@@ -103,10 +103,11 @@ at::Tensor Logits(const RowTokens& tokens, const ReferenceParameters& p, const R
 
 }  // namespace
 
-int64_t GptLossTokens(const ReferenceSample& sample) {
-  const auto target = static_cast<int64_t>(sample.target.size());
+double GptLossWeight(const ReferenceSample& sample) {
+  double weight = 0;
   // The first token of a sample has none before it.
-  return sample.input.empty() && target > 0 ? target - 1 : target;
+  for (size_t i = sample.input.empty() ? 1 : 0; i < sample.target.size(); ++i) weight += WeightOf(sample, i);
+  return weight;
 }
 
 at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model) {
@@ -118,7 +119,9 @@ at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, con
     const auto begin = static_cast<int64_t>(tokens.ids.size());
     const int64_t first = sample.input.empty() ? 1 : static_cast<int64_t>(sample.input.size());
     for (auto i = first; i < static_cast<int64_t>(all.size()); ++i) {
-      positions.push_back({.position = begin + i - 1, .label = all[static_cast<size_t>(i)]});
+      positions.push_back({.position = begin + i - 1,
+                           .label = all[static_cast<size_t>(i)],
+                           .weight = WeightOf(sample, static_cast<size_t>(i) - sample.input.size())});
     }
     tokens.Append(all);
   }

@@ -55,7 +55,7 @@ void RowTokens::Append(const std::vector<int32_t>& sample) {
 at::Tensor CrossEntropy(const at::Tensor& logits, const std::vector<LossPosition>& positions) {
   const at::Tensor likelihoods = logits.log_softmax(-1);
   at::Tensor loss = at::zeros({}, at::kDouble);
-  for (const auto& [position, label] : positions) loss = loss - likelihoods[position][label];
+  for (const auto& [position, label, weight] : positions) loss = loss - weight * likelihoods[position][label];
   return loss;
 }
 

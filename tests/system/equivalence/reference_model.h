@@ -35,17 +35,23 @@ struct RowTokens {
 struct LossPosition {
   int64_t position = 0;
   int64_t label = 0;
+  double weight = 1;
 };
 
-// Sum of the cross entropy over the positions. logits: [n, vocab].
+// Of a token of the sample's target.
+inline double WeightOf(const ReferenceSample& sample, size_t token) {
+  return sample.weights.empty() ? 1 : double{sample.weights[token]};
+}
+
+// Sum of the cross entropy over the positions, each times its weight. logits: [n, vocab].
 at::Tensor CrossEntropy(const at::Tensor& logits, const std::vector<LossPosition>& positions);
 
 // Sum of the cross entropy over the row's loss positions; undefined where it has none.
 at::Tensor GptRowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model);
 
-// Loss positions of a sample.
-int64_t GptLossTokens(const ReferenceSample& sample);
-int64_t T5LossTokens(const ReferenceSample& sample);
+// Sum of the weights of a sample's loss positions.
+double GptLossWeight(const ReferenceSample& sample);
+double T5LossWeight(const ReferenceSample& sample);
 
 }  // namespace penstock::testing

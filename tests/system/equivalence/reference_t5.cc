@@ -121,7 +121,11 @@ at::Tensor Decode(const RowTokens& target, const at::Tensor& encoded, const Refe
 
 }  // namespace
 
-int64_t T5LossTokens(const ReferenceSample& sample) { return static_cast<int64_t>(sample.target.size()); }
+double T5LossWeight(const ReferenceSample& sample) {
+  double weight = 0;
+  for (size_t i = 0; i < sample.target.size(); ++i) weight += WeightOf(sample, i);
+  return weight;
+}
 
 at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, const ReferenceModel& model) {
   RowTokens source;
@@ -133,8 +137,10 @@ at::Tensor T5RowLoss(const ReferenceRow& row, const ReferenceParameters& p, cons
     // What the decoder sees is one token behind what it shall say.
     std::vector<int32_t> shifted = {static_cast<int32_t>(model.decoder_start_token)};
     shifted.insert(shifted.end(), sample.target.begin(), sample.target.end() - 1);
-    for (const int32_t label : sample.target) {
-      positions.push_back({.position = static_cast<int64_t>(positions.size()), .label = label});
+    for (size_t i = 0; i < sample.target.size(); ++i) {
+      positions.push_back({.position = static_cast<int64_t>(positions.size()),
+                           .label = sample.target[i],
+                           .weight = WeightOf(sample, i)});
     }
     target.Append(shifted);
   }

@@ -119,7 +119,7 @@ void WriteTinyDataset(const std::string& prefix, const std::vector<TinySample>& 
   auto writer = IndexedDatasetWriter::Create(prefix, {});
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (const TinySample& sample : samples) {
-    const absl::Status status = (*writer)->Add(sample.input, sample.target);
+    const absl::Status status = (*writer)->Add(sample.input, sample.target, sample.weights);
     ASSERT_TRUE(status.ok()) << status;
   }
   const absl::Status status = (*writer)->Finish();

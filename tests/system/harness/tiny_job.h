@@ -22,6 +22,8 @@ v1::JobSpec TinyJobOnFourRanks(const std::string& job_id, uint64_t iterations);
 struct TinySample {
   std::vector<int32_t> input;
   std::vector<int32_t> target;
+  // What each token of the target weighs in the loss; empty: 1.
+  std::vector<float> weights = {};
 };
 
 // `count` samples of 1 to 24 tokens; some without input.

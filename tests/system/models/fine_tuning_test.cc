@@ -134,7 +134,7 @@ TEST_F(FineTuningTest, WhatCannotBecomeTokensIsRefused) {
   EXPECT_THAT(refusal(plain, chat), AllOf(HasSubstr("chat.jsonl"), HasSubstr("template")));
   const std::string weighted = penstock_.folder().Write("weighted.jsonl", R"({"text": "a"})"
                                                                           "\n"
-                                                                          R"({"text": "b", "weight": 2})"
+                                                                          R"({"text": "b", "weight": -2})"
                                                                           "\n");
   EXPECT_THAT(refusal(Tokenizer(""), weighted),
               AllOf(HasSubstr("weighted.jsonl"), HasSubstr("line 2"), HasSubstr("weight")));

@@ -86,17 +86,55 @@ TEST_F(ImportTest, LabelsAndMasksSayWhereLearningBegins) {
 }
 
 TEST_F(ImportTest, RefusesWhatWouldBeLearntOtherwiseThanItIsAskedFor) {
-  ExpectRefused(R"({"tokens": [1, 2, 3], "loss_mask": [1, 0, 1]})", "\"loss_mask\": entry 1 is 0");
-  ExpectRefused(R"({"tokens": [1, 2, 3], "labels": [-100, 2, -100]})", "\"labels\": entry 2 is -100");
+  ExpectRefused(R"({"tokens": [1, 2, 3], "loss_mask": [1, 2, 1]})",
+                "\"loss_mask\": entry 1 is 2, expected 0 or 1");
   ExpectRefused(R"({"tokens": [1, 2, 3], "labels": [-100, 2, 4]})", "\"labels\": entry 2 is 4");
-  ExpectRefused(R"({"tokens": [1, 2], "labels": [-100, -100]})", "\"labels\": no token is learnt");
+  ExpectRefused(R"({"tokens": [1, 2], "labels": [-100, -100]})", "no token is learnt");
   ExpectRefused(R"({"tokens": [1, 2], "loss_mask": [1]})",
                 "\"loss_mask\" has 1 entries and there are 2 tokens");
-  ExpectRefused(R"({"input": [1], "target": [2], "labels": [2]})", "\"labels\" needs \"tokens\"");
+  ExpectRefused(R"({"input": [1], "target": [2], "labels": [2, 3]})",
+                "\"labels\" has 2 entries and there are 1 tokens in \"target\"");
+  ExpectRefused(R"({"text": "a", "loss_mask": [1]})", "\"loss_mask\" needs tokens");
+  ExpectRefused(R"({"tokens": [1, 2], "weights": [1]})", "\"weights\" has 1 entries and there are 2 tokens");
+  ExpectRefused(R"({"tokens": [1, 2], "weights": [1, -0.5]})", "field \"weights\": weight -0.5");
+  ExpectRefused(R"({"tokens": [1, 2], "weights": 1})", "expected a list of numbers");
+  ExpectRefused(R"({"tokens": [1, 2], "weight": [1, 2]})", "expected a number");
+  ExpectRefused(R"({"tokens": [1, 2], "weight": 0})", "no token is learnt");
+  ExpectRefused(R"({"tokens": [1, 2], "weight": 1e300})", "field \"weight\": weight 1e+300");
   ExpectRefused(R"({"tokens": [1], "labels": [1], "loss_mask": [1]})", "say the same");
-  ExpectRefused(R"({"tokens": [1], "weight": 0.5})", "field \"weight\": tokens have no weights here");
   ExpectRefused(R"({"tokens": [1], "loss_weights": [0.5]})", "field \"loss_weights\"");
   ExpectRefused(R"({"tokens": [1], "input_ids": [1]})", "appears twice");
+}
+
+TEST_F(ImportTest, MasksAndWeightsAreKeptBesideTheTokens) {
+  const auto summary =
+      Import({folder_.Write("a.jsonl", R"({"input_ids": [5, 7, 9, 11], "labels": [-100, 7, -100, 11]}
+{"tokens": [1, 2, 3], "weights": [0, 1, 0.25], "assistant_masks": [1, 1, 1]}
+{"tokens": [1, 2], "weight": 3, "loss_mask": [1, 0]}
+{"tokens": [4, 6]}
+{"input": [1, 2], "target": [3, 4], "labels": [-100, 4]})")});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->weighted_samples, 4u);
+  // 7 and 11, 2 and 3, nothing (a first token), 6, 4.
+  EXPECT_EQ(summary->predicted_tokens, 6u);
+  const auto dataset = Open();
+  EXPECT_TRUE(dataset->has_weights());
+  EXPECT_EQ(dataset->Length(0).input, 1u);
+  EXPECT_THAT(*dataset->TargetWeights(0), ElementsAre(1, 0, 1));
+  EXPECT_EQ(dataset->Length(1).input, 1u);
+  EXPECT_THAT(*dataset->TargetWeights(1), ElementsAre(1, 0.25F));
+  EXPECT_THAT(*dataset->TargetWeights(2), ElementsAre(3, 0));
+  EXPECT_THAT(*dataset->TargetWeights(3), ElementsAre(1, 1));
+  EXPECT_EQ(dataset->Length(4).input, 2u);
+  EXPECT_THAT(*dataset->TargetWeights(4), ElementsAre(0, 1));
+  EXPECT_THAT(*dataset->Tokens(4), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(ImportTest, ParquetWithoutItsPartSaysWhatToInstall) {
+  const auto summary = Import({folder_.Write("a.parquet", "PAR1")});
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(summary.status().message()),
+              AllOf(HasSubstr("a.parquet"), HasSubstr("run deploy/setup parquet and build again")));
 }
 
 TEST_F(ImportTest, TakesCompressedJsonLines) {

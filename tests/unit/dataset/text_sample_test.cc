@@ -59,12 +59,52 @@ TEST_F(TextSampleTest, InputAndTargetEndAsTheTokenizerEndsThem) {
   EXPECT_THAT(Read(R"({"input": "to be", "target": "sein"})"), ElementsAre("to be$|sein$"));
 }
 
-TEST_F(TextSampleTest, EachAnswerOfAConversationIsASample) {
-  EXPECT_THAT(Read(R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "A"},
-                                    {"role": "assistant", "content": "B"}, {"role": "user", "content": "C"},
-                                    {"role": "assistant", "content": "D"}]})"),
+constexpr char kTwoAnswers[] =
+    R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "A"},
+                     {"role": "assistant", "content": "B"}, {"role": "user", "content": "C"},
+                     {"role": "assistant", "content": "D"}]})";
+
+TEST_F(TextSampleTest, AConversationIsOneSampleOfWhichTheAnswersAreLearnt) {
+  EXPECT_THAT(Read(kTwoAnswers),
+              ElementsAre("<system>S</><user>A</><assistant>|B</><user>C</><assistant>D</>"));
+  const auto samples = TokenizeJsonSample(kTwoAnswers, tokenizer_);
+  // "B</>" and "D</>", and between them "<user>C</><assistant>".
+  std::vector<float> expected(4, 1);
+  expected.insert(expected.end(), 21, 0);
+  expected.insert(expected.end(), 4, 1);
+  EXPECT_EQ(samples->front().weights, expected);
+}
+
+TEST_F(TextSampleTest, EachAnswerIsASampleWhereThatIsAskedForOrTheTemplateForgets) {
+  const auto answers = ElementsAre("<system>S</><user>A</><assistant>|B</>",
+                                   "<system>S</><user>A</><assistant>B</><user>C</><assistant>|D</>");
+  std::vector<std::string> shown;
+  const auto samples = *TokenizeJsonSample(kTwoAnswers, tokenizer_, Conversations::kEachAnswer);
+  for (const TokenSample& sample : samples) {
+    shown.push_back(Show(sample));
+    EXPECT_TRUE(sample.weights.empty());
+  }
+  EXPECT_THAT(shown, answers);
+  tokenizer_.ForgetEarlierAnswers();
+  EXPECT_THAT(Read(kTwoAnswers),
               ElementsAre("<system>S</><user>A</><assistant>|B</>",
-                          "<system>S</><user>A</><assistant>B</><user>C</><assistant>|D</>"));
+                          "<system>S</><user>A</><assistant></><user>C</><assistant>|D</>"));
+}
+
+TEST_F(TextSampleTest, WeightsOfLinesAndOfAnswersMultiply) {
+  const auto samples = TokenizeJsonSample(
+      R"({"weight": 2, "messages": [{"role": "user", "content": "A"},
+                                    {"role": "assistant", "content": "B", "weight": 0.25},
+                                    {"role": "assistant", "content": "C"}]})",
+      tokenizer_);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  // "B</>", "<assistant>", "C</>".
+  std::vector<float> expected(4, 0.5F);
+  expected.insert(expected.end(), 11, 0);
+  expected.insert(expected.end(), 4, 2);
+  EXPECT_EQ(samples->front().weights, expected);
+  EXPECT_THAT(TokenizeJsonSample(R"({"text": "AB", "weight": 3})", tokenizer_)->front().weights,
+              ElementsAre(3, 3, 3, 3));
 }
 
 TEST_F(TextSampleTest, AnAnswerOfNoWeightIsNotLearnt) {
@@ -98,15 +138,18 @@ TEST_F(TextSampleTest, WhatIsNoSampleIsRefusedByName) {
   EXPECT_THAT(Refusal(R"({"text": 5})"), HasSubstr("field \"text\" is no string"));
   EXPECT_THAT(Refusal(R"({"prompt": "A"})"), HasSubstr("field \"completion\" is missing"));
   EXPECT_THAT(Refusal(R"({"instruction": "A"})"), HasSubstr("field \"output\" is missing"));
-  EXPECT_THAT(Refusal(R"({"text": "A", "weight": 0.5})"), HasSubstr("field \"weight\""));
+  EXPECT_THAT(Refusal(R"({"text": "A", "weight": -0.5})"), HasSubstr("field \"weight\": weight -0.5"));
+  EXPECT_THAT(Refusal(R"({"text": "A", "weight": "1"})"), HasSubstr("weight is \"1\", expected a number"));
+  EXPECT_THAT(Refusal(R"({"text": "A", "weight": 0})"), HasSubstr("nothing is learnt"));
+  EXPECT_THAT(Refusal(R"({"text": "A", "weights": [1]})"), HasSubstr("field \"weights\" is of tokens"));
   EXPECT_THAT(Refusal(R"({"text": "A!"})"), HasSubstr("no '!' here"));
   EXPECT_THAT(Refusal(R"({"messages": "A"})"), HasSubstr("\"messages\" is no list"));
   EXPECT_THAT(Refusal(R"({"messages": [{"role": "user", "content": "A"}]})"),
               HasSubstr("no message with \"role\": \"assistant\""));
   EXPECT_THAT(Refusal(R"({"messages": [{"role": "user", "content": "A"}, {"role": "assistant"}]})"),
               HasSubstr("messages[1]: expected \"role\" and \"content\""));
-  EXPECT_THAT(Refusal(R"({"messages": [{"role": "assistant", "content": "A", "weight": 0.5}]})"),
-              HasSubstr("messages[0].weight is 0.5"));
+  EXPECT_THAT(Refusal(R"({"messages": [{"role": "assistant", "content": "A", "weight": -0.5}]})"),
+              HasSubstr("field \"messages[0].weight\": weight -0.5"));
   EXPECT_THAT(Refusal(R"({"conversations": [{"from": "tool", "value": "A"}]})"),
               HasSubstr("conversations[0]: expected \"from\""));
 }

@@ -258,5 +258,22 @@ TEST_F(EngineTest, TellsPlanningTimeAndIterationsToTheObserver) {
   EXPECT_EQ(recorder.completed, 1);
 }
 
+TEST_F(EngineFixture, AReportNamesTasksOfItsJobAlone) {
+  v1::JobSpec spec = MakeJob("job", 1);
+  spec.add_tasks("flan");
+  const auto job = Register(spec);
+  ASSERT_TRUE(job->SubmitBatches(MakeSubmission("job", 0, 1)).ok());
+  ASSERT_TRUE(Reader(job, StreamRequest(0)).Next().has_value());
+  v1::ReportIterationRequest report = MakeReport(0, 0);
+  report.add_tasks()->set_task(1);
+  EXPECT_THAT(job->ReportIteration(report),
+              Fails(absl::StatusCode::kInvalidArgument, "tasks[0].task is 1, but the job has 1 tasks"));
+  report.mutable_tasks(0)->set_task(0);
+  report.mutable_tasks(0)->set_weight(4);
+  report.mutable_tasks(0)->set_loss(10);
+  ASSERT_TRUE(job->ReportIteration(report).ok());
+  EXPECT_EQ(job->Summaries(0).front().tasks(0).loss(), 2.5);
+}
+
 }  // namespace
 }  // namespace penstock

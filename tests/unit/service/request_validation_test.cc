@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/service/requests.h"
 
@@ -107,6 +111,34 @@ TEST(RequestValidationTest, EveryRequestNamesAJob) {
   EXPECT_THAT(Validate(v1::GetJobRequest()), Fails(kInvalid, "job_id is empty"));
   EXPECT_THAT(Validate(v1::GetIterationRequest()), Fails(kInvalid, "job_id is empty"));
   EXPECT_THAT(Validate(v1::DrainJobRequest()), Fails(kInvalid, "job_id is empty"));
+}
+
+TEST(RequestValidationTest, WeightsOfSamplesAreNumbersOfAtLeastZero) {
+  for (const double weight : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    auto request = MakeSubmission("job", 0, 1);
+    request.mutable_batches(0)->mutable_samples(2)->set_loss_weight(weight);
+    EXPECT_THAT(Validate(request), Fails(kInvalid, "batches[0].samples[2].loss_weight is"));
+  }
+}
+
+TEST(RequestValidationTest, LossesOfTasksAscendAndAreNumbers) {
+  const auto with = [](std::vector<v1::TaskLoss> tasks) {
+    auto report = MakeReport(0, 0);
+    for (v1::TaskLoss& task : tasks) *report.add_tasks() = std::move(task);
+    return report;
+  };
+  const auto task = [](uint32_t number, double loss, double weight) {
+    v1::TaskLoss result;
+    result.set_task(number);
+    result.set_loss(loss);
+    result.set_weight(weight);
+    return result;
+  };
+  EXPECT_TRUE(Validate(with({task(0, 1, 2), task(3, 0, 0)})).ok());
+  EXPECT_THAT(Validate(with({task(3, 1, 2), task(3, 1, 2)})), Fails(kInvalid, "tasks[1].task is 3"));
+  EXPECT_THAT(Validate(with({task(0, std::nan(""), 2)})), Fails(kInvalid, "tasks[0].loss is nan"));
+  EXPECT_THAT(Validate(with({task(0, -1, 2)})), Fails(kInvalid, "tasks[0].loss is -1"));
+  EXPECT_THAT(Validate(with({task(0, 1, -2)})), Fails(kInvalid, "tasks[0].weight is -2"));
 }
 
 TEST(RequestValidationTest, AWorkerTellsItsHost) {

@@ -50,6 +50,41 @@ TEST(SummaryTest, SumsUpWhatTheRanksReported) {
   EXPECT_DOUBLE_EQ(summary.predicted_bubble(), 0.5);
 }
 
+TEST(SummaryTest, LossesOfTasksAreMeansByWeight) {
+  std::vector<v1::ReportIterationRequest> reports;
+  for (uint32_t rank = 0; rank < 4; ++rank) reports.push_back(MakeReport(rank, 7));
+  const auto add = [&](uint32_t rank, uint32_t task, double loss, double weight) {
+    v1::TaskLoss* const added = reports[rank].add_tasks();
+    added->set_task(task);
+    added->set_loss(loss);
+    added->set_weight(weight);
+  };
+  add(1, 0, 6, 2);
+  add(1, 2, 0, 0);
+  add(3, 0, 3, 1);
+  add(3, 1, 5, 10);
+  const v1::IterationSummary summary = SummaryOf(MakePlan(), reports);
+  ASSERT_EQ(summary.tasks_size(), 3);
+  EXPECT_EQ(summary.tasks(0).task(), 0u);
+  EXPECT_DOUBLE_EQ(summary.tasks(0).loss(), 3);
+  EXPECT_DOUBLE_EQ(summary.tasks(0).weight(), 3);
+  EXPECT_DOUBLE_EQ(summary.tasks(1).loss(), 0.5);
+  EXPECT_EQ(summary.tasks(2).task(), 2u);
+  EXPECT_DOUBLE_EQ(summary.tasks(2).loss(), 0);
+}
+
+TEST(SummaryTest, ProgramsOfABatchThatWeighsNothingHaveNoLossTokens) {
+  v1::Batch batch = MakeBatch(7);
+  v1::Plan plan = MakePlan();
+  plan.set_loss_tokens(40);
+  EXPECT_EQ(MakeProgramMessage(batch, plan, 0, {}).loss_tokens(), 40u);
+  batch.mutable_samples(1)->set_loss_weight(0);
+  EXPECT_EQ(MakeProgramMessage(batch, plan, 0, {}).loss_tokens(), 0u);
+  plan.set_loss_weight(2.5);
+  EXPECT_EQ(MakeProgramMessage(batch, plan, 0, {}).loss_tokens(), 40u);
+  EXPECT_EQ(MakeProgramMessage(batch, plan, 0, {}).loss_weight(), 2.5);
+}
+
 TEST(SummaryTest, TransfersAndWaitsAreBubble) {
   v1::Plan plan = MakePlan();
   plan.mutable_programs(0)->mutable_instructions(1)->set_op(v1::OP_WAIT);

@@ -28,6 +28,21 @@ TEST_F(PlantedDamage, WrongLossTokensOfThePlan) {
   ExpectViolation(7, "the plan's loss_tokens is");
 }
 
+TEST_F(PlantedDamage, WrongLossWeight) {
+  plan().set_loss_weight(1);
+  ExpectViolation(7, "the plan's loss_weight is 1, its samples weigh 0");
+}
+
+TEST_F(PlantedDamage, WeightOfASampleThatThePlanDoesNotCount) {
+  planned_.mutable_batch()->mutable_samples(0)->set_loss_weight(0.5);
+  ExpectViolation(7, "the plan's loss_weight is 0");
+}
+
+TEST_F(PlantedDamage, WeightBelowZero) {
+  planned_.mutable_batch()->mutable_samples(0)->set_loss_weight(-1);
+  ExpectViolation(7, "batch.samples[0].loss_weight is -1");
+}
+
 TEST_F(PlantedDamageInPackedPlan, WrongCuSeqlens) {
   micro_batch(1, 1).set_target_cu_seqlens(1, 1);
   ExpectViolation(7, "replica 1, micro-batch 1: target_cu_seqlens");

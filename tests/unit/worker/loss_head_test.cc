@@ -92,6 +92,45 @@ TEST(LossHead, TensorRanksHaveThePartsOfTheirTokens) {
   });
 }
 
+// Positions of weight 0 are as if they were not asked for; several chunks, with a divided vocabulary and
+// without.
+TEST(LossHead, EachPositionCountsByItsWeight) {
+  constexpr int64_t kVocab = 1000001;
+  constexpr int64_t kCounted = 40;
+  const at::Tensor hidden = at::linspace(-2, 2, kCounted * 3, at::kDouble).sin().view({kCounted, 3});
+  const at::Tensor weight = at::linspace(-30, 30, kVocab * 3, at::kDouble).cos().view({kVocab, 3});
+  TokenBatch tokens;
+  tokens.loss_positions = at::arange(kCounted);
+  tokens.labels = ((at::arange(kCounted) * 25641) % kVocab).to(at::kInt);
+  tokens.loss_weights = (at::arange(kCounted) % 4).to(at::kFloat) / 2;
+  tokens.loss_runs = {{.task = 1, .positions = 30}, {.task = 0, .positions = 10}};
+  at::Tensor weight_gradient = at::zeros_like(weight);
+
+  const HeadLoss head = ComputeHeadLoss(hidden, weight, tokens, 30, weight_gradient);
+
+  const at::Tensor labels = tokens.labels.to(at::kLong);
+  const at::Tensor log_probabilities = hidden.matmul(weight.t()).log_softmax(1);
+  const at::Tensor losses = -log_probabilities.gather(1, labels.unsqueeze(1)).flatten() * tokens.loss_weights;
+  EXPECT_NEAR(head.loss.item<double>(), losses.sum().item<double>() / 30, 1e-12);
+  EXPECT_NEAR(head.run_losses[0].item<double>(), losses.narrow(0, 0, 30).sum().item<double>(), 1e-10);
+  EXPECT_NEAR(head.run_losses[1].item<double>(), losses.narrow(0, 30, 10).sum().item<double>(), 1e-10);
+  at::Tensor error = log_probabilities.exp();
+  error.scatter_add_(1, labels.unsqueeze(1), at::full({kCounted, 1}, -1, at::kDouble));
+  error *= tokens.loss_weights.to(at::kDouble).unsqueeze(1) / 30;
+  EXPECT_LT(LargestDifference(head.hidden_gradient, error.matmul(weight)), 1e-12);
+  EXPECT_LT(LargestDifference(weight_gradient, error.t().matmul(hidden)), 1e-12);
+  RunStageGroup({.tensors = 2}, [&](ThreadStageGroup& group) {
+    const VocabularyPart vocabulary = MakeVocabularyPart(kVocab, group);
+    const at::Tensor own = weight.narrow(0, vocabulary.own.begin, vocabulary.own.size());
+    at::Tensor own_gradient = at::zeros_like(own);
+    HeadLoss divided = ComputeHeadLoss(vocabulary, hidden, own, tokens, 30, own_gradient);
+    EXPECT_NEAR(divided.loss.item<double>(), head.loss.item<double>(), 1e-12);
+    EXPECT_LT(LargestDifference(divided.run_losses, head.run_losses), 1e-10);
+    group.SumOverTensorRanks(divided.hidden_gradient);
+    EXPECT_LT(LargestDifference(divided.hidden_gradient, head.hidden_gradient), 1e-12);
+  });
+}
+
 TEST(LossHead, WithoutCountedPositionsIsZero) {
   TokenBatch tokens;
   tokens.loss_positions = at::empty({0}, at::kLong);

@@ -169,5 +169,27 @@ TEST(TokenBatch, RefusesSpansThatCannotBe) {
   EXPECT_THAT(std::string(small.status().message()), HasSubstr("span of row 0"));
 }
 
+TEST(TokenBatch, WeightsAreOfTheTokensThatAreAskedForAndRunsOfTheirTasks) {
+  MicroBatch shape = MakeMicroBatch(Gpt(), {{2, 2}, {0, 3}, {1, 1}}, Layout::kPacked);
+  shape.tasks = {4, 4, 0};
+  const std::vector<std::vector<float>> weights = {{0.5F, 0}, {9, 1, 0.25F}, {2}};
+  const auto batch =
+      MakeTokenBatch(shape, {{1, 2, 3, 4}, {5, 6, 7}, {8, 9}}, Gpt(), kAll, at::kCPU, {}, weights);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(Values(batch->loss_positions), ElementsAre(1, 2, 4, 5, 7));
+  EXPECT_EQ(batch->labels.scalar_type(), at::kInt) << "both take as much as labels without weights";
+  EXPECT_THAT(Values(batch->labels.to(at::kLong)), ElementsAre(3, 4, 6, 7, 9));
+  EXPECT_TRUE(batch->loss_weights.equal(at::tensor({0.5F, 0.0F, 1.0F, 0.25F, 2.0F})));
+  ASSERT_EQ(batch->loss_runs.size(), 2u);
+  EXPECT_EQ(batch->loss_runs[0].task, 4u);
+  EXPECT_EQ(batch->loss_runs[0].positions, 4);
+  EXPECT_EQ(batch->loss_runs[0].weight, 1.75);
+  EXPECT_EQ(batch->loss_runs[1].task, 0u);
+  EXPECT_EQ(batch->loss_runs[1].weight, 2);
+  const auto few = MakeTokenBatch(shape, {{1, 2, 3, 4}, {5, 6, 7}, {8, 9}}, Gpt(), kAll, at::kCPU, {},
+                                  {{1}, {1, 1, 1}, {1}});
+  EXPECT_THAT(std::string(few.status().message()), HasSubstr("1 weights for 2 tokens of its target"));
+}
+
 }  // namespace
 }  // namespace penstock::worker

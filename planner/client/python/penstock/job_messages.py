@@ -26,6 +26,8 @@ class RankProgram:
     sample_ids     of the replica's samples: those of the batch that was submitted
     lengths        (input, target) tokens of each
     loss_tokens    of the whole batch over all replicas: the sum of every micro-batch's loss is divided by it
+    loss_weight    where samples of the batch weigh something else than their positions: the sum is divided by it instead, and each
+                   position counts by the weight that the dataset gives its token; else 0
     instructions   in an order in which they may be run one by one (execution.md)
     message        all of it
     """
@@ -36,6 +38,7 @@ class RankProgram:
     sample_ids: tuple[int, ...]
     lengths: tuple[tuple[int, int], ...]
     loss_tokens: int
+    loss_weight: float
     instructions: tuple[plan_pb2.Instruction, ...]
     message: planner_service_pb2.StreamProgramsResponse
 
@@ -62,6 +65,7 @@ def program_of(message: planner_service_pb2.StreamProgramsResponse) -> RankProgr
         sample_ids=tuple(sample.sample_id for sample in message.samples),
         lengths=tuple((sample.input_tokens, sample.target_tokens) for sample in message.samples),
         loss_tokens=message.loss_tokens,
+        loss_weight=message.loss_weight,
         instructions=tuple(message.program.instructions),
         message=message,
     )

@@ -49,6 +49,11 @@ function lossText(loss) {
   return Number(loss) === 0 ? "none" : compact(loss);
 }
 
+// Of the tasks that the iteration had samples of.
+function taskLosses(spec, last) {
+  return last.tasks.filter((one) => Number(one.weight) > 0).map((one) => [`loss, ${spec.tasks[one.task]}`, compact(one.loss)]);
+}
+
 function figuresOf(status, spec, last) {
   const all = spec.training === null ? 0 : Number(spec.training.iterations);
   const figures = [["state", stateName(status.state)],
@@ -56,7 +61,7 @@ function figuresOf(status, spec, last) {
                    ["planned ahead", withCommas(Math.max(0, status.planned_iteration - status.completed_iteration))],
                    ["epoch", withCommas(status.epoch)]];
   if (last === undefined) return figures;
-  return [...figures, ["loss", lossText(last.loss)], ["tokens/s", compact(tokensPerSecond(last))],
+  return [...figures, ["loss", lossText(last.loss)], ...taskLosses(spec, last), ["tokens/s", compact(tokensPerSecond(last))],
           ["padding efficiency", share(ratio(last.real_tokens, last.computed_tokens))],
           ["bubble, planned / measured", `${share(last.predicted_bubble)} / ${share(last.bubble)}`],
           ["measured against planned", share(ratio(last.measured_ns, last.predicted_ns))]];

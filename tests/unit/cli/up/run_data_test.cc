@@ -51,10 +51,11 @@ TEST(RunDataTest, SaysOfWhatNothingIsLearnt) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(DescribeCut(*data->SummarizeCut(options, v1::ARCHITECTURE_GPT)),
             "data: 4 samples, 23 tokens, of which 12 are learnt\ndata: nothing is learnt of 2 samples: they "
-            "have no target, or one token and no input");
+            "have no target, or one token and no input, or their tokens weigh nothing");
   EXPECT_EQ(DescribeCut(*data->SummarizeCut(options, v1::ARCHITECTURE_T5)),
             "data: 4 samples, 23 tokens, of which 14 are learnt\ndata: nothing is learnt of 1 samples: they "
-            "have no target, or one token and no input\ndata: 2 samples have no input: the encoder reads "
+            "have no target, or one token and no input, or their tokens weigh nothing\ndata: 2 samples have "
+            "no input: the encoder reads "
             "nothing of them, and the decoder learns the target alone");
 }
 
@@ -102,11 +103,11 @@ TEST_F(MixtureDataTest, WeightsAreSharesOfTheSamplesWhoseIdsTellTheTask) {
   EXPECT_EQ(data.samples(), 80u);
   ASSERT_THAT(data.TaskEnds(), SizeIs(2));
   EXPECT_EQ(data.TaskEnds()[1].task, "code");
-  const auto batches = data.MakeBatches(options, v1::ARCHITECTURE_GPT);
+  const auto batches = *data.MakeBatches(options, v1::ARCHITECTURE_GPT);
   std::multiset<uint64_t> seen;
   for (uint64_t iteration = 0; iteration < 30; ++iteration) {
     const v1::Batch batch = batches->Make(iteration);
-    const auto counts = CountTasks(batch, data.TaskEnds(), v1::ARCHITECTURE_GPT);
+    const auto counts = CountTasks(batch, data.TaskEnds(), LearntByLength(v1::ARCHITECTURE_GPT));
     EXPECT_EQ(counts[0].samples, 7u);
     EXPECT_EQ(counts[1].samples, 3u);
     EXPECT_EQ(counts[0].tokens, 7u * 7);
@@ -121,16 +122,16 @@ TEST_F(MixtureDataTest, WeightsAreSharesOfTheSamplesWhoseIdsTellTheTask) {
 TEST_F(MixtureDataTest, AnyBatchIsTheSameAfterARestart) {
   const UpOptions options = TwoTasks();
   const RunData data = Open(options);
-  const auto walked = data.MakeBatches(options, v1::ARCHITECTURE_GPT);
+  const auto walked = *data.MakeBatches(options, v1::ARCHITECTURE_GPT);
   for (uint64_t iteration = 0; iteration < 40; ++iteration) {
     const std::string batch = walked->Make(iteration).SerializeAsString();
-    EXPECT_EQ(data.MakeBatches(options, v1::ARCHITECTURE_GPT)->Make(iteration).SerializeAsString(), batch);
+    EXPECT_EQ((*data.MakeBatches(options, v1::ARCHITECTURE_GPT))->Make(iteration).SerializeAsString(), batch);
   }
 }
 
 TEST_F(MixtureDataTest, SaysWhatEachTaskWillSee) {
   const RunData data = Open(TwoTasks());
-  const auto tasks = data.OutlookOfTasks({.limits = {.max_length = 8, .cut = Cut::kDrop}});
+  const auto tasks = *data.OutlookOfTasks({.limits = {.max_length = 8, .cut = Cut::kDrop}});
   ASSERT_THAT(tasks, SizeIs(2));
   EXPECT_EQ(tasks[0].share, 0.7);
   EXPECT_EQ(tasks[0].tokens, 210u);

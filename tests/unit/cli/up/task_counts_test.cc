@@ -41,15 +41,15 @@ TEST(TaskCountsTest, SamplesAreOfTheTaskWhoseIdsTheyHave) {
   const std::vector<TaskEnd> ends = {{"a", 100}, {"b", 101}, {"c", 500}};
   const TaskCounts b = {.task = "b", .samples = 1, .tokens = 1, .loss_tokens = 0};
   const TaskCounts none = {.task = "c"};
-  EXPECT_THAT(CountTasks(batch, ends, v1::ARCHITECTURE_GPT),
+  EXPECT_THAT(CountTasks(batch, ends, LearntByLength(v1::ARCHITECTURE_GPT)),
               ElementsAre(TaskCounts{.task = "a", .samples = 2, .tokens = 12, .loss_tokens = 8}, b, none));
-  EXPECT_EQ(CountTasks(batch, ends, v1::ARCHITECTURE_T5).front().loss_tokens, 9u)
+  EXPECT_EQ(CountTasks(batch, ends, LearntByLength(v1::ARCHITECTURE_T5)).front().loss_tokens, 9u)
       << "the decoder of a T5 predicts its first token, too";
 }
 
 TEST(TaskCountsTest, WhatWasMadeIsRememberedUntilItIsAskedFor) {
   OneSampleEach source;
-  CountedBatches batches(source, {{"a", 2}, {"b", 100}}, v1::ARCHITECTURE_GPT);
+  CountedBatches batches(source, {{"a", 2}, {"b", 100}}, LearntByLength(v1::ARCHITECTURE_GPT));
   for (uint64_t iteration = 0; iteration < 4; ++iteration) batches.Make(iteration);
   const TaskCounts none_of_b = {.task = "b"};
   EXPECT_THAT(batches.CountsOf(1),
@@ -63,7 +63,7 @@ TEST(TaskCountsTest, WhatWasMadeIsRememberedUntilItIsAskedFor) {
 
 TEST(TaskCountsTest, WithoutTasksNothingIsCounted) {
   OneSampleEach source;
-  CountedBatches batches(source, {}, v1::ARCHITECTURE_GPT);
+  CountedBatches batches(source, {}, LearntByLength(v1::ARCHITECTURE_GPT));
   batches.Make(0);
   EXPECT_THAT(batches.CountsOf(0), IsEmpty());
 }

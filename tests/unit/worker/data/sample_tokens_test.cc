@@ -43,5 +43,29 @@ TEST(SampleTokens, AnotherDatasetIsNoticed) {
   EXPECT_THAT(std::string(SampleTokens(FakeDataset(), 0, 5, 1).status().message()), HasSubstr("5 + 1"));
 }
 
+// The same with weights 0.5, 0 and 2 of its target.
+class WeightedDataset final : public FakeDataset {
+ public:
+  bool has_weights() const override { return true; }
+  absl::StatusOr<std::vector<float>> TargetWeights(size_t) const override {
+    return std::vector<float>{0.5F, 0, 2};
+  }
+};
+
+TEST(SampleWeights, AreThoseThatThePlanCountsOn) {
+  EXPECT_THAT(*SampleWeights(WeightedDataset(), 0, 3, true, 2.5), ElementsAre(0.5F, 0, 2));
+  EXPECT_THAT(*SampleWeights(WeightedDataset(), 0, 3, false, 2), ElementsAre(0.5F, 0, 2));
+  EXPECT_THAT(*SampleWeights(WeightedDataset(), 0, 2, true, 0.5), ElementsAre(0.5F, 0));
+  EXPECT_THAT(*SampleWeights(FakeDataset(), 0, 3, true, std::nullopt), ElementsAre(1, 1, 1));
+  EXPECT_THAT(*SampleWeights(FakeDataset(), 0, 3, true, 3), ElementsAre(1, 1, 1));
+}
+
+TEST(SampleWeights, OfAnotherDatasetAreRefused) {
+  EXPECT_THAT(std::string(SampleWeights(WeightedDataset(), 0, 3, true, 2).status().message()),
+              HasSubstr("sample 0 is planned with loss_weight 2, but the dataset's weights add up to 2.5"));
+  EXPECT_THAT(std::string(SampleWeights(WeightedDataset(), 0, 3, true, std::nullopt).status().message()),
+              HasSubstr("loss_weight unset"));
+}
+
 }  // namespace
 }  // namespace penstock::worker

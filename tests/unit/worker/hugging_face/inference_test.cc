@@ -59,10 +59,30 @@ TEST_P(InferenceTest, TheLossIsThatOfTransformersWhateverIsComputedTogether) {
     const auto loss = Evaluate(*model, {sample});
     ASSERT_TRUE(loss.ok()) << loss.status();
     apart.sum += loss->sum;
+    apart.weight += loss->weight;
     apart.positions += loss->positions;
   }
   EXPECT_EQ(apart.positions, together->positions);
   EXPECT_NEAR(apart.mean(), golden_.loss, kTolerance);
+}
+
+// What is masked is as if it were not asked for, whatever lies beside it.
+TEST_P(InferenceTest, TokensOfNoWeightAreNoPartOfTheLoss) {
+  const auto model = Load(DataType::kFloat32);
+  SampleTokensOf masked = Samples().front();
+  masked.weights.assign(masked.target.size(), 0);
+  masked.weights.back() = 2;
+  SampleTokensOf last = masked;
+  last.weights.back() = 1;
+  const auto alone = Evaluate(*model, {last});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->positions, 1u);
+  const auto other = Evaluate(*model, {Samples().back()});
+  const auto both = Evaluate(*model, {masked, Samples().back()});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->positions, other->positions + 1);
+  EXPECT_NEAR(both->sum, 2 * alone->sum + other->sum, kTolerance * both->sum);
+  EXPECT_EQ(both->weight, other->weight + 2);
 }
 
 TEST_P(InferenceTest, TheMostProbableTokensAreThoseOfTransformers) {
