@@ -46,32 +46,56 @@ class CachedText : public TextDecoder {
   }
 
  private:
-  void Run(const std::vector<int32_t>& tokens) {
+  // Turns of a text that has become long (RotaryRow) are other ones: it is run again from its begin.
+  bool BecomesLong(int64_t count) const {
+    const RotaryConfig& rotary = model_.config().rotary;
+    return rotary.scaling == RotaryScaling::kLongRope && length_ > 0 &&
+           length_ <= rotary.original_max_sequence_length &&
+           length_ + count > rotary.original_max_sequence_length;
+  }
+
+  std::vector<int64_t> RotaryRows(int64_t count) const {
+    std::vector<int64_t> rows;
+    const ModelConfig& config = model_.config();
+    for (int64_t i = length_; i < length_ + count; ++i)
+      rows.push_back(RotaryRow(config.rotary, config.max_sequence_length, length_ + count, i));
+    return rows;
+  }
+
+  void Run(std::vector<int32_t> tokens) {
     const at::NoGradGuard no_gradients;
+    const bool again = BecomesLong(static_cast<int64_t>(tokens.size()));
+    text_.insert(text_.end(), tokens.begin(), tokens.end());
+    if (again) {
+      tokens = text_;
+      length_ = 0;
+    }
     const auto count = static_cast<int64_t>(tokens.size());
     const at::TensorOptions options = at::TensorOptions(at::kLong).device(model_.device());
     const at::Tensor ids =
         at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end()), at::kLong).to(options);
     const at::Tensor positions = at::arange(length_, length_ + count, options);
+    const at::Tensor rotary_rows = at::tensor(RotaryRows(count), at::kLong).to(options);
     const TokenRows rows = {&SoleRank(), count};
     at::Tensor hidden = EmbeddingForward(*model_.parts().target.embedding, rows, {ids, positions});
     for (size_t i = 0; i < caches_.size(); ++i)
-      hidden = RunLayer(model_.parts().target.layers[i], caches_[i], rows, positions, hidden);
+      hidden = RunLayer(model_.parts().target.layers[i], caches_[i], rows, rotary_rows, hidden);
     length_ += count;
     logits_ = model_.Logits(model_.Finish(hidden.narrow(0, count - 1, 1)))[0];
   }
 
   at::Tensor RunLayer(const LayerPart& layer, const LayerCache& cache, const TokenRows& rows,
-                      const at::Tensor& positions, const at::Tensor& input) const {
-    NormStatistics norm;
-    HeadNormsMemory heads;
+                      const at::Tensor& rotary_rows, const at::Tensor& input) const {
+    SelfAttentionMemory forgotten;
     const at::Tensor projected =
-        ProjectHeads(layer.attention, rows, positions, NormForward(layer.attention.norm, input, norm), heads);
+        ProjectHeads(layer.attention, rows, rotary_rows,
+                     PartInput(layer.attention.norms, input, forgotten.norm), forgotten.projection);
     const at::Tensor attended = Attend(layer.attention.options, cache, projected);
     const at::Tensor hidden =
-        AddToResidual(InputsForward(layer.attention.output, rows, attended), layer.residual_scale, input);
-    FeedForwardBlockMemory forgotten;
-    return FeedForwardBlockForward(layer.feed_forward, layer.residual_scale, rows, hidden, forgotten);
+        AddToResidual(layer.attention.norms, InputsForward(layer.attention.output, rows, attended),
+                      layer.residual_scale, input, forgotten.output_norm);
+    FeedForwardBlockMemory feed_forward;
+    return FeedForwardBlockForward(layer.feed_forward, layer.residual_scale, rows, hidden, feed_forward);
   }
 
   // [tokens, heads x width]
@@ -82,19 +106,21 @@ class CachedText : public TextDecoder {
     const int64_t all = length_ + count;
     cache.keys.narrow(1, length_, count).copy_(ByHead(own.key, options.key_value_heads));
     cache.values.narrow(1, length_, count).copy_(ByHead(own.value, options.key_value_heads));
-    const auto first = [&](const at::Tensor& kept) { return kept.narrow(1, 0, all).unsqueeze(0); };
-    AttentionOptions seen = options;
-    seen.causal = count > 1;
-    const KernelResult attended = KernelForward(
-        seen, RowBegins(),
-        {ByHead(own.query, options.heads).unsqueeze(0), first(cache.keys), first(cache.values)});
+    // Keys before these are behind the window of the first token.
+    const int64_t begin = options.window > 0 ? std::max<int64_t>(0, length_ - options.window + 1) : 0;
+    const auto seen = [&](const at::Tensor& kept) { return kept.narrow(1, begin, all - begin).unsqueeze(0); };
+    const KernelResult attended =
+        KernelForward(options, RowBegins(),
+                      {ByHead(own.query, options.heads).unsqueeze(0), seen(cache.keys), seen(cache.values)},
+                      length_ - begin);
     return attended.output[0].transpose(0, 1).reshape({count, -1});
   }
 
   const LanguageModel& model_;
   const int64_t room_;
   std::vector<LayerCache> caches_;
-  // Tokens so far.
+  std::vector<int32_t> text_;
+  // Tokens in the caches.
   int64_t length_ = 0;
 };
 

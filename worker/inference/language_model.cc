@@ -6,6 +6,7 @@
 
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/initial_values.h"
+#include "worker/model/cap.h"
 #include "worker/model/flat_parameters.h"
 #include "worker/model/parameters.h"
 #include "worker/model/stage_checks.h"
@@ -88,7 +89,9 @@ at::Tensor LanguageModel::Finish(const at::Tensor& hidden) const {
 }
 
 at::Tensor LanguageModel::Logits(const at::Tensor& rows) const {
-  return at::linear(rows, parts_.head.value).to(AccumulationType(rows.scalar_type()));
+  at::Tensor logits = at::linear(rows, parts_.head.value).to(AccumulationType(rows.scalar_type()));
+  CapInPlace(parts_.logit_cap, logits);
+  return logits;
 }
 
 }  // namespace penstock::worker

@@ -28,6 +28,8 @@ void SetNorm(const ModelConfig& config, ModelArchitecture& result) {
   result.norm = norm == Norm::kLayer ? NormKind::kLayer : NormKind::kRms;
   result.norm_epsilon = norm == Norm::kLayer ? kLayerNormEpsilon : kRmsNormEpsilon;
   if (config.norm_epsilon > 0) result.norm_epsilon = config.norm_epsilon;
+  result.norm_before = config.norm_placement != NormPlacement::kAfter;
+  result.norm_after = config.norm_placement != NormPlacement::kBefore;
 }
 
 void SetBiases(const ModelConfig& config, ModelArchitecture& result) {
@@ -50,6 +52,9 @@ std::vector<LayerStack> StacksOf(const ModelConfig& config) {
            .causal = true,
            .cross = true}};
 }
+
+// Whether the layer is one of every so-many-th, counted from 1; of none where the interval is 0.
+bool IsNth(int64_t layer, int64_t interval) { return interval > 0 && (layer + 1) % interval == 0; }
 
 }  // namespace
 
@@ -82,6 +87,14 @@ int64_t KeyValueHeads(const ModelConfig& config) {
 int64_t HeadWidth(const ModelConfig& config) { return AttentionInner(config) / config.heads; }
 
 int64_t KeyValueInner(const ModelConfig& config) { return KeyValueHeads(config) * HeadWidth(config); }
+
+int64_t WindowOf(const ModelConfig& config, int64_t layer) {
+  return IsNth(layer, config.windowless_interval) ? 0 : config.attention_window;
+}
+
+bool HasPositions(const ModelConfig& config, int64_t layer) {
+  return !IsNth(layer, config.positionless_interval);
+}
 
 std::string TokenTableOf(const LayerStack& stack) { return stack.embedding + ".token.weight"; }
 

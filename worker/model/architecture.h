@@ -31,6 +31,9 @@ struct LayerStack {
 struct ModelArchitecture {
   NormKind norm = NormKind::kLayer;
   double norm_epsilon = 1e-5;
+  // Where each part of a layer has one.
+  bool norm_before = true;
+  bool norm_after = false;
   // Whether the linear layers have a bias that make queries, keys and values, the one behind attention, and
   // those of the feed-forward part.
   bool query_key_value_bias = false;
@@ -56,6 +59,11 @@ int64_t AttentionInner(const ModelConfig& config);
 int64_t KeyValueHeads(const ModelConfig& config);
 int64_t HeadWidth(const ModelConfig& config);
 int64_t KeyValueInner(const ModelConfig& config);
+
+// Of the layer with this number in its stack, from 0: tokens that one of its tokens sees, 0 for all; and
+// whether it turns queries and keys.
+int64_t WindowOf(const ModelConfig& config, int64_t layer);
+bool HasPositions(const ModelConfig& config, int64_t layer);
 
 // Name of the token embedding of a stack.
 std::string TokenTableOf(const LayerStack& stack);

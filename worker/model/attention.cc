@@ -9,6 +9,7 @@
 
 #include "worker/model/attention_kernel.h"
 #include "worker/model/biased_attention.h"
+#include "worker/model/divided_attention.h"
 
 namespace penstock::worker {
 namespace {
@@ -34,61 +35,6 @@ AttentionOperands PieceOperands(const AttentionOperands& flat, const AttentionOp
                                 const AttentionPiece& piece) {
   return {QueryHeads(flat.query, options.heads, piece), KeyHeads(flat.key, options.key_value_heads, piece),
           KeyHeads(flat.value, options.key_value_heads, piece)};
-}
-
-// Queries of a piece that see keys of other ranks, and their part of tensors [1, heads, queries, ...].
-struct Rectangle {
-  const OtherKeys& keys;
-  int64_t begin = 0;
-
-  Rectangle(const OtherKeys& keys, const AttentionPiece& piece)
-      : keys(keys), begin(keys.query_begin - piece.query_begin) {}
-
-  at::Tensor Queries(const at::Tensor& piece) const { return piece.narrow(2, begin, keys.query_length); }
-  at::Tensor Keys(const AttentionOptions& options, const at::Tensor& received) const {
-    return Heads(received, options.key_value_heads, keys.key_begin, 1, keys.key_length, keys.key_length);
-  }
-  AttentionOperands Operands(const AttentionOptions& options, const at::Tensor& query,
-                             const ReceivedKeys& received) const {
-    return {Queries(query), Keys(options, received.key()), Keys(options, received.value())};
-  }
-};
-
-AttentionOptions Unmasked(AttentionOptions options) {
-  options.causal = false;
-  return options;
-}
-
-template <typename Run>
-void ForEachRectangle(const AttentionShape& shape, size_t index, const Run& run) {
-  for (const OtherKeys& keys : shape.others) {
-    if (keys.piece == index) run(Rectangle(keys, shape.pieces[index]));
-  }
-}
-
-// Over the own keys, and those of others.
-KernelResult MergedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                           const AttentionOperands& piece, const ReceivedKeys& received) {
-  KernelResult result = KernelForward(options, shape.rows, piece);
-  ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
-    Merge(KernelForward(Unmasked(options), RowBegins(), rectangle.Operands(options, piece.query, received)),
-          {rectangle.Queries(result.output), rectangle.Queries(result.log_sums)});
-  });
-  return result;
-}
-
-// Overwrites `gradients` and adds to `others`, the gradients of what was received.
-void MergedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
-                    const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
-                    const at::Tensor& gradient, const AttentionOperands& gradients,
-                    const ReceivedKeys& others) {
-  KernelBackward(options, shape.rows, piece, merged, gradient, Write::kOverwrite, gradients);
-  ForEachRectangle(shape, index, [&](const Rectangle& rectangle) {
-    KernelBackward(Unmasked(options), RowBegins(), rectangle.Operands(options, piece.query, received),
-                   {rectangle.Queries(merged.output), rectangle.Queries(merged.log_sums)},
-                   rectangle.Queries(gradient), Write::kAdd,
-                   rectangle.Operands(options, gradients.query, others));
-  });
 }
 
 // Kernels that come with autograd: of the GPU, in float32 and float64. Keeps the graph in `memory`, where
@@ -127,10 +73,11 @@ struct Call {
   ReceivedKeys gradients;
 };
 
-// On a GPU, where nothing is merged and no kernel gives its sums.
+// On a GPU, where nothing is merged, no kernel gives its sums, and the one with a graph has all rules.
 bool HasGraph(const Call& call, const AttentionOperands& operands) {
   const at::Tensor& query = operands.query;
-  return !query.is_cpu() && !call.shape.exchange.has_value() &&
+  return !query.is_cpu() && !call.shape.exchange.has_value() && call.options.window == 0 &&
+         call.options.score_cap == 0 &&
          !FlashAttentionSupports(query.scalar_type(), query.device(), query.size(3));
 }
 
@@ -144,7 +91,7 @@ at::Tensor PieceForward(const Call& call, size_t index, const AttentionOperands&
     return GraphForward(operands, memory,
                         [&](const AttentionOperands& leaves) { return Kernel(call.options, leaves); });
   }
-  KernelResult result = MergedForward(call.options, call.shape, index, operands, call.received);
+  KernelResult result = DividedForward(call.options, call.shape, index, operands, call.received);
   if (memory != nullptr) memory->log_sums = std::move(result.log_sums);
   return result.output;
 }
@@ -162,8 +109,8 @@ void PieceBackward(const Call& call, size_t index, const AttentionOperands& oper
   if (HasGraph(call, operands)) {
     GraphBackward(memory, gradient, gradients);
   } else {
-    MergedBackward(call.options, call.shape, index, operands, call.received, {attended, memory.log_sums},
-                   gradient, gradients, call.gradients);
+    DividedBackward(call.options, call.shape, index, operands, call.received, {attended, memory.log_sums},
+                    gradient, gradients, call.gradients);
   }
 }
 

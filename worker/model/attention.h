@@ -7,7 +7,9 @@
 //
 // Where heads have no bias the fused kernels run (Dao, "FlashAttention-2", 2023), one call for each piece.
 // All packed samples are one piece on a GPU in 16-bit types. With a relative bias, whose gradient the kernels
-// do not give, scores exist for some samples at a time and are made again in the backward pass.
+// do not give, scores exist for some samples at a time and are made again in the backward pass; so do those
+// of layers with windows (but on a GPU in 16-bit types) or capped scores, for some queries at a time, of the
+// keys that these see.
 //
 // Where rows of the micro-batch are divided over context ranks, both passes begin with an exchange of keys
 // and values (key_exchange.h), and the backward pass ends with one of their gradients: all context ranks call
@@ -36,8 +38,13 @@ struct AttentionOptions {
   int64_t key_value_heads = 0;
   // A query sees the keys up to its own place in the piece.
   bool causal = false;
+  // And of these, its own and the window - 1 before it in the row. 0: all. Causal attention alone has one.
+  int64_t window = 0;
   // Factor of the scores.
   double scale = 1;
+  // Scores x become cap * tanh(x / cap) (Bello et al., "Neural combinatorial optimization", 2016, section
+  // 4.2); 0: they stay.
+  double score_cap = 0;
   // May be null.
   const RelativeBias* bias = nullptr;
   // With whom keys and values are exchanged. Outlives the call.

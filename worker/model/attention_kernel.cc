@@ -12,7 +12,7 @@ KernelResult CpuForward(const AttentionOptions& options, const AttentionOperands
   auto [output, log_sums] =
       at::_scaled_dot_product_flash_attention_for_cpu(piece.query, piece.key, piece.value, /*dropout_p=*/0.0,
                                                       options.causal, /*attn_mask=*/{}, options.scale);
-  return {std::move(output), std::move(log_sums)};
+  return {std::move(output), std::move(log_sums), false};
 }
 
 void Put(Write write, const at::Tensor& from, const at::Tensor& to) {
@@ -63,24 +63,59 @@ bool IsForFlash(const AttentionOperands& piece) {
   return FlashAttentionSupports(piece.query.scalar_type(), piece.query.device(), piece.query.size(3));
 }
 
+int64_t MostQueries(const RowBegins& rows, const AttentionOperands& piece) {
+  return rows.defined() ? rows.longest_query : piece.query.size(2);
+}
+
+int64_t MostKeys(const RowBegins& rows, const AttentionOperands& piece) {
+  return rows.defined() ? rows.longest_key : piece.key.size(2);
+}
+
+// Without the rules that hide nothing of this piece.
+AttentionOptions RulesThatHide(AttentionOptions options, const RowBegins& rows,
+                               const AttentionOperands& piece, int64_t lead) {
+  if (lead >= MostKeys(rows, piece) - 1) options.causal = false;
+  if (lead + MostQueries(rows, piece) <= options.window) options.window = 0;
+  return options;
+}
+
+enum class KernelKind : uint8_t { kCpu, kFlash, kProducts };
+
+KernelKind KindOf(const AttentionOptions& options, const AttentionOperands& piece, int64_t lead) {
+  // A fused kernel's causal mask has its diagonal at the begin or the end.
+  const bool square = lead == 0 && piece.query.size(2) == piece.key.size(2);
+  if (options.score_cap > 0 || (options.causal && !square)) return KernelKind::kProducts;
+  if (piece.query.is_cpu()) return options.window > 0 ? KernelKind::kProducts : KernelKind::kCpu;
+  return IsForFlash(piece) && (options.window == 0 || square) ? KernelKind::kFlash : KernelKind::kProducts;
+}
+
 }  // namespace
 
 KernelResult KernelForward(const AttentionOptions& options, const RowBegins& rows,
-                           const AttentionOperands& piece) {
-  if (piece.query.is_cpu()) return CpuForward(options, piece);
-  if (IsForFlash(piece)) return FlashForward(options, rows, piece);
-  return ProductForward(options, piece);
+                           const AttentionOperands& piece, int64_t lead) {
+  const AttentionOptions hiding = RulesThatHide(options, rows, piece, lead);
+  switch (KindOf(hiding, piece, lead)) {
+    case KernelKind::kCpu:
+      return CpuForward(hiding, piece);
+    case KernelKind::kFlash:
+      return FlashForward(hiding, rows, piece);
+    case KernelKind::kProducts:
+      return ProductForward(hiding, piece, lead);
+  }
+  return {};
 }
 
 void KernelBackward(const AttentionOptions& options, const RowBegins& rows, const AttentionOperands& piece,
                     const KernelResult& merged, const at::Tensor& gradient, Write write,
-                    const AttentionOperands& gradients) {
-  if (piece.query.is_cpu()) {
-    GroupedCpuBackward(options, piece, merged, gradient, write, gradients);
-  } else if (IsForFlash(piece)) {
-    Put(write, FlashBackward(options, rows, piece, merged, gradient), gradients);
-  } else {
-    Put(write, ProductBackward(options, piece, merged, gradient), gradients);
+                    const AttentionOperands& gradients, int64_t lead) {
+  const AttentionOptions hiding = RulesThatHide(options, rows, piece, lead);
+  switch (KindOf(hiding, piece, lead)) {
+    case KernelKind::kCpu:
+      return GroupedCpuBackward(hiding, piece, merged, gradient, write, gradients);
+    case KernelKind::kFlash:
+      return Put(write, FlashBackward(hiding, rows, piece, merged, gradient), gradients);
+    case KernelKind::kProducts:
+      return Put(write, ProductBackward(hiding, piece, merged, gradient, lead), gradients);
   }
 }
 

@@ -14,12 +14,15 @@ namespace penstock::worker {
 struct KernelResult {
   at::Tensor output;
   at::Tensor log_sums;
+  // For a backward pass: no query sees keys that are not given.
+  bool whole = false;
 };
 
-// Operands: [count, heads, queries or keys, width], none of them empty. `options.causal`: as many queries as
-// keys. `rows`, where defined, divides the queries and keys of a piece, whose count is 1.
+// Operands: [count, heads, queries or keys, width], none of them empty. `rows`, where defined, divides the
+// queries and keys of a piece, whose count is 1. `lead`: how far the first query lies behind the first key in
+// the row, for causal attention, at least 0; every query sees a key.
 KernelResult KernelForward(const AttentionOptions& options, const RowBegins& rows,
-                           const AttentionOperands& piece);
+                           const AttentionOperands& piece, int64_t lead = 0);
 
 enum class Write : uint8_t { kOverwrite, kAdd };
 
@@ -27,7 +30,7 @@ enum class Write : uint8_t { kOverwrite, kAdd };
 // others.
 void KernelBackward(const AttentionOptions& options, const RowBegins& rows, const AttentionOperands& piece,
                     const KernelResult& merged, const at::Tensor& gradient, Write write,
-                    const AttentionOperands& gradients);
+                    const AttentionOperands& gradients, int64_t lead = 0);
 
 // worker/model/flash_attention.cc, built with PENSTOCK_CUDA.
 KernelResult FlashForward(const AttentionOptions& options, const RowBegins& rows,
@@ -36,11 +39,12 @@ AttentionOperands FlashBackward(const AttentionOptions& options, const RowBegins
                                 const AttentionOperands& piece, const KernelResult& merged,
                                 const at::Tensor& gradient);
 
-// Any device and type, from products of some queries' scores at a time: what a GPU has no fused kernel for
-// that gives its sums.
-KernelResult ProductForward(const AttentionOptions& options, const AttentionOperands& piece);
+// Any device and type, from products of some queries' scores at a time, over the keys that these queries see:
+// what there is no fused kernel for, or on a GPU none that gives its sums.
+KernelResult ProductForward(const AttentionOptions& options, const AttentionOperands& piece,
+                            int64_t lead = 0);
 AttentionOperands ProductBackward(const AttentionOptions& options, const AttentionOperands& piece,
-                                  const KernelResult& merged, const at::Tensor& gradient);
+                                  const KernelResult& merged, const at::Tensor& gradient, int64_t lead = 0);
 
 // Makes of a result over some keys that over these and the keys of `other`, in place.
 void Merge(const KernelResult& other, const KernelResult& result);

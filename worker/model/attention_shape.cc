@@ -8,6 +8,7 @@
 
 #include "worker/model/architecture.h"
 #include "worker/model/attention.h"
+#include "worker/model/rotary.h"
 #include "worker/torch/data_type.h"
 #include "worker/torch/to_device.h"
 
@@ -122,6 +123,20 @@ std::vector<int64_t> Positions(Side side, const MicroBatch& shape, const ModelCo
   return ShareOf(std::move(positions), shape, side, place);
 }
 
+// Rows of the rotary table. Padding has that of position 0.
+std::vector<int64_t> RotaryRows(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place) {
+  std::vector<int64_t> rows(static_cast<size_t>(TargetTokens(shape)));
+  const std::vector<int64_t> offsets = Offsets(Side::kTarget, shape, config);
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const int64_t tokens = SampleTokensOn(Side::kTarget, shape, config, i);
+    for (int64_t p = 0; p < tokens; ++p) {
+      rows[static_cast<size_t>(offsets[i] + p)] =
+          RotaryRow(config.rotary, config.max_sequence_length, tokens, p);
+    }
+  }
+  return ShareOf(std::move(rows), shape, Side::kTarget, place);
+}
+
 // Adds a row to the last piece, where it continues that piece, or as a piece of its own.
 void AppendPiece(const AttentionPiece& row, bool alone, std::vector<AttentionPiece>& pieces) {
   if (!alone && !row.divided && !pieces.empty()) {
@@ -187,9 +202,40 @@ std::vector<OtherKeys> OtherKeysOf(const MicroBatch& shape, const GroupPlace& pl
   return others;
 }
 
-void Divide(const MicroBatch& shape, const GroupPlace& place, at::Device device, AttentionShape& target) {
+// The runs of the pieces that are parts of divided rows. Their chunks lie end to end in a piece.
+std::vector<DividedRow> RunsOfDividedRows(const MicroBatch& shape, const GroupPlace& place,
+                                          const std::vector<AttentionPiece>& pieces) {
+  std::vector<DividedRow> rows;
+  const std::vector<RowChunk> chunks = ChunksOf(shape, Side::kTarget, place.context);
+  size_t next = 0;
+  for (size_t piece = 0; piece < pieces.size(); ++piece) {
+    if (!pieces[piece].divided) continue;
+    while (shape.spans[chunks[next].row].ranks == 1) ++next;
+    DividedRow row = {.piece = piece, .queries = {}, .keys = {}};
+    const size_t number = chunks[next].row;
+    for (int64_t begin = 0; next < chunks.size() && chunks[next].row == number; ++next) {
+      row.queries.push_back({.begin = begin, .length = chunks[next].length, .position = chunks[next].first});
+      begin += chunks[next].length;
+    }
+    row.keys = row.queries;
+    int64_t begin = 0;
+    for (const ReceivedChunk& received : ChunksReceived(shape, place)) {
+      const RowChunk& chunk = received.chunk;
+      if (chunk.row == number)
+        row.keys.push_back(
+            {.begin = begin, .length = chunk.length, .position = chunk.first, .received = true});
+      begin += chunk.length;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void Divide(const MicroBatch& shape, const ModelConfig& config, const GroupPlace& place, at::Device device,
+            AttentionShape& target) {
   target.exchange = MakeKeyExchange(shape, place, device);
   target.others = OtherKeysOf(shape, place, target.pieces);
+  if (config.attention_window > 0) target.divided_rows = RunsOfDividedRows(shape, place, target.pieces);
 }
 
 // int32 [rows + 1], and the longest row.
@@ -251,17 +297,18 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
   MicroBatchAttention result;
   const std::vector<Row> target = RowsOn(Side::kTarget, shape, config, place);
   const bool decoder_only = config.architecture == Architecture::kGpt;
-  const bool in_one_call = shape.layout == Layout::kPacked &&
+  // Runs of divided rows, and scores that are capped, need the pieces.
+  const bool needs_pieces = config.score_cap > 0 || (config.attention_window > 0 && AnyRowIsDivided(shape));
+  const bool in_one_call = shape.layout == Layout::kPacked && !needs_pieces &&
                            FlashAttentionSupports(ToScalarType(config.dtype), device, HeadWidth(config));
   const bool own_positions = !decoder_only && shape.layout == Layout::kConcatenated;
   result.target = Pair(target, target, /*causal=*/true, own_positions);
   if (ArchitectureOf(config).position == Position::kRotary) {
-    const std::vector<int64_t> positions = Positions(Side::kTarget, shape, config, place);
-    result.target.rotary_positions =
-        StagedFor(device, std::vector<int32_t>(positions.begin(), positions.end()));
+    const std::vector<int64_t> rows = RotaryRows(shape, config, place);
+    result.target.rotary_rows = StagedFor(device, std::vector<int32_t>(rows.begin(), rows.end()));
   }
   if (decoder_only) {
-    if (AnyRowIsDivided(shape)) Divide(shape, place, device, result.target);
+    if (AnyRowIsDivided(shape)) Divide(shape, config, place, device, result.target);
     if (in_one_call) AttendInOneCall(target, target, device, result.target);
     return result;
   }
@@ -279,7 +326,7 @@ MicroBatchAttention MakeAttentionShapes(const MicroBatch& shape, const ModelConf
 }
 
 MicroBatchAttention ToDevice(MicroBatchAttention attention, at::Device device) {
-  std::vector<at::Tensor*> tensors = {&attention.target.rotary_positions, &attention.target.rows.queries,
+  std::vector<at::Tensor*> tensors = {&attention.target.rotary_rows, &attention.target.rows.queries,
                                       &attention.target.rows.keys, &attention.cross.rows.queries,
                                       &attention.cross.rows.keys};
   if (attention.target.exchange.has_value()) {

@@ -46,6 +46,25 @@ struct OtherKeys {
   int64_t key_length = 0;
 };
 
+// Consecutive tokens of a divided row: queries of a piece, or keys.
+struct RowRun {
+  // Queries and own keys: in the piece. Received keys: among the received rows, in the order of
+  // ChunksReceived.
+  int64_t begin = 0;
+  int64_t length = 0;
+  // In the row.
+  int64_t position = 0;
+  bool received = false;
+};
+
+// A piece that is a part of a divided row, for layers with windows: its runs, and all keys that this rank has
+// of the row.
+struct DividedRow {
+  size_t piece = 0;
+  std::vector<RowRun> queries;
+  std::vector<RowRun> keys;
+};
+
 // Where rows begin, for a kernel that attends in all of them at once. Undefined where it is asked for each
 // piece.
 struct RowBegins {
@@ -70,14 +89,16 @@ struct AttentionShape {
   // Where any row of the micro-batch is divided, on this rank or not.
   std::optional<KeyExchange> exchange;
   std::vector<OtherKeys> others;
+  // Of models with windows.
+  std::vector<DividedRow> divided_rows;
   // Packed attention without a bias on a GPU: of the only piece, which is all rows.
   RowBegins rows;
   // Concatenated rows: of each query and of each key, its position in its sample. Empty elsewhere: positions
   // count from the begin of a piece.
   std::vector<int64_t> query_positions;
   std::vector<int64_t> key_positions;
-  // Of models with rotary positions: int32 [queries], each token's position in its sample.
-  at::Tensor rotary_positions;
+  // Of models with rotary positions: int32 [queries], each token's row of the table (RotaryRow).
+  at::Tensor rotary_rows;
 };
 
 // All attention of a micro-batch. `source` and `cross` are empty for a decoder-only model.

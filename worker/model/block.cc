@@ -46,6 +46,14 @@ at::Tensor Scaled(const at::Tensor& gradient, double factor) {
   return factor == 1 ? gradient : gradient * factor;
 }
 
+// Of what a part gave; the output's gradient where nothing stands between.
+at::Tensor OutputNormBackward(const PartNorms& norms, double residual_scale, OutputNormMemory memory,
+                              const at::Tensor& output_gradient) {
+  const at::Tensor gradient = Scaled(output_gradient, residual_scale);
+  return norms.after.has_value() ? NormBackward(*norms.after, memory.input, memory.statistics, gradient)
+                                 : gradient;
+}
+
 // Through the norm, and around it. The result is a tensor of its own.
 at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::Tensor& normalised_gradient,
                             const at::Tensor& output_gradient) {
@@ -53,16 +61,24 @@ at::Tensor ResidualBackward(const NormPart& part, NormMemory memory, const at::T
   return NormBackward(part, memory.input, memory.statistics, normalised_gradient).add_(output_gradient);
 }
 
+// The same where there may be no norm; `gradient`: of what the part read, a tensor of its own.
+at::Tensor ResidualBackward(const PartNorms& norms, NormMemory memory, at::Tensor gradient,
+                            const at::Tensor& output_gradient) {
+  if (!norms.before.has_value()) return gradient.add_(output_gradient);
+  return ResidualBackward(*norms.before, std::move(memory), gradient, output_gradient);
+}
+
 at::Tensor SelfAttentionForward(const LayerPart& layer, const LayerContext& context, const at::Tensor& input,
                                 bool keep_attention, SelfAttentionMemory& memory) {
   const SelfAttentionPart& part = layer.attention;
   const AttentionShape& shape = *context.attention;
   const TokenRows rows = context.rows();
-  memory.query_key_value = ProjectHeads(part, rows, shape.rotary_positions,
-                                        Normalise(part.norm, input, memory.norm), memory.heads);
+  memory.query_key_value = ProjectHeads(part, rows, shape.rotary_rows,
+                                        PartInput(part.norms, input, memory.norm), memory.projection);
   memory.attended = AttentionForward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                                      keep_attention ? &memory.attention : nullptr);
-  return AddToResidual(InputsForward(part.output, rows, memory.attended), layer.residual_scale, input);
+  return AddToResidual(part.norms, InputsForward(part.output, rows, memory.attended), layer.residual_scale,
+                       input, memory.output_norm);
 }
 
 at::Tensor SelfAttentionBackward(const LayerPart& layer, const LayerContext& context,
@@ -73,21 +89,28 @@ at::Tensor SelfAttentionBackward(const LayerPart& layer, const LayerContext& con
   const TokenRows rows = context.rows();
   at::Tensor gradient = at::empty_like(memory.query_key_value);
   {
-    const at::Tensor attended_gradient = InputsBackward(
-        part.output, rows, memory.attended, Scaled(output_gradient, layer.residual_scale), products);
+    const at::Tensor added_gradient =
+        OutputNormBackward(part.norms, layer.residual_scale, std::move(memory.output_norm), output_gradient);
+    const at::Tensor attended_gradient =
+        InputsBackward(part.output, rows, memory.attended, added_gradient, products);
     AttentionBackward(part.options, shape, SelfOperands(part.options, memory.query_key_value),
                       memory.attended, std::move(memory.attention), attended_gradient,
                       SelfOperands(part.options, gradient));
   }
-  RotateHeads(part, shape.rotary_positions, Turn::kBackward, gradient);
+  RotateHeads(part, shape.rotary_rows, Turn::kBackward, gradient);
   if (part.head_norms.has_value()) {
     const AttentionOperands heads = SelfOperands(part.options, gradient);
-    HeadNormsBackward(*part.head_norms, std::move(memory.heads), heads.query, heads.key);
+    HeadNormsBackward(*part.head_norms, std::move(memory.projection.heads), heads.query, heads.key);
+  }
+  if (part.joint_head_norms.has_value()) {
+    const AttentionOperands heads = SelfOperands(part.options, gradient);
+    JointHeadNormsBackward(*part.joint_head_norms, memory.projection.joint_heads, heads.query, heads.key);
+    memory.projection.joint_heads = {};
   }
   memory.query_key_value.reset();
   memory.attended.reset();
   gradient = OutputsBackward(part.query_key_value, rows, memory.norm.output, gradient, products);
-  return ResidualBackward(part.norm, std::move(memory.norm), gradient, output_gradient);
+  return ResidualBackward(part.norms, std::move(memory.norm), std::move(gradient), output_gradient);
 }
 
 at::Tensor CrossAttentionForward(const CrossAttentionPart& part, const LayerContext& context,
@@ -127,13 +150,14 @@ at::Tensor FeedForwardBlockBackward(const LayerPart& layer, const TokenRows& row
                                     FeedForwardBlockMemory memory, const at::Tensor& output_gradient,
                                     WeightProducts& products) {
   const FeedForwardBlock& block = layer.feed_forward;
-  const at::Tensor own_gradient = Scaled(output_gradient, layer.residual_scale);
-  const at::Tensor gradient = block.experts.has_value()
-                                  ? ExpertsBackward(*block.experts, rows, memory.norm.output,
-                                                    std::move(memory.experts), own_gradient, products)
-                                  : FeedForwardBackward(block.part, rows, memory.norm.output,
-                                                        std::move(memory.part), own_gradient, products);
-  return ResidualBackward(block.norm, std::move(memory.norm), gradient, output_gradient);
+  const at::Tensor own_gradient =
+      OutputNormBackward(block.norms, layer.residual_scale, std::move(memory.output_norm), output_gradient);
+  at::Tensor gradient = block.experts.has_value()
+                            ? ExpertsBackward(*block.experts, rows, memory.norm.output,
+                                              std::move(memory.experts), own_gradient, products)
+                            : FeedForwardBackward(block.part, rows, memory.norm.output,
+                                                  std::move(memory.part), own_gradient, products);
+  return ResidualBackward(block.norms, std::move(memory.norm), std::move(gradient), output_gradient);
 }
 
 // Without keeping anything beyond the part that runs.
@@ -169,19 +193,33 @@ AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor
           query_key_value.narrow(1, columns.query + columns.key, columns.key)};
 }
 
-at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
-                        const at::Tensor& rotary_positions, const at::Tensor& normalised,
-                        HeadNormsMemory& memory) {
+at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows, const at::Tensor& rotary_rows,
+                        const at::Tensor& normalised, ProjectionMemory& memory) {
   at::Tensor query_key_value = OutputsForward(part.query_key_value, rows, normalised);
   if (part.head_norms.has_value()) {
     const AttentionOperands heads = SelfOperands(part.options, query_key_value);
-    NormaliseHeads(*part.head_norms, heads.query, heads.key, memory);
+    NormaliseHeads(*part.head_norms, heads.query, heads.key, memory.heads);
   }
-  RotateHeads(part, rotary_positions, Turn::kForward, query_key_value);
+  if (part.joint_head_norms.has_value()) {
+    const AttentionOperands heads = SelfOperands(part.options, query_key_value);
+    NormaliseJointly(*part.joint_head_norms, heads.query, heads.key, memory.joint_heads);
+  }
+  RotateHeads(part, rotary_rows, Turn::kForward, query_key_value);
   return query_key_value;
 }
 
-at::Tensor AddToResidual(at::Tensor added, double residual_scale, const at::Tensor& input) {
+at::Tensor PartInput(const PartNorms& norms, const at::Tensor& input, NormMemory& memory) {
+  if (norms.before.has_value()) return Normalise(*norms.before, input, memory);
+  memory.output = input;
+  return input;
+}
+
+at::Tensor AddToResidual(const PartNorms& norms, at::Tensor added, double residual_scale,
+                         const at::Tensor& input, OutputNormMemory& memory) {
+  if (norms.after.has_value()) {
+    memory.input = std::move(added);
+    added = NormForward(*norms.after, memory.input, memory.statistics);
+  }
   if (residual_scale != 1) added.mul_(residual_scale);
   return added.add_(input);
 }
@@ -189,11 +227,11 @@ at::Tensor AddToResidual(at::Tensor added, double residual_scale, const at::Tens
 at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
                                    const TokenRows& rows, const at::Tensor& input,
                                    FeedForwardBlockMemory& memory) {
-  const at::Tensor normalised = Normalise(block.norm, input, memory.norm);
+  const at::Tensor normalised = PartInput(block.norms, input, memory.norm);
   at::Tensor added = block.experts.has_value()
                          ? ExpertsForward(*block.experts, rows, normalised, memory.experts)
                          : FeedForwardForward(block.part, rows, normalised, memory.part);
-  return AddToResidual(std::move(added), residual_scale, input);
+  return AddToResidual(block.norms, std::move(added), residual_scale, input, memory.output_norm);
 }
 
 at::Tensor LayerForward(const LayerPart& part, const LayerContext& context, const at::Tensor& input,

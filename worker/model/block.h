@@ -1,6 +1,6 @@
-// The residual parts of a pre-norm Transformer layer (Xiong et al., "On layer normalization in the
-// Transformer architecture", 2020), x + part(norm(x)), and the layer made of them. Which norm, attention and
-// feed-forward these are is a matter of values: the same code runs all models.
+// The residual parts of a Transformer layer, x + part(norm(x)) (Xiong et al., "On layer normalization in the
+// Transformer architecture", 2020), or with norms behind the part, and the layer made of them. Which norms,
+// attention and feed-forward these are is a matter of values: the same code runs all models.
 //
 // The backward pass is written out rather than left to autograd, so that what is kept between the passes, and
 // what is put aside of a split backward pass, is what these structs hold and nothing else.
@@ -15,6 +15,7 @@
 #include "worker/model/experts.h"
 #include "worker/model/feed_forward.h"
 #include "worker/model/head_norms.h"
+#include "worker/model/joint_head_norms.h"
 #include "worker/model/linear.h"
 #include "worker/model/norm.h"
 #include "worker/model/rotary.h"
@@ -34,25 +35,46 @@ struct NormMemory {
   at::Tensor output;
 };
 
+// What a part gives, before it is added to the residual stream, and its norm's statistics.
+struct OutputNormMemory {
+  at::Tensor input;
+  NormStatistics statistics;
+};
+
+// Norms of a part; at least one is there.
+struct PartNorms {
+  std::optional<NormPart> before;
+  std::optional<NormPart> after;
+};
+
 struct SelfAttentionPart {
-  NormPart norm;
+  PartNorms norms;
   // Query, key and value rows. Tensor ranks divide its outputs, and the inputs of `output`.
   LinearPart query_key_value;
   LinearPart output;
   AttentionOptions options;
   // May be null.
   const RotaryTable* rotary = nullptr;
+  // One of them at most.
   std::optional<HeadNormsPart> head_norms;
+  std::optional<JointHeadNormsPart> joint_head_norms;
+};
+
+// What norms of queries and keys keep.
+struct ProjectionMemory {
+  HeadNormsMemory heads;
+  JointHeadNormsMemory joint_heads;
 };
 
 struct SelfAttentionMemory {
   NormMemory norm;
   // Of what the linear layer made, where queries and keys are normalised.
-  HeadNormsMemory heads;
+  ProjectionMemory projection;
   // Queries and keys as attention sees them: turned, where positions are rotary.
   at::Tensor query_key_value;
   at::Tensor attended;
   AttentionMemory attention;
+  OutputNormMemory output_norm;
 };
 
 // Queries of the decoder, keys and values of the encoder's output.
@@ -75,7 +97,7 @@ struct CrossAttentionMemory {
 
 // The dense part, or the experts.
 struct FeedForwardBlock {
-  NormPart norm;
+  PartNorms norms;
   FeedForwardPart part;
   std::optional<ExpertsPart> experts;
 };
@@ -84,6 +106,7 @@ struct FeedForwardBlockMemory {
   NormMemory norm;
   FeedForwardMemory part;
   ExpertsMemory experts;
+  OutputNormMemory output_norm;
 };
 
 struct LayerPart {
@@ -116,11 +139,10 @@ struct LayerContext {
   TokenRows source_rows() const { return {group, cross->keys}; }
 };
 
-// What stands between norm and attention: query, key and value rows, normalised by head and turned where the
-// model does that. `rotary_positions`: as of AttentionShape.
-at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows,
-                        const at::Tensor& rotary_positions, const at::Tensor& normalised,
-                        HeadNormsMemory& memory);
+// What stands between norm and attention: query, key and value rows, with queries and keys normalised and
+// turned where the model does that. `rotary_rows`: as of AttentionShape.
+at::Tensor ProjectHeads(const SelfAttentionPart& part, const TokenRows& rows, const at::Tensor& rotary_rows,
+                        const at::Tensor& normalised, ProjectionMemory& memory);
 // Views of such rows.
 AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor& query_key_value);
 
@@ -128,8 +150,11 @@ AttentionOperands SelfOperands(const AttentionOptions& options, const at::Tensor
 at::Tensor FeedForwardBlockForward(const FeedForwardBlock& block, double residual_scale,
                                    const TokenRows& rows, const at::Tensor& input,
                                    FeedForwardBlockMemory& memory);
-// `added`, a tensor of its own, to the residual stream.
-at::Tensor AddToResidual(at::Tensor added, double residual_scale, const at::Tensor& input);
+// What a part reads: the input, or what the norm before the part makes of it.
+at::Tensor PartInput(const PartNorms& norms, const at::Tensor& input, NormMemory& memory);
+// What a part gave, a tensor of its own, to the residual stream, through the norm behind the part.
+at::Tensor AddToResidual(const PartNorms& norms, at::Tensor added, double residual_scale,
+                         const at::Tensor& input, OutputNormMemory& memory);
 
 // `input`: [own tokens, hidden] (token_rows.h); so is the result, a tensor of its own, and with the same bits
 // for every `recompute`.

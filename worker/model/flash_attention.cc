@@ -43,6 +43,16 @@ int64_t LongestKey(const RowBegins& rows, const AttentionOperands& piece) {
   return rows.defined() ? rows.longest_key : piece.key.size(2);
 }
 
+// Keys before its own that a query sees; all where there is no window.
+std::optional<int64_t> KeysBefore(const AttentionOptions& options) {
+  return options.window > 0 ? std::optional(options.window - 1) : std::nullopt;
+}
+
+// And behind it.
+std::optional<int64_t> KeysBehind(const AttentionOptions& options) {
+  return options.window > 0 ? std::optional<int64_t>(0) : std::nullopt;
+}
+
 std::optional<at::Tensor> Optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
@@ -58,7 +68,8 @@ KernelResult FlashForward(const AttentionOptions& options, const RowBegins& rows
   const auto result = at::_flash_attention_forward(
       ByToken(piece.query, rows), ByToken(piece.key, rows), ByToken(piece.value, rows),
       Optional(rows.queries), Optional(rows.keys), LongestQuery(rows, piece), LongestKey(rows, piece),
-      /*dropout_p=*/0.0, options.causal, /*return_debug_mask=*/false, options.scale);
+      /*dropout_p=*/0.0, options.causal, /*return_debug_mask=*/false, options.scale, KeysBefore(options),
+      KeysBehind(options));
   const at::Tensor& log_sums = std::get<1>(result);
   return {ByHead(std::get<0>(result), rows, piece.query.size(3)),
           rows.defined() ? log_sums.unsqueeze(0) : log_sums};
@@ -74,7 +85,7 @@ AttentionOperands FlashBackward(const AttentionOptions& options, const RowBegins
       ByToken(gradient, rows), ByToken(piece.query, rows), ByToken(piece.key, rows),
       ByToken(piece.value, rows), ByToken(merged.output, rows), log_sums, rows.queries, rows.keys,
       LongestQuery(rows, piece), LongestKey(rows, piece), /*dropout_p=*/0.0, options.causal, none, none,
-      options.scale);
+      options.scale, KeysBefore(options), KeysBehind(options));
   const int64_t width = piece.query.size(3);
   return {ByHead(query, rows, width), ByHead(key, rows, width), ByHead(value, rows, width)};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/model/cap.h"
 #include "worker/model/head_chunk.h"
 #include "worker/torch/data_type.h"
 
@@ -79,7 +80,8 @@ HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, con
 }
 
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
-                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient) {
+                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient,
+                         double logit_cap) {
   const at::NoGradGuard no_grad;
   const at::Tensor flat = hidden.detach().reshape({-1, hidden.size(-1)});
   at::Tensor gradient = at::zeros_like(flat);
@@ -94,6 +96,8 @@ HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hid
     const at::Tensor index = tokens.loss_positions.narrow(0, begin, count);
     const at::Tensor rows = flat.index_select(0, index);
     at::Tensor logits = at::linear(rows, weight).to(AccumulationType(flat.scalar_type()));
+    at::Tensor slope;
+    CapInPlace(logit_cap, logits, &slope);
     const at::Tensor labels = tokens.labels.narrow(0, begin, count).to(at::kLong);
     at::Tensor own = vocabulary.divided() ? DividedSoftmaxGradientInPlace(vocabulary, logits, labels)
                                           : SoftmaxGradientInPlace(logits, labels);
@@ -102,6 +106,7 @@ HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hid
       own = own.to(at::kDouble) * weights;
       logits.mul_(weights.to(logits.scalar_type()).unsqueeze(1));
     }
+    if (slope.defined()) logits.mul_(slope);
     loss += own.sum(at::kDouble);
     if (!tokens.loss_runs.empty()) losses.push_back(own.to(at::kDouble));
     const at::Tensor logits_gradient = logits.div_(divisor).to(flat.scalar_type());

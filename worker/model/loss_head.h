@@ -29,10 +29,12 @@ struct HeadLoss {
 
 // `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden]. `weight_gradient`: same
 // shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
+// `logit_cap`: of cap.h.
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
                          double divisor, at::Tensor& weight_gradient);
 // The same of a tensor rank, of whose part of the vocabulary `weight` and its gradient are.
 HeadLoss ComputeHeadLoss(const VocabularyPart& vocabulary, const at::Tensor& hidden, const at::Tensor& weight,
-                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient);
+                         const TokenBatch& tokens, double divisor, at::Tensor& weight_gradient,
+                         double logit_cap = 0);
 
 }  // namespace penstock::worker

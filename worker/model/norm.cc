@@ -15,7 +15,7 @@ at::Tensor RmsForward(const NormPart& part, const at::Tensor& input, NormStatist
   const auto width = static_cast<double>(input.size(-1));
   const at::Tensor root = at::linalg_vector_norm(input, 2, at::IntArrayRef(-1), /*keepdim=*/true, wide);
   statistics.scale = root.square_().div_(width).add_(part.epsilon).rsqrt_();
-  return at::mul(input, statistics.scale).to(input.scalar_type()).mul_(part.weight.value);
+  return at::mul(input, statistics.scale).to(input.scalar_type()).mul_(NormFactors(part));
 }
 
 at::Tensor RmsBackward(const NormPart& part, const at::Tensor& input, const NormStatistics& statistics,
@@ -24,13 +24,17 @@ at::Tensor RmsBackward(const NormPart& part, const at::Tensor& input, const Norm
   const at::Tensor normalised = at::mul(input, statistics.scale);
   part.weight.gradient.add_(
       at::mul(output_gradient, normalised).sum(at::IntArrayRef(0), /*keepdim=*/false, wide));
-  at::Tensor gradient = at::mul(output_gradient.to(wide), part.weight.value);
+  at::Tensor gradient = at::mul(output_gradient.to(wide), NormFactors(part));
   const at::Tensor along = at::mul(gradient, normalised).mean(-1, /*keepdim=*/true);
   gradient.sub_(normalised * along).mul_(statistics.scale);
   return gradient.to(input.scalar_type());
 }
 
 }  // namespace
+
+at::Tensor NormFactors(const NormPart& part) {
+  return part.offset ? at::add(part.weight.value, 1) : part.weight.value;
+}
 
 at::Tensor NormForward(const NormPart& part, const at::Tensor& input, NormStatistics& statistics) {
   if (part.kind == NormKind::kRms) return RmsForward(part, input, statistics);

@@ -14,6 +14,8 @@ enum class NormKind : uint8_t { kLayer, kRms };
 struct NormPart {
   NormKind kind = NormKind::kLayer;
   double epsilon = 1e-5;
+  // RMS norm alone: it multiplies by 1 + weight.
+  bool offset = false;
   Parameter weight;
   // Layer norm alone.
   Parameter bias;
@@ -26,6 +28,9 @@ struct NormStatistics {
   // 1 / standard deviation, or 1 / root of the mean square.
   at::Tensor scale;
 };
+
+// What an RMS norm multiplies by.
+at::Tensor NormFactors(const NormPart& part);
 
 // `input`: [tokens, hidden]; so is the result.
 at::Tensor NormForward(const NormPart& part, const at::Tensor& input, NormStatistics& statistics);

@@ -149,28 +149,41 @@ class SpecList {
   void AddLayer(const LayerStack& stack, int64_t layer) {
     const std::string prefix = absl::StrCat(stack.name, ".", layer, ".");
     const size_t first = specs_.size();
-    AddNorm(prefix + "attention_norm");
-    specs_[first].begins_layer = true;
+    AddNormBefore(prefix + "attention_norm");
     AddInwards(prefix + "attention.qkv", {queries_, keys_, keys_}, deviations_.inwards);
     LeadWith(inner_, deviations_.query);
     if (config_.head_norms) {
       AddHeadNorm(prefix + "attention.query_norm");
       AddHeadNorm(prefix + "attention.key_norm");
     }
+    if (config_.joint_head_norms) {
+      AddJointHeadNorm(prefix + "attention.query_norm", queries_);
+      AddJointHeadNorm(prefix + "attention.key_norm", keys_);
+    }
     AddOutwards(prefix + "attention.output");
+    AddNormAfter(prefix + "attention_output_norm");
     if (stack.cross) {
       AddNorm(prefix + "cross_norm");
       AddInwards(prefix + "cross.query", {queries_}, deviations_.query);
       AddInwards(prefix + "cross.key_value", {keys_, keys_}, deviations_.inwards);
       AddOutwards(prefix + "cross.output");
     }
-    AddNorm(prefix + "ffn_norm");
-    if (config_.experts > 0) return AddExperts(prefix + "ffn.");
+    AddNormBefore(prefix + "ffn_norm");
+    if (config_.experts > 0) {
+      AddExperts(prefix + "ffn.");
+    } else {
+      AddFeedForward(prefix + "ffn.");
+    }
+    AddNormAfter(prefix + "ffn_output_norm");
+    specs_[first].begins_layer = true;
+  }
+
+  void AddFeedForward(const std::string& prefix) {
     const bool bias = architecture_.feed_forward_bias;
     const RowStretch middle = {config_.ffn, config_.ffn};
-    AddByRows(prefix + "ffn.up", {middle}, bias, deviations_.inwards);
-    if (architecture_.gated) AddByRows(prefix + "ffn.gate", {middle}, bias, deviations_.inwards);
-    AddByColumns(prefix + "ffn.down", config_.ffn, bias, deviations_.down);
+    AddByRows(prefix + "up", {middle}, bias, deviations_.inwards);
+    if (architecture_.gated) AddByRows(prefix + "gate", {middle}, bias, deviations_.inwards);
+    AddByColumns(prefix + "down", config_.ffn, bias, deviations_.down);
   }
 
   // All layers of one kind follow each other, as the matrix of all of them.
@@ -206,12 +219,25 @@ class SpecList {
 
   // Of queries or keys, which all heads have in common.
   void AddHeadNorm(const std::string& name) {
-    specs_.push_back({.name = name + ".weight", .shape = {HeadWidth(config_)}, .initial = Initial::kOne});
+    AddNormWeight(name, HeadWidth(config_));
     specs_.back().part = WholePart(specs_.back().shape, place_);
   }
 
+  // Of all heads, divided as they are.
+  void AddJointHeadNorm(const std::string& name, const RowStretch& heads) {
+    AddNormWeight(name, heads.rows);
+    specs_.back().part = PartByRows(specs_.back().shape, {heads}, place_);
+  }
+
+  void AddNormBefore(const std::string& name) {
+    if (architecture_.norm_before) AddNorm(name);
+  }
+  void AddNormAfter(const std::string& name) {
+    if (architecture_.norm_after) AddNorm(name);
+  }
+
   void AddNorm(const std::string& name) {
-    specs_.push_back({.name = name + ".weight", .shape = {config_.hidden}, .initial = Initial::kOne});
+    AddNormWeight(name, config_.hidden);
     specs_.back().part = WholePart(specs_.back().shape, place_);
     if (architecture_.norm == NormKind::kLayer) AddWholeBias(name);
   }
@@ -227,6 +253,13 @@ class SpecList {
   std::vector<ParameterSpec> Take() { return std::move(specs_); }
 
  private:
+  // Multiplies by 1 at the begin.
+  void AddNormWeight(const std::string& name, int64_t elements) {
+    specs_.push_back({.name = name + ".weight",
+                      .shape = {elements},
+                      .initial = config_.offset_norms ? Initial::kZero : Initial::kOne});
+  }
+
   void Share(bool copy) {
     specs_.back().shared = true;
     specs_.back().copy = copy;

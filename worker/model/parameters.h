@@ -68,17 +68,20 @@ struct ParameterSpec {
 //     layers.N.attention_norm.{weight,bias}, layers.N.attention.qkv.{weight,bias} (query rows
 //     [attention_inner, hidden], key rows and value rows [key_value_heads * width of a head, hidden], each
 //     divided into heads in order),
-//     layers.N.attention.{query_norm,key_norm}.weight [width of a head] (where heads are normalised),
-//     layers.N.attention.output.{weight,bias}, layers.N.ffn_norm.{weight,bias},
+//     layers.N.attention.{query_norm,key_norm}.weight [width of a head] (where heads are normalised; jointly:
+//     [attention_inner] and [key_value_heads * width of a head]),
+//     layers.N.attention.output.{weight,bias}, layers.N.attention_output_norm.{weight,bias} (where norms
+//     stand behind; attention_norm and ffn_norm where they stand before), layers.N.ffn_norm.{weight,bias},
 //     layers.N.ffn.up.{weight,bias}, layers.N.ffn.gate.{weight,bias} (where it is gated),
 //     layers.N.ffn.down.{weight,bias}; with experts, in place of these three, layers.N.ffn.router.weight
-//     [experts, hidden], layers.N.ffn.experts.E.up.weight of all experts, then .gate, then .down
+//     [experts, hidden], layers.N.ffn.experts.E.up.weight of all experts, then .gate, then .down;
+//     layers.N.ffn_output_norm.{weight,bias} (where norms stand behind)
 //   last stage: final_norm.{weight,bias}, head.weight [vocab, hidden]
 //   There is no position embedding where positions are not learned, no bias where the model has none, and in
 //   place of a head that is tied a copy of the token embedding, by the name of that.
-//   Norms start at 1 and 0, biases at 0, weights are normal with deviation 0.02; those that write to the
-//   residual stream (attention.output, ffn.down) are scaled by 1/sqrt(2 * layers) (GPT-2, Radford et al.
-//   2019, section 2.3).
+//   Norms start at 1 (their weights at 0 where these are offsets) and 0, biases at 0, weights are normal with
+//   deviation 0.02; those that write to the residual stream (attention.output, ffn.down) are scaled by
+//   1/sqrt(2 * layers) (GPT-2, Radford et al. 2019, section 2.3).
 // T5 (Raffel et al. 2020), without biases:
 //   first stage: embedding.token.weight; every stage with encoder layers: encoder.relative_bias.weight
 //   [buckets, heads], encoder.N as layers.N above, N counted over the encoder; behind the last of them

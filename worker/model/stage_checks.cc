@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
 #include "worker/model/attention_shape.h"
+#include "worker/model/rotary.h"
 
 namespace penstock::worker {
 namespace {
@@ -31,6 +32,22 @@ absl::Status CheckHeads(const ModelConfig& config) {
         absl::StrCat("model.position: rotary, but the width of a head, ", HeadWidth(config), ", is odd"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckRotary(const ModelConfig& config) {
+  if (ArchitectureOf(config).position != Position::kRotary) return absl::OkStatus();
+  const int64_t width = TurningWidth(config.rotary, HeadWidth(config));
+  if (width % 2 != 0 || width > HeadWidth(config)) {
+    return absl::InvalidArgumentError(absl::StrCat("model.rotary.width: ", width,
+                                                   ", must be even and at most the width of a head, ",
+                                                   HeadWidth(config)));
+  }
+  if (config.rotary.scaling != RotaryScaling::kLongRope) return absl::OkStatus();
+  const auto pairs = static_cast<size_t>(width / 2);
+  if (config.rotary.short_factors.size() == pairs && config.rotary.long_factors.size() == pairs)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.rotary.short_factors and long_factors: must be ", pairs, " each"));
 }
 
 // What an encoder-decoder has and a decoder-only model has not.
@@ -107,6 +124,7 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("vocab", config.vocab));
   PENSTOCK_RETURN_IF_ERROR(CheckPositive("max_sequence_length", config.max_sequence_length));
   PENSTOCK_RETURN_IF_ERROR(CheckHeads(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckRotary(config));
   PENSTOCK_RETURN_IF_ERROR(CheckFamily(config));
   PENSTOCK_RETURN_IF_ERROR(CheckExperts(config));
   return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();

@@ -34,6 +34,7 @@ class PartMaker {
       parts.head = Head();
       parts.vocabulary = MakeVocabularyPart(config_.vocab, group_);
       parts.head_scale = architecture_.head_scale;
+      parts.logit_cap = config_.logit_cap;
     }
     return parts;
   }
@@ -46,9 +47,39 @@ class PartMaker {
   }
 
   NormPart Norm() {
-    NormPart part = {
-        .kind = architecture_.norm, .epsilon = architecture_.norm_epsilon, .weight = Take(), .bias = {}};
+    NormPart part = {.kind = architecture_.norm,
+                     .epsilon = architecture_.norm_epsilon,
+                     .offset = config_.offset_norms,
+                     .weight = Take(),
+                     .bias = {}};
     if (part.kind == NormKind::kLayer) part.bias = Take();
+    return part;
+  }
+
+  std::optional<NormPart> NormBefore() {
+    return architecture_.norm_before ? std::optional(Norm()) : std::nullopt;
+  }
+  std::optional<NormPart> NormAfter() {
+    return architecture_.norm_after ? std::optional(Norm()) : std::nullopt;
+  }
+
+  // Of queries or keys: an RMS norm, whatever the model's are.
+  NormPart HeadNorm() {
+    return {.kind = NormKind::kRms,
+            .epsilon = architecture_.norm_epsilon,
+            .offset = config_.offset_norms,
+            .weight = Take(),
+            .bias = {}};
+  }
+
+  JointHeadNormsPart JointHeadNorms() {
+    const int64_t tensors = group_.place().tensors;
+    JointHeadNormsPart part;
+    part.query = {.norm = HeadNorm(), .elements = AttentionInner(config_)};
+    part.key = {.norm = HeadNorm(),
+                .elements = KeyValueInner(config_),
+                .holders = std::max<int64_t>(1, tensors / KeyValueHeads(config_))};
+    part.group = &group_;
     return part;
   }
 
@@ -86,41 +117,49 @@ class PartMaker {
     return architecture_.scaled_scores ? 1 / std::sqrt(static_cast<double>(HeadWidth(config_))) : 1.0;
   }
 
-  AttentionOptions Attention(bool causal, const RelativeBias* bias) const {
+  AttentionOptions Attention(bool causal, int64_t window, const RelativeBias* bias) const {
     const int tensors = group_.place().tensors;
     return {.heads = config_.heads / tensors,
             .key_value_heads = std::max<int64_t>(1, KeyValueHeads(config_) / tensors),
             .causal = causal,
+            .window = window,
             .scale = ScoreScale(),
+            .score_cap = config_.score_cap,
             .bias = bias,
             .group = &group_};
   }
 
-  // `number`: in its stack, from 0.
-  bool HasPositions(int64_t number) const {
-    return config_.positionless_interval == 0 || (number + 1) % config_.positionless_interval != 0;
+  // May be null.
+  const RotaryTable* RotaryOf(int64_t number, const StackPart& tables) const {
+    if (!HasPositions(config_, number)) return nullptr;
+    const bool other = tables.window_rotary != nullptr && WindowOf(config_, number) > 0;
+    return other ? tables.window_rotary.get() : tables.rotary.get();
   }
 
+  // `number`: in its stack, from 0.
   LayerPart Layer(const LayerStack& stack, int64_t number, const StackPart& tables) {
     LayerPart part;
     part.residual_scale = config_.multipliers.residual;
     // Braces evaluate in order, which is that of StageParameterSpecs.
-    part.attention.norm = Norm();
+    part.attention.norms.before = NormBefore();
     part.attention.query_key_value = Inwards();
-    if (config_.head_norms) part.attention.head_norms = HeadNormsPart{Norm(), Norm()};
+    if (config_.head_norms) part.attention.head_norms = HeadNormsPart{HeadNorm(), HeadNorm()};
+    if (config_.joint_head_norms) part.attention.joint_head_norms = JointHeadNorms();
     part.attention.output = Outwards();
-    part.attention.options = Attention(stack.causal, tables.bias.get());
-    part.attention.rotary = HasPositions(number) ? tables.rotary.get() : nullptr;
+    part.attention.norms.after = NormAfter();
+    part.attention.options = Attention(stack.causal, WindowOf(config_, number), tables.bias.get());
+    part.attention.rotary = RotaryOf(number, tables);
     if (stack.cross) {
-      part.cross =
-          CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(), Attention(/*causal=*/false, nullptr)};
+      part.cross = CrossAttentionPart{Norm(), Inwards(), Inwards(), Outwards(),
+                                      Attention(/*causal=*/false, /*window=*/0, nullptr)};
     }
-    part.feed_forward.norm = Norm();
+    part.feed_forward.norms.before = NormBefore();
     if (config_.experts > 0) {
       part.feed_forward.experts = Experts();
     } else {
       part.feed_forward.part = FeedForward();
     }
+    part.feed_forward.norms.after = NormAfter();
     return part;
   }
 
@@ -159,6 +198,17 @@ class PartMaker {
     return part;
   }
 
+  std::unique_ptr<RotaryTable> Rotary(const RotaryConfig& rotary) const {
+    return std::make_unique<RotaryTable>(MakeRotaryTable(
+        rotary, HeadWidth(config_), config_.max_sequence_length, ToScalarType(config_.dtype), device_));
+  }
+
+  void AddRotaryTables(StackPart& part) const {
+    part.rotary = Rotary(config_.rotary);
+    if (config_.window_rotary_theta == 0) return;
+    part.window_rotary = Rotary({.theta = config_.window_rotary_theta, .width = config_.rotary.width});
+  }
+
   StackPart Stack(const LayerStack& stack, bool embeds) {
     StackPart part;
     if (embeds) part.embedding = Embedding(stack);
@@ -170,11 +220,7 @@ class PartMaker {
                                                                   config_.relative_position_max_distance,
                                                                   config_.max_sequence_length));
     }
-    if (architecture_.position == Position::kRotary) {
-      part.rotary = std::make_unique<RotaryTable>(MakeRotaryTable(config_.rotary, HeadWidth(config_),
-                                                                  config_.max_sequence_length,
-                                                                  ToScalarType(config_.dtype), device_));
-    }
+    if (architecture_.position == Position::kRotary) AddRotaryTables(part);
     for (int64_t layer = begin; layer < end; ++layer) {
       part.layer_begins.push_back(next_->offset);
       part.layers.push_back(Layer(stack, layer - stack.first_layer, part));

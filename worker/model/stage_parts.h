@@ -25,6 +25,8 @@ struct StackPart {
   // What the layers' options point to.
   std::unique_ptr<RelativeBias> bias;
   std::unique_ptr<RotaryTable> rotary;
+  // Of layers with a window, where they turn by other angles.
+  std::unique_ptr<RotaryTable> window_rotary;
   std::vector<LayerPart> layers;
   // Where the parameters of each layer begin in the flat buffers.
   std::vector<int64_t> layer_begins;
@@ -42,6 +44,8 @@ struct StageParts {
   VocabularyPart vocabulary;
   // Factor of what the head reads.
   double head_scale = 1;
+  // Logits x become cap * tanh(x / cap); 0: they stay.
+  double logit_cap = 0;
 };
 
 // `parameters` are those of StageParameterSpecs, whose tensors the parts share. `group` outlives the parts.

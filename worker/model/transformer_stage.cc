@@ -172,7 +172,7 @@ at::Tensor TransformerStage::RunHead(const at::Tensor& hidden, const TokenBatch&
   const TokenRows rows = TargetRows(state);
   normalised = rows.Gather(normalised);
   HeadLoss head = ComputeHeadLoss(parts_.vocabulary, normalised, parts_.head.value, tokens, loss_tokens,
-                                  parts_.head.gradient);
+                                  parts_.head.gradient, parts_.logit_cap);
   head.hidden_gradient = rows.Sum(head.hidden_gradient);
   if (parts_.head_scale != 1) head.hidden_gradient.mul_(parts_.head_scale);
   state.hidden_gradient = NormBackward(*parts_.final_norm, hidden, statistics, head.hidden_gradient);

@@ -81,6 +81,16 @@ double GroupBytes(const ModelConfig& config, const Widths& widths) {
   return 3 * widths.element * widths.inner / Width(KeyValueHeads(config));
 }
 
+// For each token of attention with a window or capped scores, while it runs: scores, probabilities, their
+// gradients and a cap's slope for a chunk of them, and operands and gradients in the type of sums.
+double ProductBytes(const ModelConfig& config, const Widths& widths) {
+  if (config.attention_window == 0 && config.score_cap == 0) return 0;
+  const double chunk = std::max(widths.scores_per_chunk, widths.heads * Width(config.max_sequence_length));
+  const double copies = widths.wide > widths.element ? 2 : 1;
+  return widths.wide *
+         (4 * chunk / Width(config.max_sequence_length) + copies * (widths.inner + 2 * widths.key_value));
+}
+
 bool IsRotary(const ModelConfig& config) { return ArchitectureOf(config).position == Position::kRotary; }
 
 // For each token whose queries and keys are turned, while that runs: two products of half of their elements
@@ -110,11 +120,20 @@ double ExpertRowBytes(const ModelConfig& config, const Widths& widths) {
   return config.experts > 0 ? 2 * RowsPerToken(config) * widths.element * widths.hidden : 0;
 }
 
-// For each token whose queries and keys are normalised: what they were before, and a number for each head.
+// For each token whose queries and keys are normalised: what they were before, and a number for each head, or
+// for each norm over all heads.
 double HeadNormBytes(const ModelConfig& config, const Widths& widths) {
-  if (!config.head_norms) return 0;
-  return widths.element * (widths.inner + widths.key_value) +
-         widths.wide * (widths.heads + Width(KeyValueHeads(config)));
+  if (!config.head_norms && !config.joint_head_norms) return 0;
+  const double numbers = config.joint_head_norms ? 2 : widths.heads + Width(KeyValueHeads(config));
+  return widths.element * (widths.inner + widths.key_value) + widths.wide * numbers;
+}
+
+// For each token, of the norms of both parts: what a norm before a part makes of its input, what the part
+// gives to one behind it, and the statistics of each.
+double NormBytes(const ModelConfig& config, const Widths& widths) {
+  const ModelArchitecture architecture = ArchitectureOf(config);
+  const double norms = (architecture.norm_before ? 2 : 0) + (architecture.norm_after ? 2 : 0);
+  return norms * (widths.element * widths.hidden + StatisticsBytes(config, widths));
 }
 
 // Gradients of a part that runs backward: that of the residual stream before, after and around it, and those
@@ -125,8 +144,8 @@ double GradientBytes(const ModelConfig& config, const Widths& widths) {
   // Queries, keys and values twice, and the gradient of what attention gave.
   const double attention = 3 * widths.inner + 4 * widths.key_value;
   return widths.element * (3 * widths.hidden + std::max(feed_forward, attention)) +
-         ScoreBytes(config, widths) + GroupBytes(config, widths) + TurningBytes(config, widths) +
-         RoutingBytes(config, widths) + ExpertRowBytes(config, widths);
+         ScoreBytes(config, widths) + ProductBytes(config, widths) + GroupBytes(config, widths) +
+         TurningBytes(config, widths) + RoutingBytes(config, widths) + ExpertRowBytes(config, widths);
 }
 
 // Of self-attention and the feed-forward part, on the side that they run on.
@@ -141,9 +160,9 @@ SelfBytes SelfLayerBytes(const ModelConfig& config, const Widths& widths) {
   SelfBytes bytes;
   // Each part's input and what its norm made of it; queries, keys, values and what attention made of them.
   bytes.selective =
-      widths.element * (4 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
+      widths.element * (2 * widths.hidden + 2 * widths.inner + 2 * widths.key_value +
                         RowsPerToken(config) * FeedForwardParts(config.feed_forward) * widths.ffn) +
-      2 * StatisticsBytes(config, widths) + PositionBytes(config) + RoutingBytes(config, widths) +
+      NormBytes(config, widths) + PositionBytes(config) + RoutingBytes(config, widths) +
       HeadNormBytes(config, widths);
   const double put_aside = PutAsideParts(config.feed_forward) - FeedForwardParts(config.feed_forward);
   bytes.none = bytes.selective + widths.wide * widths.heads +
@@ -171,8 +190,10 @@ double LayerParameters(const ModelConfig& config, bool cross) {
   const double dense = (ups + 1) * widths.hidden * widths.ffn +
                        (architecture.feed_forward_bias ? ups * widths.ffn + widths.hidden : 0);
   const double feed_forward = config.experts > 0 ? Width(config.experts) * (dense + widths.hidden) : dense;
-  const double norms =
-      (cross ? 3 : 2) * NormParameters(config) + (config.head_norms ? 2 * Width(HeadWidth(config)) : 0);
+  const double of_parts = (architecture.norm_before ? 2 : 0) + (architecture.norm_after ? 2 : 0);
+  const double of_heads = (config.head_norms ? 2 * Width(HeadWidth(config)) : 0) +
+                          (config.joint_head_norms ? widths.inner + widths.key_value : 0);
+  const double norms = (of_parts + (cross ? 1 : 0)) * NormParameters(config) + of_heads;
   return (cross ? 2 : 1) * attention + feed_forward + norms;
 }
 
@@ -224,7 +245,8 @@ LayerBytes HeadBytes(const ModelConfig& config) {
   // Of a micro-batch of the longest length (head_chunk.h).
   const double logits_per_token =
       std::max(widths.hidden, Width(kLogitsPerChunk) / Width(config.max_sequence_length));
-  const double logits = 2 * widths.wide * std::min(Width(config.vocab), logits_per_token);
+  const double logits =
+      (config.logit_cap > 0 ? 3 : 2) * widths.wide * std::min(Width(config.vocab), logits_per_token);
   return {.stored_none = {.target = stored},
           .stored_selective = {.target = stored},
           .stored_full = {.target = stored},

@@ -73,7 +73,15 @@ constexpr std::pair<v1::RateDecay, RateDecay> kRateDecays[] = {
     {v1::RATE_DECAY_COOLDOWN, RateDecay::kCooldown}};
 
 constexpr std::pair<v1::RotaryScaling, RotaryScaling> kRotaryScalings[] = {
-    {v1::ROTARY_SCALING_LINEAR, RotaryScaling::kLinear}, {v1::ROTARY_SCALING_LLAMA3, RotaryScaling::kLlama3}};
+    {v1::ROTARY_SCALING_LINEAR, RotaryScaling::kLinear},
+    {v1::ROTARY_SCALING_LLAMA3, RotaryScaling::kLlama3},
+    {v1::ROTARY_SCALING_YARN, RotaryScaling::kYarn},
+    {v1::ROTARY_SCALING_LONGROPE, RotaryScaling::kLongRope}};
+
+constexpr std::pair<v1::NormPlacement, NormPlacement> kNormPlacements[] = {
+    {v1::NORM_PLACEMENT_BEFORE, NormPlacement::kBefore},
+    {v1::NORM_PLACEMENT_AFTER, NormPlacement::kAfter},
+    {v1::NORM_PLACEMENT_BOTH, NormPlacement::kBoth}};
 
 constexpr std::pair<v1::TransferKind, TransferKind> kTransferKinds[] = {
     {v1::TRANSFER_KIND_ACTIVATION, TransferKind::kActivation},
@@ -111,6 +119,10 @@ absl::StatusOr<RateDecay> RateDecayFromProto(v1::RateDecay value, absl::string_v
 
 absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field) {
   return Find<v1::RotaryScaling, RotaryScaling>(kRotaryScalings, value, v1::RotaryScaling_Name(value), field);
+}
+
+absl::StatusOr<NormPlacement> NormPlacementFromProto(v1::NormPlacement value, absl::string_view field) {
+  return Find<v1::NormPlacement, NormPlacement>(kNormPlacements, value, v1::NormPlacement_Name(value), field);
 }
 
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field) {

@@ -20,6 +20,7 @@ absl::StatusOr<Norm> NormFromProto(v1::Norm value, absl::string_view field);
 absl::StatusOr<Biases> BiasesFromProto(v1::Biases value, absl::string_view field);
 absl::StatusOr<RateDecay> RateDecayFromProto(v1::RateDecay value, absl::string_view field);
 absl::StatusOr<RotaryScaling> RotaryScalingFromProto(v1::RotaryScaling value, absl::string_view field);
+absl::StatusOr<NormPlacement> NormPlacementFromProto(v1::NormPlacement value, absl::string_view field);
 absl::StatusOr<Layout> LayoutFromProto(v1::Layout value, absl::string_view field);
 absl::StatusOr<Op> OpFromProto(v1::Op value, absl::string_view field);
 absl::StatusOr<Stream> StreamFromProto(v1::Stream value, absl::string_view field);

@@ -56,12 +56,19 @@ absl::Status SetPart(Proto value, absl::string_view field, const Convert& conver
 
 absl::Status SetRotary(const v1::RotaryPosition& rotary, RotaryConfig& config) {
   if (rotary.theta() != 0) config.theta = rotary.theta();
+  config.width = rotary.width();
   if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(config.scaling, RotaryScalingFromProto(rotary.scaling(), "model.rotary.scaling"));
   config.factor = rotary.factor();
   config.low_frequency_factor = rotary.low_frequency_factor();
   config.high_frequency_factor = rotary.high_frequency_factor();
   config.original_max_sequence_length = rotary.original_max_sequence_length();
+  config.beta_fast = rotary.beta_fast();
+  config.beta_slow = rotary.beta_slow();
+  config.truncated = rotary.truncated();
+  if (rotary.attention_factor() != 0) config.attention_factor = rotary.attention_factor();
+  config.short_factors.assign(rotary.short_factors().begin(), rotary.short_factors().end());
+  config.long_factors.assign(rotary.long_factors().begin(), rotary.long_factors().end());
   return absl::OkStatus();
 }
 
@@ -73,6 +80,10 @@ absl::Status SetParts(const v1::ModelSpec& model, ModelConfig& config) {
       SetPart(model.attention_biases(), "model.attention_biases", BiasesFromProto, config.attention_biases));
   PENSTOCK_RETURN_IF_ERROR(SetPart(model.feed_forward_biases(), "model.feed_forward_biases", BiasesFromProto,
                                    config.feed_forward_biases));
+  if (model.norm_placement() != v1::NORM_PLACEMENT_UNSPECIFIED) {
+    PENSTOCK_ASSIGN_OR_RETURN(config.norm_placement,
+                              NormPlacementFromProto(model.norm_placement(), "model.norm_placement"));
+  }
   return SetRotary(model.rotary(), config.rotary);
 }
 
@@ -103,6 +114,13 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
       .tied_head = model.tied_head(),
       .multipliers = MultipliersFromProto(model.multipliers()),
       .positionless_interval = model.positionless_interval(),
+      .attention_window = model.attention_window(),
+      .windowless_interval = model.windowless_interval(),
+      .window_rotary_theta = model.window_rotary_theta(),
+      .score_cap = model.score_cap(),
+      .logit_cap = model.logit_cap(),
+      .offset_norms = model.offset_norms(),
+      .joint_head_norms = model.joint_head_norms(),
       .unscaled_head = model.unscaled_head()};
   PENSTOCK_ASSIGN_OR_RETURN(config.architecture,
                             ArchitectureFromProto(model.architecture(), "model.architecture"));

@@ -25,7 +25,8 @@ enum class Position : uint8_t { kLearned, kRotary, kRelativeBias };
 enum class Norm : uint8_t { kLayer, kRms };
 enum class Biases : uint8_t { kNone, kAll, kQueryKeyValue };
 
-enum class RotaryScaling : uint8_t { kNone, kLinear, kLlama3 };
+enum class RotaryScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+enum class NormPlacement : uint8_t { kBefore, kAfter, kBoth };
 
 // job.proto, RotaryPosition.
 struct RotaryConfig {
@@ -35,6 +36,15 @@ struct RotaryConfig {
   double low_frequency_factor = 0;
   double high_frequency_factor = 0;
   int64_t original_max_sequence_length = 0;
+  double beta_fast = 0;
+  double beta_slow = 0;
+  bool truncated = false;
+  // Of cosines and sines.
+  double attention_factor = 1;
+  std::vector<double> short_factors = {};
+  std::vector<double> long_factors = {};
+  // 0: the width of a head.
+  int64_t width = 0;
 };
 
 // job.proto, Multipliers.
@@ -78,6 +88,19 @@ struct ModelConfig {
   Multipliers multipliers = {};
   // Every so-many-th layer has no rotary positions; 0: all have.
   int64_t positionless_interval = 0;
+  // A token sees itself and the attention_window - 1 tokens before it, but in every windowless_interval-th
+  // layer; 0: all before it. Layers with a window turn by window_rotary_theta, where that is not 0.
+  int64_t attention_window = 0;
+  int64_t windowless_interval = 0;
+  double window_rotary_theta = 0;
+  // Scores, and logits, x become cap * tanh(x / cap); 0: they stay.
+  double score_cap = 0;
+  double logit_cap = 0;
+  NormPlacement norm_placement = NormPlacement::kBefore;
+  // RMS norms multiply by 1 + weight.
+  bool offset_norms = false;
+  // Queries and keys are normalised over all heads together.
+  bool joint_head_norms = false;
   // T5 with a tied head: what the head reads is not divided by the root of `hidden`.
   bool unscaled_head = false;
   // T5: encoder and decoder have one token embedding.

@@ -8,6 +8,27 @@
 namespace penstock::cli {
 namespace {
 
+// What the norms of a layer are called; null: it has none there.
+struct NormNames {
+  const char* before_attention = "input_layernorm";
+  const char* behind_attention = nullptr;
+  const char* before_feed_forward = "post_attention_layernorm";
+  const char* behind_feed_forward = nullptr;
+};
+
+NormNames NormNamesOf(const v1::ModelSpec& model) {
+  if (model.norm_placement() == v1::NORM_PLACEMENT_AFTER) {
+    return {.before_attention = nullptr,
+            .behind_attention = "post_attention_layernorm",
+            .before_feed_forward = nullptr,
+            .behind_feed_forward = "post_feedforward_layernorm"};
+  }
+  if (model.norm_placement() != v1::NORM_PLACEMENT_BOTH) return {};
+  return {.behind_attention = "post_attention_layernorm",
+          .before_feed_forward = "pre_feedforward_layernorm",
+          .behind_feed_forward = "post_feedforward_layernorm"};
+}
+
 // Adds the names of one family after the other part of the model.
 class NameList {
  public:
@@ -21,7 +42,8 @@ class NameList {
                    (model.key_value_heads() > 0 ? model.key_value_heads() : model.heads())) {}
 
   void AddGpt2();
-  // And those like it: Granite, Mistral, Mixtral, Phi-3, Qwen2, Qwen3, with experts or without, and SmolLM3.
+  // And those like it: Gemma, Granite, Mistral, Mixtral, OLMo 2, Phi-3, Qwen2, Qwen3, with experts or
+  // without, and SmolLM3.
   void AddLlama(const std::string& family);
   void AddT5();
   std::vector<TensorNames> Take() { return std::move(names_); }
@@ -48,6 +70,10 @@ class NameList {
   void AddLayerNorm(const std::string& name, const std::string& theirs) {
     AddVector(name + ".weight", theirs + ".weight", hidden_);
     AddVector(name + ".bias", theirs + ".bias", hidden_);
+  }
+
+  void AddNorm(const std::string& name, const std::string& block, const char* theirs) {
+    if (theirs != nullptr) AddVector(name + ".weight", absl::StrCat(block, theirs, ".weight"), hidden_);
   }
 
   // Several linear layers, by the parts of their names, as one.
@@ -125,7 +151,8 @@ void NameList::AddLlama(const std::string& family) {
   for (uint32_t i = 0; i < model_.layers(); ++i) {
     const std::string layer = absl::StrCat("layers.", i, ".");
     const std::string block = absl::StrCat("model.layers.", i, ".");
-    AddVector(layer + "attention_norm.weight", block + "input_layernorm.weight", hidden_);
+    const NormNames norms = NormNamesOf(model_);
+    AddNorm(layer + "attention_norm", block, norms.before_attention);
     AddLinear(layer + "attention.qkv",
               fused ? Pieces{{block + "self_attn.qkv_proj", inner_ + 2 * key_value_}}
                     : Pieces{{block + "self_attn.q_proj", inner_},
@@ -136,8 +163,14 @@ void NameList::AddLlama(const std::string& family) {
       AddVector(layer + "attention.query_norm.weight", block + "self_attn.q_norm.weight", head_);
       AddVector(layer + "attention.key_norm.weight", block + "self_attn.k_norm.weight", head_);
     }
+    if (model_.joint_head_norms()) {
+      AddVector(layer + "attention.query_norm.weight", block + "self_attn.q_norm.weight", inner_);
+      AddVector(layer + "attention.key_norm.weight", block + "self_attn.k_norm.weight", key_value_);
+    }
     AddLinear(layer + "attention.output", {{block + "self_attn.o_proj", hidden_}}, inner_, output);
-    AddVector(layer + "ffn_norm.weight", block + "post_attention_layernorm.weight", hidden_);
+    AddNorm(layer + "attention_output_norm", block, norms.behind_attention);
+    AddNorm(layer + "ffn_norm", block, norms.before_feed_forward);
+    AddNorm(layer + "ffn_output_norm", block, norms.behind_feed_forward);
     if (model_.experts() > 0) {
       AddExperts(family, layer, block);
       continue;

@@ -1,62 +1,16 @@
 #include "planner/cli/model/config_families.h"
 
-#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "planner/cli/model/config_rotary.h"
+#include "planner/cli/model/config_windows.h"
 
 namespace penstock::cli {
 namespace {
-
-// Defaults are those of the configuration classes of transformers 5.
-constexpr double kRotaryTheta = 10000;
-constexpr uint32_t kWindow = 4096;
-
-struct Scaling {
-  v1::RotaryScaling scaling = v1::ROTARY_SCALING_UNSPECIFIED;
-  bool known = true;
-};
-
-Scaling ScalingOf(const std::string& type) {
-  if (type == "default") return {};
-  if (type == "linear") return {v1::ROTARY_SCALING_LINEAR};
-  if (type == "llama3") return {v1::ROTARY_SCALING_LLAMA3};
-  return {.known = false};
-}
-
-// `rope_parameters` of transformers 5, `rope_scaling` before it.
-void ReadScaling(const std::string& field, const nlohmann::json& object, double theta, ConfigFields& fields,
-                 v1::RotaryPosition& rotary) {
-  ConfigFields parts("", object);
-  // An old name of the same.
-  const std::string old_type = parts.Text("type", "default");
-  const std::string type = parts.Text("rope_type", old_type);
-  const Scaling scaling = ScalingOf(type);
-  if (!scaling.known)
-    fields.Refuse(field, absl::StrCat("rope_type: '", type, "'; known are default, linear and llama3"));
-  rotary.set_theta(parts.Number("rope_theta", theta));
-  rotary.set_scaling(scaling.scaling);
-  if (scaling.scaling != v1::ROTARY_SCALING_UNSPECIFIED) rotary.set_factor(parts.Number("factor"));
-  if (scaling.scaling == v1::ROTARY_SCALING_LLAMA3) {
-    rotary.set_low_frequency_factor(parts.Number("low_freq_factor"));
-    rotary.set_high_frequency_factor(parts.Number("high_freq_factor"));
-    rotary.set_original_max_sequence_length(parts.Count("original_max_position_embeddings"));
-  }
-  parts.Require("partial_rotary_factor", 1.0);
-  const absl::Status status = parts.Finish();
-  if (!status.ok()) fields.Refuse(field, std::string(status.message()));
-}
-
-void ReadRotary(ConfigFields& fields, v1::RotaryPosition& rotary) {
-  const double theta = fields.Number("rope_theta", kRotaryTheta);
-  rotary.set_theta(theta);
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    const nlohmann::json* const object = fields.Object(field);
-    if (object != nullptr) ReadScaling(field, *object, theta, fields, rotary);
-  }
-}
 
 v1::Biases AllOrNone(bool all) { return all ? v1::BIASES_ALL : v1::BIASES_NONE; }
 
@@ -68,10 +22,21 @@ void SetLlamaParts(v1::ModelSpec& model) {
   model.set_feed_forward(v1::FEED_FORWARD_GATED_SILU);
 }
 
+// How a family differs from a Llama in what ReadLikeALlama reads.
+struct Differences {
+  v1::FeedForward feed_forward = v1::FEED_FORWARD_GATED_SILU;
+  const char* activation_field = "hidden_act";
+  const char* activation = "silu";
+  RotaryRules rotary = {};
+  // Layers with a window turn by another theta.
+  bool rotary_of_windows = false;
+};
+
 // The fields of a Llama without those of its biases. Sizes have no defaults here: those of transformers'
 // classes differ from family to family and version to version, and transformers always writes them.
-void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model) {
+void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model, const Differences& differences = {}) {
   SetLlamaParts(model);
+  model.set_feed_forward(differences.feed_forward);
   model.set_vocab(fields.Count("vocab_size"));
   model.set_hidden(fields.Count("hidden_size"));
   model.set_ffn(fields.Count("intermediate_size"));
@@ -84,43 +49,12 @@ void ReadLikeALlama(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_tied_head(fields.Flag("tie_word_embeddings", false));
   model.set_feed_forward_biases(v1::BIASES_NONE);
   if (!fields.Has("rope_theta") && !fields.Has("rope_parameters")) fields.Refuse("rope_theta", "is missing");
-  ReadRotary(fields, *model.mutable_rotary());
-  fields.Require("hidden_act", "silu");
-}
-
-// null is none, and a missing one that of transformers' classes.
-uint32_t ReadWindow(ConfigFields& fields, const v1::ModelSpec& model) {
-  const uint32_t none = model.max_sequence_length();
-  return fields.Count("sliding_window", fields.Names("sliding_window") ? none : kWindow);
-}
-
-// A token sees itself and the window - 1 tokens before it: of sequences up to that length the window hides
-// nothing. No layer is windowed here, so that these are all that the model takes.
-void LimitToWindow(uint32_t window, v1::ModelSpec& model) {
-  model.set_max_sequence_length(std::min(model.max_sequence_length(), window));
-}
-
-// Whether any layer has a window, where `layer_types` says it of each.
-bool HasWindowedLayers(ConfigFields& fields) {
-  bool windowed = false;
-  for (const nlohmann::json& type : fields.List("layer_types")) {
-    windowed = windowed || type == "sliding_attention";
-    if (type != "full_attention" && type != "sliding_attention")
-      fields.Refuse("layer_types", absl::StrCat("has ", type.dump(),
-                                                "; known are \"full_attention\" and \"sliding_attention\""));
+  if (differences.rotary_of_windows) {
+    ReadRotaryOfWindows(fields, model);
+  } else {
+    ReadRotary(fields, differences.rotary, model);
   }
-  return windowed;
-}
-
-// The windows of a Qwen: none where they are not used.
-void ReadQwenWindow(ConfigFields& fields, v1::ModelSpec& model) {
-  const bool used = fields.Flag("use_sliding_window", false);
-  const uint32_t window = ReadWindow(fields, model);
-  // The first layer that has a window, where `layer_types` does not say which have.
-  const double first = fields.Number("max_window_layers", 28);
-  const bool windowed = fields.Has("layer_types") ? HasWindowedLayers(fields) : first < model.layers();
-  if (used && windowed) LimitToWindow(window, model);
-  if (!used) fields.RequireAll("layer_types", "full_attention");
+  fields.Require(differences.activation_field, differences.activation);
 }
 
 // What all models with experts have. That transformers adds the load-balancing loss is an option of its own
@@ -132,6 +66,58 @@ void ReadExperts(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_experts_per_token(fields.Count("num_experts_per_tok"));
   fields.Require("output_router_logits", false);
   fields.MeansNothing({"router_aux_loss_coef"});
+}
+
+// A cap that is null is none, and a missing one the class's.
+double ReadCap(ConfigFields& fields, const std::string& field, double usual) {
+  const double cap = fields.Number(field, fields.Names(field) ? 0 : usual);
+  if (fields.Has(field) && cap == 0) fields.Refuse(field, "0; must be above 0, or null for none");
+  return cap;
+}
+
+// Its layers without positions have the window, where there is one: Penstock has windows in all layers, or in
+// all but some.
+void ReadSmolLm3Windows(ConfigFields& fields, v1::ModelSpec& model) {
+  const bool used = fields.Flag("use_sliding_window", false);
+  const uint32_t window = ReadWindow(fields, 0);
+  fields.MeansNothing({"max_window_layers"});
+  if (!used || window == 0) return fields.RequireAll("layer_types", "full_attention");
+  if (fields.Has("layer_types")) return SetWindows(fields, window, 0, model);
+  if (model.positionless_interval() > model.layers()) return fields.MeansNothing({"layer_types"});
+  if (model.positionless_interval() == 1) return SetWindows(fields, window, 0, model);
+  fields.Refuse(
+      "use_sliding_window",
+      "Penstock has windows in all layers, or in all but every n-th, and not in those without positions "
+      "alone; where no sample is longer than the window, set false");
+}
+
+// Of a Qwen3 with experts or without, but for its windows.
+void ReadPartsOfQwen3(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_head_norms(true);
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+}
+
+// What both Gemmas have, but for rotary positions and windows. The root of a head's width has a field here,
+// and embeddings are multiplied by that of `hidden`.
+void ReadLikeAGemma(ConfigFields& fields, v1::ModelSpec& model, bool rotary_of_windows) {
+  ReadLikeALlama(fields, model,
+                 {.feed_forward = v1::FEED_FORWARD_GATED_GELU,
+                  .activation_field = "hidden_activation",
+                  .activation = "gelu_pytorch_tanh",
+                  .rotary_of_windows = rotary_of_windows});
+  // An old name, which no class reads any more.
+  fields.MeansNothing({"hidden_act"});
+  model.set_tied_head(fields.Flag("tie_word_embeddings", true));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_norm_placement(v1::NORM_PLACEMENT_BOTH);
+  model.set_offset_norms(true);
+  v1::Multipliers& multipliers = *model.mutable_multipliers();
+  multipliers.set_embedding(std::sqrt(static_cast<double>(model.hidden())));
+  const double scalar = fields.Number("query_pre_attn_scalar", 256);
+  if (scalar == 0) fields.Refuse("query_pre_attn_scalar", "0; must be above 0");
+  multipliers.set_attention(1 / std::sqrt(scalar));
+  fields.Require("use_bidirectional_attention", false);
 }
 
 }  // namespace
@@ -173,7 +159,7 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_tied_head(fields.Flag("tie_word_embeddings", false));
   model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
   model.set_feed_forward_biases(AllOrNone(fields.Flag("mlp_bias", false)));
-  ReadRotary(fields, *model.mutable_rotary());
+  ReadRotary(fields, {}, model);
   fields.Require("hidden_act", "silu");
   // Of another order of the same sums.
   fields.MeansNothing({"pretraining_tp"});
@@ -182,18 +168,20 @@ void ReadLlama(ConfigFields& fields, v1::ModelSpec& model) {
 void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
   model.set_attention_biases(v1::BIASES_QUERY_KEY_VALUE);
-  ReadQwenWindow(fields, model);
+  ReadQwenWindows(fields, model);
 }
 
 void ReadQwen3(ConfigFields& fields, v1::ModelSpec& model) {
-  ReadLikeALlama(fields, model);
-  model.set_head_norms(true);
-  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
-  ReadQwenWindow(fields, model);
+  ReadPartsOfQwen3(fields, model);
+  ReadQwenWindows(fields, model);
 }
 
 void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model) {
-  ReadQwen3(fields, model);
+  ReadPartsOfQwen3(fields, model);
+  // Its class knows no layers without the window.
+  const uint32_t window = ReadWindow(fields, kUsualWindow);
+  if (fields.Flag("use_sliding_window", false)) model.set_attention_window(window);
+  fields.MeansNothing({"max_window_layers"});
   // In place of that of a dense layer, which there is none of.
   model.set_ffn(fields.Count("moe_intermediate_size"));
   ReadExperts(fields, model);
@@ -209,23 +197,26 @@ void ReadMixtral(ConfigFields& fields, v1::ModelSpec& model) {
   model.set_normalised_experts(true);
   fields.Require("router_jitter_noise", 0.0);
   // Unlike Mistral's, its class has no window where nothing is said.
-  LimitToWindow(fields.Count("sliding_window", model.max_sequence_length()), model);
+  model.set_attention_window(ReadWindow(fields, 0));
 }
 
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model) {
   ReadLikeALlama(fields, model);
   model.set_attention_biases(v1::BIASES_NONE);
-  LimitToWindow(ReadWindow(fields, model), model);
+  model.set_attention_window(ReadWindow(fields, kUsualWindow));
 }
 
 void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model) {
-  // Of a scaling that ReadScaling refuses.
-  fields.MeansNothing({"original_max_position_embeddings"});
-  ReadLikeALlama(fields, model);
+  ReadLikeALlama(fields, model, {.rotary = {.like_phi3 = true}});
   model.set_attention_biases(v1::BIASES_NONE);
   fields.Require("attention_bias", false);
-  fields.Require("partial_rotary_factor", 1.0);
-  LimitToWindow(fields.Count("sliding_window", model.max_sequence_length()), model);
+  // Of Phi-4-mini.
+  fields.Require("mlp_bias", false);
+  fields.Require("lm_head_bias", false);
+  fields.Require("full_attn_mod", 1);
+  // Names code beside the checkpoint that computes the same.
+  fields.MeansNothing({"auto_map", "interpolate_factor"});
+  model.set_attention_window(ReadWindow(fields, 0));
 }
 
 void ReadGranite(ConfigFields& fields, v1::ModelSpec& model) {
@@ -253,9 +244,39 @@ void ReadSmolLm3(ConfigFields& fields, v1::ModelSpec& model) {
       fields.Refuse("no_rope_layers", absl::StrCat("layer ", i, " is ", layers[i].dump(),
                                                    "; known is 0 for every no_rope_layer_interval-th alone"));
   }
-  ReadQwenWindow(fields, model);
+  ReadSmolLm3Windows(fields, model);
   // Of another order of the same sums.
   fields.MeansNothing({"pretraining_tp"});
+}
+
+void ReadGemma2(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeAGemma(fields, model, /*rotary_of_windows=*/false);
+  SetWindows(fields, ReadWindow(fields, kUsualWindow), /*interval=*/2, model);
+  model.set_score_cap(ReadCap(fields, "attn_logit_softcapping", 50));
+  model.set_logit_cap(ReadCap(fields, "final_logit_softcapping", 30));
+  // What chose between implementations of the same.
+  fields.MeansNothing({"cache_implementation"});
+}
+
+void ReadGemma3(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeAGemma(fields, model, /*rotary_of_windows=*/true);
+  model.set_head_norms(true);
+  const uint32_t interval = fields.Count("sliding_window_pattern", 6);
+  fields.MeansNothing({"_sliding_window_pattern"});
+  SetWindows(fields, ReadWindow(fields, kUsualWindow), interval, model);
+  if (model.attention_window() == 0) model.clear_window_rotary_theta();
+  // Its class has the field and does nothing with it.
+  fields.Require("attn_logit_softcapping", nullptr);
+  model.set_logit_cap(ReadCap(fields, "final_logit_softcapping", 0));
+  fields.MeansNothing({"cache_implementation"});
+}
+
+void ReadOlmo2(ConfigFields& fields, v1::ModelSpec& model) {
+  ReadLikeALlama(fields, model);
+  model.set_norm_epsilon(fields.Number("rms_norm_eps", 1e-5));
+  model.set_attention_biases(AllOrNone(fields.Flag("attention_bias", false)));
+  model.set_norm_placement(v1::NORM_PLACEMENT_AFTER);
+  model.set_joint_head_norms(true);
 }
 
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model) {

@@ -10,8 +10,7 @@ void ReadGpt2(ConfigFields& fields, v1::ModelSpec& model);
 void ReadLlama(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama whose queries, keys and values alone have biases.
 void ReadQwen2(ConfigFields& fields, v1::ModelSpec& model);
-// As a Llama without biases. Here, and of a Qwen, a window that is shorter than the positions is the longest
-// sequence.
+// As a Llama without biases, with a window in all layers.
 void ReadMistral(ConfigFields& fields, v1::ModelSpec& model);
 // The same, with other tensors: queries, keys and values are one, gate and up another.
 void ReadPhi3(ConfigFields& fields, v1::ModelSpec& model);
@@ -25,6 +24,13 @@ void ReadQwen3Moe(ConfigFields& fields, v1::ModelSpec& model);
 void ReadGranite(ConfigFields& fields, v1::ModelSpec& model);
 // As a Llama of whose layers every fourth has no positions.
 void ReadSmolLm3(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama with norms behind its parts too, capped scores and logits, and windows in every other layer.
+void ReadGemma2(ConfigFields& fields, v1::ModelSpec& model);
+// The same without capped scores, with norms of queries and keys, and windows in five of six layers, which
+// turn by another theta.
+void ReadGemma3(ConfigFields& fields, v1::ModelSpec& model);
+// As a Llama whose norms stand behind its parts alone, with norms over all queries and over all keys.
+void ReadOlmo2(ConfigFields& fields, v1::ModelSpec& model);
 void ReadT5(ConfigFields& fields, v1::ModelSpec& model);
 
 }  // namespace penstock::cli

@@ -107,33 +107,31 @@ using FamilyReader = void (*)(ConfigFields& fields, v1::ModelSpec& model);
 // By model_type.
 const std::map<std::string, FamilyReader>& Families() {
   static const auto* const kFamilies = new std::map<std::string, FamilyReader>{
-      {kGpt2, ReadGpt2},         {kGranite, ReadGranite}, {kLlama, ReadLlama}, {kMistral, ReadMistral},
-      {kMixtral, ReadMixtral},   {kPhi3, ReadPhi3},       {kQwen2, ReadQwen2}, {kQwen3, ReadQwen3},
-      {kQwen3Moe, ReadQwen3Moe}, {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
+      {kGemma2, ReadGemma2},   {kGemma3, ReadGemma3}, {kGpt2, ReadGpt2},
+      {kGranite, ReadGranite}, {kLlama, ReadLlama},   {kMistral, ReadMistral},
+      {kMixtral, ReadMixtral}, {kOlmo2, ReadOlmo2},   {kPhi3, ReadPhi3},
+      {kQwen2, ReadQwen2},     {kQwen3, ReadQwen3},   {kQwen3Moe, ReadQwen3Moe},
+      {kSmolLm3, ReadSmolLm3}, {kT5, ReadT5}};
   return *kFamilies;
 }
 
 // What families have that Penstock has not, of those that are asked for most. Empty: not known here.
 std::string WhatIsMissing(const std::string& family) {
   static const auto* const kMissing = new std::map<std::string, std::string>{
-      {"gemma", "norms with 1 + weight, scaled embeddings"},
-      {"gemma2", "norms behind attention and feed-forward parts, capped scores, windows"},
-      {"gemma3", "images"},
-      {"gemma3_text", "norms behind attention and feed-forward parts and of queries and keys, windows"},
-      {"olmo2", "norms behind attention and feed-forward parts and of queries and keys"},
+      {"gemma", "a GELU that versions of transformers compute differently"},
+      {"gemma3", "images (its text part, saved as gemma3_text, is read)"},
+      {"olmo3", "a scaling of positions in some layers alone"},
       {"qwen2_moe", "experts that all tokens share"},
-      {"olmoe", "norms of queries and keys over all heads"}};
+      {"olmoe", "clipped queries, keys and values"}};
   const auto found = kMissing->find(family);
   return found == kMissing->end() ? "" : absl::StrCat(" has ", found->second, ", which Penstock has not");
 }
 
-// "layers have a window: samples of at most 4096 tokens ...": where it is shorter than the positions.
-std::string WindowText(const nlohmann::json& config, const v1::ModelSpec& model) {
-  const auto positions = config.find("max_position_embeddings");
-  if (positions == config.end() || !positions->is_number_unsigned()) return "";
-  if (positions->get<uint64_t>() <= model.max_sequence_length()) return "";
-  return absl::StrCat("layers have windows, which hide nothing of samples of at most ",
-                      model.max_sequence_length(), " tokens: longer ones are not trained");
+// A window that no sequence is longer than hides nothing: the model is that without it.
+void DropIdleWindow(v1::ModelSpec& model) {
+  if (model.attention_window() < model.max_sequence_length() || model.window_rotary_theta() > 0) return;
+  model.clear_attention_window();
+  model.clear_windowless_interval();
 }
 
 }  // namespace
@@ -151,7 +149,7 @@ absl::StatusOr<HuggingFaceModel> ModelOfConfig(const std::string& name, const nl
                                              "; known are ", absl::StrJoin(Families(), ", ", name_of)));
   }
   model.spec.set_dtype(ReadDataType(fields));
-  model.window = WindowText(config, model.spec);
+  DropIdleWindow(model.spec);
   model.dropout = ReadDropout(fields);
   PassOver(fields);
   PENSTOCK_RETURN_IF_ERROR(fields.Finish());

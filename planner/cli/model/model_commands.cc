@@ -31,7 +31,6 @@ absl::Status RunImport(const ModelFlags& flags) {
     std::cout << "kept for the export: " << absl::StrJoin(imported.files.kept, ", ") << "\n";
   if (!imported.files.left_out.empty())
     std::cout << "note: too large to keep: " << absl::StrJoin(imported.files.left_out, ", ") << "\n";
-  if (!imported.model.window.empty()) std::cout << "note: " << imported.model.window << "\n";
   if (!imported.model.dropout.empty()) {
     std::cout << "note: " << imported.model.dropout << ": Penstock trains without dropout\n";
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/checkpoint_names.h"
@@ -51,7 +52,38 @@ std::string PositionText(const v1::ModelSpec& model) {
   std::string text = absl::StrCat("rotary, theta ", rotary.theta() > 0 ? rotary.theta() : 10000.0);
   if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) return text;
   return absl::StrCat(text, ", ", ShortName(v1::RotaryScaling_Name(rotary.scaling()), "ROTARY_SCALING_"),
-                      " scaling by ", rotary.factor());
+                      " scaling by ", rotary.factor(),
+                      rotary.width() > 0 ? absl::StrCat("; ", rotary.width(), " elements of a head") : "");
+}
+
+// "4096 tokens, but every 2nd layer"; empty: there are none.
+std::string WindowText(const v1::ModelSpec& model) {
+  if (model.attention_window() == 0) return "";
+  std::string text = absl::StrCat(model.attention_window(), " tokens");
+  if (model.windowless_interval() > 0)
+    absl::StrAppend(&text, ", but of layers ", model.windowless_interval(), ", ",
+                    2 * model.windowless_interval(), ", ...");
+  if (model.window_rotary_theta() > 0)
+    absl::StrAppend(&text, "; their theta is ", model.window_rotary_theta());
+  return text;
+}
+
+// Where norms stand, and which others there are; empty: before each part alone.
+std::string NormText(const v1::ModelSpec& model) {
+  std::vector<std::string> parts;
+  if (model.norm_placement() > v1::NORM_PLACEMENT_BEFORE)
+    parts.push_back(model.norm_placement() == v1::NORM_PLACEMENT_AFTER ? "behind each part"
+                                                                       : "before and behind each part");
+  if (model.head_norms()) parts.emplace_back("of each head of queries and keys");
+  if (model.joint_head_norms()) parts.emplace_back("over all heads of queries and of keys");
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string CapText(const v1::ModelSpec& model) {
+  std::vector<std::string> parts;
+  if (model.score_cap() > 0) parts.push_back(absl::StrCat("scores at ", model.score_cap()));
+  if (model.logit_cap() > 0) parts.push_back(absl::StrCat("logits at ", model.logit_cap()));
+  return absl::StrJoin(parts, ", ");
 }
 
 }  // namespace
@@ -85,6 +117,11 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info)
       {"vocabulary", absl::StrCat(model.vocab())},
       {"positions", PositionText(model)},
       {"head", model.tied_head() ? "the token embedding" : "its own"}};
+  const std::pair<const char*, std::string> present[] = {
+      {"windows", WindowText(model)}, {"norms", NormText(model)}, {"caps", CapText(model)}};
+  for (const auto& [name, text] : present) {
+    if (!text.empty()) lines.emplace_back(name, text);
+  }
   if (model.max_sequence_length() > 0)
     lines.emplace_back("longest sequence", absl::StrCat(model.max_sequence_length()));
   if (!info.dropout.empty())

@@ -81,6 +81,15 @@ std::string Optional(absl::string_view name, uint32_t value) {
   return value == 0 ? "" : absl::StrCat("-", name, value);
 }
 
+// What newer families differ in, by which passes and bytes differ too.
+std::string FamilyPartNames(const v1::ModelSpec& model) {
+  return absl::StrCat(
+      model.joint_head_norms() ? "-joint-head-norms" : "",
+      PartName(model.norm_placement(), v1::NormPlacement_Name(model.norm_placement()), "NORM_PLACEMENT_"),
+      Optional("window", model.attention_window()), Optional("windowless", model.windowless_interval()),
+      model.score_cap() > 0 ? "-score-cap" : "", model.logit_cap() > 0 ? "-logit-cap" : "");
+}
+
 // Measures to a file beside the cached one, which it becomes unless something disturbed it.
 absl::StatusOr<MeasuredProfile> MeasureAnew(const MeasureOptions& options, const std::string& cached) {
   const std::string output = absl::StrCat(cached, ".new");
@@ -125,7 +134,8 @@ std::string CostProfileName(const MeasureOptions& options) {
       model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
       Optional("experts", model.experts()), Optional("of", model.experts_per_token()),
-      model.head_norms() ? "-head-norms" : "", Optional("buckets", model.relative_position_buckets()),
+      model.head_norms() ? "-head-norms" : "", FamilyPartNames(model),
+      Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",
       Slug(v1::DataType_Name(model.dtype())), "-threads", options.threads, "-workers", options.copies,

@@ -46,7 +46,6 @@ std::vector<uint32_t> MeasuredGpus(const UpOptions& options) {
 absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const RunSetupTools& tools) {
   const absl::StatusOr<HuggingFaceModel> model = ReadHuggingFaceConfig(options.model);
   if (!model.ok()) return AnnotateError(model.status(), "--model");
-  if (!model->window.empty()) tools.say(absl::StrCat("model: ", model->window));
   if (!model->dropout.empty())
     tools.say(absl::StrCat("model: ", model->dropout, ": Penstock trains without dropout"));
   return model->spec;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/check_rotary.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_heads.h"
 #include "planner/core/contract/wrong_in_job.h"
@@ -68,8 +69,51 @@ absl::Status CheckLayers(const v1::ModelSpec& model) {
 absl::Status CheckNorm(const v1::ModelSpec& model) {
   if (!v1::Norm_IsValid(model.norm())) return Wrong("job.model.norm", "is unknown; use LAYER or RMS");
   const double epsilon = model.norm_epsilon();
-  if (epsilon >= 0 && epsilon <= 1) return absl::OkStatus();  // NaN is not
-  return Wrong("job.model.norm_epsilon", absl::StrCat(epsilon, "; use 0 to 1"));
+  if (!(epsilon >= 0 && epsilon <= 1))  // NaN is not
+    return Wrong("job.model.norm_epsilon", absl::StrCat(epsilon, "; use 0 to 1"));
+  if (!v1::NormPlacement_IsValid(model.norm_placement()))
+    return Wrong("job.model.norm_placement", "is unknown; use BEFORE, AFTER or BOTH");
+  if (IsT5(model) && model.norm_placement() > v1::NORM_PLACEMENT_BEFORE)
+    return Wrong("job.model.norm_placement", "a T5 has its norms BEFORE; leave it");
+  if (model.offset_norms() && (IsT5(model) || model.norm() != v1::NORM_RMS))
+    return Wrong("job.model.offset_norms", "is of a GPT with NORM_RMS; leave it");
+  if (IsT5(model) && model.head_norms()) return Wrong("job.model.head_norms", "a T5 has none; leave it");
+  if (IsT5(model) && model.joint_head_norms())
+    return Wrong("job.model.joint_head_norms", "a T5 has none; leave it");
+  if (model.joint_head_norms() && model.head_norms())
+    return Wrong("job.model.joint_head_norms", "not together with head_norms; set one of them");
+  return absl::OkStatus();
+}
+
+bool IsFactor(double value) { return value >= 0 && value <= std::numeric_limits<double>::max(); }
+
+absl::Status CheckCaps(const v1::ModelSpec& model) {
+  if (!IsFactor(model.score_cap()))
+    return Wrong("job.model.score_cap", absl::StrCat(model.score_cap(), "; must be finite and at least 0"));
+  if (!IsFactor(model.logit_cap()))
+    return Wrong("job.model.logit_cap", absl::StrCat(model.logit_cap(), "; must be finite and at least 0"));
+  if (IsT5(model) && model.score_cap() > 0) return Wrong("job.model.score_cap", "a T5 has none; leave 0");
+  if (IsT5(model) && model.logit_cap() > 0) return Wrong("job.model.logit_cap", "a T5 has none; leave 0");
+  return absl::OkStatus();
+}
+
+absl::Status CheckWindow(const v1::ModelSpec& model) {
+  const uint32_t window = model.attention_window();
+  if (IsT5(model) && window > 0) return Wrong("job.model.attention_window", "a T5 has none; leave 0");
+  if (window > kMostSequenceLength)
+    return Wrong("job.model.attention_window", absl::StrCat(window, "; use at most ", kMostSequenceLength));
+  if (window == 0 && model.windowless_interval() > 0)
+    return Wrong("job.model.windowless_interval", "without an attention_window; leave 0");
+  const double theta = model.window_rotary_theta();
+  if (theta == 0) return absl::OkStatus();
+  if (!std::isfinite(theta) || theta < 1)
+    return Wrong("job.model.window_rotary_theta", absl::StrCat(theta, "; must be finite and at least 1"));
+  if (window == 0) return Wrong("job.model.window_rotary_theta", "without an attention_window; leave 0");
+  if (model.position() != v1::POSITION_ROTARY)
+    return Wrong("job.model.window_rotary_theta", "is for POSITION_ROTARY alone; leave 0");
+  if (model.rotary().scaling() == v1::ROTARY_SCALING_LONGROPE)
+    return Wrong("job.model.window_rotary_theta", "not together with the LONGROPE scaling; leave 0");
+  return absl::OkStatus();
 }
 
 // Norms, biases and heads.
@@ -94,7 +138,7 @@ absl::Status CheckMultipliers(const v1::ModelSpec& model) {
   const v1::Multipliers& multipliers = model.multipliers();
   for (const double factor :
        {multipliers.embedding(), multipliers.residual(), multipliers.attention(), multipliers.logits()}) {
-    if (!(factor >= 0 && factor <= std::numeric_limits<double>::max()))
+    if (!IsFactor(factor))
       return Wrong("job.model.multipliers", absl::StrCat(factor, "; use finite numbers of at least 0"));
   }
   if (model.positionless_interval() > 0 && model.position() != v1::POSITION_ROTARY)
@@ -103,7 +147,6 @@ absl::Status CheckMultipliers(const v1::ModelSpec& model) {
 }
 
 absl::Status CheckExperts(const v1::ModelSpec& model) {
-  if (IsT5(model) && model.head_norms()) return Wrong("job.model.head_norms", "a T5 has none; leave it");
   const uint32_t experts = model.experts();
   if (experts == 0) {
     if (model.experts_per_token() > 0)
@@ -118,48 +161,6 @@ absl::Status CheckExperts(const v1::ModelSpec& model) {
   }
   if (model.feed_forward_biases() == v1::BIASES_NONE) return absl::OkStatus();
   return Wrong("job.model.feed_forward_biases", "experts have none; use NONE");
-}
-
-absl::Status CheckLlama3Scaling(const v1::RotaryPosition& rotary) {
-  const double low = rotary.low_frequency_factor();
-  const double high = rotary.high_frequency_factor();
-  if (!std::isfinite(low) || low <= 0)
-    return Wrong("job.model.rotary.low_frequency_factor", absl::StrCat(low, "; must be finite and above 0"));
-  if (!std::isfinite(high) || high <= low) {
-    return Wrong("job.model.rotary.high_frequency_factor",
-                 absl::StrCat(high, "; must be finite and above low_frequency_factor, ", low));
-  }
-  const uint32_t original = rotary.original_max_sequence_length();
-  if (original > 0 && original <= kMostSequenceLength) return absl::OkStatus();
-  return Wrong("job.model.rotary.original_max_sequence_length",
-               absl::StrCat(original, "; use 1 to ", kMostSequenceLength));
-}
-
-absl::Status CheckNoLlama3Scaling(const v1::RotaryPosition& rotary) {
-  if (rotary.low_frequency_factor() != 0)
-    return Wrong("job.model.rotary.low_frequency_factor", "is of the LLAMA3 scaling; leave 0");
-  if (rotary.high_frequency_factor() != 0)
-    return Wrong("job.model.rotary.high_frequency_factor", "is of the LLAMA3 scaling; leave 0");
-  if (rotary.original_max_sequence_length() != 0)
-    return Wrong("job.model.rotary.original_max_sequence_length", "is of the LLAMA3 scaling; leave 0");
-  return absl::OkStatus();
-}
-
-absl::Status CheckRotary(const v1::RotaryPosition& rotary) {
-  const double theta = rotary.theta();
-  if (theta != 0 && (!std::isfinite(theta) || theta < 1))
-    return Wrong("job.model.rotary.theta", absl::StrCat(theta, "; must be finite and at least 1"));
-  if (!v1::RotaryScaling_IsValid(rotary.scaling()))
-    return Wrong("job.model.rotary.scaling", "is unknown; use LINEAR or LLAMA3, or leave it");
-  const double factor = rotary.factor();
-  if (rotary.scaling() == v1::ROTARY_SCALING_UNSPECIFIED) {
-    if (factor != 0) return Wrong("job.model.rotary.factor", "without a scaling; leave 0");
-    return CheckNoLlama3Scaling(rotary);
-  }
-  if (!std::isfinite(factor) || factor < 1)
-    return Wrong("job.model.rotary.factor", absl::StrCat(factor, "; must be finite and at least 1"));
-  return rotary.scaling() == v1::ROTARY_SCALING_LLAMA3 ? CheckLlama3Scaling(rotary)
-                                                       : CheckNoLlama3Scaling(rotary);
 }
 
 absl::Status CheckPosition(const v1::ModelSpec& model) {
@@ -177,7 +178,7 @@ absl::Status CheckPosition(const v1::ModelSpec& model) {
     return Wrong(kField, absl::StrCat("ROTARY turns pairs of elements; the width of a head, ",
                                       HeadWidth(model), ", must be even"));
   }
-  return CheckRotary(model.rotary());
+  return CheckRotary(model.rotary(), HeadWidth(model));
 }
 
 }  // namespace
@@ -197,6 +198,8 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckParts(model));
   PENSTOCK_RETURN_IF_ERROR(CheckExperts(model));
   PENSTOCK_RETURN_IF_ERROR(CheckMultipliers(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckCaps(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckWindow(model));
   return CheckPosition(model);
 }
 

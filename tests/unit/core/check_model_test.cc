@@ -88,7 +88,22 @@ TEST(CheckModelTest, NamesThePartThatCannotBe) {
       {"unscaled_head: true", "job.model.unscaled_head: a GPT has no other"},
       {"multipliers { residual: -1 }", "job.model.multipliers: -1; use finite numbers"},
       {"position: POSITION_LEARNED positionless_interval: 4",
-       "job.model.positionless_interval: only rotary positions"}};
+       "job.model.positionless_interval: only rotary positions"},
+      {"rotary { beta_fast: 32 }", "job.model.rotary.beta_fast: is of the YARN scaling; leave 0"},
+      {"rotary { attention_factor: 1 }", "job.model.rotary.attention_factor: is of the YARN or LONGROPE"},
+      {"rotary { long_factors: 1 }", "job.model.rotary.long_factors: is of the LONGROPE scaling"},
+      {"rotary { width: 3 }", "job.model.rotary.width: 3; use an even number up to the width of a head, 4"},
+      {"rotary { width: 6 }", "job.model.rotary.width: 6; use an even number up to the width of a head, 4"},
+      {"attention_window: 16777217", "job.model.attention_window: 16777217; use at most 16777216"},
+      {"windowless_interval: 2", "job.model.windowless_interval: without an attention_window"},
+      {"window_rotary_theta: 100", "job.model.window_rotary_theta: without an attention_window"},
+      {"attention_window: 4 window_rotary_theta: 0.5", "job.model.window_rotary_theta: 0.5; must be finite"},
+      {"score_cap: -1", "job.model.score_cap: -1; must be finite and at least 0"},
+      {"logit_cap: inf", "job.model.logit_cap: inf; must be finite and at least 0"},
+      {"norm_placement: 7", "job.model.norm_placement: is unknown; use BEFORE, AFTER or BOTH"},
+      {"norm: NORM_LAYER offset_norms: true", "job.model.offset_norms: is of a GPT with NORM_RMS"},
+      {"head_norms: true joint_head_norms: true",
+       "job.model.joint_head_norms: not together with head_norms"}};
   for (const auto& [change, refusal] : kWrong) EXPECT_THAT(Refusal(change), StartsWith(refusal)) << change;
 }
 
@@ -101,6 +116,69 @@ TEST(CheckModelTest, AFactorWithoutAScalingIsAMistake) {
   model.mutable_rotary()->clear_factor();
   EXPECT_THAT(std::string(CheckModel(model).message()),
               StartsWith("job.model.rotary.low_frequency_factor: is of the LLAMA3 scaling"));
+}
+
+// `kLlama` with other rotary positions.
+std::string RotaryRefusal(const std::string& rotary) {
+  v1::ModelSpec model;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kLlama, &model));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(rotary, model.mutable_rotary())) << rotary;
+  return std::string(CheckModel(model).message());
+}
+
+TEST(CheckModelTest, YarnHasAllItsNumbers) {
+  const std::string yarn =
+      "scaling: ROTARY_SCALING_YARN factor: 4 original_max_sequence_length: 32 attention_factor: 1.1 ";
+  EXPECT_EQ(RotaryRefusal(yarn + "beta_fast: 32 beta_slow: 1 truncated: true"), "");
+  EXPECT_THAT(RotaryRefusal(yarn), StartsWith("job.model.rotary.beta_slow: 0; must be finite and above 0"));
+  EXPECT_THAT(RotaryRefusal(yarn + "beta_fast: 1 beta_slow: 1"),
+              StartsWith("job.model.rotary.beta_fast: 1; must be finite and above beta_slow, 1"));
+  EXPECT_THAT(RotaryRefusal("scaling: ROTARY_SCALING_YARN factor: 4 beta_fast: 32 beta_slow: 1"),
+              StartsWith("job.model.rotary.attention_factor: 0; must be finite and above 0"));
+}
+
+TEST(CheckModelTest, LongRopeHasAFactorForEachPair) {
+  const std::string longrope =
+      "scaling: ROTARY_SCALING_LONGROPE factor: 4 original_max_sequence_length: 32 attention_factor: 1.1 ";
+  const std::string factors = "short_factors: [1, 1] long_factors: [2, 3]";
+  EXPECT_EQ(RotaryRefusal(longrope + factors), "");
+  EXPECT_THAT(
+      RotaryRefusal(longrope + "width: 2 " + factors),
+      StartsWith("job.model.rotary.short_factors: 2 of them; must be one for each pair that turns, 1"));
+  EXPECT_THAT(RotaryRefusal(longrope + "short_factors: [1, 0] long_factors: [2, 3]"),
+              StartsWith("job.model.rotary.short_factors: 0; must be finite and above 0"));
+}
+
+TEST(CheckModelTest, WindowsCapsAndNormsBehindAreOfAGpt) {
+  EXPECT_EQ(Refusal("attention_window: 4 windowless_interval: 2 window_rotary_theta: 100 score_cap: 50 "
+                    "logit_cap: 30 norm_placement: NORM_PLACEMENT_BOTH offset_norms: true head_norms: true"),
+            "");
+  EXPECT_EQ(Refusal("norm_placement: NORM_PLACEMENT_AFTER joint_head_norms: true"), "");
+  v1::ModelSpec t5;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(architecture: ARCHITECTURE_T5
+           encoder_layers: 1
+           decoder_layers: 1
+           hidden: 8
+           heads: 2
+           ffn: 8
+           vocab: 9
+           max_sequence_length: 8)pb",
+      &t5));
+  const auto refusal = [&](const std::string& text) {
+    v1::ModelSpec model = t5;
+    v1::ModelSpec change;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &change)) << text;
+    model.MergeFrom(change);
+    return std::string(CheckModel(model).message());
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_THAT(refusal("attention_window: 4"), StartsWith("job.model.attention_window: a T5 has none"));
+  EXPECT_THAT(refusal("score_cap: 4"), StartsWith("job.model.score_cap: a T5 has none"));
+  EXPECT_THAT(refusal("logit_cap: 4"), StartsWith("job.model.logit_cap: a T5 has none"));
+  EXPECT_THAT(refusal("norm_placement: NORM_PLACEMENT_AFTER"), StartsWith("job.model.norm_placement: a T5"));
+  EXPECT_THAT(refusal("offset_norms: true"), StartsWith("job.model.offset_norms: is of a GPT"));
+  EXPECT_THAT(refusal("joint_head_norms: true"), StartsWith("job.model.joint_head_norms: a T5 has none"));
 }
 
 TEST(CheckModelTest, AT5HasItsOwnPositionsAndWholeHeads) {

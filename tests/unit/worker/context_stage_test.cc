@@ -226,30 +226,32 @@ double Difference(const Whole& left, const Whole& right) {
   return std::max(boundary, RelativeDifference(left.result, right.result));
 }
 
-enum class Kind { kGpt, kLlama, kExperts };
+enum class Kind { kGpt, kLlama, kExperts, kGemma, kOlmo };
 
 class DividedStage : public ::testing::TestWithParam<std::tuple<Kind, Layout>> {
  protected:
   static ModelConfig Config(DataType type) {
     const Kind kind = std::get<0>(GetParam());
     if (kind == Kind::kExperts) return SmallExpertsConfig(type);
+    if (kind == Kind::kGemma) return SmallGemmaConfig(type);
+    if (kind == Kind::kOlmo) return SmallOlmoConfig(type);
     return kind == Kind::kGpt ? SmallConfig(type) : SmallLlamaConfig(type);
   }
   static Layout layout() { return std::get<1>(GetParam()); }
 };
 
 std::string NameOfKind(const ::testing::TestParamInfo<std::tuple<Kind, Layout>>& info) {
-  const char* const families[] = {"Gpt", "Llama", "Experts"};
+  const char* const families[] = {"Gpt", "Llama", "Experts", "Gemma", "Olmo"};
   const char* const layouts[] = {"Padded", "Packed", "Concatenated"};
   return std::string(families[static_cast<size_t>(std::get<0>(info.param))]) +
          layouts[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DividedStage,
-                         ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts),
-                                            ::testing::Values(Layout::kPadded, Layout::kPacked,
-                                                              Layout::kConcatenated)),
-                         NameOfKind);
+INSTANTIATE_TEST_SUITE_P(
+    Models, DividedStage,
+    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kExperts, Kind::kGemma, Kind::kOlmo),
+                       ::testing::Values(Layout::kPadded, Layout::kPacked, Layout::kConcatenated)),
+    NameOfKind);
 
 TEST_P(DividedStage, AddUpToTheUndividedStage) {
   for (const Placed& placed : PlacedSamples()) {

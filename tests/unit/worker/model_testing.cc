@@ -118,6 +118,41 @@ ModelConfig SmallExpertsConfig(DataType type) {
   return config;
 }
 
+ModelConfig SmallGemmaConfig(DataType type) {
+  ModelConfig config = SmallLlamaConfig(type);
+  config.feed_forward = FeedForward::kGatedGelu;
+  config.attention_biases = Biases::kNone;
+  config.head_norms = true;
+  config.tied_head = true;
+  config.multipliers = {.embedding = 4, .attention = 0.5};
+  config.attention_window = 5;
+  config.windowless_interval = 2;
+  config.window_rotary_theta = 50;
+  config.score_cap = 0.5;
+  config.logit_cap = 0.1;
+  config.norm_placement = NormPlacement::kBoth;
+  config.offset_norms = true;
+  return config;
+}
+
+ModelConfig SmallOlmoConfig(DataType type) {
+  ModelConfig config = SmallLlamaConfig(type);
+  config.norm_placement = NormPlacement::kAfter;
+  config.joint_head_norms = true;
+  // What parts give is then large beside the epsilon of the norms behind them.
+  config.multipliers = {.embedding = 50};
+  config.attention_window = 3;
+  config.rotary = {.theta = 500,
+                   .scaling = RotaryScaling::kLongRope,
+                   .factor = 4,
+                   .original_max_sequence_length = 8,
+                   .attention_factor = 1.2,
+                   .short_factors = {1, 1.5},
+                   .long_factors = {2, 4},
+                   .width = 4};
+  return config;
+}
+
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab) {
   Tokens tokens;
   for (const TestSample& sample : samples) {

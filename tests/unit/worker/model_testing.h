@@ -29,6 +29,12 @@ ModelConfig SmallT5Config(DataType type);
 ModelConfig SmallLlamaConfig(DataType type);
 // The same with norms of queries and keys, and four experts, two a token.
 ModelConfig SmallExpertsConfig(DataType type);
+// Like the Llama, but with norms on both sides of parts and of queries and keys, all of 1 + weight, caps that
+// bend, and windows of 5 tokens in every other layer, which turn by another theta.
+ModelConfig SmallGemmaConfig(DataType type);
+// Like the Llama, but with norms behind its parts alone and over all queries and keys, windows of 3 tokens in
+// all layers, and longrope, by which four elements of a head turn.
+ModelConfig SmallOlmoConfig(DataType type);
 // Tokens of the samples, of ids below `vocab`, that depend on nothing else.
 Tokens MakeTokens(const std::vector<TestSample>& samples, int64_t vocab);
 // Concatenated rows hold two samples each, and end with padding.

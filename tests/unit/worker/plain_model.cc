@@ -23,11 +23,26 @@ at::Tensor Linear(const PlainParameters& p, const std::string& name, const at::T
   return p.contains(name + ".bias") ? product + p.at(name + ".bias") : product;
 }
 
+// GPT's RMS norm, whose weight may be what is added to 1.
+at::Tensor GptRmsNorm(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                      const at::Tensor& x) {
+  const at::Tensor normalised = x / (x.square().mean(-1, true) + 1e-6).sqrt();
+  return normalised * p.at(name + ".weight") + (config.offset_norms ? normalised : at::zeros_like(x));
+}
+
 // GPT's norm.
 at::Tensor Normalise(const PlainParameters& p, const ModelConfig& config, const std::string& name,
                      const at::Tensor& x) {
-  return config.norm == Norm::kRms ? RmsNorm(p, name, x) : LayerNorm(p, name, x);
+  return config.norm == Norm::kRms ? GptRmsNorm(p, config, name, x) : LayerNorm(p, name, x);
 }
+
+// The same where layers have such a norm.
+at::Tensor NormaliseIf(const PlainParameters& p, const ModelConfig& config, const std::string& name,
+                       const at::Tensor& x) {
+  return p.contains(name + ".weight") ? Normalise(p, config, name, x) : x;
+}
+
+at::Tensor Capped(double cap, const at::Tensor& x) { return cap > 0 ? (x / cap).tanh() * cap : x; }
 
 at::Tensor Gelu(const at::Tensor& x) {
   return 0.5 * x * (1 + (std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))).tanh());
@@ -47,14 +62,17 @@ at::Tensor Attend(const ModelConfig& config, const at::Tensor& query, const at::
     const auto part = [&](const at::Tensor& x, int64_t which) {
       return x.slice(1, which * width, (which + 1) * width);
     };
-    const at::Tensor scores = part(query, head).matmul(part(key, shared).t()) * scale + add[head];
+    const at::Tensor scores =
+        Capped(config.score_cap, part(query, head).matmul(part(key, shared).t()) * scale) + add[head];
     outputs.push_back(scores.softmax(-1).matmul(part(value, shared)));
   }
   return at::cat(outputs, 1);
 }
 
-at::Tensor CausalMask(int64_t heads, int64_t length) {
-  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+// `window`: tokens that one sees, itself among them; 0: all before it.
+at::Tensor CausalMask(int64_t heads, int64_t length, int64_t window = 0) {
+  at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  if (window > 0) future = future.logical_or(at::ones({length, length}, at::kBool).tril(-window));
   return at::zeros({heads, length, length}, at::kDouble)
       .masked_fill(future, -std::numeric_limits<double>::infinity());
 }
@@ -171,8 +189,8 @@ at::Tensor Decode(const PlainParameters& p, const ModelConfig& config, const std
 
 // Cross entropy of `labels` where they are not negative.
 at::Tensor CrossEntropy(const PlainParameters& p, const std::string& head, const at::Tensor& hidden,
-                        const std::vector<int64_t>& labels) {
-  const at::Tensor log_probabilities = hidden.matmul(p.at(head).t()).log_softmax(-1);
+                        const std::vector<int64_t>& labels, double logit_cap = 0) {
+  const at::Tensor log_probabilities = Capped(logit_cap, hidden.matmul(p.at(head).t())).log_softmax(-1);
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] >= 0) loss = loss - log_probabilities[static_cast<int64_t>(i)][labels[i]];
@@ -180,15 +198,35 @@ at::Tensor CrossEntropy(const PlainParameters& p, const std::string& head, const
   return loss;
 }
 
+// Where a token stands, and how long its sample is.
+struct Place {
+  int64_t position = 0;
+  int64_t tokens = 0;
+};
+
+bool HasWindow(const ModelConfig& config, int64_t layer) {
+  return config.attention_window > 0 &&
+         (config.windowless_interval == 0 || (layer + 1) % config.windowless_interval != 0);
+}
+
+int64_t TurningElements(const ModelConfig& config) {
+  return config.rotary.width > 0 ? config.rotary.width : Width(config);
+}
+
 // Angle of one position of pair `pair` of a head, as the scaling wants it.
-double Angle(const ModelConfig& config, int64_t pair) {
+double Angle(const ModelConfig& config, int64_t pair, int64_t tokens, bool windowed) {
   const RotaryConfig& rotary = config.rotary;
-  const double angle =
-      std::pow(rotary.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(Width(config)));
+  const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(TurningElements(config));
+  if (windowed && config.window_rotary_theta > 0) return std::pow(config.window_rotary_theta, power);
+  const double angle = std::pow(rotary.theta, power);
+  const auto original = static_cast<double>(rotary.original_max_sequence_length);
   if (rotary.scaling == RotaryScaling::kNone) return angle;
   if (rotary.scaling == RotaryScaling::kLinear) return angle / rotary.factor;
+  if (rotary.scaling == RotaryScaling::kLongRope) {
+    const bool is_long = tokens > rotary.original_max_sequence_length;
+    return angle / (is_long ? rotary.long_factors : rotary.short_factors).at(static_cast<size_t>(pair));
+  }
   const double wavelength = 2 * M_PI / angle;
-  const auto original = static_cast<double>(rotary.original_max_sequence_length);
   if (wavelength > original / rotary.low_frequency_factor) return angle / rotary.factor;
   if (wavelength < original / rotary.high_frequency_factor) return angle;
   const double smooth = (original / wavelength - rotary.low_frequency_factor) /
@@ -196,21 +234,26 @@ double Angle(const ModelConfig& config, int64_t pair) {
   return (1 - smooth) * angle / rotary.factor + smooth * angle;
 }
 
-// As products of complex numbers: element i is the real part, element i + width / 2 the imaginary one.
-at::Tensor Rotated(const ModelConfig& config, const at::Tensor& x, const std::vector<int64_t>& positions) {
-  const int64_t half = Width(config) / 2;
+// As products of complex numbers: of the elements that turn, i is the real part, i + half of them the
+// imaginary one.
+at::Tensor Rotated(const ModelConfig& config, const at::Tensor& x, const std::vector<Place>& places,
+                   bool windowed) {
+  const int64_t width = Width(config);
+  const int64_t half = TurningElements(config) / 2;
   std::vector<at::Tensor> rows;
-  for (size_t row = 0; row < positions.size(); ++row) {
+  for (size_t row = 0; row < places.size(); ++row) {
     std::vector<at::Tensor> heads;
-    for (int64_t first = 0; first < x.size(1); first += 2 * half) {
-      const at::Tensor head = x[static_cast<int64_t>(row)].slice(0, first, first + 2 * half);
+    for (int64_t first = 0; first < x.size(1); first += width) {
+      const at::Tensor head = x[static_cast<int64_t>(row)].slice(0, first, first + width);
       std::vector<double> angles;
       for (int64_t i = 0; i < half; ++i)
-        angles.push_back(Angle(config, i) * static_cast<double>(positions[row]));
+        angles.push_back(Angle(config, i, places[row].tokens, windowed) *
+                         static_cast<double>(places[row].position));
       const at::Tensor angle = at::tensor(angles, at::kDouble);
+      const double factor = windowed && config.window_rotary_theta > 0 ? 1 : config.rotary.attention_factor;
       const at::Tensor turned = at::complex(head.slice(0, 0, half), head.slice(0, half, 2 * half)) *
-                                at::complex(angle.cos(), angle.sin());
-      heads.push_back(at::cat({at::real(turned), at::imag(turned)}));
+                                at::complex(angle.cos(), angle.sin()) * factor;
+      heads.push_back(at::cat({at::real(turned), at::imag(turned), head.slice(0, 2 * half, width)}));
     }
     rows.push_back(at::cat(heads));
   }
@@ -219,14 +262,15 @@ at::Tensor Rotated(const ModelConfig& config, const at::Tensor& x, const std::ve
 
 at::Tensor HeadsNormed(const PlainParameters& p, const ModelConfig& config, const std::string& name,
                        const at::Tensor& x) {
-  return RmsNorm(p, name, x.reshape({x.size(0), -1, Width(config)})).reshape(x.sizes());
+  return GptRmsNorm(p, config, name, x.reshape({x.size(0), -1, Width(config)})).reshape(x.sizes());
 }
 
 at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, const std::string& layer,
-                        const at::Tensor& x, const std::vector<int64_t>& positions) {
-  const double scale = 1 / std::sqrt(static_cast<double>(Width(config)));
+                        const at::Tensor& x, const std::vector<Place>& places, bool windowed) {
+  const double scale = config.multipliers.attention > 0 ? config.multipliers.attention
+                                                        : 1 / std::sqrt(static_cast<double>(Width(config)));
   const at::Tensor qkv =
-      Linear(p, layer + ".attention.qkv", Normalise(p, config, layer + ".attention_norm", x));
+      Linear(p, layer + ".attention.qkv", NormaliseIf(p, config, layer + ".attention_norm", x));
   const int64_t query = Width(config) * config.heads;
   const int64_t key = (qkv.size(1) - query) / 2;
   auto parts = qkv.split_with_sizes({query, key, key}, 1);
@@ -234,12 +278,16 @@ at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, con
     parts[0] = HeadsNormed(p, config, layer + ".attention.query_norm", parts[0]);
     parts[1] = HeadsNormed(p, config, layer + ".attention.key_norm", parts[1]);
   }
-  if (config.position == Position::kRotary) {
-    parts[0] = Rotated(config, parts[0], positions);
-    parts[1] = Rotated(config, parts[1], positions);
+  if (config.joint_head_norms) {
+    parts[0] = GptRmsNorm(p, config, layer + ".attention.query_norm", parts[0]);
+    parts[1] = GptRmsNorm(p, config, layer + ".attention.key_norm", parts[1]);
   }
-  return Linear(p, layer + ".attention.output",
-                Attend(config, parts[0], parts[1], parts[2], scale, CausalMask(config.heads, x.size(0))));
+  if (config.position == Position::kRotary) {
+    parts[0] = Rotated(config, parts[0], places, windowed);
+    parts[1] = Rotated(config, parts[1], places, windowed);
+  }
+  const at::Tensor mask = CausalMask(config.heads, x.size(0), windowed ? config.attention_window : 0);
+  return Linear(p, layer + ".attention.output", Attend(config, parts[0], parts[1], parts[2], scale, mask));
 }
 
 }  // namespace
@@ -247,28 +295,32 @@ at::Tensor GptAttention(const PlainParameters& p, const ModelConfig& config, con
 at::Tensor PlainGptLoss(const PlainParameters& p, const ModelConfig& config, const PlainRow& row) {
   std::vector<int64_t> ids;
   std::vector<int64_t> positions;
+  std::vector<Place> places;
   std::vector<int64_t> labels;
   for (size_t s = 0; s < row.samples.size(); ++s) {
     const std::vector<int32_t>& tokens = row.samples[s];
     for (size_t i = 0; i < tokens.size(); ++i) {
       ids.push_back(tokens[i]);
+      places.push_back({static_cast<int64_t>(i), static_cast<int64_t>(tokens.size())});
       positions.push_back(static_cast<int64_t>(i));
       labels.push_back(i + 1 < tokens.size() && i + 1 >= row.inputs[s] ? tokens[i + 1] : -1);
     }
   }
-  at::Tensor x = p.at("embedding.token.weight").index_select(0, Ids(ids));
+  at::Tensor x = p.at("embedding.token.weight").index_select(0, Ids(ids)) * config.multipliers.embedding;
   if (config.position != Position::kRotary) {
     x = x + p.at("embedding.position.weight").index_select(0, Ids(positions));
   }
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string layer = "layers." + std::to_string(i);
-    x = x + GptAttention(p, config, layer, x, positions);
-    const at::Tensor normalised = Normalise(p, config, layer + ".ffn_norm", x);
-    x = x + (config.experts > 0 ? ExpertsOf(p, config, layer + ".ffn", normalised)
-                                : FeedForwardOf(p, config, layer + ".ffn", normalised));
+    x = x + NormaliseIf(p, config, layer + ".attention_output_norm",
+                        GptAttention(p, config, layer, x, places, HasWindow(config, i)));
+    const at::Tensor normalised = NormaliseIf(p, config, layer + ".ffn_norm", x);
+    x = x + NormaliseIf(p, config, layer + ".ffn_output_norm",
+                        config.experts > 0 ? ExpertsOf(p, config, layer + ".ffn", normalised)
+                                           : FeedForwardOf(p, config, layer + ".ffn", normalised));
   }
   const std::string head = config.tied_head ? "embedding.token.weight" : "head.weight";
-  return CrossEntropy(p, head, Normalise(p, config, "final_norm", x), labels);
+  return CrossEntropy(p, head, Normalise(p, config, "final_norm", x), labels, config.logit_cap);
 }
 
 at::Tensor PlainT5Loss(const PlainParameters& p, const ModelConfig& config, const PlainRow& row) {

@@ -132,6 +132,60 @@ Json Qwen2() {
     "transformers_version": "4.40.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
 }
 
+// As google/gemma-2-2b has it.
+Json Gemma2() {
+  return Json::parse(R"({
+    "architectures": ["Gemma2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "attn_logit_softcapping": 50.0, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": 1,
+    "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+    "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304, "initializer_range": 0.02,
+    "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 8,
+    "num_hidden_layers": 26, "num_key_value_heads": 4, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096, "torch_dtype": "float32",
+    "transformers_version": "4.42.4", "use_cache": true, "vocab_size": 256000})");
+}
+
+// As google/gemma-3-1b-it has it.
+Json Gemma3() {
+  return Json::parse(R"({
+    "architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "attn_logit_softcapping": null, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": [1, 106],
+    "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 1152, "initializer_range": 0.02, "intermediate_size": 6912, "max_position_embeddings": 32768,
+    "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
+    "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+    "rope_scaling": null, "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+    "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0", "use_cache": true, "vocab_size": 262144})");
+}
+
+// As allenai/OLMo-2-0425-1B has it.
+Json Olmo2() {
+  return Json::parse(R"({
+    "architectures": ["Olmo2ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "eos_token_id": 100257,
+    "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+    "max_position_embeddings": 4096, "model_type": "olmo2", "num_attention_heads": 16, "num_hidden_layers": 16,
+    "num_key_value_heads": 16, "pad_token_id": 100277, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 500000, "tie_word_embeddings": false, "torch_dtype": "float32", "transformers_version": "4.47.0",
+    "use_cache": true, "vocab_size": 100352})");
+}
+
+// As microsoft/Phi-4-mini-instruct has it, with as many factors.
+Json Phi4Mini() {
+  Json config = Json::parse(R"({
+    "architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "auto_map": {},
+    "bos_token_id": 199999, "embd_pdrop": 0.0, "eos_token_id": 199999, "full_attn_mod": 1, "hidden_act": "silu",
+    "hidden_size": 3072, "initializer_range": 0.02, "intermediate_size": 8192, "interpolate_factor": 1,
+    "lm_head_bias": false, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "phi3",
+    "num_attention_heads": 24, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "original_max_position_embeddings": 4096, "pad_token_id": 199999, "partial_rotary_factor": 0.75,
+    "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": {"type": "longrope"}, "rope_theta": 10000.0,
+    "sliding_window": 262144, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+    "transformers_version": "4.45.0", "use_cache": true, "vocab_size": 200064})");
+  config["rope_scaling"]["short_factor"] = std::vector<double>(48, 1.0);
+  config["rope_scaling"]["long_factor"] = std::vector<double>(48, 2.5);
+  return config;
+}
+
 // As mistralai/Mistral-7B-v0.3 has it.
 Json Mistral() {
   return Json::parse(R"({
@@ -266,54 +320,163 @@ TEST(HuggingFaceConfigTest, AQwen3IsALlamaWithNormsOfQueriesAndKeys) {
   EXPECT_EQ(FamilyOf(model), kQwen3);
 }
 
-TEST(HuggingFaceConfigTest, AWindowIsTheLongestSequence) {
-  const auto longest = [](Json config, const char* field, const Json& value) {
+TEST(HuggingFaceConfigTest, AWindowIsThatOfItsLayers) {
+  const auto window = [](Json config, const char* field, const Json& value) {
     config[field] = value;
-    return SpecOf(config).max_sequence_length();
+    const v1::ModelSpec model = SpecOf(config);
+    return std::pair<uint32_t, uint32_t>(model.attention_window(), model.windowless_interval());
   };
-  EXPECT_EQ(longest(Mistral(), "sliding_window", nullptr), 32768);
-  EXPECT_EQ(longest(Mistral(), "sliding_window", 4096U), 4096);
-  EXPECT_EQ(longest(Mistral(), "sliding_window", 65536U), 32768);
-  EXPECT_EQ(longest(Mixtral(), "sliding_window", 4096U), 4096);
+  const auto none = std::pair<uint32_t, uint32_t>(0, 0);
+  const auto all = std::pair<uint32_t, uint32_t>(4096, 0);
+  EXPECT_EQ(window(Mistral(), "sliding_window", nullptr), none);
+  EXPECT_EQ(window(Mistral(), "sliding_window", 4096U), all);
+  EXPECT_EQ(window(Mistral(), "sliding_window", 65536U), none);
+  EXPECT_EQ(window(Mixtral(), "sliding_window", 4096U), all);
   // transformers takes 4096 where nothing is said.
   Json silent = Mistral();
   silent.erase("sliding_window");
-  EXPECT_EQ(SpecOf(silent).max_sequence_length(), 4096);
+  EXPECT_EQ(window(silent, "num_hidden_layers", 2U), all);
+  Json moe = Qwen3Moe();
+  moe["sliding_window"] = 4096U;
+  EXPECT_EQ(window(moe, "use_sliding_window", true), all);
   Json qwen = Qwen2();
   qwen["sliding_window"] = 4096U;
-  qwen["max_window_layers"] = 21;
-  EXPECT_EQ(longest(qwen, "use_sliding_window", false), 32768);
-  EXPECT_EQ(longest(qwen, "use_sliding_window", true), 4096);
+  qwen["max_window_layers"] = 0;
+  EXPECT_EQ(window(qwen, "use_sliding_window", false), none);
+  EXPECT_EQ(window(qwen, "use_sliding_window", true), all);
   // From a layer on that there is not.
   qwen["max_window_layers"] = 24;
-  EXPECT_EQ(longest(qwen, "use_sliding_window", true), 32768);
+  EXPECT_EQ(window(qwen, "use_sliding_window", true), none);
   qwen["use_sliding_window"] = true;
   std::vector<std::string> types(24, "full_attention");
-  EXPECT_EQ(longest(qwen, "layer_types", types), 32768);
+  EXPECT_EQ(window(qwen, "layer_types", types), none);
+  for (size_t i = 0; i < types.size(); i += 2) types[i] = "sliding_attention";
+  EXPECT_EQ(window(qwen, "layer_types", types), (std::pair<uint32_t, uint32_t>(4096, 2)));
+}
+
+TEST(HuggingFaceConfigTest, LayersWithoutAWindowComeByTurns) {
+  Json qwen = Qwen2();
+  qwen["use_sliding_window"] = true;
+  qwen["sliding_window"] = 4096U;
+  std::vector<std::string> types(24, "full_attention");
   types[3] = "sliding_attention";
-  EXPECT_EQ(longest(qwen, "layer_types", types), 4096);
+  EXPECT_THAT(RefusalOf(qwen, "layer_types", types),
+              HasSubstr("layer_types: Penstock has windows in all layers, or in all but every n-th"));
   types[3] = "linear_attention";
   EXPECT_THAT(RefusalOf(qwen, "layer_types", types), HasSubstr("layer_types: has \"linear_attention\""));
+  EXPECT_THAT(RefusalOf(qwen, "layer_types", std::vector<std::string>(3, "full_attention")),
+              HasSubstr("layer_types: has 3 layers; the model has 24"));
+  EXPECT_THAT(RefusalOf(qwen, "max_window_layers", 21), HasSubstr("max_window_layers: Penstock has windows"));
+  Json smol = SmolLm3();
+  smol.erase("layer_types");
+  smol["sliding_window"] = 512U;
+  EXPECT_THAT(RefusalOf(smol, "use_sliding_window", true), HasSubstr("not in those without positions"));
 }
 
 TEST(HuggingFaceConfigTest, APhi3IsALlamaWithOtherTensors) {
   Json phi = Mistral();
   phi["model_type"] = "phi3";
-  phi["sliding_window"] = 2047U;
   phi["original_max_position_embeddings"] = 4096U;
   phi["partial_rotary_factor"] = 1.0;
+  EXPECT_EQ(FamilyOf(SpecOf(phi)), kLlama);
+  phi["sliding_window"] = 2047U;
   const v1::ModelSpec model = SpecOf(phi);
-  EXPECT_EQ(FamilyOf(model), kLlama);
-  EXPECT_EQ(model.max_sequence_length(), 2047);
-  EXPECT_THAT(RefusalOf(phi, "partial_rotary_factor", 0.75), HasSubstr("partial_rotary_factor: 0.75"));
-  EXPECT_THAT(RefusalOf(phi, "rope_scaling", Json{{"type", "longrope"}}),
-              HasSubstr("rope_scaling: rope_type: 'longrope'"));
+  EXPECT_EQ(model.attention_window(), 2047);
+  EXPECT_EQ(model.max_sequence_length(), 32768);
+  EXPECT_THAT(RefusalOf(phi, "partial_rotary_factor", 1.5), HasSubstr("partial_rotary_factor: 1.5; must be"));
+  EXPECT_THAT(RefusalOf(phi, "rope_scaling", Json{{"type", "yarn"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: rope_type: 'yarn'; known are default and longrope"));
+}
+
+TEST(HuggingFaceConfigTest, APhi4MiniTurnsAPartOfAHeadByFactors) {
+  const v1::ModelSpec model = SpecOf(Phi4Mini());
+  EXPECT_EQ(FamilyOf(model), kPhi3);
+  EXPECT_EQ(model.attention_window(), 0);
+  EXPECT_EQ(model.rotary().width(), 96);
+  EXPECT_EQ(model.rotary().scaling(), v1::ROTARY_SCALING_LONGROPE);
+  EXPECT_EQ(model.rotary().original_max_sequence_length(), 4096);
+  EXPECT_EQ(model.rotary().factor(), 32);
+  EXPECT_NEAR(model.rotary().attention_factor(), 1.190238, 1e-6);
+  EXPECT_EQ(model.rotary().long_factors_size(), 48);
+  EXPECT_TRUE(core::CheckModel(model).ok()) << core::CheckModel(model);
+  Json few = Phi4Mini();
+  few["rope_scaling"]["long_factor"] = std::vector<double>(3, 1.0);
+  EXPECT_THAT(
+      std::string(core::CheckModel(SpecOf(few)).message()),
+      HasSubstr("job.model.rotary.long_factors: 3 of them; must be one for each pair that turns, 48"));
+}
+
+TEST(HuggingFaceConfigTest, AYarnHasTheAttentionFactorOfTransformers) {
+  const auto rotary = [](const Json& scaling) {
+    Json config = Qwen2();
+    config["rope_scaling"] = scaling;
+    return SpecOf(config).rotary();
+  };
+  const v1::RotaryPosition usual =
+      rotary({{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 8192U}});
+  EXPECT_EQ(usual.scaling(), v1::ROTARY_SCALING_YARN);
+  EXPECT_EQ(usual.beta_fast(), 32);
+  EXPECT_EQ(usual.beta_slow(), 1);
+  EXPECT_TRUE(usual.truncated());
+  EXPECT_NEAR(usual.attention_factor(), 1.1386294, 1e-7);
+  const v1::RotaryPosition both =
+      rotary({{"rope_type", "yarn"}, {"factor", 4.0}, {"mscale", 1.0}, {"mscale_all_dim", 0.5}});
+  EXPECT_NEAR(both.attention_factor(), 1.1386294 / 1.0693147, 1e-7);
+  EXPECT_EQ(both.original_max_sequence_length(), 32768);
+  EXPECT_EQ(rotary({{"rope_type", "yarn"}, {"factor", 4.0}, {"attention_factor", 0.5}}).attention_factor(),
+            0.5);
+}
+
+TEST(HuggingFaceConfigTest, AGemma2HasNormsOnBothSidesAndCaps) {
+  const v1::ModelSpec model = SpecOf(Gemma2());
+  EXPECT_EQ(FamilyOf(model), kGemma2);
+  EXPECT_EQ(model.norm_placement(), v1::NORM_PLACEMENT_BOTH);
+  EXPECT_TRUE(model.offset_norms());
+  EXPECT_TRUE(model.tied_head());
+  EXPECT_EQ(model.score_cap(), 50);
+  EXPECT_EQ(model.logit_cap(), 30);
+  EXPECT_EQ(model.attention_window(), 4096);
+  EXPECT_EQ(model.windowless_interval(), 2);
+  EXPECT_EQ(model.multipliers().embedding(), 48);
+  EXPECT_EQ(model.multipliers().attention(), 1.0 / 16);
+  Json uncapped = Gemma2();
+  uncapped["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(SpecOf(uncapped).score_cap(), 0);
+  uncapped.erase("attn_logit_softcapping");
+  EXPECT_EQ(SpecOf(uncapped).score_cap(), 50);
+  EXPECT_THAT(RefusalOf(Gemma2(), "use_bidirectional_attention", true),
+              HasSubstr("use_bidirectional_attention"));
+}
+
+TEST(HuggingFaceConfigTest, AGemma3HasTwoThetas) {
+  const v1::ModelSpec model = SpecOf(Gemma3());
+  EXPECT_EQ(FamilyOf(model), kGemma3);
+  EXPECT_TRUE(model.head_norms());
+  EXPECT_EQ(model.rotary().theta(), 1e6);
+  EXPECT_EQ(model.window_rotary_theta(), 1e4);
+  EXPECT_EQ(model.attention_window(), 512);
+  EXPECT_EQ(model.windowless_interval(), 6);
+  Json newer = Gemma3();
+  for (const char* old : {"rope_local_base_freq", "rope_scaling", "rope_theta", "sliding_window_pattern"})
+    newer.erase(old);
+  newer["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1000000.0}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}};
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, SpecOf(newer)));
+  newer["rope_parameters"]["sliding_attention"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  EXPECT_THAT(RefusalOf(newer, "pad_token_id", 0), HasSubstr("sliding_attention: has a scaling"));
+}
+
+TEST(HuggingFaceConfigTest, AnOlmo2HasItsNormsBehind) {
+  const v1::ModelSpec model = SpecOf(Olmo2());
+  EXPECT_EQ(FamilyOf(model), kOlmo2);
+  EXPECT_EQ(model.norm_placement(), v1::NORM_PLACEMENT_AFTER);
+  EXPECT_TRUE(model.joint_head_norms());
 }
 
 TEST(HuggingFaceConfigTest, RefusesAFamilyByWhatItHas) {
   EXPECT_THAT(
       RefusalOf(Llama(), "model_type", "qwen2_moe"),
-      HasSubstr("'qwen2_moe' has experts that all tokens share, which Penstock has not; known are gpt2"));
+      HasSubstr("'qwen2_moe' has experts that all tokens share, which Penstock has not; known are gemma2"));
   EXPECT_THAT(RefusalOf(Qwen2(), "num_key_value_heads", nullptr),
               HasSubstr("num_key_value_heads: is missing"));
   EXPECT_THAT(RefusalOf(Qwen2(), "rope_theta", nullptr), HasSubstr("rope_theta: is missing"));
@@ -349,12 +512,13 @@ TEST(HuggingFaceConfigTest, RefusesByNameWhatItDoesNotKnow) {
   EXPECT_THAT(RefusalOf(Llama(), "attention_multiplier", 0.5),
               HasSubstr("config.json: attention_multiplier: 0.5"));
   EXPECT_THAT(RefusalOf(Llama(), "hidden_act", "gelu"), HasSubstr("config.json: hidden_act: \"gelu\""));
-  EXPECT_THAT(RefusalOf(Llama(), "model_type", "falcon"), HasSubstr("model_type: 'falcon'; known are gpt2"));
+  EXPECT_THAT(RefusalOf(Llama(), "model_type", "falcon"),
+              HasSubstr("model_type: 'falcon'; known are gemma2"));
   EXPECT_THAT(RefusalOf(Llama(), "model_type", nullptr), HasSubstr("model_type: is missing"));
   EXPECT_THAT(RefusalOf(Llama(), "quantization_config", Json{{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalOf(Llama(), "torch_dtype", "int8"), HasSubstr("dtype: 'int8'"));
-  EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling: rope_type: 'yarn'"));
+  EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "dynamic"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: rope_type: 'dynamic'"));
   EXPECT_THAT(RefusalOf(Llama(), "rope_scaling", Json{{"rope_type", "linear"}}),
               HasSubstr("config.json: rope_scaling: factor: is missing"));
   EXPECT_THAT(
@@ -398,8 +562,18 @@ TEST(HuggingFaceConfigTest, ASmolLm3HasLayersWithoutPositions) {
 }
 
 TEST(HuggingFaceConfigTest, TheWayBackGivesTheSameModel) {
+  Json windowed = Mistral();
+  windowed["sliding_window"] = 4096U;
+  Json by_turns = Qwen2();
+  by_turns["use_sliding_window"] = true;
+  by_turns["sliding_window"] = 4096U;
+  for (int i = 0; i < 24; ++i)
+    by_turns["layer_types"].push_back(i % 3 == 2 ? "full_attention" : "sliding_attention");
+  Json yarn = Qwen3();
+  yarn["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"truncate", false}};
   for (const Json& config :
-       {Llama(), Mistral(), Mixtral(), Qwen2(), Qwen3(), Qwen3Moe(), Gpt2(), T5(), Granite(), SmolLm3()}) {
+       {Llama(), Mistral(), windowed, Mixtral(), Qwen2(), by_turns, Qwen3(), yarn, Qwen3Moe(), Gpt2(), T5(),
+        Granite(), SmolLm3(), Gemma2(), Gemma3(), Olmo2(), Phi4Mini()}) {
     v1::ModelSpec model = SpecOf(config);
     const auto written = ConfigOfModel(model);
     ASSERT_TRUE(written.ok()) << written.status();

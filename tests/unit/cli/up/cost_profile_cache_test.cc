@@ -48,7 +48,7 @@ TEST(CostProfileCacheTest, TheNameIsReadable) {
 }
 
 TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
-  std::vector<v1::ModelSpec> models(13, Model());
+  std::vector<v1::ModelSpec> models(19, Model());
   models[1].set_architecture(v1::ARCHITECTURE_T5);
   models[2].set_feed_forward(v1::FEED_FORWARD_GATED_GELU);
   models[3].set_attention_inner(128);
@@ -62,6 +62,12 @@ TEST(CostProfileCacheTest, WhatChangesTheCostOfALayerChangesTheName) {
   models[11].set_feed_forward_biases(v1::BIASES_NONE);
   // What the caches keep of a layer while the others are computed.
   models[12].set_layers(3);
+  models[13].set_attention_window(64);
+  models[14].set_windowless_interval(2);
+  models[15].set_score_cap(50);
+  models[16].set_logit_cap(30);
+  models[17].set_norm_placement(v1::NORM_PLACEMENT_BOTH);
+  models[18].set_joint_head_norms(true);
   std::set<std::string> names = {Name(Model(), 2)};
   for (const v1::ModelSpec& model : models) names.insert(Name(model));
   EXPECT_EQ(names.size(), models.size() + 1);

@@ -44,9 +44,10 @@ class InferenceTest : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, InferenceTest,
-                         ::testing::Values("gpt2", "granite", "llama", "llama_tied", "mistral", "mixtral",
-                                           "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3", "t5", "t5_1_1",
-                                           "t5_unscaled"),
+                         ::testing::Values("gemma2", "gemma3", "gpt2", "granite", "llama", "llama_tied",
+                                           "mistral", "mistral_window", "mixtral", "olmo2", "phi3",
+                                           "phi3_long", "qwen2", "qwen2_yarn", "qwen3", "qwen3_moe",
+                                           "smollm3", "t5", "t5_1_1", "t5_unscaled"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(InferenceTest, TheLossIsThatOfTransformersWhateverIsComputedTogether) {
@@ -98,7 +99,8 @@ TEST_P(InferenceTest, TheMostProbableTokensAreThoseOfTransformers) {
   EXPECT_EQ(tokens, golden_.generated);
 }
 
-// Token by token, a cache gives what one pass over all tokens gives.
+// Token by token, a cache gives what one pass over all tokens gives: of a model that turns long texts by
+// other angles (RotaryRow), from where the text is one.
 TEST_P(InferenceTest, LogitsAreThoseOfTheWholeText) {
   const auto model = Load(DataType::kFloat64);
   const SampleTokensOf text = Samples().back();
@@ -110,8 +112,15 @@ TEST_P(InferenceTest, LogitsAreThoseOfTheWholeText) {
   const auto decoder = StartDecoder(*model, text.input, most);
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   const int64_t first = sides ? 0 : static_cast<int64_t>(text.input.size()) - 1;
+  const auto row = [&](int64_t length) { return RotaryRow(golden_.config.rotary, length, length, 0); };
+  const bool is_long = row(first + 1 + most) != 0;
   for (int64_t i = 0; i < most; ++i) {
-    EXPECT_LT(((*decoder)->logits() - whole[first + i]).abs().max().item<double>(), 1e-11) << i;
+    const double difference = ((*decoder)->logits() - whole[first + i]).abs().max().item<double>();
+    if (sides || is_long == (row(first + 1 + i) != 0)) {
+      EXPECT_LT(difference, 1e-11) << i;
+    } else {
+      EXPECT_GT(difference, 1e-3) << i;
+    }
     ASSERT_TRUE((*decoder)->Append(text.target[static_cast<size_t>(i)]).ok());
   }
   if (!sides) {

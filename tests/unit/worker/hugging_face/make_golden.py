@@ -1,7 +1,7 @@
 """Makes the golden values of hugging_face_test.cc with transformers: tiny random checkpoints as save_pretrained writes them, the
 loss of some samples, and the gradients, saved like a checkpoint.
 
-    make_golden.py FOLDER
+    make_golden.py FOLDER [NAME...]
 """
 
 import json
@@ -31,10 +31,12 @@ def make_samples(generator, decoder_only):
 
 def randomise(model, generator):
     """Values that leave nothing at 0 or 1, so that a forgotten bias or norm shows."""
+    # A Gemma adds the 1 itself.
+    offset = 0 if model.config.model_type.startswith("gemma") else 1
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             values = torch.randn(parameter.shape, generator=generator) * 0.25
-            parameter.copy_(values + 1 if "norm" in name or "ln_" in name else values)
+            parameter.copy_(values + offset if "norm" in name or "ln_" in name else values)
 
 
 def decoder_only_loss(model, sample):
@@ -124,6 +126,82 @@ def phi3():
     return transformers.Phi3ForCausalLM(config)
 
 
+WINDOW = 5
+
+
+def mistral_window():
+    """A window in all layers, which most samples are longer than."""
+    config = decoder_config(transformers.MistralConfig, head_dim=6, sliding_window=WINDOW)
+    return transformers.MistralForCausalLM(config)
+
+
+def phi3_long():
+    """The scaling longrope, of which the longest sample has the long factors; three quarters of a head turn."""
+    config = decoder_config(
+        transformers.Phi3Config,
+        hidden_size=32,
+        pad_token_id=0,
+        max_position_embeddings=64,
+        original_max_position_embeddings=16,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1000.0,
+            "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.1, 1.3],
+            "long_factor": [1.5, 2.5, 4.0],
+        },
+    )
+    return transformers.Phi3ForCausalLM(config)
+
+
+def qwen2_yarn():
+    """The scaling yarn, and windows in every other layer."""
+    config = decoder_config(
+        transformers.Qwen2Config,
+        hidden_size=32,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16},
+        use_sliding_window=True,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention"],
+    )
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def gemma2():
+    """Norms before and behind, caps that bend, windows in every other layer."""
+    config = decoder_config(
+        transformers.Gemma2Config,
+        head_dim=6,
+        query_pre_attn_scalar=9,
+        sliding_window=WINDOW,
+        attn_logit_softcapping=1.5,
+        final_logit_softcapping=2.0,
+    )
+    return transformers.Gemma2ForCausalLM(config)
+
+
+def gemma3():
+    """Norms of queries and keys too, two thetas, every other layer without a window."""
+    config = decoder_config(
+        transformers.Gemma3TextConfig,
+        head_dim=6,
+        num_hidden_layers=3,
+        query_pre_attn_scalar=9,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
+        },
+    )
+    return transformers.Gemma3ForCausalLM(config)
+
+
+def olmo2():
+    """Norms behind alone, and over all queries and all keys."""
+    return transformers.Olmo2ForCausalLM(decoder_config(transformers.Olmo2Config, pad_token_id=0))
+
+
 def granite():
     """Multipliers of embeddings, residuals, scores and logits."""
     config = decoder_config(
@@ -204,14 +282,20 @@ def t5_unscaled():
 
 
 MODELS = {
+    "gemma2": gemma2,
+    "gemma3": gemma3,
     "gpt2": gpt2,
     "granite": granite,
     "llama": llama,
     "llama_tied": llama_tied,
     "mistral": mistral,
+    "mistral_window": mistral_window,
     "mixtral": mixtral,
+    "olmo2": olmo2,
     "phi3": phi3,
+    "phi3_long": phi3_long,
     "qwen2": qwen2,
+    "qwen2_yarn": qwen2_yarn,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
     "smollm3": smollm3,
@@ -266,5 +350,5 @@ def make(name, folder):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for model_name in MODELS:
+    for model_name in sys.argv[2:] or MODELS:
         make(model_name, f"{sys.argv[1]}/{model_name}")

@@ -122,7 +122,28 @@ struct MemoryCase {
   int64_t layer;
   bool llama = false;
   bool experts = false;
+  bool gemma = false;
+  bool olmo = false;
 };
+
+// A Llama with windows, capped scores, and norms on both sides of its parts.
+void SetGemmaParts(ModelConfig& config) {
+  SetLlamaParts(config);
+  config.feed_forward = FeedForward::kGatedGelu;
+  config.head_norms = true;
+  config.offset_norms = true;
+  config.norm_placement = NormPlacement::kBoth;
+  config.attention_window = 6;
+  config.score_cap = 30;
+  config.logit_cap = 30;
+}
+
+// A Llama with norms behind its parts alone, and over all heads.
+void SetOlmoParts(ModelConfig& config) {
+  SetLlamaParts(config);
+  config.norm_placement = NormPlacement::kAfter;
+  config.joint_head_norms = true;
+}
 
 // The same with norms of queries and keys, and experts.
 void SetExperts(ModelConfig& config) {
@@ -146,6 +167,8 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     if (IsT5()) config_.encoder_layers = 2;
     if (GetParam().llama) SetLlamaParts(config_);
     if (GetParam().experts) SetExperts(config_);
+    if (GetParam().gemma) SetGemmaParts(config_);
+    if (GetParam().olmo) SetOlmoParts(config_);
   }
 
   bool IsT5() const { return GetParam().architecture == Architecture::kT5; }
@@ -169,15 +192,17 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
   ModelConfig config_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Layers, LayerMemory,
-                         ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
-                                           MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true},
-                                           MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false,
-                                                      true},
-                                           MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
-                                           MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
-                                           MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},
-                                           MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 3}));
+INSTANTIATE_TEST_SUITE_P(
+    Layers, LayerMemory,
+    ::testing::Values(MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, true},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGatedGelu, 1, false, false, true},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, false, false, true},
+                      MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
+                      MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
+                      MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},
+                      MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 3}));
 
 TEST_P(LayerMemory, IsWhatStagesKeep) {
   const LayerBytes bytes = Bytes();
@@ -225,6 +250,16 @@ TEST(Memory, CountsTheParametersOfExperts) {
   config.attention_inner = 36;
   SetExperts(config);
   EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
+}
+
+TEST(Memory, CountsTheParametersOfNormsBehindPartsAndOverHeads) {
+  for (void (*set)(ModelConfig&) : {SetGemmaParts, SetOlmoParts}) {
+    ModelConfig config = Config(DataType::kFloat32);
+    config.attention_inner = 36;
+    set(config);
+    EXPECT_EQ(DecoderParameterBytes(config), 4 * Elements(config, {1, 1, false, false}));
+    EXPECT_EQ(HeadParameterBytes(config), 4 * Elements(config, {0, 0, false, true}));
+  }
 }
 
 TEST(Memory, RecomputeKeepsTheInputAlone) {

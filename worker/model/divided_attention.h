@@ -1,0 +1,22 @@
+// Attention of a piece whose keys may lie on several context ranks: over its own keys and over those that
+// were received, merged (attention_kernel.h). A piece that is not divided has its own alone.
+#pragma once
+
+#include <cstddef>
+
+#include "worker/model/attention.h"
+#include "worker/model/attention_kernel.h"
+
+namespace penstock::worker {
+
+// `index`: of shape.pieces. `piece`: its operands, [count, heads, queries or keys, width].
+KernelResult DividedForward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                            const AttentionOperands& piece, const ReceivedKeys& received);
+
+// Overwrites `gradients` and adds to `others`, the gradients of what was received.
+void DividedBackward(const AttentionOptions& options, const AttentionShape& shape, size_t index,
+                     const AttentionOperands& piece, const ReceivedKeys& received, const KernelResult& merged,
+                     const at::Tensor& gradient, const AttentionOperands& gradients,
+                     const ReceivedKeys& others);
+
+}  // namespace penstock::worker
