@@ -37,6 +37,7 @@ void SourceFlags::AddTo(CLI::App& command) {
   AddCutFlag(command, limits.cut);
   command.add_option("--max-input", limits.max_input, "Encoder-decoder: cut inputs to this many tokens");
   command.add_option("--max-target", limits.max_target, "Encoder-decoder: cut targets to this many tokens");
+  adapters.AddTo(command);
   command.add_flag(
       "--beyond-profile", beyond_profile,
       "Plan samples longer than the profile was made for, up to --max-length, by its closed forms");
@@ -44,6 +45,7 @@ void SourceFlags::AddTo(CLI::App& command) {
 
 absl::StatusOr<v1::JobSpec> SourceFlags::ReadModel() const {
   PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile file, ReadProfileFile("--profile", profile));
+  PENSTOCK_RETURN_IF_ERROR(adapters.Give(&file));
   if (file.model().architecture() != v1::ARCHITECTURE_T5 && (limits.max_input > 0 || limits.max_target > 0))
     return absl::InvalidArgumentError(
         "--max-input and --max-target are for encoder-decoder models: use --max-length");

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "penstock/v1/job.pb.h"
 #include "penstock/v1/plan.pb.h"
+#include "planner/cli/adapter_flags.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/sample_lengths.h"
 
@@ -25,8 +26,10 @@ struct SourceFlags {
   std::string lengths;
   LengthLimits limits;
   bool beyond_profile = false;
+  AdapterFlags adapters;
 
-  // --profile, --lengths, --max-length, --cut, --max-input, --max-target, --beyond-profile.
+  // --profile, --lengths, --max-length, --cut, --max-input, --max-target, --beyond-profile, those of
+  // AdapterFlags.
   void AddTo(CLI::App& command);
 
   // A job of the profile's model, without mesh and planning. Reads the profile. With --beyond-profile the

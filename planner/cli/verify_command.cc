@@ -18,6 +18,7 @@
 #include "planner/cli/profile_file.h"
 #include "planner/cli/sample_lengths.h"
 #include "planner/core/audit/audit_plan.h"
+#include "planner/core/cost/adapted_profile.h"
 #include "planner/core/verify/check_plan.h"
 
 namespace penstock::cli {
@@ -88,7 +89,10 @@ absl::StatusOr<std::vector<core::Violation>> FindViolations(const VerifyFlags& f
   }
   // Costs are those of a plan that stands.
   if (flags.profile.empty() || !violations.empty()) return violations;
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ProfileFile profile, ReadProfileFile("--profile", flags.profile));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ProfileFile profile, ReadProfileFile("--profile", flags.profile));
+  // As who planned with it made one of the other.
+  if (planned.plan().model().has_adapters() && !profile.model().has_adapters())
+    PENSTOCK_RETURN_IF_ERROR(core::AdaptProfile(planned.plan().model().adapters(), &profile));
   PENSTOCK_ASSIGN_OR_RETURN(violations, core::AuditPlan(planned.batch(), planned.plan(), profile.profile()));
   Append(core::AuditModel(planned.plan(), profile.model()), &violations);
   return violations;

@@ -205,6 +205,10 @@ def _expert_product_share(model):
     return of_experts / (of_experts + model.experts + 2 * inner + 2 * key_values)
 
 
+# By LinearLayer: what an adapter has beside rows or columns of the residual stream.
+QUERY, KEY, VALUE, OUTPUT = 1, 2, 3, 4
+
+
 class Costs:
     """A profile as the planner uses it for one model."""
 
@@ -215,6 +219,8 @@ class Costs:
         self.expert_layer_bytes = _expert_bytes(model, profile.bytes_per_element) if experts > 1 else 0
         self.row_bytes = (model.experts_per_token or 0) * (model.hidden * profile.bytes_per_element + ROW_NUMBER_BYTES)
         self.repeated = _repeated_key_value_bytes(model, tensors, profile.bytes_per_element)
+        self.adapters = model.adapters
+        self._model = model
         self._expert_share = _expert_product_share(model) if experts > 1 else 0.0
         self.profile = profile
         self.is_t5 = is_t5
@@ -236,6 +242,18 @@ class Costs:
         if name not in self._by_name:
             raise NoCost(f"the profile has no layer '{name}'")
         return self._by_name[name]
+
+    def adapter_layer_bytes(self, kind):
+        """of_layer: of the adapters of a layer of a kind on one tensor rank; the model has some."""
+        model, tensors = self._model, self.tensors
+        inner = model.attention_inner or model.hidden
+        key_value = -(-(model.key_value_heads or model.heads) // tensors) * (inner // model.heads)
+        others = {QUERY: inner // tensors, OUTPUT: inner // tensors, KEY: key_value, VALUE: key_value}
+        width = 0
+        for target in self.adapters.targets:
+            times = 2 if self.is_t5 and kind == "decoder" and target in others else 1
+            width += times * (model.hidden + others.get(target, model.ffn // tensors))
+        return self.profile.bytes_per_element * self.adapters.rank * width
 
     def times(self, kind, sums):
         return self._times[kind].times(sums)

@@ -62,8 +62,20 @@ def own_expert_bytes(costs, stage):
     return _expert_layers_bytes(costs, stage) / costs.expert_ranks
 
 
+def adapter_bytes(costs, stage):
+    """adapters[s]: of the adapters of a stage on one of its ranks."""
+    return sum(stage.layers(kind) * costs.adapter_layer_bytes(kind) for kind in costs.kinds)
+
+
+def learnt_bytes(costs, stage):
+    """Of what learns of a stage on one of its ranks, but experts that ranks divide, not rounded."""
+    return adapter_bytes(costs, stage) if costs.adapters is not None else own_parameter_bytes(costs, stage)
+
+
 def rank_parameter_bytes(costs, stage):
     """Parameter bytes of a stage on one of its ranks."""
+    if costs.adapters is not None:
+        return adapter_bytes(costs, stage)
     return round_half_up(own_parameter_bytes(costs, stage)) + round_half_up(own_expert_bytes(costs, stage))
 
 
@@ -83,7 +95,7 @@ def _ring(costs, own_bytes, ranks):
 
 def half_ring(costs, stage, pipeline, tensor):
     """half[s] of a tensor rank."""
-    common = _ring(costs, own_parameter_bytes(costs, stage), pipeline.reducers(stage, tensor))
+    common = _ring(costs, learnt_bytes(costs, stage), pipeline.reducers(stage, tensor))
     of_experts = own_expert_bytes(costs, stage)
     rings = [_ring(costs, of_experts, ranks) for ranks in pipeline.expert_reducers(stage, tensor)]
     return common + max(rings, default=0)
@@ -98,7 +110,7 @@ def optimizer_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
     per_byte = costs.profile.optimizer_ns_per_parameter_byte
     if not shard_optimizer_state:
         return round_half_up(rank_parameter_bytes(costs, stage) * per_byte)
-    updated = share_bytes(own_parameter_bytes(costs, stage), pipeline.ranks_of_same_parameters)
+    updated = share_bytes(learnt_bytes(costs, stage), pipeline.ranks_of_same_parameters)
     updated += share_bytes(own_expert_bytes(costs, stage), pipeline.ranks_of_same_experts)
     return round_half_up(updated * per_byte) + half_ring(costs, stage, pipeline, tensor)
 

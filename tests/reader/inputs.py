@@ -112,6 +112,12 @@ def with_windows(file, window, interval):
     return {**file, "model": {**file["model"], "attention_window": window, "windowless_interval": interval}}
 
 
+def with_adapters(file, rank, *targets, **fields):
+    """The same of a model of which adapters alone learn."""
+    adapters = {"rank": rank, "targets": [f"LINEAR_LAYER_{target}" for target in targets], **fields}
+    return {**file, "model": {**file["model"], "adapters": adapters}}
+
+
 def with_slow_ranks(file, factors):
     """The same of a job in which some ranks are slow."""
     ranks = [{"rank": rank, "factor": factor} for rank, factor in sorted(factors.items())]
@@ -171,6 +177,8 @@ PROFILES = {
     "gpt-experts": with_experts(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 8, [(1, 2), (2, 4)]),
     "gpt-windows": with_windows(gpt_profile(key_value_heads=2, cluster={"attention_hides_exchange": True}), 24, 3),
     "gpt-windows-tables": with_windows(gpt_profile(tables=True, dtype="FLOAT32"), 40, 0),
+    "gpt-adapters": with_adapters(gpt_profile(key_value_heads=2, cluster={"gpus_per_node": 4}), 7, "QUERY", "KEY", "VALUE", "OUTPUT", "UP", "DOWN", alpha=11.5),
+    "t5-adapters": with_adapters(t5_profile(dtype="FLOAT32"), 5, "QUERY", "VALUE", "DOWN", rank_stabilised=True),
     "t5": t5_profile(),
     "t5-tables": t5_profile(tables=True, closed_form=False),
     "t5-both": t5_profile(tables=True, dtype="FLOAT32"),

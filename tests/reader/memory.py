@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
-from durations import bytes_of_share, own_expert_bytes, own_parameter_bytes
+from durations import adapter_bytes, bytes_of_share, own_expert_bytes, own_parameter_bytes
 from memory_units import TOKEN_BYTES
 from order import certainly_before
 
@@ -18,6 +18,8 @@ def static_bytes(costs, pipeline, stages, shard_optimizer_state):
         return whole - (sharded - sharded / ranks) if shard_optimizer_state else whole
 
     common, experts = state(pipeline.ranks_of_same_parameters), state(pipeline.ranks_of_same_experts)
+    if costs.adapters is not None:
+        return sum(round_half_up(own_parameter_bytes(costs, stage) + adapter_bytes(costs, stage) * common) for stage in stages)
     return sum(
         round_half_up(own_parameter_bytes(costs, stage) * common + own_expert_bytes(costs, stage) * experts)
         for stage in stages

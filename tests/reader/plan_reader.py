@@ -122,7 +122,7 @@ def _collective_bytes(reading, costs, item):
         return 0
     if reading.op(item) == "RESHARD":
         return reshard_bytes(costs, reading.pipeline)
-    if reading.pipeline.parameter_shares:
+    if reading.pipeline.parameter_shares or reading.plan.model.adapters is not None:
         return NORM_BYTES
     model = reading.plan.model
     element = 8 if reading.dtype == "FLOAT64" else 4

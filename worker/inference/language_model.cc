@@ -6,6 +6,7 @@
 
 #include "common/status/status_macros.h"
 #include "worker/checkpoint/initial_values.h"
+#include "worker/model/adapter_parameters.h"
 #include "worker/model/cap.h"
 #include "worker/model/flat_parameters.h"
 #include "worker/model/parameters.h"
@@ -28,6 +29,31 @@ at::Tensor RunLayers(const StackPart& stack, const LayerContext& context, at::Te
   return hidden;
 }
 
+std::vector<NamedParameter> EmptyParameters(const std::vector<ParameterSpec>& specs,
+                                            const at::TensorOptions& options) {
+  std::vector<NamedParameter> parameters;
+  for (const ParameterSpec& spec : specs)
+    parameters.push_back({.name = spec.name, .value = at::empty(spec.shape, options), .gradient = {}});
+  return parameters;
+}
+
+absl::Status ReadWhole(const std::string& checkpoint, const std::vector<NamedParameter>& parameters) {
+  std::vector<TensorPiece> pieces;
+  for (const NamedParameter& parameter : parameters) {
+    pieces.push_back({.slice = WholeSlice(parameter.name, parameter.value.sizes().vec()),
+                      .begin = 0,
+                      .values = parameter.value});
+  }
+  return ReadInitialValues(checkpoint, pieces);
+}
+
+absl::Status CheckBase(const ModelConfig& config, const TrainedModel& trained) {
+  if (config.adapters.any() == !trained.base.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(config.adapters.any()
+                                        ? "the model has adapters: give --base, a checkpoint of all else"
+                                        : "--base: the model has no adapters; leave it out");
+}
+
 at::Tensor Embed(const StackPart& stack, int64_t count, const TokenSequence& tokens) {
   return EmbeddingForward(*stack.embedding, {&SoleRank(), count}, tokens);
 }
@@ -36,25 +62,21 @@ at::Tensor Embed(const StackPart& stack, int64_t count, const TokenSequence& tok
 
 void LanguageModel::MakeParameters() {
   const at::TensorOptions options = at::TensorOptions(ToScalarType(config_.dtype)).device(device_);
-  for (const ParameterSpec& spec : StageParameterSpecs(config_, WholeModel(config_))) {
-    parameters_.push_back({.name = spec.name, .value = at::empty(spec.shape, options), .gradient = {}});
-  }
-  parts_ = MakeStageParts(config_, WholeModel(config_), parameters_, device_);
+  parameters_ = EmptyParameters(StageParameterSpecs(config_, WholeModel(config_)), options);
+  adapters_ = EmptyParameters(AdapterSpecs(config_, WholeModel(config_)), options);
+  parts_ = MakeStageParts(config_, WholeModel(config_), {parameters_, adapters_}, device_);
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Load(const ModelConfig& config,
-                                                                   const std::string& checkpoint,
+                                                                   const TrainedModel& trained,
                                                                    at::Device device) {
   PENSTOCK_RETURN_IF_ERROR(CheckModelConfig(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckBase(config, trained));
   std::unique_ptr<LanguageModel> model(new LanguageModel(config, device));
   PENSTOCK_RETURN_IF_ERROR(RunTorch("the model's parameters", [&] { model->MakeParameters(); }));
-  std::vector<TensorPiece> pieces;
-  for (const NamedParameter& parameter : model->parameters_) {
-    pieces.push_back({.slice = WholeSlice(parameter.name, parameter.value.sizes().vec()),
-                      .begin = 0,
-                      .values = parameter.value});
-  }
-  PENSTOCK_RETURN_IF_ERROR(ReadInitialValues(checkpoint, pieces));
+  const bool adapted = config.adapters.any();
+  PENSTOCK_RETURN_IF_ERROR(ReadWhole(adapted ? trained.base : trained.checkpoint, model->parameters_));
+  if (adapted) PENSTOCK_RETURN_IF_ERROR(ReadWhole(trained.checkpoint, model->adapters_));
   return model;
 }
 

@@ -1,8 +1,8 @@
 // A whole model on one device that is run forward alone: without gradients and without an optimizer.
 //
-//   PENSTOCK_ASSIGN_OR_RETURN(const LanguageModel model, LanguageModel::Load(config, checkpoint, at::kCPU));
-//   const at::Tensor hidden = model.Decode(tokens, model.Encode(tokens));
-//   const at::Tensor logits = model.Logits(hidden.narrow(0, last, 1));
+//   PENSTOCK_ASSIGN_OR_RETURN(const LanguageModel model, LanguageModel::Load(config, {checkpoint},
+//   at::kCPU)); const at::Tensor hidden = model.Decode(tokens, model.Encode(tokens)); const at::Tensor logits
+//   = model.Logits(hidden.narrow(0, last, 1));
 //
 // Encode, Decode and Logits throw what LibTorch throws: callers are inside CallTorch (worker/torch).
 #pragma once
@@ -20,13 +20,20 @@
 
 namespace penstock::worker {
 
+// Folders of checkpoints, whatever meshes wrote them.
+struct TrainedModel {
+  // What was trained: the model, or its adapters.
+  std::string checkpoint;
+  // Of a model with adapters: all else.
+  std::string base = {};
+};
+
 class LanguageModel {
  public:
-  // With the parameters of a checkpoint's folder, whatever mesh wrote it. Possible errors: those of
+  // Possible errors: INVALID_ARGUMENT (a base without adapters, or the other way round), those of
   // CheckModelConfig and ReadInitialValues, RESOURCE_EXHAUSTED (memory).
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Load(const ModelConfig& config,
-                                                             const std::string& checkpoint,
-                                                             at::Device device);
+                                                             const TrainedModel& trained, at::Device device);
 
   const ModelConfig& config() const { return config_; }
   const StageParts& parts() const { return parts_; }
@@ -51,7 +58,9 @@ class LanguageModel {
 
   const ModelConfig config_;
   const at::Device device_;
+  // All but the adapters', and these.
   std::vector<NamedParameter> parameters_;
+  std::vector<NamedParameter> adapters_;
   StageParts parts_;
 };
 

@@ -48,6 +48,7 @@ at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, co
 
 void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient) {
+  if (!part.token.learns()) return;
   const at::Tensor scaled = part.scale == 1 ? output_gradient : output_gradient * part.scale;
   const at::Tensor own = scaled.to(part.token.gradient.scalar_type());
   if (part.vocabulary.divided()) {

@@ -23,7 +23,7 @@ struct EmbeddingPart {
 // `tokens`: all of the context rank. [own tokens, hidden]
 at::Tensor EmbeddingForward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens);
 
-// Adds to the parameters' gradients.
+// Adds to the parameters' gradients, where they learn.
 void EmbeddingBackward(const EmbeddingPart& part, const TokenRows& rows, const TokenSequence& tokens,
                        const at::Tensor& output_gradient);
 

@@ -19,8 +19,8 @@ at::Tensor GatedBackward(const FeedForwardPart& part, const TokenRows& rows, con
     products.Add(part.gate, gathered, gate_gradient);
     products.Add(part.up, gathered, up_gradient);
   }
-  at::Tensor gradient = std::exchange(gate_gradient, {}).mm(part.gate.weight.value);
-  gradient.add_(std::exchange(up_gradient, {}).mm(part.up.weight.value));
+  at::Tensor gradient = InputGradient(part.gate, std::exchange(gate_gradient, {}));
+  gradient.add_(InputGradient(part.up, std::exchange(up_gradient, {})));
   return rows.Sum(gradient);
 }
 

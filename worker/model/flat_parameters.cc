@@ -64,6 +64,23 @@ class Places {
   int64_t end_ = 0;
 };
 
+// Whose gradient is `gradient`, undefined or a view of a flat buffer.
+NamedParameter MakeParameter(const ParameterSpec& spec, int64_t offset, const at::Tensor& value,
+                             const at::Tensor& gradient) {
+  return {.name = spec.name,
+          .value = value,
+          .gradient = gradient,
+          .shared = spec.shared,
+          .copy = spec.copy,
+          .offset = offset,
+          .part = spec.own_part(),
+          .holders = HoldersOf(spec)};
+}
+
+at::Tensor ViewOf(const ParameterSpec& spec, int64_t offset, const at::Tensor& flat_buffer) {
+  return flat_buffer.narrow(0, offset, Elements(spec)).view(spec.own_part().shape);
+}
+
 }  // namespace
 
 FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
@@ -79,21 +96,23 @@ FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, std::
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParameterSpec& spec = specs[i];
     const int64_t offset = places.offset(i);
-    ParameterPart part = spec.own_part();
-    const auto view = [&](const at::Tensor& flat_buffer) {
-      return flat_buffer.narrow(0, offset, Elements(spec)).view(part.shape);
-    };
-    flat.parameters.push_back({.name = spec.name,
-                               .value = view(flat.values),
-                               .gradient = view(flat.gradients),
-                               .shared = spec.shared,
-                               .copy = spec.copy,
-                               .offset = offset,
-                               .part = std::move(part),
-                               .holders = HoldersOf(spec)});
+    flat.parameters.push_back(
+        MakeParameter(spec, offset, ViewOf(spec, offset, flat.values), ViewOf(spec, offset, flat.gradients)));
     if (seed.has_value()) flat.parameters.back().value.copy_(InitialValue(spec, *seed, type, device));
   }
   return flat;
+}
+
+void AddFrozenParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
+                         at::ScalarType type, at::Device device, FlatParameters* flat) {
+  const Places places(specs, type, /*bucket_elements=*/0);
+  flat->frozen_values = at::zeros({places.size()}, at::TensorOptions(type).device(device));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const int64_t offset = places.offset(i);
+    flat->frozen.push_back(
+        MakeParameter(specs[i], offset, ViewOf(specs[i], offset, flat->frozen_values), /*gradient=*/{}));
+    if (seed.has_value()) flat->frozen.back().value.copy_(InitialValue(specs[i], *seed, type, device));
+  }
 }
 
 }  // namespace penstock::worker

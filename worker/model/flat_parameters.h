@@ -31,7 +31,7 @@ struct NamedParameter {
   // Of the model's type.
   at::Tensor value;
   // Same shape; float32 for bfloat16, otherwise of the model's type. The same tensor for the stage's whole
-  // life.
+  // life. Undefined where the parameter is frozen.
   at::Tensor gradient;
   // Other stages of the pipeline may hold it too, with the same value in every bit; what counts is the sum of
   // their gradients. `copy`: this is not the first of them.
@@ -67,6 +67,9 @@ struct FlatParameters {
   std::vector<FlatSpan> spans;
   // How many of them are buckets. The first is there, if empty, where all is shared.
   size_t buckets = 0;
+  // What does not learn, in a flat buffer of its own: nobody reduces, updates or saves it.
+  at::Tensor frozen_values = {};
+  std::vector<NamedParameter> frozen = {};
 };
 
 // A message of this size takes far longer than starting it.
@@ -78,5 +81,9 @@ inline constexpr int64_t kBucketBytes = int64_t{4} << 20;
 FlatParameters MakeFlatParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
                                   at::ScalarType type, at::Device device,
                                   int64_t bucket_bytes = kBucketBytes);
+
+// Adds what does not learn, with values as above.
+void AddFrozenParameters(const std::vector<ParameterSpec>& specs, std::optional<uint64_t> seed,
+                         at::ScalarType type, at::Device device, FlatParameters* flat);
 
 }  // namespace penstock::worker

@@ -41,8 +41,10 @@ GradientParts PartsOf(const JointNorm& joint, const at::Tensor& kept, const at::
                       const at::Tensor& columns) {
   const at::ScalarType wide = AccumulationType(columns.scalar_type());
   GradientParts parts = {.normalised = at::mul(kept, scale), .gradient = {}, .along = {}};
-  joint.norm.weight.gradient.add_(
-      at::mul(columns, parts.normalised).sum(at::IntArrayRef(0), /*keepdim=*/false, wide));
+  if (joint.norm.weight.learns()) {
+    joint.norm.weight.gradient.add_(
+        at::mul(columns, parts.normalised).sum(at::IntArrayRef(0), /*keepdim=*/false, wide));
+  }
   parts.gradient = at::mul(columns.to(wide), NormFactors(joint.norm));
   parts.along = at::mul(parts.gradient, parts.normalised).sum(-1, /*keepdim=*/true);
   return parts;

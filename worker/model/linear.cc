@@ -3,15 +3,34 @@
 #include <ATen/ATen.h>
 
 namespace penstock::worker {
+namespace {
+
+// With tensor ranks that divide the inputs each adds its part of a sum.
+at::Tensor AddAdapters(const LinearPart& part, const at::Tensor& input, at::Tensor output) {
+  for (const AdapterPart& adapter : part.adapters) {
+    adapter.Outputs(output).addmm_(at::linear(input, adapter.a.value), adapter.b.value.t(), /*beta=*/1,
+                                   /*alpha=*/adapter.scale);
+  }
+  return output;
+}
+
+}  // namespace
 
 at::Tensor LinearForward(const LinearPart& part, const at::Tensor& input) {
-  return at::linear(input, part.weight.value, part.bias.value);
+  return AddAdapters(part, input, at::linear(input, part.weight.value, part.bias.value));
+}
+
+at::Tensor InputGradient(const LinearPart& part, const at::Tensor& output_gradient) {
+  at::Tensor gradient = output_gradient.mm(part.weight.value);
+  for (const AdapterPart& adapter : part.adapters)
+    gradient.addmm_(adapter.LowRankGradient(output_gradient), adapter.a.value);
+  return gradient;
 }
 
 at::Tensor LinearBackward(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
                           WeightProducts& products) {
   products.Add(part, input, output_gradient);
-  return output_gradient.mm(part.weight.value);
+  return InputGradient(part, output_gradient);
 }
 
 at::Tensor OutputsForward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input) {
@@ -21,12 +40,12 @@ at::Tensor OutputsForward(const LinearPart& part, const TokenRows& rows, const a
 at::Tensor OutputsBackward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input,
                            const at::Tensor& output_gradient, WeightProducts& products) {
   products.Add(part, rows.Gather(input), output_gradient);
-  return rows.Sum(output_gradient.mm(part.weight.value));
+  return rows.Sum(InputGradient(part, output_gradient));
 }
 
 at::Tensor InputsForward(const LinearPart& part, const TokenRows& rows, const at::Tensor& input) {
   if (!rows.divided()) return LinearForward(part, input);
-  at::Tensor output = rows.Sum(at::linear(input, part.weight.value));
+  at::Tensor output = rows.Sum(AddAdapters(part, input, at::linear(input, part.weight.value)));
   return part.bias.value.defined() ? output.add_(part.bias.value) : output;
 }
 
@@ -35,7 +54,7 @@ at::Tensor InputsBackward(const LinearPart& part, const TokenRows& rows, const a
   if (!rows.divided()) return LinearBackward(part, input, output_gradient, products);
   const at::Tensor gathered = rows.Gather(output_gradient);
   products.Add(part, input, gathered, rows.own());
-  return gathered.mm(part.weight.value);
+  return InputGradient(part, gathered);
 }
 
 }  // namespace penstock::worker

@@ -19,7 +19,9 @@ namespace penstock::worker {
 // [tokens, in] to [tokens, out].
 at::Tensor LinearForward(const LinearPart& part, const at::Tensor& input);
 
-// The gradient of the input.
+// The gradient of the input alone.
+at::Tensor InputGradient(const LinearPart& part, const at::Tensor& output_gradient);
+// The same, and the gradients of what learns.
 at::Tensor LinearBackward(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
                           WeightProducts& products);
 

@@ -60,6 +60,7 @@ at::Tensor SumsOfRuns(const at::Tensor& losses, const std::vector<LossRun>& runs
 constexpr int64_t kProductBytes = int64_t{32} << 20;
 
 void AddProduct(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  if (!sum.defined()) return;
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
     return;

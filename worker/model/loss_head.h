@@ -28,7 +28,8 @@ struct HeadLoss {
 };
 
 // `hidden`: [..., hidden], after the final norm. `weight`: [vocab, hidden]. `weight_gradient`: same
-// shape, of AccumulationType; added to. Softmax and loss are computed in AccumulationType of `hidden`.
+// shape, of AccumulationType; added to, or undefined where the head is frozen. Softmax and loss are computed
+// in AccumulationType of `hidden`.
 // `logit_cap`: of cap.h.
 HeadLoss ComputeHeadLoss(const at::Tensor& hidden, const at::Tensor& weight, const TokenBatch& tokens,
                          double divisor, at::Tensor& weight_gradient);

@@ -22,8 +22,10 @@ at::Tensor RmsBackward(const NormPart& part, const at::Tensor& input, const Norm
                        const at::Tensor& output_gradient) {
   const at::ScalarType wide = AccumulationType(input.scalar_type());
   const at::Tensor normalised = at::mul(input, statistics.scale);
-  part.weight.gradient.add_(
-      at::mul(output_gradient, normalised).sum(at::IntArrayRef(0), /*keepdim=*/false, wide));
+  if (part.weight.learns()) {
+    part.weight.gradient.add_(
+        at::mul(output_gradient, normalised).sum(at::IntArrayRef(0), /*keepdim=*/false, wide));
+  }
   at::Tensor gradient = at::mul(output_gradient.to(wide), NormFactors(part));
   const at::Tensor along = at::mul(gradient, normalised).mean(-1, /*keepdim=*/true);
   gradient.sub_(normalised * along).mul_(statistics.scale);
@@ -47,9 +49,11 @@ at::Tensor NormForward(const NormPart& part, const at::Tensor& input, NormStatis
 at::Tensor NormBackward(const NormPart& part, const at::Tensor& input, const NormStatistics& statistics,
                         const at::Tensor& output_gradient) {
   if (part.kind == NormKind::kRms) return RmsBackward(part, input, statistics, output_gradient);
+  const bool learns = part.weight.learns();
   auto [gradient, weight_gradient, bias_gradient] = at::native_layer_norm_backward(
       output_gradient, input, part.weight.value.sizes(), statistics.mean, statistics.scale, part.weight.value,
-      part.bias.value, {true, true, true});
+      part.bias.value, {true, learns, learns});
+  if (!learns) return gradient;
   part.weight.gradient.add_(weight_gradient);
   part.bias.gradient.add_(bias_gradient);
   return gradient;

@@ -35,7 +35,7 @@ at::Tensor NormFactors(const NormPart& part);
 // `input`: [tokens, hidden]; so is the result.
 at::Tensor NormForward(const NormPart& part, const at::Tensor& input, NormStatistics& statistics);
 
-// Adds to the parameters' gradients and returns that of the input, a tensor of its own.
+// Adds to the gradients of parameters that learn and returns that of the input, a tensor of its own.
 at::Tensor NormBackward(const NormPart& part, const at::Tensor& input, const NormStatistics& statistics,
                         const at::Tensor& output_gradient);
 

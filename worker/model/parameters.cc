@@ -44,6 +44,20 @@ double StandardNormal(uint64_t key, uint64_t index) {
   return static_cast<double>(sum - kMeanOfSum) / kDeviationOfSum;
 }
 
+// From -1 to 1 without it, in steps of 2^-52: exact.
+double StandardUniform(uint64_t key, uint64_t index) {
+  constexpr int kUnusedBits = 11;
+  constexpr double kStep = 0x1p-52;
+  const uint64_t bits = Mix(key + (index + 1) * kGoldenGamma) >> kUnusedBits;
+  return static_cast<double>(bits) * kStep - 1;
+}
+
+double DrawElement(const ParameterSpec& spec, uint64_t key, int64_t element, int64_t leading) {
+  const auto index = static_cast<uint64_t>(element);
+  if (spec.initial == Initial::kUniform) return StandardUniform(key, index) * spec.bound;
+  return StandardNormal(key, index) * (element < leading ? spec.leading_deviation : spec.standard_deviation);
+}
+
 // Elements `begin` to `end` of a block, row by row, to `data`.
 void DrawBlock(const ParameterSpec& spec, const Block& block, uint64_t key, int64_t begin, int64_t end,
                double* data) {
@@ -53,8 +67,7 @@ void DrawBlock(const ParameterSpec& spec, const Block& block, uint64_t key, int6
   int64_t column = begin % block.columns();
   for (int64_t i = begin; i < end; ++i) {
     const int64_t element = (block.first_row + row) * whole_columns + block.first_column + column;
-    const double deviation = element < leading ? spec.leading_deviation : spec.standard_deviation;
-    data[i] = StandardNormal(key, static_cast<uint64_t>(element)) * deviation;
+    data[i] = DrawElement(spec, key, element, leading);
     if (++column == block.columns()) {
       column = 0;
       ++row;
@@ -62,7 +75,7 @@ void DrawBlock(const ParameterSpec& spec, const Block& block, uint64_t key, int6
   }
 }
 
-at::Tensor NormalValues(const ParameterSpec& spec, const ParameterPart& part, uint64_t seed) {
+at::Tensor DrawnValues(const ParameterSpec& spec, const ParameterPart& part, uint64_t seed) {
   at::Tensor values = at::empty(part.shape, at::kDouble);
   double* data = values.mutable_data_ptr<double>();
   const uint64_t key = Key(seed, spec.name);
@@ -383,6 +396,7 @@ std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const 
 }
 
 std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config, const GroupPlace& place) {
+  if (config.adapters.any()) return {};
   SpecList specs(config, place, /*copies=*/false);
   const ModelArchitecture architecture = ArchitectureOf(config);
   const std::string tied = TiedTable(config, architecture);
@@ -401,7 +415,8 @@ at::Tensor InitialValue(const ParameterSpec& spec, uint64_t seed, at::ScalarType
     case Initial::kOne:
       return at::ones(part.shape, options);
     case Initial::kNormal:
-      return NormalValues(spec, part, seed).to(options);
+    case Initial::kUniform:
+      return DrawnValues(spec, part, seed).to(options);
   }
   return {};
 }

@@ -35,7 +35,7 @@ StageRange StageRangeOf(const std::vector<uint32_t>& layers_per_stage, uint32_t 
 bool EmbedsSource(const ModelConfig& config, const StageRange& range);
 bool EmbedsTarget(const ModelConfig& config, const StageRange& range);
 
-enum class Initial : uint8_t { kZero, kOne, kNormal };
+enum class Initial : uint8_t { kZero, kOne, kNormal, kUniform };
 
 struct ParameterSpec {
   std::string name;
@@ -47,6 +47,8 @@ struct ParameterSpec {
   // Of kNormal: the first rows may have another one.
   int64_t leading_rows = 0;
   double leading_deviation = 0;
+  // Of kUniform: values are between -bound and bound.
+  double bound = 0;
   // Several stages may hold it, with the same values; their gradients are summed. `copy`: this is not the
   // first of them.
   bool shared = false;
@@ -103,7 +105,8 @@ struct ParameterSpec {
 std::vector<ParameterSpec> StageParameterSpecs(const ModelConfig& config, const StageRange& range,
                                                const GroupPlace& place = {});
 
-// What several stages of a pipeline may hold, in the order of the stacks; the same on every stage.
+// What several stages of a pipeline may hold and learn, in the order of the stacks; the same on every stage.
+// Nothing where adapters alone learn.
 std::vector<ParameterSpec> SharedParameterSpecs(const ModelConfig& config, const GroupPlace& place = {});
 
 // What this tensor rank has of the parameter. Of the whole it is a function of (seed, name, shape) alone, the

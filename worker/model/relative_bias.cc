@@ -87,6 +87,7 @@ at::Tensor PieceBias::NoGradient(int64_t heads) const {
 }
 
 void PieceBias::AddGradient(const at::Tensor& gradient, int64_t first_head) const {
+  if (!bias_.table.learns()) return;
   const int64_t heads = gradient.size(0);
   // In float64: a bucket may be the sum of very many scores.
   const at::Tensor summands =

@@ -46,7 +46,7 @@ class PieceBias {
   at::Tensor Of(int64_t first_head, int64_t heads) const;
   // Zeros, of the same shape and type.
   at::Tensor NoGradient(int64_t heads) const;
-  // Adds to the gradient of the table what was added up in NoGradient.
+  // Adds to the gradient of the table, where it learns, what was added up in NoGradient.
   void AddGradient(const at::Tensor& gradient, int64_t first_head) const;
 
  private:

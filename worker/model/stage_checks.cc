@@ -75,6 +75,17 @@ absl::Status CheckExperts(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAdapters(const ModelConfig& config) {
+  if (!config.adapters.any()) return absl::OkStatus();
+  if (config.experts > 0)
+    return absl::InvalidArgumentError("model.adapters: a model with experts has none; train all of it");
+  if (config.adapters.targets.empty())
+    return absl::InvalidArgumentError("model.adapters.targets: there are none");
+  if (config.adapters.Has(LinearLayer::kGate) && !ArchitectureOf(config).gated)
+    return absl::InvalidArgumentError("model.adapters.targets: the model has no gate");
+  return absl::OkStatus();
+}
+
 absl::Status CheckEncoderDecoder(const ModelConfig& config) {
   if (config.encoder_layers < 1 || config.encoder_layers >= config.layers) {
     return absl::InvalidArgumentError(absl::StrCat("model.encoder_layers: ", config.encoder_layers, " of ",
@@ -127,6 +138,7 @@ absl::Status CheckModelConfig(const ModelConfig& config) {
   PENSTOCK_RETURN_IF_ERROR(CheckRotary(config));
   PENSTOCK_RETURN_IF_ERROR(CheckFamily(config));
   PENSTOCK_RETURN_IF_ERROR(CheckExperts(config));
+  PENSTOCK_RETURN_IF_ERROR(CheckAdapters(config));
   return config.architecture == Architecture::kT5 ? CheckEncoderDecoder(config) : absl::OkStatus();
 }
 

@@ -11,18 +11,19 @@
 namespace penstock::worker {
 namespace {
 
-// Takes the parameters in the order of StageParameterSpecs.
+// Takes the parameters in the order of StageParameterSpecs, and those of adapters in that of AdapterSpecs.
 class PartMaker {
  public:
-  PartMaker(const ModelConfig& config, const StageRange& range, const std::vector<NamedParameter>& parameters,
+  PartMaker(const ModelConfig& config, const StageRange& range, const PartParameters& parameters,
             at::Device device, StageGroup& group)
       : config_(config),
         range_(range),
-        parameters_(parameters),
+        parameters_(parameters.model),
         device_(device),
         group_(group),
         architecture_(ArchitectureOf(config)),
-        next_(parameters.begin()) {}
+        next_(parameters_.begin()),
+        next_adapter_(parameters.adapters.begin()) {}
 
   StageParts Make() {
     StageParts parts;
@@ -87,6 +88,38 @@ class PartMaker {
     LinearPart part = {.weight = Take(), .bias = {}};
     if (bias) part.bias = Take();
     return part;
+  }
+
+  // Where the model has one there; at the output `first`.
+  void TakeAdapter(LinearLayer layer, int64_t first, LinearPart& part) {
+    if (!config_.adapters.Has(layer)) return;
+    const NamedParameter& a = *next_adapter_++;
+    const NamedParameter& b = *next_adapter_++;
+    part.adapters.push_back({.a = {a.value, a.gradient},
+                             .b = {b.value, b.gradient},
+                             .first_output = first,
+                             .scale = config_.adapters.scale});
+  }
+
+  // Behind all parts of a layer, in whose order its adapters are.
+  void TakeAdapters(LayerPart& layer) {
+    SelfAttentionPart& attention = layer.attention;
+    const int64_t queries = attention.options.heads * HeadWidth(config_);
+    const int64_t keys = attention.options.key_value_heads * HeadWidth(config_);
+    TakeAdapter(LinearLayer::kQuery, 0, attention.query_key_value);
+    TakeAdapter(LinearLayer::kKey, queries, attention.query_key_value);
+    TakeAdapter(LinearLayer::kValue, queries + keys, attention.query_key_value);
+    TakeAdapter(LinearLayer::kOutput, 0, attention.output);
+    if (layer.cross.has_value()) {
+      TakeAdapter(LinearLayer::kQuery, 0, layer.cross->query);
+      TakeAdapter(LinearLayer::kKey, 0, layer.cross->key_value);
+      TakeAdapter(LinearLayer::kValue, keys, layer.cross->key_value);
+      TakeAdapter(LinearLayer::kOutput, 0, layer.cross->output);
+    }
+    FeedForwardPart& feed_forward = layer.feed_forward.part;
+    TakeAdapter(LinearLayer::kUp, 0, feed_forward.up);
+    TakeAdapter(LinearLayer::kGate, 0, feed_forward.gate);
+    TakeAdapter(LinearLayer::kDown, 0, feed_forward.down);
   }
 
   LinearPart Inwards() { return Linear(architecture_.query_key_value_bias); }
@@ -160,6 +193,7 @@ class PartMaker {
       part.feed_forward.part = FeedForward();
     }
     part.feed_forward.norms.after = NormAfter();
+    TakeAdapters(part);
     return part;
   }
 
@@ -222,7 +256,7 @@ class PartMaker {
     }
     if (architecture_.position == Position::kRotary) AddRotaryTables(part);
     for (int64_t layer = begin; layer < end; ++layer) {
-      part.layer_begins.push_back(next_->offset);
+      part.layer_begins.push_back(config_.adapters.any() ? next_adapter_->offset : next_->offset);
       part.layers.push_back(Layer(stack, layer - stack.first_layer, part));
     }
     if (stack.final_norm && end == stack.first_layer + stack.layers) part.final_norm = Norm();
@@ -236,14 +270,19 @@ class PartMaker {
   StageGroup& group_;
   const ModelArchitecture architecture_;
   std::vector<NamedParameter>::const_iterator next_;
+  std::vector<NamedParameter>::const_iterator next_adapter_;
   std::set<std::string> taken_;
 };
 
 }  // namespace
 
+PartParameters PartParametersOf(const ModelConfig& config, const FlatParameters& flat) {
+  if (!config.adapters.any()) return {flat.parameters, flat.frozen};
+  return {flat.frozen, flat.parameters};
+}
+
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters, at::Device device,
-                          StageGroup& group) {
+                          const PartParameters& parameters, at::Device device, StageGroup& group) {
   return PartMaker(config, range, parameters, device, group).Make();
 }
 

@@ -13,6 +13,7 @@
 #include "worker/model/architecture.h"
 #include "worker/model/block.h"
 #include "worker/model/embedding.h"
+#include "worker/model/flat_parameters.h"
 #include "worker/model/parameters.h"
 #include "worker/model/rotary.h"
 #include "worker/model/stage.h"
@@ -48,9 +49,19 @@ struct StageParts {
   double logit_cap = 0;
 };
 
-// `parameters` are those of StageParameterSpecs, whose tensors the parts share. `group` outlives the parts.
+// The parameters of StageParameterSpecs, and of AdapterSpecs where the model has adapters. The parts share
+// their tensors.
+struct PartParameters {
+  const std::vector<NamedParameter>& model;
+  const std::vector<NamedParameter>& adapters;
+};
+
+// Of a stage whose parameters these are.
+PartParameters PartParametersOf(const ModelConfig& config, const FlatParameters& flat);
+
+// `group` outlives the parts.
 StageParts MakeStageParts(const ModelConfig& config, const StageRange& range,
-                          const std::vector<NamedParameter>& parameters, at::Device device,
+                          const PartParameters& parameters, at::Device device,
                           StageGroup& group = SoleRank());
 
 }  // namespace penstock::worker

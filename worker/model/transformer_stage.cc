@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/model/adapter_parameters.h"
 #include "worker/model/attention_shape.h"
 #include "worker/model/boundary_shape.h"
 #include "worker/model/boundary_streams.h"
@@ -109,9 +110,12 @@ class TransformerStage : public Stage {
 };
 
 void TransformerStage::CreateParameters(std::optional<uint64_t> seed) {
-  parameters_ = MakeFlatParameters(StageParameterSpecs(config_, range_, group_.place()), seed,
-                                   ToScalarType(config_.dtype), device_);
-  parts_ = MakeStageParts(config_, range_, parameters(), device_, group_);
+  const at::ScalarType type = ToScalarType(config_.dtype);
+  parameters_ =
+      MakeFlatParameters(TrainedParameterSpecs(config_, range_, group_.place()), seed, type, device_);
+  AddFrozenParameters(FrozenParameterSpecs(config_, range_, group_.place()), seed, type, device_,
+                      &parameters_);
+  parts_ = MakeStageParts(config_, range_, PartParametersOf(config_, parameters_), device_, group_);
 }
 
 absl::Status TransformerStage::CheckForward(const MicroBatch& shape, const TokenBatch& tokens,

@@ -3,8 +3,38 @@
 #include <ATen/ATen.h>
 
 namespace penstock::worker {
+namespace {
 
-void WeightProducts::Multiply(const Product& product) {
+// Adds scale * left right, which are of the gradient's type or a narrower one.
+void AddScaledProduct(const at::Tensor& gradient, const at::Tensor& left, const at::Tensor& right,
+                      double scale) {
+  if (gradient.scalar_type() == left.scalar_type()) {
+    gradient.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
+  } else {
+    gradient.add_(left.mm(right), /*alpha=*/scale);
+  }
+}
+
+bool Learns(const LinearPart& part) { return part.weight.learns() || !part.adapters.empty(); }
+
+}  // namespace
+
+at::Tensor AdapterPart::Outputs(const at::Tensor& output) const {
+  return output.narrow(1, first_output, b.value.size(0));
+}
+
+at::Tensor AdapterPart::LowRankGradient(const at::Tensor& output_gradient) const {
+  return Outputs(output_gradient).mm(b.value).mul_(scale);
+}
+
+void WeightProducts::MultiplyAdapter(const AdapterPart& adapter, const Product& product) {
+  AddScaledProduct(adapter.b.gradient, adapter.Outputs(product.output_gradient).t(),
+                   at::linear(product.input, adapter.a.value), adapter.scale);
+  AddScaledProduct(adapter.a.gradient, adapter.LowRankGradient(product.output_gradient).t(), product.input,
+                   /*scale=*/1);
+}
+
+void WeightProducts::MultiplyWeight(const Product& product) {
   const Parameter& weight = product.part->weight;
   const at::Tensor transposed = product.output_gradient.t();
   if (weight.gradient.scalar_type() == product.input.scalar_type()) {
@@ -12,8 +42,13 @@ void WeightProducts::Multiply(const Product& product) {
   } else {
     weight.gradient.add_(transposed.mm(product.input));
   }
+}
+
+void WeightProducts::Multiply(const Product& product) {
+  for (const AdapterPart& adapter : product.part->adapters) MultiplyAdapter(adapter, product);
+  if (product.part->weight.learns()) MultiplyWeight(product);
   const Parameter& bias = product.part->bias;
-  if (!bias.value.defined()) return;
+  if (!bias.learns()) return;
   const std::optional<Shard>& rows = product.bias_rows;
   const at::Tensor gradient = rows.has_value() ? product.output_gradient.narrow(0, rows->begin, rows->size())
                                                : product.output_gradient;
@@ -38,6 +73,7 @@ void WeightProducts::MakeOrPutAside(Product product) {
 
 void WeightProducts::Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
                          const std::optional<Shard>& bias_rows) {
+  if (!Learns(part)) return;
   Product product{&part, input, output_gradient, bias_rows};
   if (beside_.others_on_arrival) {
     on_arrival_.push_back(std::move(product));

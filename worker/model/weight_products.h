@@ -25,10 +25,26 @@
 
 namespace penstock::worker {
 
-// A parameter and the sum of its gradients, which may be of a wider type.
+// A parameter and the sum of its gradients, which may be of a wider type. One that is frozen has none.
 struct Parameter {
   at::Tensor value;
   at::Tensor gradient;
+
+  bool learns() const { return gradient.defined(); }
+};
+
+// What is added to some outputs of a linear layer: scale * B (A x) (Hu et al. 2021, "LoRA", section 4.1).
+struct AdapterPart {
+  // [rank, in] and [those outputs, rank], of which a tensor rank has what the layer's weight has.
+  Parameter a;
+  Parameter b;
+  int64_t first_output = 0;
+  double scale = 1;
+
+  // Of [tokens, out]: a view.
+  at::Tensor Outputs(const at::Tensor& output) const;
+  // Of B's product: [tokens, rank], of the gradient of the layer's output.
+  at::Tensor LowRankGradient(const at::Tensor& output_gradient) const;
 };
 
 struct LinearPart {
@@ -36,6 +52,7 @@ struct LinearPart {
   Parameter weight;
   // [out]; undefined where the layer has none.
   Parameter bias;
+  std::vector<AdapterPart> adapters = {};
 };
 
 // Told, while a backward pass of a stage runs, that it has made the gradients of all parameters that the
@@ -53,8 +70,8 @@ class WeightProducts {
     return {/*put_aside=*/true, {}, beside};
   }
 
-  // `part` must live until its product is made. Adds to its gradients, or keeps both tensors. The gradient of
-  // the bias is of all rows, or of `bias_rows`.
+  // `part` must live until its product is made. Adds to its gradients, or keeps both tensors; of a layer in
+  // which nothing learns, neither. The gradient of the bias is of all rows, or of `bias_rows`.
   void Add(const LinearPart& part, const at::Tensor& input, const at::Tensor& output_gradient,
            const std::optional<Shard>& bias_rows = {});
   // Of the rank's experts: the one with this number in the order of execution.md, section 7.
@@ -92,6 +109,9 @@ class WeightProducts {
       : put_aside_(put_aside), ready_(std::move(ready)), beside_(beside) {}
 
   static void Multiply(const Product& product);
+  // Of the weight, and of an adapter's matrices.
+  static void MultiplyWeight(const Product& product);
+  static void MultiplyAdapter(const AdapterPart& adapter, const Product& product);
   static void MultiplyAll(std::vector<Product>& products);
   // Of what is beside no exchange.
   void MakeOrPutAside(Product product);

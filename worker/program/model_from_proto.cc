@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "worker/program/adapters_from_proto.h"
 #include "worker/program/enum_from_proto.h"
 #include "worker/program/from_proto.h"
 #include "worker/program/require_positive.h"
@@ -126,6 +127,9 @@ absl::StatusOr<ModelConfig> ModelFromProto(const v1::ModelSpec& model) {
                             ArchitectureFromProto(model.architecture(), "model.architecture"));
   PENSTOCK_RETURN_IF_ERROR(SetLayers(model, config));
   PENSTOCK_RETURN_IF_ERROR(SetParts(model, config));
+  if (model.has_adapters()) {
+    PENSTOCK_ASSIGN_OR_RETURN(config.adapters, AdaptersFromProto(model.adapters()));
+  }
   PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.hidden(), "model.hidden"));
   PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.heads(), "model.heads"));
   PENSTOCK_RETURN_IF_ERROR(RequirePositive(model.ffn(), "model.ffn"));

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/program/adapter_config.h"
+
 namespace penstock::worker {
 
 enum class DataType : uint8_t { kFloat64, kFloat32, kBFloat16 };
@@ -105,6 +107,8 @@ struct ModelConfig {
   bool unscaled_head = false;
   // T5: encoder and decoder have one token embedding.
   bool tied_embeddings = false;
+  // Where there are some, they alone learn.
+  AdapterConfig adapters = {};
   // T5.
   int64_t encoder_layers = 0;
   int32_t decoder_start_token = 0;

@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> Load(const InferenceOptions& opti
   const bool learned = config.architecture == Architecture::kGpt &&
                        config.position.value_or(Position::kLearned) == Position::kLearned;
   if (!learned) config.max_sequence_length = std::max(config.max_sequence_length, longest);
-  return LanguageModel::Load(config, options.checkpoint, device.place);
+  return LanguageModel::Load(config, {options.checkpoint, options.base}, device.place);
 }
 
 // Of a decoder-only model the target loses its end last: what is learnt stays. Returns whether it was cut.

@@ -56,6 +56,14 @@ Shardings ShardingsOf(const JobConfig& job, const GroupPlace& place, uint32_t re
   return shardings;
 }
 
+// Of parameters of this tensor rank.
+std::vector<TensorPiece> PiecesOf(const std::vector<NamedParameter>& parameters, int tensor_rank) {
+  std::vector<TensorPiece> pieces;
+  for (const NamedParameter& parameter : parameters)
+    pieces.push_back({.slice = SliceOf(parameter, tensor_rank), .values = parameter.value});
+  return pieces;
+}
+
 // The part of a rank as tensors. DATA_LOSS: it is damaged, or another rank found that it is.
 absl::StatusOr<TensorFile> OpenPart(const Checkpoint& checkpoint, uint32_t rank) {
   absl::Status status = CheckPart(checkpoint, rank);
@@ -119,6 +127,7 @@ absl::Status Trainer::Build(const Program& program) {
   }
   for (const FlatParameters* flat : trained)
     parameters_.insert(parameters_.end(), flat->parameters.begin(), flat->parameters.end());
+  PENSTOCK_RETURN_IF_ERROR(SetFrozenValues(trained));
   PENSTOCK_RETURN_IF_ERROR(SetInitialValues());
   PENSTOCK_ASSIGN_OR_RETURN(optimizer_, AdamW::Create(job().training, trained, shardings));
   PENSTOCK_RETURN_IF_ERROR(SetInitialMasters());
@@ -247,12 +256,7 @@ absl::StatusOr<PartWriter> Trainer::Part(bool training_goes_on) const {
   };
 }
 
-std::vector<TensorPiece> Trainer::Parameters() const {
-  std::vector<TensorPiece> pieces;
-  for (const NamedParameter& parameter : parameters_)
-    pieces.push_back({.slice = SliceOf(parameter, tensor_rank_), .values = parameter.value});
-  return pieces;
-}
+std::vector<TensorPiece> Trainer::Parameters() const { return PiecesOf(parameters_, tensor_rank_); }
 
 std::vector<TensorPiece> Trainer::ParametersOf(Holders holders) const {
   std::vector<TensorPiece> pieces;
@@ -261,6 +265,17 @@ std::vector<TensorPiece> Trainer::ParametersOf(Holders holders) const {
       pieces.push_back({.slice = SliceOf(parameter, tensor_rank_), .values = parameter.value});
   }
   return pieces;
+}
+
+absl::Status Trainer::SetFrozenValues(const std::vector<const FlatParameters*>& stages) const {
+  if (parts_.base.empty()) return absl::OkStatus();
+  if (!job().model.adapters.any())
+    return absl::InvalidArgumentError("--base: the model has no adapters, so that all of it learns");
+  for (const FlatParameters* stage : stages) {
+    const std::vector<TensorPiece> frozen = PiecesOf(stage->frozen, tensor_rank_);
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(ReadInitialValues(parts_.base, frozen), "--base"));
+  }
+  return absl::OkStatus();
 }
 
 bool Trainer::BeginsWithAModel() const { return !parts_.init_from.empty() && !parts_.checkpoint.has_value(); }

@@ -48,6 +48,8 @@ struct TrainerParts {
   std::optional<Checkpoint> checkpoint = {};
   // Folder of a checkpoint whose parameters training begins with; empty: with those of the seed.
   std::string init_from = {};
+  // The same of all that adapters leave frozen, which no checkpoint of the run has.
+  std::string base = {};
   // What this rank says to all others in an iteration (ExecutorParts).
   std::function<Votes()> votes = {};
   // Where the reduced gradients of every iteration are written; empty: they are not.
@@ -98,6 +100,8 @@ class Trainer {
   std::vector<TensorPiece> ParametersOf(Holders holders) const;
   // Of the parameters that training begins with, before the optimizer copies them.
   absl::Status SetInitialValues() const;
+  // What does not learn, whether training begins or goes on.
+  absl::Status SetFrozenValues(const std::vector<const FlatParameters*>& stages) const;
   // Of masters, of which those parameters are the rounding: from the same files.
   absl::Status SetInitialMasters() const;
   bool BeginsWithAModel() const;

@@ -69,6 +69,10 @@ void AddRunFlags(CLI::App& app, RunOptions& run) {
                  "Folder of a checkpoint whose parameters training begins with, where there is none to "
                  "continue from (default: drawn by the seed)")
       ->check(CLI::ExistingDirectory);
+  app.add_option("--base", run.base,
+                 "Of a model with adapters: folder of a checkpoint with all other parameters, which do not "
+                 "learn (default: drawn by the seed)")
+      ->check(CLI::ExistingDirectory);
   app.add_option("--host", run.host, "Address under which other workers reach this one")
       ->capture_default_str();
   app.add_option("--metrics-listen", run.metrics_listen,
@@ -169,6 +173,8 @@ void AddInferenceFlags(CLI::App* command, InferenceOptions& inference) {
   command->add_option("--model-json", inference.model_json, "The model, a penstock.v1.ModelSpec as JSON")
       ->required();
   command->add_option("--checkpoint", inference.checkpoint, "Folder of a checkpoint of it")->required();
+  command->add_option("--base", inference.base,
+                      "Of a model with adapters, which --checkpoint has: folder of a checkpoint of all else");
   AddDeviceOf(command, inference.threads, inference.device);
 }
 
@@ -228,6 +234,8 @@ void RequireRunFlags(const CLI::App& app, const RunOptions& run) {
     }
   } else if (!run.init_from.empty()) {
     throw CLI::ValidationError("--init-from", "simulated devices have no parameters");
+  } else if (!run.base.empty()) {
+    throw CLI::ValidationError("--base", "simulated devices have no parameters");
   }
   if (run.resume && run.checkpoint_dir.empty()) throw CLI::RequiresError("--resume", "--checkpoint-dir");
 }

@@ -35,6 +35,8 @@ struct RunOptions {
   // "continue": training goes on after a checkpoint that cannot be written; or "stop".
   std::string checkpoint_failures = "continue";
   std::string init_from;
+  // Folder of the checkpoint that has what adapters leave frozen; empty: drawn by the seed.
+  std::string base;
   std::string host = "127.0.0.1";
   // "host:port" of Prometheus metrics; empty: none are served.
   std::string metrics_listen;
@@ -77,8 +79,10 @@ struct ProfileOptions {
 // A trained model that is run forward alone.
 struct InferenceOptions {
   std::string model_json;
-  // Folder of a checkpoint.
+  // Folder of a checkpoint; of a model with adapters, of these.
   std::string checkpoint;
+  // Of a model with adapters: folder of a checkpoint of all else.
+  std::string base;
   uint32_t threads = 1;
   // "cpu" or "cuda:N".
   std::string device = "cpu";

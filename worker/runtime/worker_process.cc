@@ -210,6 +210,7 @@ class Worker {
                      .checkpoint_dir = options_.checkpoint_dir,
                      .checkpoint = checkpoint_,
                      .init_from = options_.init_from,
+                     .base = options_.base,
                      .votes = [&] { return VotesOf(*writing); },
                      .gradients_dir = options_.gradients_dir});
     Checkpointing checkpoints(

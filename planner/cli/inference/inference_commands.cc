@@ -78,12 +78,14 @@ absl::StatusOr<Arguments> WorkerCommand(const std::string& command, const Infere
     return absl::UnavailableError(absl::StrCat("penstock-worker is not in ", binaries, ": build it"));
   const uint32_t threads =
       flags.threads > 0 ? flags.threads : std::max(1U, std::thread::hardware_concurrency());
-  return Arguments{worker,
-                   command,
-                   absl::StrCat("--model-json=", ModelFile(flags.from)),
-                   absl::StrCat("--checkpoint=", folder.checkpoint),
-                   absl::StrCat("--threads=", threads),
-                   absl::StrCat("--device=", flags.device)};
+  Arguments arguments = {worker,
+                         command,
+                         absl::StrCat("--model-json=", ModelFile(flags.from)),
+                         absl::StrCat("--checkpoint=", folder.checkpoint),
+                         absl::StrCat("--threads=", threads),
+                         absl::StrCat("--device=", flags.device)};
+  if (!folder.base.empty()) arguments.push_back(absl::StrCat("--base=", folder.base));
+  return arguments;
 }
 
 // Does not return where it succeeds.

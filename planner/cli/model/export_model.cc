@@ -12,8 +12,10 @@
 #include "common/safetensors/writer.h"
 #include "common/status/status_macros.h"
 #include "planner/cli/model/checkpoint_names.h"
+#include "planner/cli/model/export_adapters.h"
 #include "planner/cli/model/exported_config.h"
 #include "planner/cli/model/kept_files.h"
+#include "planner/cli/model/merge_adapters.h"
 #include "planner/cli/model/model_folder.h"
 #include "planner/cli/model/tensor_copy.h"
 #include "planner/cli/model/tensor_set.h"
@@ -120,10 +122,24 @@ absl::Status PrepareExport(const std::string& folder) {
   return absl::PermissionDeniedError(absl::StrCat("making folder '", folder, "': ", error.message()));
 }
 
-}  // namespace
+// A folder that is gone with this object.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
 
-absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(options.from));
+ private:
+  const std::string path_;
+};
+
+// The whole model of `folder`, whose parameters are in its checkpoint.
+absl::StatusOr<ExportedModel> ExportWhole(const ExportOptions& options, const ModelFolder& folder) {
   PENSTOCK_ASSIGN_OR_RETURN(const ExportedConfig exported, ConfigToExport(options.from, folder.model));
   PENSTOCK_ASSIGN_OR_RETURN(const TensorSet source, TensorSet::OpenRanks(folder.checkpoint));
   const std::vector<TensorNames> names = CheckpointNames(folder.model, exported.family);
@@ -138,6 +154,35 @@ absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(
       WriteFileAtomically(absl::StrCat(options.to, "/config.json"), exported.config.dump(2) + "\n"));
   return result;
+}
+
+absl::StatusOr<ExportedModel> ExportMerged(const ExportOptions& options, ModelFolder folder) {
+  PENSTOCK_RETURN_IF_ERROR(PrepareExport(options.to));
+  const ScratchFolder merged(absl::StrCat(options.to, "/.merged"));
+  PENSTOCK_RETURN_IF_ERROR(MergeAdapters(folder, merged.path()));
+  folder.checkpoint = merged.path();
+  folder.model.clear_adapters();
+  return ExportWhole(options, folder);
+}
+
+absl::StatusOr<ExportedModel> ExportAdaptersOf(const ExportOptions& options, const ModelFolder& folder) {
+  v1::ModelSpec base = folder.model;
+  base.clear_adapters();
+  PENSTOCK_ASSIGN_OR_RETURN(const ExportedConfig exported, ConfigToExport(options.from, base));
+  PENSTOCK_ASSIGN_OR_RETURN(ExportedModel result, ExportAdapters(folder, exported.family, options.to));
+  result.adapters = true;
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(options.from));
+  if (folder.model.has_adapters())
+    return options.merge ? ExportMerged(options, folder) : ExportAdaptersOf(options, folder);
+  if (!options.merge) return ExportWhole(options, folder);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--merge: '", options.from, "' has no adapters; leave it out"));
 }
 
 }  // namespace penstock::cli

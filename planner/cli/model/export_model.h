@@ -1,4 +1,5 @@
-// A model in Penstock's layout to a Hugging Face checkpoint that transformers opens. Streams like the import.
+// A model in Penstock's layout to a Hugging Face checkpoint that transformers opens, and adapters to one that
+// PEFT opens beside the model that they adapt. Streams like the import.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,8 @@ struct ExportOptions {
   std::string to;
   // A larger model is divided into several files and an index. A tensor is never divided.
   uint64_t most_file_bytes = 5'000'000'000;
+  // Of a model with adapters: the model that they make of the one that they adapt, in place of the adapters.
+  bool merge = false;
 };
 
 struct ExportedModel {
@@ -27,11 +30,13 @@ struct ExportedModel {
   // Copied from what the model came with (kept_files.h), and how its config.json differs from the one there.
   std::vector<std::string> kept_files;
   std::vector<std::string> config_changes;
+  // They are adapters.
+  bool adapters = false;
 };
 
-// Possible errors: ALREADY_EXISTS (there is a model), NOT_FOUND (nothing to export), INVALID_ARGUMENT (no
-// family of Hugging Face has such a model: names the field; a checkpoint of another model: names the tensor),
-// those of the file system.
+// Possible errors: ALREADY_EXISTS (there is a model), NOT_FOUND (nothing to export), INVALID_ARGUMENT
+// (`merge` without adapters; no family of Hugging Face has such a model: names the field; a checkpoint of
+// another model: names the tensor), those of the file system.
 absl::StatusOr<ExportedModel> ExportModel(const ExportOptions& options);
 
 }  // namespace penstock::cli

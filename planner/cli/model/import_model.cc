@@ -1,9 +1,7 @@
 #include "planner/cli/model/import_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,8 +19,6 @@
 
 namespace penstock::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A position that has no end, of a model whose configuration names none.
 constexpr uint32_t kLongestOfRelativePositions = 512;
@@ -173,20 +169,6 @@ absl::StatusOr<bool> HasAHeadOfItsOwn(const v1::ModelSpec& model, const TensorSe
   if (head == source.tensors().end() || table == source.tensors().end()) return false;
   PENSTOCK_ASSIGN_OR_RETURN(const bool equal, AreEqual(head->second, table->second));
   return !equal;
-}
-
-// Where the checkpoint goes, made.
-absl::StatusOr<std::string> PrepareImport(const std::string& to) {
-  const std::string target = ImportedTensors(to);
-  const fs::path checkpoints = fs::path(target).parent_path().parent_path();
-  std::error_code error;
-  if (fs::exists(checkpoints, error) && !fs::is_empty(checkpoints, error)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("'", checkpoints.string(), "' has checkpoints: name another folder, or remove it"));
-  }
-  fs::create_directories(fs::path(target).parent_path(), error);
-  if (error) return absl::PermissionDeniedError(absl::StrCat("making '", target, "': ", error.message()));
-  return target;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "common/files/files.h"
 #include "common/files/folder_changes.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/base_folder.h"
 
 namespace penstock::cli {
 namespace {
@@ -46,8 +47,14 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadModel(path));
   PENSTOCK_ASSIGN_OR_RETURN(const std::optional<Checkpoint> newest,
                             NewestCheckpoint(Checkpoints(path), CheckpointDepth::kSizes, nullptr));
-  if (newest.has_value()) return ModelFolder{std::move(model), newest->path, newest->manifest.next_iteration};
-  return absl::NotFoundError(absl::StrCat("'", Checkpoints(path), "' has no complete checkpoint"));
+  if (!newest.has_value())
+    return absl::NotFoundError(absl::StrCat("'", Checkpoints(path), "' has no complete checkpoint"));
+  ModelFolder folder = {std::move(model), newest->path, newest->manifest.next_iteration};
+  if (!folder.model.has_adapters()) return folder;
+  folder.base = BaseFolder(path);
+  if (std::filesystem::exists(folder.base)) return folder;
+  return absl::NotFoundError(
+      absl::StrCat("'", folder.base, "' is not there: what the adapters of the model are beside"));
 }
 
 absl::Status WriteModel(const std::string& path, const v1::ModelSpec& model) {
@@ -61,6 +68,19 @@ absl::Status WriteModel(const std::string& path, const v1::ModelSpec& model) {
 
 std::string ImportedTensors(const std::string& path) {
   return PartPath(PartialCheckpointPath(Checkpoints(path), 0), 0);
+}
+
+absl::StatusOr<std::string> PrepareImport(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(Checkpoints(path), error) &&
+      !std::filesystem::is_empty(Checkpoints(path), error)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", Checkpoints(path), "' has checkpoints: name another folder, or remove it"));
+  }
+  const std::string target = ImportedTensors(path);
+  std::filesystem::create_directories(std::filesystem::path(target).parent_path(), error);
+  if (error) return absl::PermissionDeniedError(absl::StrCat("making '", target, "': ", error.message()));
+  return target;
 }
 
 absl::Status CompleteImport(const std::string& path) {

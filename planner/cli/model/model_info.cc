@@ -9,6 +9,8 @@
 #include "common/status/status_macros.h"
 #include "planner/cli/model/checkpoint_names.h"
 #include "planner/cli/model/hugging_face_config.h"
+#include "planner/cli/model/linear_layer_names.h"
+#include "planner/cli/model/merge_adapters.h"
 #include "planner/cli/model/model_folder.h"
 
 namespace penstock::cli {
@@ -124,6 +126,11 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelInfo& info)
   }
   if (model.max_sequence_length() > 0)
     lines.emplace_back("longest sequence", absl::StrCat(model.max_sequence_length()));
+  if (model.has_adapters()) {
+    lines.emplace_back("adapters",
+                       absl::StrCat("rank ", model.adapters().rank(), " at ", NamesOf(model.adapters()),
+                                    ", scale ", ScaleOf(model.adapters())));
+  }
   if (!info.dropout.empty())
     lines.emplace_back("left out", absl::StrCat(info.dropout, ": Penstock trains without dropout"));
   return lines;

@@ -21,6 +21,7 @@
 #include "common/process/binary_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/adapter_flags.h"
 #include "planner/cli/plan_summary.h"
 #include "planner/cli/printable_text.h"
 #include "planner/cli/profile/measured_model.h"
@@ -55,6 +56,7 @@ struct MeasureFlags {
   MachineFlags machine;
   std::string model;
   uint32_t max_length = 0;
+  AdapterFlags adapters;
   std::vector<uint32_t> tensor_degrees = {1};
   uint32_t expert = 1;
   std::string out;
@@ -153,7 +155,8 @@ void PrintMeasured(const MeasureFlags& flags, const MeasuredProfile& measured) {
 }
 
 absl::Status RunMeasure(const MeasureFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const v1::ModelSpec model, ReadMeasuredModel(flags.model, flags.max_length));
+  PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadMeasuredModel(flags.model, flags.max_length));
+  PENSTOCK_RETURN_IF_ERROR(flags.adapters.Give(&model));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<uint32_t> gpus, flags.machine.Gpus());
   PENSTOCK_ASSIGN_OR_RETURN(const std::string worker, FindWorker());
   if (!flags.out.empty()) PENSTOCK_RETURN_IF_ERROR(AnnotateError(CheckWritable(flags.out), "--out"));
@@ -267,6 +270,7 @@ void AddMeasureCommands(CommandSet& commands, CLI::App* profile) {
       ->required();
   measure->add_option("--max-length", measuring->max_length,
                       "Tokens of the longest sample (default: the model's longest)");
+  measuring->adapters.AddTo(*measure);
   measure
       ->add_option("--tp", measuring->tensor_degrees,
                    "Of so many tensor ranks too; several for meshes that differ in it: 2,4")

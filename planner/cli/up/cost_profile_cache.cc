@@ -1,6 +1,7 @@
 #include "planner/cli/up/cost_profile_cache.h"
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -77,6 +78,17 @@ std::string PartNames(const v1::ModelSpec& model) {
                       BiasesName("ffn", model.feed_forward_biases()));
 }
 
+// "-lora8-query-value": rank and layers, by which passes differ; a scale takes no time.
+std::string AdapterNames(const v1::ModelSpec& model) {
+  if (!model.has_adapters()) return "";
+  const std::set<int> targets(model.adapters().targets().begin(), model.adapters().targets().end());
+  std::string name = absl::StrCat("-lora", model.adapters().rank());
+  for (const int target : targets)
+    absl::StrAppend(
+        &name, PartName(target, v1::LinearLayer_Name(static_cast<v1::LinearLayer>(target)), "LINEAR_LAYER_"));
+  return name;
+}
+
 std::string Optional(absl::string_view name, uint32_t value) {
   return value == 0 ? "" : absl::StrCat("-", name, value);
 }
@@ -134,7 +146,7 @@ std::string CostProfileName(const MeasureOptions& options) {
       model.heads(), Optional("inner", model.attention_inner()), Optional("shared", model.key_value_heads()),
       PartNames(model), "-ffn", model.ffn(), FeedForwardName(model.feed_forward()),
       Optional("experts", model.experts()), Optional("of", model.experts_per_token()),
-      model.head_norms() ? "-head-norms" : "", FamilyPartNames(model),
+      model.head_norms() ? "-head-norms" : "", FamilyPartNames(model), AdapterNames(model),
       Optional("buckets", model.relative_position_buckets()),
       Optional("distance", model.relative_position_max_distance()), "-vocab", model.vocab(), "-length",
       model.max_sequence_length(), "-layers", model.encoder_layers() + model.layers(), "-",

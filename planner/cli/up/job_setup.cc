@@ -19,6 +19,7 @@
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
 #include "planner/core/contract/check_group.h"
+#include "planner/core/cost/adapted_profile.h"
 
 namespace penstock::cli {
 namespace {
@@ -55,9 +56,14 @@ absl::StatusOr<v1::ModelSpec> ConfiguredModel(const UpOptions& options, const Ru
 absl::StatusOr<std::optional<v1::ModelSpec>> ReadGivenModel(const UpOptions& options,
                                                             const RunSetupTools& tools) {
   if (IsSimulated(options) || (options.model.empty() && options.init_from.empty())) return std::nullopt;
-  if (options.model_of_run) return ReadModel(options.run_dir);
+  if (options.model_of_run) {
+    PENSTOCK_ASSIGN_OR_RETURN(v1::ModelSpec model, ReadModel(options.run_dir));
+    PENSTOCK_RETURN_IF_ERROR(options.adapters.Give(&model));
+    return model;
+  }
   if (options.init_from.empty()) return ConfiguredModel(options, tools);
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(options));
+  PENSTOCK_ASSIGN_OR_RETURN(ModelFolder folder, OpenInitialModel(options));
+  PENSTOCK_RETURN_IF_ERROR(options.adapters.Give(&folder.model));
   return folder.model;
 }
 
@@ -109,12 +115,25 @@ absl::StatusOr<v1::CostProfile> MeasuredProfileOf(const UpOptions& options, cons
   return measured->file.profile();
 }
 
+// Of a profile of the model, or of the same model without its adapters.
+absl::StatusOr<v1::CostProfile> CostsOf(const v1::ModelSpec& model, v1::ProfileFile profile) {
+  if (model.has_adapters()) {
+    PENSTOCK_RETURN_IF_ERROR(AnnotateError(core::AdaptProfile(model.adapters(), &profile), "--profile"));
+  } else if (profile.model().has_adapters()) {
+    return absl::InvalidArgumentError(
+        "--profile: it is of a model with adapters, and all of this one learns; measure it anew, or give "
+        "--lora-rank");
+  }
+  return profile.profile();
+}
+
 }  // namespace
 
 absl::StatusOr<GivenParts> ReadGivenParts(const UpOptions& options, const RunSetupTools& tools) {
   GivenParts given;
   if (!options.profile.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(given.profile, ReadProfileFile("--profile", options.profile));
+    if (IsSimulated(options)) PENSTOCK_RETURN_IF_ERROR(options.adapters.Give(&*given.profile));
   }
   PENSTOCK_ASSIGN_OR_RETURN(given.model, ReadGivenModel(options, tools));
   return given;
@@ -148,7 +167,7 @@ absl::StatusOr<v1::JobSpec> MakeJob(const UpOptions& options, const RunData& dat
 absl::Status AddProfile(const UpOptions& options, const std::optional<v1::ProfileFile>& profile,
                         const RunSetupTools& tools, v1::JobSpec* job) {
   if (profile.has_value()) {
-    *job->mutable_profile() = profile->profile();
+    PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), CostsOf(job->model(), *profile));
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(*job->mutable_profile(), MeasuredProfileOf(options, job->model(), tools));
   }

@@ -2,6 +2,7 @@
 //
 //   RUN_DIR/run.json                what the run was started with (run_record.h)
 //   RUN_DIR/model.json              its model, for `penstock model` (model/model_folder.h)
+//   RUN_DIR/base                    of a model with adapters: all else (model/base_folder.h)
 //   RUN_DIR/hugging_face            what its model came with, for the export (model/kept_files.h)
 //   RUN_DIR/best                    the checkpoint of the least validation loss (validation.h)
 //   RUN_DIR/measured.json           what it does now, for `penstock advise` (advise/measured_run.h)

@@ -10,9 +10,11 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/mesh/mesh_ranks.h"
+#include "planner/cli/model/linear_layer_names.h"
 #include "planner/cli/strategy_list.h"
 #include "planner/cli/thousands.h"
 #include "planner/cli/units.h"
+#include "planner/core/contract/adapters.h"
 
 namespace penstock::cli {
 namespace {
@@ -38,6 +40,17 @@ double Parameters(const v1::JobSpec& job) {
   return bytes / element;
 }
 
+// "; adapters of rank 16 at q, v: 1,234 parameters learn".
+std::string AdaptersText(const v1::ModelSpec& model) {
+  if (!model.has_adapters()) return "";
+  const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
+  const int64_t decoders = t5 ? model.decoder_layers() : model.layers();
+  const int64_t elements = decoders * core::AdapterElements(model, /*cross=*/t5, /*tensors=*/1) +
+                           model.encoder_layers() * core::AdapterElements(model, /*cross=*/false, 1);
+  return absl::StrCat("; adapters of rank ", model.adapters().rank(), " at ", NamesOf(model.adapters()), ": ",
+                      WithThousands(static_cast<double>(elements)), " parameters learn");
+}
+
 std::string ModelText(const v1::JobSpec& job) {
   const v1::ModelSpec& model = job.model();
   const bool t5 = model.architecture() == v1::ARCHITECTURE_T5;
@@ -47,7 +60,7 @@ std::string ModelText(const v1::JobSpec& job) {
       absl::AsciiStrToLower(std::string(absl::StripPrefix(v1::DataType_Name(model.dtype()), "DATA_TYPE_")));
   return absl::StrCat(t5 ? "T5" : "GPT", ", ", layers, " layers of width ", model.hidden(), ", ",
                       model.heads(), " heads, vocabulary ", WithThousands(model.vocab()), ", ",
-                      WithThousands(Parameters(job)), " parameters, ", type);
+                      WithThousands(Parameters(job)), " parameters, ", type, AdaptersText(model));
 }
 
 // How often samples are seen that are `share` of those of the iterations that are left.

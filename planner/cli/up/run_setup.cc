@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/base_folder.h"
 #include "planner/cli/model/kept_files.h"
 #include "planner/cli/up/machine.h"
 #include "planner/cli/up/proposed_strategies.h"
@@ -55,12 +56,24 @@ absl::Status CheckInitialModelStays(const UpOptions& options) {
                                                  "' is the folder of --run-dir; name another one there"));
 }
 
-// What workers begin with: the checkpoint's folder; none where they go on from one of the run.
-absl::Status FindInitialValues(UpOptions* options) {
+// What workers begin with: the checkpoint's folder; none where they go on from one of the run. Beside
+// adapters the run keeps all else, so that it goes on whatever becomes of what it began with.
+absl::Status FindInitialValues(const v1::ModelSpec& model, UpOptions* options) {
+  const bool adapted = model.has_adapters() && !IsSimulated(*options);
+  if (adapted) options->base = std::filesystem::absolute(BaseFolder(options->run_dir)).string();
   if (options->resume) options->init_from.clear();
+  if (options->resume && adapted && !std::filesystem::exists(options->base)) {
+    return absl::NotFoundError(absl::StrCat("--resume: '", options->base,
+                                            "' is not there, which has what the adapters leave as it is"));
+  }
+  if (!options->resume && !adapted) PENSTOCK_RETURN_IF_ERROR(DropBase(options->run_dir));
   if (options->init_from.empty()) return absl::OkStatus();
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, OpenInitialModel(*options));
   options->init_from = std::filesystem::absolute(folder.checkpoint).string();
+  if (!adapted) return absl::OkStatus();
+  PENSTOCK_RETURN_IF_ERROR(KeepBase(folder.base.empty() ? folder.checkpoint : folder.base, options->run_dir));
+  // New adapters are drawn by the seed.
+  if (folder.base.empty()) options->init_from.clear();
   return absl::OkStatus();
 }
 
@@ -133,7 +146,7 @@ absl::StatusOr<RunSetup> SetUpRun(UpOptions options, const RunSetupTools& tools)
                                                    "; ask for more"));
   }
   PENSTOCK_RETURN_IF_ERROR(KeepWhatTheModelCameWith(options));
-  PENSTOCK_RETURN_IF_ERROR(FindInitialValues(&options));
+  PENSTOCK_RETURN_IF_ERROR(FindInitialValues(job.model(), &options));
   PENSTOCK_RETURN_IF_ERROR(AddProfile(options, given.profile, tools, &job));
   PENSTOCK_RETURN_IF_ERROR(AddMemoryLimit(options, &job));
   PENSTOCK_RETURN_IF_ERROR(AddProposedStrategies(options, data, tools, &job));

@@ -123,6 +123,7 @@ void AddModelFlags(CLI::App& command, UpOptions& up) {
   command.add_option("--init-from", up.init_from,
                      "Folder of penstock model import, or of a run: the model, and the parameters to begin "
                      "with");
+  up.adapters.AddTo(command);
   AddChoice(command, "--architecture", up.architecture, Architectures(), "Kind of model (gpt)");
   command.add_option("--layers", up.layers, "Transformer blocks")->capture_default_str();
   command.add_option("--encoder-layers", up.encoder_layers, "T5: layers of the encoder")
@@ -207,6 +208,14 @@ absl::Status CheckModelFitsDevice(const CLI::App& command, const UpOptions& up) 
                           "with --device simulated the model is that of --profile");
 }
 
+// What is drawn by chance is nothing to adapt.
+absl::Status CheckAdaptersHaveAModel(const UpOptions& up) {
+  if (!up.adapters.any() || IsSimulated(up) || !up.init_from.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--lora-rank: adapters are for a model that was trained; give --init-from (a folder of penstock model "
+      "import, or of a run)");
+}
+
 absl::Status CheckModelIsGivenOnce(const CLI::App& command, const UpOptions& up) {
   if (!up.model.empty() && !up.init_from.empty())
     return absl::InvalidArgumentError("--model: the model is that of --init-from; leave it out");
@@ -259,6 +268,7 @@ absl::Status ReadJobFlags(const CLI::App& command, UpOptions& up) {
   PENSTOCK_RETURN_IF_ERROR(CheckDataIsGivenOnce(command));
   PENSTOCK_RETURN_IF_ERROR(CheckModelFitsDevice(command, up));
   PENSTOCK_RETURN_IF_ERROR(CheckModelIsGivenOnce(command, up));
+  PENSTOCK_RETURN_IF_ERROR(CheckAdaptersHaveAModel(up));
   PENSTOCK_RETURN_IF_ERROR(ReadStrategiesFlag(command, up));
   up.dtype_given = command.get_option("--dtype")->count() > 0;
   return absl::OkStatus();

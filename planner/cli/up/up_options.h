@@ -11,6 +11,7 @@
 #include "common/dataset/named_datasets.h"
 #include "common/simulation/simulation_options.h"
 #include "penstock/v1/job.pb.h"
+#include "planner/cli/adapter_flags.h"
 #include "planner/cli/planner_flags.h"
 #include "planner/cli/planning_flags.h"
 #include "planner/cli/recorded_flags.h"
@@ -105,6 +106,9 @@ struct UpOptions {
   std::string model;
   // Folder of an imported model or of a run: the model, and the parameters to begin with.
   std::string init_from;
+  AdapterFlags adapters;
+  // Of a model with adapters: folder of the checkpoint with all else, as workers take it. Not a flag.
+  std::string base;
   // A run is resumed that was started with one of them: its model is in its folder, whether or not what they
   // name is still there.
   bool model_of_run = false;

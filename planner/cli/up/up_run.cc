@@ -104,6 +104,7 @@ std::vector<std::string> UpRun::WorkerArguments() const {
   arguments.push_back(absl::StrCat("--max-rejoins=", rejoins));
   arguments.push_back(absl::StrCat("--planner-timeout=", options_.planner_timeout_s));
   if (!options_.init_from.empty()) arguments.push_back(absl::StrCat("--init-from=", options_.init_from));
+  if (!options_.base.empty()) arguments.push_back(absl::StrCat("--base=", options_.base));
   arguments.push_back(absl::StrCat("--stop-seconds=", options_.stop_seconds));
   if (!options_.otlp_endpoint.empty())
     arguments.push_back(absl::StrCat("--otlp-endpoint=", options_.otlp_endpoint));

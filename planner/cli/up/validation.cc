@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/files/files.h"
+#include "common/files/link_files.h"
 #include "common/process/log_tail.h"
 #include "common/status/status_macros.h"
+#include "planner/cli/model/base_folder.h"
 #include "planner/cli/model/kept_files.h"
 #include "planner/cli/model/model_folder.h"
 
@@ -29,20 +31,6 @@ absl::Status RemoveFolder(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
   return error ? FolderError("removing", path, error) : absl::OkStatus();
-}
-
-// So that it stays whatever happens to the checkpoint. Where a file system has no hard links, a copy.
-absl::Status LinkFiles(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::create_directories(to, error);
-  if (error) return FolderError("making folder", to, error);
-  for (fs::directory_iterator entry(from, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path target = fs::path(to) / entry->path().filename();
-    std::error_code no_links;
-    fs::create_hard_link(entry->path(), target, no_links);
-    if (no_links) fs::copy_file(entry->path(), target, error);
-  }
-  return error ? FolderError("copying checkpoint", from, error) : absl::OkStatus();
 }
 
 std::string ResultFile(const std::string& run_dir) { return absl::StrCat(run_dir, "/logs/validation.json"); }
@@ -111,16 +99,22 @@ absl::Status Validation::Begin(uint64_t next_iteration) {
   PENSTOCK_RETURN_IF_ERROR(WriteModel(validating(), model));
   PENSTOCK_RETURN_IF_ERROR(KeepFilesOf(options_.run_dir, validating()));
   PENSTOCK_RETURN_IF_ERROR(RemoveFolder(ResultFile(options_.run_dir)));
-  PENSTOCK_ASSIGN_OR_RETURN(
-      evaluation_, ChildProcess::Start({.arguments = {options_.worker, "evaluate", "--json",
-                                                      absl::StrCat("--model-json=", ModelFile(validating())),
-                                                      absl::StrCat("--checkpoint=", copy),
-                                                      absl::StrCat("--dataset=", ToText(options_.datasets)),
-                                                      absl::StrCat("--samples=", options_.samples),
-                                                      absl::StrCat("--max-length=", options_.max_length),
-                                                      absl::StrCat("--device=", options_.device)},
-                                        .log_path = LogFile(options_.run_dir),
-                                        .output_path = ResultFile(options_.run_dir)}));
+  std::vector<std::string> arguments = {options_.worker,
+                                        "evaluate",
+                                        "--json",
+                                        absl::StrCat("--model-json=", ModelFile(validating())),
+                                        absl::StrCat("--checkpoint=", copy),
+                                        absl::StrCat("--dataset=", ToText(options_.datasets)),
+                                        absl::StrCat("--samples=", options_.samples),
+                                        absl::StrCat("--max-length=", options_.max_length),
+                                        absl::StrCat("--device=", options_.device)};
+  if (model.has_adapters()) {
+    PENSTOCK_RETURN_IF_ERROR(KeepBase(BaseFolder(options_.run_dir), validating()));
+    arguments.push_back(absl::StrCat("--base=", BaseFolder(validating())));
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(evaluation_, ChildProcess::Start({.arguments = std::move(arguments),
+                                                              .log_path = LogFile(options_.run_dir),
+                                                              .output_path = ResultFile(options_.run_dir)}));
   return absl::OkStatus();
 }
 

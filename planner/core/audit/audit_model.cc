@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/core/audit/audit_list.h"
+#include "planner/core/cost/adapted_profile.h"
 
 namespace penstock::core {
 namespace {
@@ -11,6 +12,10 @@ v1::ModelSpec Completed(v1::ModelSpec model) {
   if (model.attention_inner() == 0) model.set_attention_inner(model.hidden());
   if (model.key_value_heads() == 0) model.set_key_value_heads(model.heads());
   return model;
+}
+
+bool SameAdapters(const v1::ModelSpec& left, const v1::ModelSpec& right) {
+  return left.has_adapters() == right.has_adapters() && AreSame(left.adapters(), right.adapters());
 }
 
 }  // namespace
@@ -38,6 +43,9 @@ std::vector<Violation> AuditModel(const v1::Plan& plan, const v1::ModelSpec& pro
   compare("experts_per_token", model.experts_per_token(), expected.experts_per_token());
   compare("vocab", model.vocab(), expected.vocab());
   compare("dtype", model.dtype(), expected.dtype());
+  if (!SameAdapters(model, expected))
+    list.Add(absl::StrCat("model.adapters is {", model.adapters().ShortDebugString(),
+                          "}, that of the profile {", expected.adapters().ShortDebugString(), "}"));
   return list.Take();
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/adapters.h"
 #include "planner/core/contract/check_rotary.h"
 #include "planner/core/contract/limits.h"
 #include "planner/core/contract/model_heads.h"
@@ -200,6 +201,7 @@ absl::Status CheckModel(const v1::ModelSpec& model) {
   PENSTOCK_RETURN_IF_ERROR(CheckMultipliers(model));
   PENSTOCK_RETURN_IF_ERROR(CheckCaps(model));
   PENSTOCK_RETURN_IF_ERROR(CheckWindow(model));
+  PENSTOCK_RETURN_IF_ERROR(CheckAdapters(model));
   return CheckPosition(model);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mesh/mesh_ranks.h"
 #include "common/status/status_macros.h"
+#include "planner/core/contract/adapters.h"
 #include "planner/core/contract/check_group.h"
 #include "planner/core/contract/check_model.h"
 #include "planner/core/contract/job_limits.h"
@@ -58,11 +59,7 @@ absl::StatusOr<int64_t> ElementBytes(v1::DataType dtype) {
   }
 }
 
-int64_t MatricesOfExpert(const v1::ModelSpec& model) {
-  const bool gated = model.feed_forward() == v1::FEED_FORWARD_GATED_GELU ||
-                     model.feed_forward() == v1::FEED_FORWARD_GATED_SILU;
-  return gated ? 3 : 2;
-}
+int64_t MatricesOfExpert(const v1::ModelSpec& model) { return IsGated(model) ? 3 : 2; }
 
 // Of all experts of a layer.
 int64_t ExpertParameterBytes(const v1::ModelSpec& model, int64_t bytes_per_element) {
@@ -95,6 +92,27 @@ TokenTable TokenTableOf(const v1::ModelSpec& model, int64_t element_bytes) {
           .of_both_embeddings = model.tied_embeddings(),
           .parameter_bytes = elements * element_bytes,
           .gradient_bytes = elements * (model.dtype() == v1::DATA_TYPE_FLOAT64 ? 8 : 4)};
+}
+
+// What is frozen has no gradients that stages could share.
+absl::Status ReadAdapters(const v1::JobSpec& spec, Job* job) {
+  job->adapted = spec.model().has_adapters();
+  if (!job->adapted) return absl::OkStatus();
+  if (spec.planning().parameter_shares()) {
+    return Wrong(
+        "job.planning.parameter_shares",
+        "with job.model.adapters little learns that could be shared; leave it out, and give one mesh "
+        "in place of strategies");
+  }
+  const bool t5 = job->architecture == Architecture::kT5;
+  for (const bool decoder : {false, true}) {
+    job->adapter_layer_bytes[decoder ? 1 : 0] =
+        AdapterElements(spec.model(), /*cross=*/t5 && decoder, TensorRanks(spec.mesh())) *
+        job->bytes_per_element;
+  }
+  job->shared_table_bytes = 0;
+  job->token_table.gradient_bytes = 0;
+  return absl::OkStatus();
 }
 
 // The given split, or an even one whose first stages have the remainder.
@@ -365,6 +383,7 @@ absl::StatusOr<Job> JobFromProto(const v1::JobSpec& spec) {
   PENSTOCK_ASSIGN_OR_RETURN(job.bytes_per_element, ElementBytes(spec.model().dtype()));
   job.shared_table_bytes = SharedTableBytes(spec.model());
   job.token_table = TokenTableOf(spec.model(), job.bytes_per_element);
+  PENSTOCK_RETURN_IF_ERROR(ReadAdapters(spec, &job));
   job.experts_per_token = spec.model().experts_per_token();
   job.expert_parameter_bytes = ExpertParameterBytes(spec.model(), job.bytes_per_element);
   job.expert_products = int64_t{spec.model().experts()} * MatricesOfExpert(spec.model());

@@ -61,26 +61,44 @@ CostModel::CostModel(Profile profile, const Job& job)
       divided_state_(job.shard_optimizer_state),
       has_shares_(job.parameter_shares) {
   for (const Stage& stage : shape().stages) {
-    double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
-                   stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
-    bytes += stage.embeddings() * profile_.embedding_parameter_bytes;
-    if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
-    const int uses = UsesOf(token_table_, stage);
-    if (uses > 1)
-      bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
-    const double experts = group().divides_experts()
-                               ? stage.decoder_layers * static_cast<double>(job.expert_parameter_bytes)
-                               : 0;
-    const double common =
-        std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
-    common_bytes_.push_back(RoundToInteger(common));
-    expert_bytes_.push_back(RoundToInteger(experts / group().expert));
-    static_bytes_.push_back(has_shares_
-                                ? StaticBytesBesideShares(common + experts / group().expert)
-                                : RoundToInteger(common * StateBytes(copies()) +
-                                                 experts / group().expert * StateBytes(expert_copies())));
-    all_parameter_bytes_ += common * group().tensor + experts;
+    if (job.adapted) {
+      AddAdaptedStage(job, stage);
+    } else {
+      AddStage(job, stage);
+    }
   }
+}
+
+double CostModel::OwnBytes(const Stage& stage, double experts) const {
+  double bytes = stage.encoder_layers * profile_.layers[kEncoder].parameter_bytes +
+                 stage.decoder_layers * profile_.layers[kDecoder].parameter_bytes;
+  bytes += stage.embeddings() * profile_.embedding_parameter_bytes;
+  if (stage.last) bytes += profile_.layers[kHead].parameter_bytes;
+  const int uses = UsesOf(token_table_, stage);
+  if (uses > 1) bytes = std::max(0.0, bytes - (uses - 1) * static_cast<double>(token_table_.parameter_bytes));
+  return std::max(0.0, bytes - experts) / group().tensor + stage.decoder_layers * repeated_.parameter_bytes;
+}
+
+void CostModel::AddStage(const Job& job, const Stage& stage) {
+  const double experts =
+      group().divides_experts() ? stage.decoder_layers * static_cast<double>(job.expert_parameter_bytes) : 0;
+  const double common = OwnBytes(stage, experts);
+  common_bytes_.push_back(RoundToInteger(common));
+  expert_bytes_.push_back(RoundToInteger(experts / group().expert));
+  static_bytes_.push_back(has_shares_
+                              ? StaticBytesBesideShares(common + experts / group().expert)
+                              : RoundToInteger(common * StateBytes(copies()) +
+                                               experts / group().expert * StateBytes(expert_copies())));
+  all_parameter_bytes_ += common * group().tensor + experts;
+}
+
+void CostModel::AddAdaptedStage(const Job& job, const Stage& stage) {
+  const int64_t adapters = stage.encoder_layers * job.adapter_layer_bytes[kEncoder] +
+                           stage.decoder_layers * job.adapter_layer_bytes[kDecoder];
+  common_bytes_.push_back(adapters);
+  expert_bytes_.push_back(0);
+  static_bytes_.push_back(
+      RoundToInteger(OwnBytes(stage, /*experts=*/0) + static_cast<double>(adapters) * StateBytes(copies())));
 }
 
 int64_t CostModel::StaticBytesBesideShares(double parameter_bytes) const {

@@ -124,7 +124,7 @@ class CostModel {
   // Weights, gradients and optimizer state of a rank, of one stage and of all stages of its position.
   int64_t StaticBytes(int stage) const { return static_bytes_[stage]; }
   int64_t RankStaticBytes(int position) const;
-  // Parameters of a rank's part of the stage in the model's number format.
+  // Parameters that learn of a rank's part of the stage in the model's number format.
   int64_t ParameterBytes(int stage) const { return common_bytes_[stage] + expert_bytes_[stage]; }
   // Of all stages of a rank there.
   int64_t PositionParameterBytes(int position) const;
@@ -200,6 +200,13 @@ class CostModel {
   bool makes_beside() const { return group().divides_experts() && profile_.cluster.exchange_overlap > 0; }
   // A rank's products for the weights of a decoder layer that takes so long backward.
   LayerProducts ProductsOf(double backward_ns) const;
+  // All parameters of the stage on one of its ranks but experts that ranks divide, not rounded; `experts`: of
+  // these, on all ranks.
+  double OwnBytes(const Stage& stage, double experts) const;
+  // What is reduced and updated of a stage, and what it holds as long as it lives.
+  void AddStage(const Job& job, const Stage& stage);
+  // The same where adapters alone learn: all else is there as weights.
+  void AddAdaptedStage(const Job& job, const Stage& stage);
   // Of what a stage embeds; the same in both passes.
   double EmbeddingNs(const Stage& stage, const LayerCosts& costs) const;
   Profile profile_;
@@ -222,7 +229,7 @@ class CostModel {
   bool has_shares_;
   // Of one replica, on all its ranks: some more than once.
   double all_parameter_bytes_ = 0;
-  // Of a rank's part of the stage: of experts that ranks divide, and of all else.
+  // Of what learns of a rank's part of the stage: of experts that ranks divide, and of all else.
   std::vector<int64_t> expert_bytes_;
   std::vector<int64_t> common_bytes_;
   std::vector<int64_t> static_bytes_;

@@ -5,6 +5,7 @@
 // its target, so that one set of formulas serves both architectures.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -88,6 +89,9 @@ struct Job {
   // Products for the weights of a layer's experts, and which part they are of those for all its weights.
   int64_t expert_products = 0;
   double expert_product_share = 0;
+  // Adapters alone learn; else these are 0: theirs in each encoder and decoder layer, of one rank.
+  bool adapted = false;
+  std::array<int64_t, 2> adapter_layer_bytes = {};
   uint32_t max_sequence_length = 0;
   // How many tasks samples may name; 0: they name none.
   int32_t tasks = 0;

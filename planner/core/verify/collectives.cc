@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/core/verify/adapters.h"
 #include "planner/core/verify/rules.h"
 
 namespace penstock::core::verify {
@@ -67,6 +68,8 @@ uint64_t StepBytes(const v1::Plan& plan) {
   constexpr uint64_t kNormBytes = 8;
   // There they are one.
   if (plan.options().parameter_shares()) return kNormBytes;
+  // What stages share is frozen.
+  if (plan.model().has_adapters()) return kNormBytes;
   constexpr uint64_t kUsualBuckets = 32;
   const v1::ModelSpec& model = plan.model();
   const StackStages stages = StackStagesOf(plan);
@@ -83,6 +86,13 @@ void CheckBytes(const PlanIndex& index, int rank, const v1::Instruction& instruc
     report.AddAt(kCollectives, rank, instruction,
                  absl::StrCat("its collective has ", instruction.collective().bytes(),
                               " bytes; a pass has 0, and what it exchanges in `exchange`"));
+  if (instruction.op() == v1::OP_REDUCE_GRADIENTS && index.plan().model().has_adapters()) {
+    const uint64_t adapters = AdapterBytes(index.plan(), instruction.stage());
+    if (instruction.collective().bytes() != adapters)
+      report.AddAt(kCollectives, rank, instruction,
+                   absl::StrCat("its collective has ", instruction.collective().bytes(),
+                                " bytes; the adapters of its stage have ", adapters));
+  }
   if (instruction.op() != v1::OP_OPTIMIZER_STEP) return;
   const uint64_t expected = StepBytes(index.plan());
   if (instruction.collective().bytes() != expected)

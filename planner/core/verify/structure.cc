@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "planner/core/verify/adapters.h"
 #include "planner/core/verify/rules.h"
 
 namespace penstock::core::verify {
@@ -204,6 +205,7 @@ bool CheckStructure(const v1::Batch& batch, const v1::Plan& plan, Report& report
                                         ", and 0 without options.parameter_shares"));
   if (plan.planning_time_ns() < 0)
     report.Add(kStructure, absl::StrCat("planning_time_ns is ", plan.planning_time_ns()));
+  CheckAdapterFields(plan, report);
   CheckRecompute(plan, report);
   return CheckPrograms(plan, report);
 }

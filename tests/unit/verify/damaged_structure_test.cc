@@ -48,6 +48,19 @@ TEST_F(PlantedDamage, LayersLost) {
   ExpectViolation(0, "adds up to 7");
 }
 
+TEST_F(PlantedDamage, AdaptersThatNoModelHas) {
+  plan().mutable_model()->mutable_adapters()->set_rank(2);
+  ExpectViolation(0, "model.adapters has rank 2, alpha 0 and 0 targets");
+  plan().mutable_model()->mutable_adapters()->add_targets(v1::LINEAR_LAYER_GATE);
+  ExpectViolation(0, "model.adapters.targets has 5, which is unknown, there twice, or not in the model");
+}
+
+TEST_F(PlantedDamage, ReductionsOfMoreThanTheAdapters) {
+  plan().mutable_model()->mutable_adapters()->set_rank(2);
+  plan().mutable_model()->mutable_adapters()->add_targets(v1::LINEAR_LAYER_QUERY);
+  ExpectViolation(5, "bytes; the adapters of its stage have");
+}
+
 TEST_F(PlantedDamage, PlanOfAnotherIteration) {
   plan().set_iteration(8);
   ExpectViolation(0, "iteration 8");

@@ -27,7 +27,7 @@ class InferenceTest : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<LanguageModel> Load(DataType type) const {
     ModelConfig config = golden_.config;
     config.dtype = type;
-    auto model = LanguageModel::Load(config, golden_.parameters, at::kCPU);
+    auto model = LanguageModel::Load(config, {golden_.parameters}, at::kCPU);
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }

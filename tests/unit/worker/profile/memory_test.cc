@@ -124,6 +124,8 @@ struct MemoryCase {
   bool experts = false;
   bool gemma = false;
   bool olmo = false;
+  // Adapters of all linear layers alone learn.
+  bool adapted = false;
 };
 
 // A Llama with windows, capped scores, and norms on both sides of its parts.
@@ -143,6 +145,13 @@ void SetOlmoParts(ModelConfig& config) {
   SetLlamaParts(config);
   config.norm_placement = NormPlacement::kAfter;
   config.joint_head_norms = true;
+}
+
+void SetAdapters(ModelConfig& config) {
+  config.adapters = {.rank = 6,
+                     .scale = 2,
+                     .targets = {LinearLayer::kQuery, LinearLayer::kKey, LinearLayer::kValue,
+                                 LinearLayer::kOutput, LinearLayer::kUp, LinearLayer::kDown}};
 }
 
 // The same with norms of queries and keys, and experts.
@@ -169,6 +178,7 @@ class LayerMemory : public ::testing::TestWithParam<MemoryCase> {
     if (GetParam().experts) SetExperts(config_);
     if (GetParam().gemma) SetGemmaParts(config_);
     if (GetParam().olmo) SetOlmoParts(config_);
+    if (GetParam().adapted) SetAdapters(config_);
   }
 
   bool IsT5() const { return GetParam().architecture == Architecture::kT5; }
@@ -199,6 +209,9 @@ INSTANTIATE_TEST_SUITE_P(
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedGelu, 1, false, false, true},
                       MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, false, false, false, true},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGelu, 1, false, false, false, false, true},
+                      MemoryCase{Architecture::kGpt, FeedForward::kGatedSilu, 1, true, false, false, false, true},
+                      MemoryCase{Architecture::kT5, FeedForward::kRelu, 3, false, false, false, false, true},
                       MemoryCase{Architecture::kT5, FeedForward::kRelu, 0},
                       MemoryCase{Architecture::kT5, FeedForward::kRelu, 3},
                       MemoryCase{Architecture::kT5, FeedForward::kGatedGelu, 0},

@@ -86,9 +86,20 @@ ModelConfig Experts() {
   return model;
 }
 
+// Its rank and its scale divide nothing else.
+ModelConfig Adapted(ModelConfig model) {
+  model.adapters = {.rank = 3,
+                    .scale = 1.7,
+                    .targets = {LinearLayer::kQuery, LinearLayer::kKey, LinearLayer::kValue,
+                                LinearLayer::kOutput, LinearLayer::kUp, LinearLayer::kDown}};
+  if (model.feed_forward == FeedForward::kGatedSilu) model.adapters.targets.push_back(LinearLayer::kGate);
+  return model;
+}
+
 }  // namespace
 
 ModelConfig ModelOf(const std::string& name) {
+  if (name.starts_with("Adapted")) return Adapted(ModelOf(name.substr(sizeof("Adapted") - 1)));
   return name == "T5" ? T5() : name == "Llama" ? Llama() : name == "Experts" ? Experts() : Gpt2();
 }
 

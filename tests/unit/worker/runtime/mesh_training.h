@@ -39,6 +39,7 @@ std::string NameOf(const MeshOf& mesh);
 
 // "Gpt2"; "Llama": its token embedding is shared by the first and the last stage; "T5": its stages share
 // relative biases and the token embedding; "Experts": a Llama whose layers have four. Of two layers.
+// "AdaptedLlama", "AdaptedT5": the same with adapters of all linear layers, which alone learn.
 ModelConfig ModelOf(const std::string& name);
 
 JobConfig JobOf(const ModelConfig& model, const MeshOf& mesh);

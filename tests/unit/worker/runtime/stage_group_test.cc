@@ -79,6 +79,15 @@ std::vector<Case> Cases() {
     cases.push_back({model, {.contexts = 2, .tensors = 2}});
     cases.push_back({model, {.stages = 2, .contexts = 2, .tensors = 2, .zero = true}});
   }
+  for (const MeshOf& mesh : std::vector<MeshOf>{{.stages = 2},
+                                                {.contexts = 2},
+                                                {.tensors = 4},
+                                                {.replicas = 2, .stages = 2, .tensors = 2, .zero = true},
+                                                {.stages = 2, .contexts = 2, .tensors = 2, .zero = true}}) {
+    cases.push_back({"AdaptedLlama", mesh});
+  }
+  cases.push_back({"AdaptedT5", {.stages = 2, .tensors = 2}});
+  cases.push_back({"AdaptedT5", {.replicas = 2, .stages = 2, .zero = true}});
   return cases;
 }
 
