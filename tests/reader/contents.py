@@ -23,11 +23,11 @@ def expected_contents(reading, rank):
     A RECV needs nothing: its deps are about memory, not about data.
     """
     result = {}
-    stages = reading.pipeline.stages_of(rank)
+    stages = reading.pipeline_of(rank).stages_of(rank)
     for index, _ in enumerate(reading.micro_batches(rank)):
         for stage in stages:
             result.update(_of_micro_batch(reading, rank, stage, index))
-    result.update(_of_shares(result, stages) if reading.pipeline.parameter_shares else _of_reductions(result, stages))
+    result.update(_of_shares(result, stages) if reading.world.parameter_shares else _of_reductions(result, stages))
     return result
 
 
@@ -61,7 +61,7 @@ def _of_micro_batch(reading, rank, stage, index):
     later_split = key("BACKWARD_INPUT", at=stage.index + 1) in reading.by_key[rank]
     backward = key("BACKWARD_INPUT" if split else "BACKWARD")
     last_pass = key("BACKWARD_WEIGHT" if split else "BACKWARD")
-    receives = reading.pipeline.crosses_before(stage)
+    receives = reading.pipeline_of(rank).crosses_before(stage)
 
     result = {}
     forward_needs, backward_needs = [], [key("FORWARD")]

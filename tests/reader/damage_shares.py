@@ -22,12 +22,12 @@ def _on_every_rank(change):
         for program in editor.plan.programs:
             reshards = [item for item in program.instructions if editor.op(item) == "RESHARD"]
             change(editor, program, *reshards)
-        _count_collectives(editor.plan)
+        count_collectives(editor.plan)
 
     return apply
 
 
-def _count_collectives(plan):
+def count_collectives(plan):
     """Sequences that follow from the order of the programs."""
     for program in plan.programs:
         counts = {}
@@ -121,7 +121,7 @@ def _on_one_rank(change):
 
 def _missing(editor, program, reshard):
     editor.reorder(program, [item for item in program.instructions if item is not reshard])
-    _count_collectives(editor.plan)
+    count_collectives(editor.plan)
 
 
 def _other_bytes(editor, program, item):
@@ -203,7 +203,7 @@ def _groups_of_replicas(editor):
             program.instructions[-1].collective.group = len(editor.plan.groups)
         ranks = [program.rank for program in members]
         editor.plan.groups.append(editor.schema.message("CollectiveGroup", {"ranks": ranks}))
-    _count_collectives(editor.plan)
+    count_collectives(editor.plan)
 
 
 def _static(editor):

@@ -115,28 +115,6 @@ def optimizer_duration(costs, stage, pipeline, tensor, shard_optimizer_state):
     return round_half_up(updated * per_byte) + half_ring(costs, stage, pipeline, tensor)
 
 
-def bytes_of_share(costs, pipeline):
-    """M / N: parameters of a rank's share of all stages, not rounded."""
-    everything = sum(own_parameter_bytes(costs, stage) * costs.tensors + _expert_layers_bytes(costs, stage) for stage in pipeline.stages)
-    return everything / len(pipeline.ranks)
-
-
-def share_duration(costs, pipeline):
-    """The OPTIMIZER_STEP of a share."""
-    return round_half_up(bytes_of_share(costs, pipeline) * costs.profile.optimizer_ns_per_parameter_byte)
-
-
-def reshard_bytes(costs, pipeline):
-    """The most that a rank sends or receives: it has one of as many shares as there are ranks of what each needs."""
-    count = len(pipeline.ranks)
-    needed = [sum(rank_parameter_bytes(costs, stage) for stage in pipeline.stages_of(rank)) for rank in pipeline.ranks]
-    return max(-(-max(own * (count - 1), sum(needed) - own) // count) for own in needed)
-
-
-def reshard_duration(costs, pipeline):
-    """One part after the other to or from each of the other ranks."""
-    others = len(pipeline.ranks) - 1
-    if others == 0:
-        return 0
-    part = -(-reshard_bytes(costs, pipeline) // others)
-    return others * costs.transfer_ns(part, 0, others)
+def all_parameter_bytes(costs, pipeline):
+    """M: of all stages of a mesh, each once, not rounded."""
+    return sum(own_parameter_bytes(costs, stage) * costs.tensors + _expert_layers_bytes(costs, stage) for stage in pipeline.stages)

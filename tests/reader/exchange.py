@@ -75,10 +75,10 @@ class ProductsBeside:
 
 
 class Exchanges:
-    """Of a plan. `costs` are those of its profile."""
+    """Of a mesh of a plan. `costs` are those of its profile for this mesh."""
 
-    def __init__(self, reading, costs):
-        self._pipeline = reading.pipeline
+    def __init__(self, reading, pipeline, costs):
+        self._pipeline = pipeline
         self._model = reading.plan.model
         self._costs = costs
         self._element = ELEMENT_BYTES[reading.dtype]
@@ -102,7 +102,7 @@ class Exchanges:
         return len({rank // node for rank in ranks}) == 1
 
     def _is_inside(self, span):
-        """Whether the context ranks of a span are on one node in every stage group."""
+        """Whether the context ranks of a span are on one node in every stage group of the mesh."""
         if span not in self._same_node:
             first, count = (number * self._pipeline.tensors for number in span)
             groups = self._pipeline.stage_groups()

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 from costs import LEVELS, round_half_up
-from durations import adapter_bytes, bytes_of_share, own_expert_bytes, own_parameter_bytes
+from durations import adapter_bytes, own_expert_bytes, own_parameter_bytes
 from memory_units import TOKEN_BYTES
 from order import certainly_before
 
 
 def static_bytes(costs, pipeline, stages, shard_optimizer_state):
     """Weights, gradients and optimizer state of a rank."""
-    if pipeline.parameter_shares:
-        return _static_bytes_with_share(costs, pipeline, stages)
 
     def state(ranks):
         whole, sharded = costs.profile.state_bytes_per_parameter_byte, costs.profile.sharded_state_bytes_per_parameter_byte
@@ -26,13 +24,13 @@ def static_bytes(costs, pipeline, stages, shard_optimizer_state):
     )
 
 
-def _static_bytes_with_share(costs, pipeline, stages):
-    """Weights and gradients of the stages, and all of the rank's share."""
+def static_bytes_with_share(costs, stages, bytes_of_share):
+    """Weights and gradients of the stages, and all of the rank's share, which is so many bytes of parameters."""
     whole, sharded = costs.profile.state_bytes_per_parameter_byte, costs.profile.sharded_state_bytes_per_parameter_byte
     of_stages = [
         round_half_up((own_parameter_bytes(costs, stage) + own_expert_bytes(costs, stage)) * (whole - sharded)) for stage in stages
     ]
-    return sum(of_stages) + round_half_up(bytes_of_share(costs, pipeline) * whole)
+    return sum(of_stages) + round_half_up(bytes_of_share * whole)
 
 
 def boundary_shape(is_packed, hidden, stage, sums, is_t5):

@@ -8,25 +8,23 @@ import hashlib
 
 import habits
 import rules
-from costs import Costs, round_half_up
+from costs import round_half_up
 from durations import (
     optimizer_duration,
     pass_durations,
     rank_parameter_bytes,
     reduce_duration,
-    reshard_bytes,
-    reshard_duration,
-    share_duration,
 )
-from exchange import NAMES, Exchanges, PassExchange
+from exchange import NAMES, PassExchange
 from execution import times
-from memory import largest_account, stage_bytes, static_bytes
+from memory import largest_account, stage_bytes, static_bytes, static_bytes_with_share
 from memory_units import ELEMENT_BYTES
 from predictions import Predictor
 from reading import PASSES, Reading
 from report import Report
 from structure import check_structure
 from token_sums import side_lengths
+from world_costs import WorldCosts
 
 PLAN_FILE = "penstock/v1/plan.proto"
 DEFAULT_POSITION_BUCKETS = 32
@@ -39,17 +37,16 @@ def read_plan(schema, planned_batch, profile_file, check_habits=False):
     if not check_structure(schema, planned_batch, report):
         return report
     reading = Reading(schema, planned_batch)
-    costs = Costs(profile_file.profile, reading.plan.model, reading.is_t5, reading.pipeline.tensors, reading.pipeline.contexts, reading.pipeline.experts)
-    exchanges = Exchanges(reading, costs)
+    world_costs = WorldCosts(reading, profile_file.profile)
     _check_origin(reading, profile_file, report)
     rules.check_samples(reading, report)
     rules.check_tokens(reading, report)
     rules.check_contents(reading, report)
     rules.check_schedule(reading, report)
-    rules.check_collectives(reading, lambda rank, item: _collective_bytes(reading, costs, item), report)
+    rules.check_collectives(reading, lambda rank, item: _collective_bytes(reading, world_costs, rank, item), report)
     rules.check_memory(reading, report)
-    durations, own = _check_durations(reading, costs, exchanges, report)
-    _check_bytes(reading, costs, exchanges, report)
+    durations, own = _check_durations(reading, world_costs, report)
+    _check_bytes(reading, world_costs, report)
     met = rules.check_transfers(reading, report)
     if met is not None:
         _check_times(reading, *met, durations, own, report)
@@ -64,19 +61,28 @@ def _check_origin(reading, profile_file, report):
     """The plan was made for this model and this profile, with its own options."""
     report.compare("origin", "plan", "model", reading.plan.model, profile_file.model)
     report.compare("origin", "plan", "profile_version", reading.plan.profile_version, profile_file.profile.version)
-    options, pipeline = reading.options, reading.pipeline
-    report.compare("origin", "options", "layers_per_stage", options.layers_per_stage, reading.plan.layers_per_stage)
-    positions = options.rank_of_stage or list(range(len(pipeline.stages)))
-    for replica in range(pipeline.replicas):
-        for stage, position in zip(pipeline.stages, positions):
-            first = (replica * pipeline.length + position) * pipeline.group_size
-            stated = [pipeline.rank(replica, stage.index, place) for place in range(pipeline.group_size)]
-            ranks = list(range(first, first + pipeline.group_size))
-            report.compare("origin", f"replica {replica}, stage {stage.index}", "ranks", stated, ranks)
+    options = reading.options
+    first_mesh = reading.world.pipelines[0].placed
+    report.compare("origin", "options", "layers_per_stage", options.layers_per_stage, first_mesh.layers_per_stage)
+    positions = options.rank_of_stage or list(range(len(options.layers_per_stage)))
+    report.compare("origin", "options", "positions of stages", positions, first_mesh.positions)
+    for pipeline in reading.world.pipelines:
+        _check_places(pipeline, report)
     _check_options(reading, report)
     limit = options.memory_limit_bytes or profile_file.profile.cluster.memory_bytes
     for rank, program in enumerate(reading.programs):
         report.compare("origin", f"rank {rank}", "memory_limit_bytes", program.memory_limit_bytes, limit)
+
+
+def _check_places(pipeline, report):
+    """The ranks of a mesh are numbered as this planner's, from its first one on."""
+    placed = pipeline.placed
+    report.compare("origin", placed.name, "number of positions", len(placed.positions), len(pipeline.stages))
+    for number, replica in enumerate(pipeline.replicas):
+        for stage, position in zip(pipeline.stages, placed.positions):
+            first = placed.first_rank + (number * pipeline.length + position) * pipeline.group_size
+            ranks = list(range(first, first + pipeline.group_size))
+            report.compare("origin", f"replica {replica}, stage {stage.index}", "ranks", pipeline.ranks_of_group(replica, stage), ranks)
 
 
 def _check_options(reading, report):
@@ -115,83 +121,86 @@ def _check_options(reading, report):
             report.require("origin", place, options.token_cap == 0 or tokens <= most, f"token_cap is {options.token_cap}")
 
 
-def _collective_bytes(reading, costs, item):
+def _collective_bytes(reading, world_costs, rank, item):
+    pipeline = reading.pipeline_of(rank)
     if reading.op(item) == "REDUCE_GRADIENTS":
-        return rank_parameter_bytes(costs, reading.pipeline.stages[item.stage])
+        return rank_parameter_bytes(world_costs.of_rank(rank).costs, pipeline.stages[item.stage])
     if reading.op(item) in PASSES:
         return 0
     if reading.op(item) == "RESHARD":
-        return reshard_bytes(costs, reading.pipeline)
-    if reading.pipeline.parameter_shares or reading.plan.model.adapters is not None:
+        return world_costs.reshard_bytes
+    if reading.world.parameter_shares or reading.plan.model.adapters is not None:
         return NORM_BYTES
     model = reading.plan.model
     element = 8 if reading.dtype == "FLOAT64" else 4
     buckets = model.relative_position_buckets or DEFAULT_POSITION_BUCKETS
-    shared = sum(reading.pipeline.stages_with(kind) > 1 for kind in ("encoder", "decoder")) if reading.is_t5 else 0
-    tied = element * model.vocab * model.hidden if sum(stage.tied_uses > 0 for stage in reading.pipeline.stages) > 1 else 0
+    shared = sum(pipeline.stages_with(kind) > 1 for kind in ("encoder", "decoder")) if reading.is_t5 else 0
+    tied = element * model.vocab * model.hidden if sum(stage.tied_uses > 0 for stage in pipeline.stages) > 1 else 0
     return NORM_BYTES + shared * element * buckets * model.heads + tied
 
 
-def _check_durations(reading, costs, exchanges, report):
+def _check_durations(reading, world_costs, report):
     """Returns the recomputed durations, and what instructions would take on their ranks alone, both [rank][id]."""
-    pipeline = reading.pipeline
     durations = [[0] * len(program.instructions) for program in reading.programs]
     own = [[0] * len(program.instructions) for program in reading.programs]
     passes = {}
 
-    def of_contexts(replica, index, stage):
-        """[(own durations by op, exchange by op)] of the context ranks."""
+    def of_contexts(rank, index, stage):
+        """[(own durations by op, exchange by op)] of the context ranks of a rank's stage group."""
+        replica, of_mesh = reading.replica_of(rank), world_costs.of_rank(rank)
         key = (replica, index, stage.index)
         if key not in passes:
             recompute = reading.plan.replicas[replica].micro_batches[index].recompute[stage.index]
-            shares = [reading.share(replica, index, context) for context in range(pipeline.contexts)]
-            factor = costs.slowness(pipeline.ranks_of_group(replica, stage))
-            passes[key] = [_slowed(_pass_costs(costs, exchanges, stage, share, recompute), factor) for share in shares]
+            shares = [reading.share(replica, index, context) for context in range(of_mesh.pipeline.contexts)]
+            factor = of_mesh.costs.slowness(of_mesh.pipeline.ranks_of_group(replica, stage))
+            passes[key] = [_slowed(_pass_costs(of_mesh, stage, share, recompute), factor) for share in shares]
         return passes[key]
 
     for rank, item in reading.instructions():
+        pipeline = reading.pipeline_of(rank)
         op, stage, place = reading.op(item), pipeline.stages[item.stage], reading.place(rank, item)
         duration = alone = 0
         if op in PASSES:
-            found = of_contexts(reading.replica_of(rank), item.micro_batch, stage)
+            found = of_contexts(rank, item.micro_batch, stage)
             alone, exchange = found[pipeline.context(rank)][op]
             duration = max(costs_of[op][0] for costs_of in found)
-            if reading.is_joint(item):
+            if reading.is_joint(rank, item):
                 report.compare("durations", place, "own_duration_ns", item.own_duration_ns, alone)
                 _compare_exchange(item, exchange, place, report)
         elif item.transfer is not None:
-            duration = alone = costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
+            duration = alone = world_costs.of_rank(rank).costs.transfer_ns(item.transfer.bytes, rank, item.transfer.peer)
         else:
-            duration = alone = _update_duration(reading, costs, rank, op, stage)
+            duration = alone = _update_duration(reading, world_costs, rank, op, stage)
         durations[rank][item.id], own[rank][item.id] = duration, alone
         report.compare("durations", place, "expected_duration_ns", item.expected_duration_ns, duration)
     return durations, own
 
 
-def _update_duration(reading, costs, rank, op, stage):
+def _update_duration(reading, world_costs, rank, op, stage):
     """What it takes to sum gradients, to update parameters and to bring both to and from shares; of all others nothing."""
-    pipeline, sharded = reading.pipeline, reading.options.shard_optimizer_state
+    of_mesh, sharded = world_costs.of_rank(rank), reading.options.shard_optimizer_state
+    costs, pipeline = of_mesh.costs, of_mesh.pipeline
     if op == "RESHARD":
-        return reshard_duration(costs, pipeline)
+        return world_costs.reshard_duration
     if op == "REDUCE_GRADIENTS":
         return reduce_duration(costs, stage, pipeline, pipeline.tensor(rank), sharded)
     if op != "OPTIMIZER_STEP":
         return 0
-    if pipeline.parameter_shares:
-        return share_duration(costs, pipeline)
+    if reading.world.parameter_shares:
+        return world_costs.share_duration(rank)
     return sum(optimizer_duration(costs, held, pipeline, pipeline.tensor(rank), sharded) for held in pipeline.stages_of(rank))
 
 
-def _pass_costs(costs, exchanges, stage, share, recompute):
+def _pass_costs(of_mesh, stage, share, recompute):
     """{op: (own duration, PassExchange)} of a rank with a share of a micro-batch."""
     result = {}
-    computed_in = pass_durations(costs, stage, share.sums, recompute)
-    beside = exchanges.products_beside(share.sums)
+    computed_in = pass_durations(of_mesh.costs, stage, share.sums, recompute)
+    beside = of_mesh.exchanges.products_beside(share.sums)
     if beside:
         computed_in["BACKWARD_WEIGHT"] -= beside.taken_ns(stage.decoder_layers)
         computed_in["BACKWARD_INPUT"] += beside.taken_ns(stage.decoder_layers)
     for op, computed in computed_in.items():
-        exchange = exchanges.of_pass(op, stage, share, recompute)
+        exchange = of_mesh.exchanges.of_pass(op, stage, share, recompute)
         result[op] = (computed + exchange.added_ns, exchange)
     return result
 
@@ -212,13 +221,13 @@ def _compare_exchange(item, expected, place, report):
         report.compare("exchange", place, name, getattr(stated, name), getattr(expected, name))
 
 
-def _check_bytes(reading, costs, exchanges, report):
-    pipeline = reading.pipeline
+def _check_bytes(reading, world_costs, report):
     known = {}
 
     def bytes_of(rank, index, stage):
         """Of a micro-batch on a stage at the place of a rank."""
-        replica = reading.replica_of(rank)
+        replica, of_mesh = reading.replica_of(rank), world_costs.of_rank(rank)
+        pipeline, costs = of_mesh.pipeline, of_mesh.costs
         key = (replica, index, stage.index, pipeline.place(rank))
         if key not in known:
             crossing = [0] + [
@@ -231,23 +240,30 @@ def _check_bytes(reading, costs, exchanges, report):
             tokens = share.sums.source_tokens + share.sums.target_tokens
             element = ELEMENT_BYTES[reading.dtype]
             token_bytes = reading.plan.model.hidden * element if pipeline.tensors > 1 else 0
-            keys = share.divided_tokens * exchanges.key_value_bytes() if share.divided_tokens else 0
+            keys = share.divided_tokens * of_mesh.exchanges.key_value_bytes() if share.divided_tokens else 0
             around = crossing[stage.index : stage.index + 2]
             known[key] = stage_bytes(costs, stage, share.sums, recompute, around, (2 * tokens * token_bytes, keys, costs.rows(share.sums)), token_bytes)
         return known[key]
 
-    sharded = reading.options.shard_optimizer_state
     for rank, program in enumerate(reading.programs):
-        static = static_bytes(costs, pipeline, pipeline.stages_of(rank), sharded)
+        static = _static_bytes(reading, world_costs, rank)
         report.compare("bytes", f"rank {rank}", "static_memory_bytes", program.static_memory_bytes, static)
     for rank, item in reading.instructions():
         op, place = reading.op(item), reading.place(rank, item)
         taken = given_back = 0
         if op not in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP"):
-            known_bytes = bytes_of(rank, item.micro_batch, pipeline.stages[item.stage])
+            known_bytes = bytes_of(rank, item.micro_batch, reading.pipeline_of(rank).stages[item.stage])
             taken, given_back = known_bytes.taken(op, item.part), known_bytes.given_back(op, item.part)
         report.compare("bytes", place, "memory_acquired_bytes", item.memory_acquired_bytes, taken)
         report.compare("bytes", place, "memory_released_bytes", item.memory_released_bytes, given_back)
+
+
+def _static_bytes(reading, world_costs, rank):
+    of_mesh = world_costs.of_rank(rank)
+    stages = of_mesh.pipeline.stages_of(rank)
+    if reading.world.parameter_shares:
+        return static_bytes_with_share(of_mesh.costs, stages, world_costs.bytes_of_share(rank))
+    return static_bytes(of_mesh.costs, of_mesh.pipeline, stages, reading.options.shard_optimizer_state)
 
 
 def _check_times(reading, meetings, senders, durations, own, report):

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from damage import DAMAGES, Inapplicable
+from damage_meshes import DAMAGES_TO_MESHES
 from damage_shares import DAMAGES_TO_SHARES
 from exchange import NAMES
 from inputs import PROFILES, lengths_csv
@@ -96,6 +97,15 @@ CASES = {
     "long samples, strategies": ("gpt-groups", f"--strategies='{STRATEGIES}' --layout=packed --rows=0:4"),
     "strategies, experts": ("gpt-experts", "--strategies='pp 2 x cp 2 x ep 2; dp 2 x tp 2 x ep 2; pp 1 x dp 4' --layout=packed"),
     "strategies, T5": ("t5", "--strategies='pp 1 x dp 4; pp 2 x dp 1 x tp 2; pp 4' --layout=packed"),
+    "side by side": ("gpt-groups", "--strategies='dp 7; pp 2 x tp 2 + pp 3' --layout=packed"),
+    "side by side, pipelines": ("gpt", "--strategies='pp 2 + pp 2 x dp 2' --schedule=1f1b --policy=padding --micro-batch-size=2"),
+    "side by side, three": ("gpt-both", "--strategies='pp 4 + dp 2 + pp 2' --schedule=split-backward --policy=packed --token-cap=200"),
+    "side by side, more replicas than samples": ("gpt", "--strategies='pp 2 x dp 2 + dp 3' --rows=0:2"),
+    "side by side, slow ranks": ("gpt-groups-slow", "--strategies='tp 2 + pp 2 x cp 2 + dp 2' --layout=packed --recompute=full"),
+    "side by side, experts": ("gpt-experts-beside", "--strategies='pp 2 x cp 2 x ep 2 + dp 2 + cp 4 x ep 4' --layout=packed"),
+    "side by side, T5": ("t5-both", "--strategies='pp 2 x tp 2 + pp 3 + pp 1' --policy=padding --micro-batch-size=3"),
+    "long samples, side by side": ("gpt-measured", "--strategies='cp 4 x tp 2 + pp 2 x dp 2' --layout=packed --rows=0:4"),
+    "side by side, tight memory": ("gpt-groups", "--strategies='pp 2 x tp 2 + dp 2 + cp 2' --layout=packed", 0.7),
     "tight memory": ("gpt", "--pp=2 --dp=1 --policy=padding --micro-batch-size=1 --schedule=ready-first --recompute=none", 0.3),
     "tight memory, split": ("gpt", "--pp=3 --dp=1 --policy=packed --token-cap=100 --schedule=split-backward --recompute=none", 0.4),
     "tight memory, V": ("gpt", "--pp=2 --dp=1 --schedule=ready-first --layers-per-stage=2,2,2,2 --rank-of-stage=0,1,1,0 --layout=packed", 0.4),
@@ -215,6 +225,22 @@ class Strategies(unittest.TestCase):
                 self.assertEqual(plan.groups[0].ranks, [0, 1, 2, 3])
 
 
+class MeshesSideBySide(unittest.TestCase):
+    def test_are_in_their_plans(self):
+        """Without this the tests of such plans could be about one mesh."""
+        for name, case in MADE.cases.items():
+            with self.subTest(name):
+                self.assertEqual(len(case.planned_batch.plan.meshes) > 1, "side by side" in name)
+
+    def test_have_their_replicas_and_ranks_one_mesh_after_the_other(self):
+        plan = MADE.cases["side by side"].planned_batch.plan
+        self.assertEqual(plan.strategy, 1)
+        # However many stages a rank has.
+        groups = [sorted({tuple(stage.ranks) for stage in replica.stages}) for replica in plan.topology.replicas]
+        self.assertEqual(groups, [[(0, 1), (2, 3)], [(4,), (5,), (6,)]])
+        self.assertEqual([group.ranks for group in plan.groups], [[0, 1, 2, 3, 4, 5, 6], [0, 1], [2, 3]])
+
+
 class TheWorkedExample(unittest.TestCase):
     """Section 15 of execution.md: its files, its command and every row of its table."""
 
@@ -274,10 +300,18 @@ class TheReader(unittest.TestCase):
                 self.assertGreater(applied, 0, "it was found in no plan")
 
     def test_and_verify_find_damage_to_shares(self):
+        self._both_find(DAMAGES_TO_SHARES, MADE.cases)
+
+    def test_and_verify_find_damage_to_meshes(self):
+        with_shares = [(name, case) for name, case in MADE.cases.items() if case.planned_batch.plan.options.parameter_shares]
+        # Those of several meshes first: to try a damage takes a copy of the plan.
+        self._both_find(DAMAGES_TO_MESHES, dict(sorted(with_shares, key=lambda item: not item[1].planned_batch.plan.meshes)))
+
+    def _both_find(self, damages, cases):
         """Nothing but the damage is wrong in these plans: times, predictions and hash follow from it."""
-        for damage in DAMAGES_TO_SHARES:
+        for damage in damages:
             applied = 0
-            for name, case in MADE.cases.items():
+            for name, case in cases.items():
                 try:
                     damaged = damage.applied_to(MADE.schema, case.planned_batch)
                 except Inapplicable:
@@ -294,11 +328,13 @@ class TheReader(unittest.TestCase):
             self.assertGreater(applied, 0, f"no plan for {damage.name}")
 
     def test_and_verify_accept_a_plan_that_is_settled_without_damage(self):
-        case = MADE.cases["shares, loop"]
-        same = copy.deepcopy(case.planned_batch)
-        settle(MADE.schema, same)
-        self.assertEqual(same, case.planned_batch)
-        self.assertEqual(MADE.verify(case, same)[0], 0)
+        for name in ("shares, loop", "side by side", "side by side, experts"):
+            with self.subTest(name):
+                case = MADE.cases[name]
+                same = copy.deepcopy(case.planned_batch)
+                settle(MADE.schema, same)
+                self.assertEqual(same, case.planned_batch)
+                self.assertEqual(MADE.verify(case, same)[0], 0)
 
     def test_and_verify_agree_on_what_a_batch_weighs_in_the_loss(self):
         """Samples with weights and one without, whose positions count; of a GPT and a T5."""

@@ -32,7 +32,7 @@ class Predictor:
         self._op = reading.op
         self._replica_of = reading.replica_of
         self._senders = senders
-        self._last_pass_of_replica = [0] * reading.pipeline.replicas
+        self._last_pass_of_replica = [0] * reading.world.replicas
         for rank in range(len(self._programs)):
             replica = self._replica_of(rank)
             for instruction in self._passes(rank):

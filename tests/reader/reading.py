@@ -2,10 +2,10 @@
 
 from collections import namedtuple
 
-from stages import Pipeline
 from token_sums import token_sums
 from memory_units import ELEMENT_BYTES
 from shares import shares_of
+from world import World
 
 PASSES = ("FORWARD", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT")
 
@@ -24,10 +24,13 @@ class Reading:
         self.is_t5 = self.plan.model.architecture == schema.enums["Architecture"]["ARCHITECTURE_T5"]
         self.options = self.plan.options or schema.message("PlanningOptions")
         self.dtype = schema.enum_name("DataType", self.plan.model.dtype)
-        self.pipeline = Pipeline(self.plan, self.is_t5, ELEMENT_BYTES.get(self.dtype, 0))
+        self.world = World(self.plan, self.is_t5, ELEMENT_BYTES.get(self.dtype, 0))
         self._op_names = {number: schema.enum_name("Op", number) for number in schema.enums["Op"].values()}
         self.by_key = [{self.key(item): item for item in program.instructions} for program in self.programs]
-        self._shares = [[shares_of(self, item) for item in replica.micro_batches] for replica in self.plan.replicas]
+        self._shares = [
+            [shares_of(self, item, self.world.pipeline_of_replica(number).contexts) for item in replica.micro_batches]
+            for number, replica in enumerate(self.plan.replicas)
+        ]
         self._sums = [
             [token_sums(self.is_t5, self.layout(item) == "PACKED", item, self.samples, self.plan.model) for item in replica.micro_batches]
             for replica in self.plan.replicas
@@ -45,8 +48,12 @@ class Reading:
     def stream(self, instruction):
         return self.schema.enum_name("Stream", instruction.stream)
 
+    def pipeline_of(self, rank):
+        """That of the rank's mesh."""
+        return self.world.pipeline_of(rank)
+
     def replica_of(self, rank):
-        return self.pipeline.replica_of(rank)
+        return self.pipeline_of(rank).replica_of(rank)
 
     def micro_batches(self, rank):
         return self.plan.replicas[self.replica_of(rank)].micro_batches
@@ -59,9 +66,9 @@ class Reading:
         """The Share of a context rank."""
         return self._shares[replica][index][context]
 
-    def is_joint(self, instruction):
+    def is_joint(self, rank, instruction):
         """Whether the passes of a stage group are collectives."""
-        return self.pipeline.group_size > 1 and self.op(instruction) in PASSES
+        return self.pipeline_of(rank).group_size > 1 and self.op(instruction) in PASSES
 
     def instructions(self):
         """(rank, instruction), all of them."""

@@ -16,9 +16,12 @@ from token_sums import loss_positions, loss_weight, side_lengths
 
 def check_samples(reading, report):
     places = Counter()
+    for pipeline in reading.world.pipelines:
+        replicas = [reading.plan.replicas[replica].micro_batches for replica in pipeline.replicas]
+        enough = sum(len(item.samples) for micro_batches in replicas for item in micro_batches) >= len(replicas)
+        for replica, micro_batches in zip(pipeline.replicas, replicas):
+            report.require("rule 1", f"replica {replica}", micro_batches or not enough, "it has no micro-batch")
     for replica, messages in enumerate(reading.plan.replicas):
-        enough = len(reading.samples) >= reading.pipeline.replicas
-        report.require("rule 1", f"replica {replica}", messages.micro_batches or not enough, "it has no micro-batch")
         for index, micro_batch in enumerate(messages.micro_batches):
             place = f"replica {replica}, micro-batch {index}"
             report.require("rule 1", place, len(micro_batch.samples) > 0, "it has no sample")
@@ -81,11 +84,12 @@ def _check_transfer_fields(reading, rank, item, report):
     # The boundary is after this stage for a sent activation and a received gradient, else before it.
     boundary = item.stage if (reading.op(item) == "SEND") == (item.part == 0) else item.stage - 1
     other = item.stage + 1 if boundary == item.stage else boundary
-    if not 0 <= boundary < len(reading.pipeline.stages) - 1:
+    pipeline = reading.pipeline_of(rank)
+    if not 0 <= boundary < len(pipeline.stages) - 1:
         report.require("rule 2", place, False, "there is no boundary for it")
         return
     replica = reading.replica_of(rank)
-    report.compare("rule 2", place, "peer", transfer.peer, reading.pipeline.rank(replica, other, reading.pipeline.place(rank)))
+    report.compare("rule 2", place, "peer", transfer.peer, pipeline.rank(replica, other, pipeline.place(rank)))
     shape = expected_shape(reading, rank, item.micro_batch, boundary)
     report.compare("shapes", place, "shape", transfer.shape, shape)
     report.compare("shapes", place, "transferred bytes", transfer.bytes, product(shape) * ELEMENT_BYTES[reading.dtype])
@@ -93,17 +97,17 @@ def _check_transfer_fields(reading, rank, item, report):
 
 def expected_shape(reading, rank, index, boundary):
     """Shape of what crosses the boundary after a stage at the place of a rank."""
-    replica = reading.replica_of(rank)
-    if reading.pipeline.group_size > 1:
-        return _shape_of_place(reading, rank, index, reading.pipeline.stages[boundary])
+    replica, pipeline = reading.replica_of(rank), reading.pipeline_of(rank)
+    stage = pipeline.stages[boundary]
+    if pipeline.group_size > 1:
+        return _shape_of_place(reading, rank, index, stage)
     micro_batch = reading.plan.replicas[replica].micro_batches[index]
     is_packed = reading.layout(micro_batch) == "PACKED"
-    stage = reading.pipeline.stages[boundary]
     return boundary_shape(is_packed, reading.plan.model.hidden, stage, reading.sums(replica, index), reading.is_t5)
 
 
 def _shape_of_place(reading, rank, index, stage):
-    pipeline, hidden = reading.pipeline, reading.plan.model.hidden
+    pipeline, hidden = reading.pipeline_of(rank), reading.plan.model.hidden
     sums = reading.share(reading.replica_of(rank), index, pipeline.context(rank)).sums
     source = part_of(sums.source_tokens, pipeline.tensor(rank), pipeline.tensors)
     target = part_of(sums.target_tokens, pipeline.tensor(rank), pipeline.tensors)
@@ -125,7 +129,7 @@ def _check_transfer_order(reading, report):
     for rank, program in enumerate(reading.programs):
         orders = [item.transfer.order for item in program.instructions if item.transfer is not None]
         report.compare("rule 2", f"rank {rank}", "order of transfers", orders, sorted(set(orders)))
-        of_replica[(reading.replica_of(rank), reading.pipeline.place(rank))].update(orders)
+        of_replica[(reading.replica_of(rank), reading.pipeline_of(rank).place(rank))].update(orders)
         for item in program.instructions:
             if item.transfer is not None:
                 key = reading.key(item)
@@ -147,7 +151,7 @@ def check_contents(reading, report):
             topic = "rule 2" if key.op in ("SEND", "RECV") else "rule 4"
             report.require(topic, f"rank {rank}", key in actual, f"{key} is missing")
             report.require(topic, f"rank {rank}", key in expected, f"{key} should not be there")
-        if reading.pipeline.parameter_shares:
+        if reading.world.parameter_shares:
             first = reading.key(program.instructions[0]) if program.instructions else None
             at_start = first is not None and (first.op, first.part) == ("RESHARD", 0)
             report.require("rule 4", f"rank {rank}", at_start, "the first instruction is no RESHARD of parameters")
@@ -185,7 +189,7 @@ def check_schedule(reading, report):
             if op == "FORWARD":
                 forward[key].append(item.micro_batch)
                 in_flight = len(forward[key]) - len(backward[key])
-                one_forward_one_backward &= in_flight <= len(reading.pipeline.stages) - item.stage
+                one_forward_one_backward &= in_flight <= len(reading.pipeline_of(rank).stages) - item.stage
             elif op in ("BACKWARD", "BACKWARD_INPUT"):
                 backward[key].append(item.micro_batch)
     for (rank, stage), entered in forward.items():
@@ -228,8 +232,7 @@ def _what_it_is(reading, item):
 
 def check_collectives(reading, collective_bytes, report):
     """`collective_bytes(rank, instruction)` is what each rank contributes; None if it is not known."""
-    pipeline = reading.pipeline
-    expected = pipeline.groups()
+    expected = reading.world.groups()
     report.compare("rule 5", "plan", "groups", [group.ranks for group in reading.plan.groups], expected)
     for group, ranks in enumerate(message.ranks for message in reading.plan.groups):
         place = f"group {group}"
@@ -251,7 +254,7 @@ def check_collectives(reading, collective_bytes, report):
         if item.collective is None or item.collective.group >= len(reading.plan.groups):
             continue
         place = reading.place(rank, item)
-        group = pipeline.group_of(reading.op(item), rank, item.stage)
+        group = reading.world.group_of(reading.op(item), rank, item.stage)
         report.compare("rule 5", place, "its group", item.collective.group, group)
         if collective_bytes is not None:
             report.compare("bytes", place, "collective bytes", item.collective.bytes, collective_bytes(rank, item))
@@ -300,7 +303,7 @@ def check_tokens(reading, report):
             for name, value in zip(names, expected):
                 report.compare("rule 7", place, name, getattr(micro_batch, name), value)
                 totals[name] += value
-            _check_spans(reading, micro_batch, place, report)
+            _check_spans(reading, replica, micro_batch, place, report)
             _check_layout(reading, micro_batch, [side_lengths(reading.is_t5, sample) for sample in samples], place, report)
     for name in names:
         report.compare("rule 7", "plan", name, getattr(reading.plan, name), totals[name])
@@ -311,8 +314,8 @@ def check_tokens(reading, report):
     report.compare("rule 7", "plan", "loss_weight", reading.plan.loss_weight, expected)
 
 
-def _check_spans(reading, micro_batch, place, report):
-    contexts = reading.pipeline.contexts
+def _check_spans(reading, replica, micro_batch, place, report):
+    contexts = reading.world.pipeline_of_replica(replica).contexts
     spans = list(zip(micro_batch.span_first, micro_batch.span_ranks))
     rows = rows_of(reading, micro_batch) if contexts > 1 else []
     counts = (len(micro_batch.span_first), len(micro_batch.span_ranks))

@@ -30,8 +30,8 @@ def _set_times(reading, meetings, senders):
     for rank, item in reading.instructions():
         item.expected_start_ns = settled.start[rank][item.id]
     own = [
-        [item.own_duration_ns if reading.is_joint(item) else item.expected_duration_ns for item in program.instructions]
-        for program in reading.programs
+        [item.own_duration_ns if reading.is_joint(rank, item) else item.expected_duration_ns for item in program.instructions]
+        for rank, program in enumerate(reading.programs)
     ]
     _set_predictions(reading, Predictor(reading, settled, own, senders))
 

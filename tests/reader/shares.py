@@ -60,9 +60,8 @@ def is_allowed(first, ranks, length, contexts):
     return ranks == 1 or length >= 2 * ranks
 
 
-def shares_of(reading, micro_batch):
-    """One Share for each context rank."""
-    contexts = reading.pipeline.contexts
+def shares_of(reading, micro_batch, contexts):
+    """One Share for each of so many context ranks."""
     if contexts == 1:
         is_packed = reading.layout(micro_batch) == "PACKED"
         return [Share(token_sums(reading.is_t5, is_packed, micro_batch, reading.samples, reading.plan.model))]

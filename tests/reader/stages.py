@@ -60,34 +60,38 @@ def _tied_uses(model, is_first, embeds_target, is_last):
 
 
 class Pipeline:
-    """The stages of a plan and the ranks that hold them. `element_bytes`: of the model's number format.
+    """The stages of a mesh (meshes.py) of a plan and the ranks that hold them. `element_bytes`: of the model's number format.
 
-    Ranks are where the topology says (structure.py has looked at it); nothing is concluded from their numbers.
+    Ranks are where the topology says (structure.py has looked at it); nothing is concluded from their numbers. Replicas and ranks have
+    the numbers that they have in the plan.
     """
 
-    def __init__(self, plan: Message, is_t5, element_bytes):
+    def __init__(self, plan: Message, placed, is_t5, element_bytes):
         self.is_t5 = is_t5
-        self.length = plan.mesh.pipeline
-        self.replicas = plan.mesh.data
-        self.contexts = plan.mesh.context or 1
-        self.tensors = plan.mesh.tensor or 1
-        self.experts = plan.mesh.expert or 1
-        # Whether parameters lie in shares of all ranks, from which each iteration brings them to the stages.
-        self.parameter_shares = plan.options is not None and plan.options.parameter_shares
-        self._ranks = [[list(stage.ranks) for stage in replica.stages] for replica in plan.topology.replicas]
+        self.placed = placed
+        self.length = placed.mesh.pipeline
+        self.replicas = placed.replicas
+        self.contexts = placed.contexts
+        self.tensors = placed.tensors
+        self.experts = placed.experts
+        self.group_size = placed.group_size
+        self._ranks = {  # replica -> ranks of its stages
+            replica: [list(stage.ranks) for stage in plan.topology.replicas[replica].stages] for replica in self.replicas
+        }
         self._place = {}  # rank -> (replica, place in its stage group)
         self._stages_of = {}
-        for replica, groups in enumerate(self._ranks):
+        for replica, groups in self._ranks.items():
             for index, ranks in enumerate(groups):
                 for place, rank in enumerate(ranks):
                     self._place[rank] = (replica, place)
                     self._stages_of.setdefault(rank, []).append(index)
         self.stages = []
         first_layer = 0
-        count = len(plan.layers_per_stage)
+        count = len(placed.layers_per_stage)
+        of_first = self._ranks[placed.first_replica]
         encoder_layers = plan.model.encoder_layers if is_t5 else 0
         seen_decoder = False
-        for index, layers in enumerate(plan.layers_per_stage):
+        for index, layers in enumerate(placed.layers_per_stage):
             last_layer = first_layer + layers
             encoders = _overlap(first_layer, last_layer, 0, encoder_layers)
             is_last = index == count - 1
@@ -104,7 +108,7 @@ class Pipeline:
                     is_first_decoder=is_first_decoder,
                     embeds_source=is_t5 and index == 0,
                     embeds_target=is_first_decoder if is_t5 else index == 0,
-                    crosses_after=not is_last and self._ranks[0][index] != self._ranks[0][index + 1],
+                    crosses_after=not is_last and of_first[index] != of_first[index + 1],
                     encoder_boundary_after=is_t5 and last_layer <= encoder_layers,
                     tied_uses=tied_uses,
                     repeated_table_bytes=max(0, tied_uses - 1) * plan.model.vocab * plan.model.hidden * element_bytes,
@@ -113,21 +117,17 @@ class Pipeline:
             first_layer = last_layer
 
     @property
-    def group_size(self):
-        return self.contexts * self.tensors
-
-    @property
     def ranks(self):
         return sorted(self._place)
 
     @property
     def ranks_of_same_parameters(self):
         """How many ranks have the same part of a stage's parameters."""
-        return self.replicas * self.contexts
+        return len(self.replicas) * self.contexts
 
     @property
     def ranks_of_same_experts(self):
-        return self.replicas * self.group_size // self.experts
+        return len(self.replicas) * self.group_size // self.experts
 
     def expert_reducers(self, stage, tensor):
         """Of each expert rank of the tensor rank those who have its experts; none where no ranks divide the experts."""
@@ -136,7 +136,7 @@ class Pipeline:
         return [
             [
                 self.rank(replica, stage.index, place)
-                for replica in range(self.replicas)
+                for replica in self.replicas
                 for place in range(expert, self.group_size, self.experts)
             ]
             for expert in range(tensor, self.experts, self.tensors)
@@ -175,41 +175,16 @@ class Pipeline:
         """The ranks that have the same part of a stage, in the order in which they sum its gradients."""
         return [
             self.rank(replica, stage.index, context * self.tensors + tensor)
-            for replica in range(self.replicas)
+            for replica in self.replicas
             for context in range(self.contexts)
         ]
 
     def ranks_of_replica(self, replica):
         return sorted(rank for rank, (of, _) in self._place.items() if of == replica)
 
-    def stage_groups(self, replica=None):
+    def stage_groups(self):
         """The lists of ranks that hold stages together, each once: replica by replica, in each by their lowest ranks."""
         result = []
-        for number, groups in enumerate(self._ranks):
-            if replica in (None, number):
-                result += sorted((list(ranks) for ranks in {tuple(ranks) for ranks in groups}), key=min)
+        for groups in self._ranks.values():
+            result += sorted((list(ranks) for ranks in {tuple(ranks) for ranks in groups}), key=min)
         return result
-
-    def groups(self):
-        """Plan.groups (section 5)."""
-        return self._update_groups() + (self.stage_groups() if self.group_size > 1 else [])
-
-    def _update_groups(self):
-        """Those that sum gradients and update parameters."""
-        if self.parameter_shares:
-            return [self.ranks]
-        reducers = [self.reducers(stage, tensor) for stage in self.stages for tensor in range(self.tensors)]
-        return reducers + [self.ranks_of_replica(replica) for replica in range(self.replicas)]
-
-    def group_of(self, op, rank, stage_index):
-        """Index in Plan.groups of those with whom a rank runs a collective; None: the contract knows none."""
-        if op == ("REDUCE_GRADIENTS" if self.parameter_shares else "RESHARD"):
-            return None
-        if op == "REDUCE_GRADIENTS":
-            return stage_index * self.tensors + self.tensor(rank)
-        if op == "RESHARD" or (op == "OPTIMIZER_STEP" and self.parameter_shares):
-            return 0
-        if op == "OPTIMIZER_STEP":
-            return len(self.stages) * self.tensors + self.replica_of(rank)
-        groups = self.stage_groups()
-        return len(self._update_groups()) + next(index for index, ranks in enumerate(groups) if rank in ranks)

@@ -1,5 +1,6 @@
 """Rule 0: sizes, ranges and unique keys, without which nothing else can be asked of a plan."""
 
+from meshes import placed_meshes
 from reading import PASSES
 
 TOPIC = "structure"
@@ -19,11 +20,13 @@ def check_structure(schema, planned_batch, report):
     if not _check_topology(schema, plan, report):
         return False
     _check_stages(schema, plan, report)
-    for replica, messages in enumerate(plan.replicas):
-        for index, micro_batch in enumerate(messages.micro_batches):
-            _check_micro_batch(schema, plan, len(planned_batch.batch.samples), f"replica {replica}, micro-batch {index}", micro_batch, report)
-    for rank, program in enumerate(plan.programs):
-        _check_program(schema, plan, rank, program, report)
+    for placed in placed_meshes(plan):
+        for replica in placed.replicas:
+            for index, micro_batch in enumerate(plan.replicas[replica].micro_batches):
+                place = f"replica {replica}, micro-batch {index}"
+                _check_micro_batch(schema, placed, len(planned_batch.batch.samples), place, micro_batch, report)
+        for rank in placed.ranks:
+            _check_program(schema, plan, placed, rank, report)
     return len(report.differences) == before
 
 
@@ -34,22 +37,43 @@ def _check_sizes(schema, plan, report):
         return
     architecture = schema.enum_name("Architecture", plan.model.architecture)
     report.require(TOPIC, "model", architecture in ("GPT", "T5"), f"architecture is {architecture}")
-    contexts, tensors = plan.mesh.context or 1, plan.mesh.tensor or 1
-    ranks = plan.mesh.pipeline * plan.mesh.data * contexts * tensors
-    report.require(TOPIC, "mesh", ranks > 0, "there is no rank")
-    sound = contexts & (contexts - 1) == 0 and contexts <= 1024 and (contexts == 1 or architecture == "GPT")
-    report.require(TOPIC, "mesh", sound, f"there are {contexts} context ranks")
-    shared = plan.model.key_value_heads or plan.model.heads
-    divides = tensors == 1 or (plan.model.heads % tensors == 0 and plan.model.ffn % tensors == 0 and shared > 0)
-    divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
-    report.require(TOPIC, "mesh", tensors <= 64 and divides, f"there are {tensors} tensor ranks")
-    experts, expert = plan.model.experts, plan.mesh.expert or 1
-    divides = expert == 1 or (experts > 0 and experts % expert == 0)
-    divides = divides and (expert == 1 or (expert % tensors == 0 and contexts * tensors % expert == 0))
-    report.require(TOPIC, "mesh", divides, f"{expert} ranks divide the experts")
+    if plan.meshes and not _check_several_meshes(plan, report):
+        return
+    meshes = placed_meshes(plan)
+    for placed in meshes:
+        _check_degrees(plan.model, architecture, placed, report)
+    ranks = sum(placed.rank_count for placed in meshes)
     report.compare(TOPIC, "plan", "number of programs", len(plan.programs), ranks)
-    report.compare(TOPIC, "plan", "number of replicas", len(plan.replicas), plan.mesh.data)
+    report.compare(TOPIC, "plan", "number of replicas", len(plan.replicas), sum(placed.mesh.data for placed in meshes))
     report.compare(TOPIC, "plan", "number of rank predictions", len(plan.predicted.ranks), ranks)
+
+
+def _check_several_meshes(plan, report):
+    """Returns whether they can be looked at one by one."""
+    named = all(item.mesh is not None for item in plan.meshes)
+    report.require(TOPIC, "plan", named, "one of meshes has no mesh")
+    report.require(TOPIC, "plan", len(plan.meshes) > 1, "meshes has one mesh")
+    shares = plan.options is not None and plan.options.parameter_shares
+    report.require(TOPIC, "options", shares, "there are several meshes without parameter_shares")
+    first = plan.meshes[0]
+    report.compare(TOPIC, "plan", "mesh", plan.mesh, first.mesh)
+    report.compare(TOPIC, "plan", "layers_per_stage", plan.layers_per_stage, first.layers_per_stage)
+    return named
+
+
+def _check_degrees(model, architecture, placed, report):
+    """Those of a mesh divide the model as they may."""
+    contexts, tensors, expert = placed.contexts, placed.tensors, placed.experts
+    report.require(TOPIC, placed.name, placed.rank_count > 0, "there is no rank")
+    sound = contexts & (contexts - 1) == 0 and contexts <= 1024 and (contexts == 1 or architecture == "GPT")
+    report.require(TOPIC, placed.name, sound, f"there are {contexts} context ranks")
+    shared = model.key_value_heads or model.heads
+    divides = tensors == 1 or (model.heads % tensors == 0 and model.ffn % tensors == 0 and shared > 0)
+    divides = divides and (tensors == 1 or shared % tensors == 0 or tensors % shared == 0)
+    report.require(TOPIC, placed.name, tensors <= 64 and divides, f"there are {tensors} tensor ranks")
+    divides = expert == 1 or (model.experts > 0 and model.experts % expert == 0)
+    divides = divides and (expert == 1 or (expert % tensors == 0 and contexts * tensors % expert == 0))
+    report.require(TOPIC, placed.name, divides, f"{expert} ranks divide the experts")
 
 
 def _check_stages(schema, plan, report):
@@ -65,8 +89,9 @@ def _check_stages(schema, plan, report):
     report.require(TOPIC, "plan", possible, f"no job has a strategy {plan.strategy} {'with' if shares else 'without'} parameter_shares")
     typical = plan.options.typical_samples if plan.options is not None else []
     report.compare(TOPIC, "options", "typical_samples", len(typical), 0)
-    report.compare(TOPIC, "plan", "sum of layers_per_stage", sum(plan.layers_per_stage), layers)
-    report.require(TOPIC, "plan", all(count > 0 for count in plan.layers_per_stage), "a stage has no layer")
+    for placed in placed_meshes(plan):
+        report.compare(TOPIC, placed.name, "sum of layers_per_stage", sum(placed.layers_per_stage), layers)
+        report.require(TOPIC, placed.name, all(count > 0 for count in placed.layers_per_stage), "a stage has no layer")
     for rank, program in enumerate(plan.programs):
         place = f"rank {rank}"
         report.compare(TOPIC, place, "rank", program.rank, rank)
@@ -81,22 +106,29 @@ def _check_stages(schema, plan, report):
 
 
 def _check_topology(schema, plan, report):
-    """Every layer once in every replica, every rank in one stage group. Returns whether ranks can be looked up."""
+    """Every layer once in every replica, every rank in one stage group of its mesh. Returns whether ranks can be looked up."""
     before = len(report.differences)
     replicas = plan.topology.replicas if plan.topology is not None else []
-    report.compare("topology", "plan", "number of replicas in the topology", len(replicas), plan.mesh.data)
-    size = (plan.mesh.context or 1) * (plan.mesh.tensor or 1)
+    report.compare("topology", "plan", "number of replicas in the topology", len(replicas), len(plan.replicas))
+    if len(replicas) != len(plan.replicas):
+        return False
     is_t5 = schema.enum_name("Architecture", plan.model.architecture) == "T5"
     encoders = plan.model.encoder_layers if is_t5 else 0
+    for placed in placed_meshes(plan):
+        _check_topology_of_mesh(placed, replicas[placed.replicas.start : placed.replicas.stop], encoders, report)
+    return len(report.differences) == before
+
+
+def _check_topology_of_mesh(placed, replicas, encoders, report):
     seen = []
-    for replica, message in enumerate(replicas):
+    for replica, message in zip(placed.replicas, replicas):
         groups = {tuple(stage.ranks) for stage in message.stages}
-        report.compare("topology", f"replica {replica}", "number of stage groups", len(groups), plan.mesh.pipeline)
+        report.compare("topology", f"replica {replica}", "number of stage groups", len(groups), placed.mesh.pipeline)
         for group in groups:
-            report.compare("topology", f"replica {replica}", "size of a stage group", len(group), size)
+            report.compare("topology", f"replica {replica}", "size of a stage group", len(group), placed.group_size)
             seen += group
         first, stated, expected = 0, [], []
-        for layers in plan.layers_per_stage:
+        for layers in placed.layers_per_stage:
             held = max(0, min(first + layers, encoders) - first)
             expected.append((held, layers - held))
             first += layers
@@ -104,22 +136,22 @@ def _check_topology(schema, plan, report):
         report.compare("topology", f"replica {replica}", "layers", stated, expected)
     partitions = [[[stage.ranks for stage in message.stages].index(own.ranks) for own in message.stages] for message in replicas]
     alike = all(partition == partitions[0] for partition in partitions)
-    report.require("topology", "plan", alike, "other stages are together in some replicas")
-    report.compare("topology", "plan", "ranks of all stage groups", sorted(seen), list(range(len(plan.programs))))
-    return len(report.differences) == before
+    report.require("topology", placed.name, alike, "other stages are together in some replicas")
+    report.compare("topology", placed.name, "ranks of all stage groups", sorted(seen), list(placed.ranks))
 
 
-def _check_micro_batch(schema, plan, samples, place, micro_batch, report):
+def _check_micro_batch(schema, placed, samples, place, micro_batch, report):
     layout = schema.enum_name("Layout", micro_batch.layout)
     report.require(TOPIC, place, layout in ("PADDED", "PACKED", "CONCATENATED"), f"layout is {layout}")
     report.require(TOPIC, place, all(index < samples for index in micro_batch.samples), "a sample is out of range")
-    report.compare(TOPIC, place, "number of recompute entries", len(micro_batch.recompute), len(plan.layers_per_stage))
-    for entry, layers in zip(micro_batch.recompute, plan.layers_per_stage):
+    report.compare(TOPIC, place, "number of recompute entries", len(micro_batch.recompute), len(placed.layers_per_stage))
+    for entry, layers in zip(micro_batch.recompute, placed.layers_per_stage):
         fits = entry.full_layers + entry.selective_layers <= layers
         report.require(TOPIC, place, fits, "more layers are recomputed than the stage has")
 
 
-def _check_program(schema, plan, rank, program, report):
+def _check_program(schema, plan, placed, rank, report):
+    program = plan.programs[rank]
     micro_batches = len(plan.replicas[program.replica].micro_batches) if program.replica < len(plan.replicas) else 0
     keys = set()
     for position, item in enumerate(program.instructions):
@@ -133,7 +165,7 @@ def _check_program(schema, plan, rank, program, report):
         report.require("rule 3", place, all(dep < position for dep in item.deps), "deps name no earlier instruction")
         report.require(TOPIC, place, item.stage in program.stages, f"stage {item.stage} is not on this rank")
         of_batch = op in ("REDUCE_GRADIENTS", "RESHARD", "OPTIMIZER_STEP")
-        is_joint = op in PASSES and (plan.mesh.context or 1) * (plan.mesh.tensor or 1) > 1
+        is_joint = op in PASSES and placed.group_size > 1
         report.require(TOPIC, place, of_batch or item.micro_batch < micro_batches, "its micro-batch does not exist")
         report.require(TOPIC, place, item.part <= {"FREE": 2, "RESHARD": 1}.get(op, item.part), f"part is {item.part}")
         amounts = (item.memory_acquired_bytes, item.memory_released_bytes, item.expected_start_ns, item.expected_duration_ns)

@@ -28,17 +28,44 @@ RECOMPUTES = ("none", "selective", "full", "auto")
 DEGREES = ((1, 1), (1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2))
 
 
-def draw_strategies(generator, groups, is_t5):
-    """Up to three meshes of as many ranks each."""
-    ranks = generator.choice((2, 4, 4, 6, 8))
+def expert_degrees(tp, cp, experts):
+    """Over how many ranks of a stage group experts may be divided."""
+    return [tp * 2**power for power in range(8) if tp * cp % (tp * 2**power) == 0 and experts % (tp * 2**power) == 0]
+
+
+def possible_meshes(ranks, groups, is_t5):
+    """[(pp, dp, tp, cp)] of so many ranks."""
     degrees = sorted(set(DEGREES)) if groups else [(1, 1)]
-    meshes = [
-        f"pp {pp} x dp {ranks // (pp * tp * cp)} x tp {tp} x cp {cp}"
+    return [
+        (pp, ranks // (pp * tp * cp), tp, cp)
         for pp in (1, 2, 3, 4)
         for tp, cp in degrees
         if ranks % (pp * tp * cp) == 0 and not (is_t5 and cp > 1)
     ]
-    return "--strategies=" + "; ".join(generator.sample(meshes, min(3, len(meshes))))
+
+
+def draw_side_by_side(generator, ranks, groups, is_t5):
+    """Meshes that have so many ranks together: two, or now and then three."""
+    count = min(ranks, generator.choice((2, 2, 3)))
+    cuts = sorted(generator.sample(range(1, ranks), count - 1))
+    parts = [after - before for before, after in zip([0] + cuts, cuts + [ranks])]
+    return [generator.choice(possible_meshes(part, groups, is_t5)) for part in parts]
+
+
+def draw_strategies(generator, groups, is_t5, experts):
+    """Up to three strategies of as many ranks each: a mesh, or several side by side."""
+    ranks = generator.choice((2, 4, 4, 6, 7, 8, 12))
+    meshes = possible_meshes(ranks, groups, is_t5)
+    strategies = [[mesh] for mesh in generator.sample(meshes, min(generator.choice((1, 3)), len(meshes)))]
+    for index in range(len(strategies)):
+        if generator.random() < 0.5:
+            strategies[index] = draw_side_by_side(generator, ranks, groups, is_t5)
+
+    def text(pp, dp, tp, cp):
+        divided = f" x ep {generator.choice(expert_degrees(tp, cp, experts))}" if experts and tp * cp > 1 else ""
+        return f"pp {pp} x dp {dp} x tp {tp} x cp {cp}{divided}"
+
+    return "--strategies=" + "; ".join(" + ".join(text(*mesh) for mesh in strategy) for strategy in strategies)
 
 
 def draw_choices(generator):
@@ -53,15 +80,14 @@ def draw_choices(generator):
 
 def draw_options(generator, layers, pipeline=None, replicas=None, groups=False, is_t5=False, experts=0):
     """Flags of `penstock plan` but for its files."""
-    if pipeline is None and replicas is None and generator.random() < 0.1:
-        return [draw_strategies(generator, groups, is_t5), *draw_choices(generator)]
+    if pipeline is None and replicas is None and generator.random() < 0.2:
+        return [draw_strategies(generator, groups, is_t5, experts), *draw_choices(generator)]
     pp = pipeline or generator.choice((1, 2, 2, 3, 4))
     dp = replicas or generator.choice((1, 2, 3))
     tp, cp = generator.choice(DEGREES) if groups else (1, 1)
     flags = [f"--tp={tp}", f"--cp={1 if is_t5 else cp}"] if tp * cp > 1 else []
     if experts and tp * cp > 1:
-        degrees = [tp * 2**power for power in range(8) if tp * cp % (tp * 2**power) == 0 and experts % (tp * 2**power) == 0]
-        flags.append(f"--ep={generator.choice(degrees)}")
+        flags.append(f"--ep={generator.choice(expert_degrees(tp, cp, experts))}")
     flags += [f"--pp={pp}", f"--dp={dp}", *draw_choices(generator)]
     flags += generator.choice(([], [], [], ["--shard-optimizer-state"], ["--parameter-shares"]))
     if generator.random() < 0.5:
@@ -145,6 +171,7 @@ def main(arguments):
                 agreed.update(report.agreed)
                 agreed[f"schedule {schema.enum_name('Schedule', planned_batch.plan.schedule)}"] += 1
                 agreed["shares of parameters"] += planned_batch.plan.options.parameter_shares
+                agreed["several meshes"] += len(planned_batch.plan.meshes) > 1
                 agreed["second or third strategy"] += planned_batch.plan.strategy > 0
                 if report.differences:
                     differing += 1

@@ -71,6 +71,10 @@ void CheckFirstMesh(const v1::Plan& plan, Report& report) {
   };
   if (!equal(plan.layers_per_stage(), plan.meshes(0).layers_per_stage()))
     report.Add(kStructure, "layers_per_stage is another one than meshes[0].layers_per_stage");
+  if (!equal(plan.options().layers_per_stage(), plan.meshes(0).layers_per_stage()))
+    report.Add(kStructure, "options.layers_per_stage is another one than meshes[0].layers_per_stage");
+  if (!equal(plan.options().rank_of_stage(), plan.meshes(0).rank_of_stage()))
+    report.Add(kStructure, "options.rank_of_stage is another one than meshes[0].rank_of_stage");
 }
 
 bool CheckMesh(const v1::Plan& plan, Report& report) {

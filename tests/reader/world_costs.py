@@ -1,0 +1,64 @@
+"""What the ranks of a plan cost: each by its mesh, and together what all of them share out (execution.md, section 7)."""
+
+from dataclasses import dataclass
+
+from costs import Costs, round_half_up
+from durations import all_parameter_bytes, rank_parameter_bytes
+from exchange import Exchanges
+from stages import Pipeline
+
+
+@dataclass(frozen=True)
+class MeshCosts:
+    """A mesh with its costs."""
+
+    pipeline: Pipeline
+    costs: Costs
+    exchanges: Exchanges
+
+
+class WorldCosts:
+    """MeshCosts of each rank, and of all ranks the shares of parameters and their RESHARDs. `reading` is of the plan, `profile` its profile."""
+
+    def __init__(self, reading, profile):
+        self._profile = profile
+        self._ranks = reading.world.ranks
+        self._of_rank = {}
+        for pipeline in reading.world.pipelines:
+            costs = Costs(profile, reading.plan.model, reading.is_t5, pipeline.tensors, pipeline.contexts, pipeline.experts)
+            of_mesh = MeshCosts(pipeline, costs, Exchanges(reading, pipeline, costs))
+            self._of_rank.update({rank: of_mesh for rank in pipeline.ranks})
+        self.reshard_bytes = self._reshard_bytes()
+        self.reshard_duration = self._reshard_duration()
+
+    def of_rank(self, rank):
+        return self._of_rank[rank]
+
+    def bytes_of_share(self, rank):
+        """M / N: parameters of a rank's share of all stages of its mesh, not rounded."""
+        of_mesh = self.of_rank(rank)
+        return all_parameter_bytes(of_mesh.costs, of_mesh.pipeline) / len(self._ranks)
+
+    def share_duration(self, rank):
+        """The OPTIMIZER_STEP of a share."""
+        return round_half_up(self.bytes_of_share(rank) * self._profile.optimizer_ns_per_parameter_byte)
+
+    def _needed(self, rank):
+        """Bytes of the parameters of a rank's stages."""
+        of_mesh = self.of_rank(rank)
+        return sum(rank_parameter_bytes(of_mesh.costs, stage) for stage in of_mesh.pipeline.stages_of(rank))
+
+    def _reshard_bytes(self):
+        """The most that a rank sends or receives: it has one of as many shares as there are ranks of what each needs."""
+        count = len(self._ranks)
+        needed = [self._needed(rank) for rank in self._ranks]
+        return max(-(-max(own * (count - 1), sum(needed) - own) // count) for own in needed)
+
+    def _reshard_duration(self):
+        """One part after the other to or from each of the other ranks."""
+        others = len(self._ranks) - 1
+        if others == 0:
+            return 0
+        part = -(-self.reshard_bytes // others)
+        # Links are the same of all meshes.
+        return others * self.of_rank(0).costs.transfer_ns(part, 0, others)
