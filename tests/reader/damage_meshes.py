@@ -197,7 +197,7 @@ DAMAGES_TO_MESHES = [
         ("replicas of two meshes that are alike swapped", ["topology"], _on_plan(lambda plan: _swap_replicas(plan, alike=True))),
         ("updates as on the first mesh", ["durations"], _on_several_meshes(_steps_of_first)),
         ("RESHARDs of each mesh alone", ["rule 5"], _on_several_meshes(_groups_of_meshes)),
-        ("layers of the first mesh in the options", ["origin"], _on_several_meshes(_layers_of_options)),
-        ("positions of the first mesh in the options", ["origin"], _on_several_meshes(_positions_of_options)),
+        ("layers of the first mesh in the options", ["origin"], _on_plan(_layers_of_options)),
+        ("positions of the first mesh in the options", ["origin"], _on_plan(_positions_of_options)),
     )),
 ]

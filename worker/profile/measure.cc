@@ -18,6 +18,7 @@
 #include "worker/profile/measuring_time.h"
 #include "worker/profile/memory.h"
 #include "worker/profile/stage_run.h"
+#include "worker/profile/windowed_layers.h"
 
 namespace penstock::worker {
 namespace {
@@ -42,6 +43,10 @@ MeasuredLayer ToLayer(const MeasuredPasses& passes) {
 }
 
 TokenFigures AllFigures(const StageRun&, const MicroBatch& shape) { return FiguresOf(shape); }
+
+FiguresOfStage FiguresOfLayer(const ShapeWindows& windows) {
+  return [windows](const StageRun&, const MicroBatch& shape) { return FiguresOf(shape, windows); };
+}
 
 TokenFigures SourceFigures(const StageRun&, const MicroBatch& shape) {
   const TokenFigures figures = FiguresOf(shape);
@@ -116,9 +121,17 @@ class Measurement {
 
   absl::Status Decoder(MeasuredProfile& profile) {
     const int64_t number = IsT5() ? config_.layers - 1 : 0;
-    const Part part = {{number, 1, false, false}, AllFigures, IsT5() ? kLayerShare / 2 : kLayerShare};
+    const WindowedLayers windows = WindowedLayersOf(config_);
+    const double share = IsT5() || windows.differ() ? kLayerShare / 2 : kLayerShare;
+    const Part part = {{number, 1, false, false}, FiguresOfLayer(windows.first()), share};
     PENSTOCK_ASSIGN_OR_RETURN(StageRun run, Create(part.range));
-    PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
+    PENSTOCK_ASSIGN_OR_RETURN(MeasuredPasses passes, Shapes(run, part, /*layer=*/true));
+    if (windows.differ()) {
+      const Part other = {{windows.without_window, 1, false, false}, AllFigures, share};
+      PENSTOCK_ASSIGN_OR_RETURN(StageRun without, Create(other.range));
+      PENSTOCK_ASSIGN_OR_RETURN(const MeasuredPasses whole, Shapes(without, other, /*layer=*/true));
+      passes = MeanOfLayers(passes, whole, windows);
+    }
     profile.layer = ToLayer(passes);
     PENSTOCK_ASSIGN_OR_RETURN(profile.layer.tensor, TensorRanks(run, part, passes, profile.layer.forward));
     PENSTOCK_RETURN_IF_ERROR(AddExpertRanks(run, part, passes, profile.layer));

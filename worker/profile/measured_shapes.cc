@@ -68,7 +68,7 @@ MicroBatch PackedShape(const std::vector<ShapeLengths>& lengths) {
   return shape;
 }
 
-TokenFigures FiguresOf(const MicroBatch& shape) {
+TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows) {
   TokenFigures figures;
   for (size_t i = 0; i < shape.sample_ids.size(); ++i) {
     const double source = shape.input_tokens[i];
@@ -76,7 +76,10 @@ TokenFigures FiguresOf(const MicroBatch& shape) {
     figures.source += source;
     figures.target += target;
     figures.source_square += source * source;
-    figures.target_square += target * target;
+    const double beyond =
+        windows.window > 0 ? std::max(0.0, target - static_cast<double>(windows.window)) : 0;
+    const double share = static_cast<double>(windows.windowed) / static_cast<double>(windows.layers);
+    figures.target_square += target * target - share * beyond * beyond;
     figures.cross += source * target;
   }
   return figures;

@@ -19,7 +19,14 @@ struct ShapeLengths {
 MicroBatch PaddedShape(int64_t rows, ShapeLengths lengths);
 MicroBatch PackedShape(const std::vector<ShapeLengths>& lengths);
 
-TokenFigures FiguresOf(const MicroBatch& shape);
+// Squares of target tokens are less what attention of such a window leaves out (0: none), for `windowed` of
+// `layers` layers: as planners count them (execution.md, section 1, Square).
+struct ShapeWindows {
+  int64_t window = 0;
+  int64_t windowed = 1;
+  int64_t layers = 1;
+};
+TokenFigures FiguresOf(const MicroBatch& shape, const ShapeWindows& windows = {});
 
 // Rectangles of 1, 4 and 16 rows and packed samples of mixed lengths, each from 16 tokens up to the model's
 // max_sequence_length, of at most `most_tokens`; by computed tokens, ascending. T5: equal lengths, and source

@@ -154,12 +154,24 @@ std::string SignedPercent(double share) { return absl::StrFormat("%+.1f%%", 100 
 
 }  // namespace
 
+namespace {
+
+// The layer that is measured is the first one, which has the window where some layers have none; the mean of
+// all, of which the profile is, is that of models alone whose layers are alike.
+core::AttentionWindows WindowsOfFirstLayer(const v1::ModelSpec& model) {
+  core::AttentionWindows windows = core::WindowsOf(model);
+  if (windows.windowed_layers > 0) windows.windowed_layers = windows.layers;
+  return windows;
+}
+
+}  // namespace
+
 absl::StatusOr<ProfileErrors> ErrorsOf(const v1::ProfileFile& file, const HeldOutTimes& times) {
   const bool t5 = file.model().architecture() == v1::ARCHITECTURE_T5;
   PENSTOCK_ASSIGN_OR_RETURN(
       const core::Profile profile,
       core::ProfileFromProto(file.profile(), t5 ? core::Architecture::kT5 : core::Architecture::kGpt,
-                             core::WindowsOf(file.model())));
+                             WindowsOfFirstLayer(file.model())));
   const core::LayerModel model(profile, core::GroupShape());
   std::vector<ForetoldPass> passes;
   for (const HeldOutPass& pass : times.passes) {

@@ -226,6 +226,8 @@ grpc::ServerUnaryReactor* PlannerRpcService::GetJob(grpc::CallbackServerContext*
   const auto answer = [&]() -> absl::Status {
     PENSTOCK_ASSIGN_OR_RETURN(const Found found, Find(*context, *request));
     *response = found.job->Get(request->from_iteration());
+    for (const v1::QuotaUse& use : found.engine->QuotaUses({found.job->spec().owner()}))
+      *response->add_quotas() = use;
     return absl::OkStatus();
   };
   return Answer(context, answer());

@@ -74,6 +74,11 @@ TEST_F(RemotePlanning, StatusSaysHowMuchOfItsQuotasAnOwnerHasUsed) {
   request.mutable_job()->set_job_id("mix");
   request.mutable_job()->set_owner("alice");
   ASSERT_TRUE(client.RegisterJob(request).ok());
+  v1::GetJobRequest get;
+  get.set_job_id("mix");
+  const auto job = client.GetJob(get);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->quotas_size(), 5);
   const Ended shown = penstock_.Run({"status", "--planner", (*planner)->address()});
   EXPECT_THAT(shown.output, testing::ContainsRegex("alice +jobs-of-owner +1 +48"));
   EXPECT_THAT(shown.output, testing::ContainsRegex("alice +planning-seconds-of-owner-a-minute +0 +no limit"));

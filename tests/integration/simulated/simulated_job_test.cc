@@ -280,11 +280,7 @@ class SimulatedStrategies : public ::testing::Test {
       const v1::Plan plan = PlanOf(specs[strategy]);
       const worker::JobConfig config = *ConfigOf(specs[strategy], plan.topology());
       if (strategy == 0) job_ = config;
-      job_.strategies.push_back({.pipeline = config.pipeline,
-                                 .replicas = config.replicas,
-                                 .context = config.context,
-                                 .tensor = config.tensor,
-                                 .topology = config.topology});
+      job_.strategies.push_back({.meshes = {config.mesh()}, .topology = config.topology});
       for (const std::vector<worker::Program>& of_rank : ProgramsOf(config, plan)) {
         worker::Program program = of_rank.front();
         program.strategy = strategy;

@@ -147,7 +147,7 @@ TEST(PassExchangeTest, ContextRanksExchangeRowsOfUnevenNumbers) {
 // Rank 0 has nothing to send until rank 1 has done something else in its own exchange.
 TEST(PassExchangeTest, SomethingElseIsDoneBeforeRowsOfExpertsAreWaitedFor) {
   Topology topology = TopologyOf(1, 1, 2, 1);
-  topology.expert = 2;
+  topology.replicas.front().expert = 2;
   std::promise<void> done;
   std::future<void> is_done = done.get_future();
   RunTopology(topology, [&](uint32_t rank, Communicator& communicator) {

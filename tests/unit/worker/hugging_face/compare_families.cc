@@ -186,7 +186,7 @@ absl::Status CompareSteps(const Folders& folders, const Imported& model, const j
 
 absl::Status CompareLogits(const Imported& model, const json& expected, Differences& differences) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto language,
-                            LanguageModel::Load(model.config, model.parameters, at::kCPU));
+                            LanguageModel::Load(model.config, {model.parameters}, at::kCPU));
   const json& last = expected["samples"].back();
   const SampleTokensOf sample = {last["input"].get<std::vector<int32_t>>(),
                                  last["target"].get<std::vector<int32_t>>()};

@@ -186,7 +186,7 @@ TEST_P(ReshardingTest, TakesTheSumOfAllGradientsToTheShares) {
     std::map<std::string, at::Tensor> sums;
     for (const ParameterSpec& spec :
          StageParameterSpecs(model, {.first_layer = 0, .layers = model.layers, .first = true, .last = true}))
-      sums[spec.name] = at::zeros(spec.topology, at::kDouble);
+      sums[spec.name] = at::zeros(spec.shape, at::kDouble);
     for (uint32_t rank = 0; rank < GetParam(); ++rank) {
       const ReshardingRank self(model, topology, rank, nullptr);
       for (const auto& [number, stage] : self.stages()) {
