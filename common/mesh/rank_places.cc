@@ -8,13 +8,18 @@
 
 namespace penstock {
 
-const v1::Mesh& MeshOfReplica(const v1::Plan& plan, uint32_t replica) {
+const v1::StrategyMesh* MeshSideBySide(const v1::Plan& plan, uint32_t replica) {
   uint64_t replicas = 0;
   for (const v1::StrategyMesh& mesh : plan.meshes()) {
     replicas += mesh.mesh().data();
-    if (replica < replicas) return mesh.mesh();
+    if (replica < replicas) return &mesh;
   }
-  return plan.mesh();
+  return nullptr;
+}
+
+const v1::Mesh& MeshOfReplica(const v1::Plan& plan, uint32_t replica) {
+  const v1::StrategyMesh* const mesh = MeshSideBySide(plan, replica);
+  return mesh == nullptr ? plan.mesh() : mesh->mesh();
 }
 
 bool HasGroups(const v1::Mesh& mesh) { return GroupRanks(mesh) > 1; }

@@ -18,7 +18,10 @@ struct GroupPlace {
   uint32_t tensor = 0;
 };
 
-// Of several side by side (Plan.meshes) that which the replica is of; of a replica that none has, the first.
+// Of several meshes side by side (Plan.meshes) that which the replica is of; null where the plan has one
+// mesh, or the replica is of none.
+const v1::StrategyMesh* MeshSideBySide(const v1::Plan& plan, uint32_t replica);
+// The same, or the plan's mesh.
 const v1::Mesh& MeshOfReplica(const v1::Plan& plan, uint32_t replica);
 
 // Whether its stages are held by several ranks; of a plan, those of some replica.

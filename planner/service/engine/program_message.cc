@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/mesh/rank_places.h"
 #include "planner/service/state/loss_weight.h"
 
 namespace penstock {
@@ -28,16 +29,6 @@ void AddGroups(const v1::Plan& plan, uint32_t rank, v1::StreamProgramsResponse* 
   }
 }
 
-// Of the replica.
-google::protobuf::RepeatedField<uint32_t> LayersPerStageOf(const v1::Plan& plan, uint32_t replica) {
-  uint64_t replicas = 0;
-  for (const v1::StrategyMesh& mesh : plan.meshes()) {
-    replicas += mesh.mesh().data();
-    if (replica < replicas) return mesh.layers_per_stage();
-  }
-  return plan.layers_per_stage();
-}
-
 }  // namespace
 
 v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::Plan& plan, uint32_t rank,
@@ -53,7 +44,8 @@ v1::StreamProgramsResponse MakeProgramMessage(const v1::Batch& batch, const v1::
   message.set_loss_weight(plan.loss_weight());
   message.set_strategy(plan.strategy());
   AddGroups(plan, rank, &message);
-  *message.mutable_layers_per_stage() = LayersPerStageOf(plan, program.replica());
+  const v1::StrategyMesh* const mesh = MeshSideBySide(plan, program.replica());
+  *message.mutable_layers_per_stage() = mesh == nullptr ? plan.layers_per_stage() : mesh->layers_per_stage();
   message.mutable_profile_duration_ns()->Assign(profile_durations.begin(), profile_durations.end());
   return message;
 }
