@@ -168,7 +168,10 @@ absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,
       plans[mesh].samples.push_back(static_cast<uint32_t>(sample));
     }
     absl::StatusOr<v1::Plan> plan = planners_[mesh]->MakePlan(own, run_tasks, stop);
-    if (!plan.ok()) return OfMesh(meshes(), mesh, plan.status());
+    if (!plan.ok()) {
+      return AnnotateError(plan.status(), absl::StrCat("meshes[", mesh, "], which has ", own.samples_size(),
+                                                       " of the samples, numbered among these"));
+    }
     MeshLoad& load = (*loads)[mesh];
     load.factor = 1;
     const int64_t whole = planners_[mesh]->costs().WholeIterationNs(0);
