@@ -8,8 +8,7 @@
 
 namespace penstock::core {
 
-// The most that any rank of all sends or receives (execution.md, section 7), in order of the ranks. For
-// World::reshard_bytes.
+// The most that any rank of all sends or receives (execution.md, section 7). For World::reshard_bytes.
 int64_t ReshardBytesOfWorld(absl::Span<const CostModel* const> meshes);
 
 }  // namespace penstock::core

@@ -108,10 +108,8 @@ absl::StatusOr<std::vector<MeshLoad>> MeshPlanners::LoadsOf(const v1::Batch& bat
   return loads;
 }
 
-absl::Status MeshPlanners::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
+absl::Status MeshPlanners::WhyUnassigned(const v1::Batch& batch, const std::vector<MeshLoad>& loads,
                                          StopToken stop) const {
-  if (meshes() == 1) return planners_.front()->ValidateBatch(batch, explain, stop);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
   for (int sample = 0; sample < batch.samples_size(); ++sample) {
     if (std::ranges::any_of(loads, [&](const MeshLoad& load) { return load.samples[sample].fits; })) continue;
     // What the first mesh says of this sample.
@@ -121,16 +119,22 @@ absl::Status MeshPlanners::ValidateBatch(const v1::Batch& batch, Planner::Explai
                          absl::StrCat("batch.samples[", sample,
                                       "] fits on none of the meshes; on the first one, where it is alone"));
   }
-  if (!AssignSamples(loads).empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("batch.samples: ", batch.samples_size(), " samples leave one of the ", meshes(),
                    " meshes side by side without any that it can hold; use larger batches"));
 }
 
+absl::Status MeshPlanners::ValidateBatch(const v1::Batch& batch, Planner::Explain explain,
+                                         StopToken stop) const {
+  if (meshes() == 1) return planners_.front()->ValidateBatch(batch, explain, stop);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  return AssignSamples(loads).empty() ? WhyUnassigned(batch, loads, stop) : absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> MeshPlanners::LowerBoundNs(const v1::Batch& batch) const {
   if (meshes() == 1) return planners_.front()->LowerBoundNs(batch);
-  PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, StopToken()));
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<MeshLoad> loads, LoadsOf(batch, StopToken()));
+  if (AssignSamples(loads).empty()) return WhyUnassigned(batch, loads, StopToken());
   return BoundOf(loads);
 }
 
@@ -186,21 +190,22 @@ absl::StatusOr<v1::Plan> MeshPlanners::PlanAssigned(const v1::Batch& batch,
 absl::StatusOr<v1::Plan> MeshPlanners::MakePlan(const v1::Batch& batch, const RunTasks& run_tasks,
                                                 StopToken stop) const {
   if (meshes() == 1) return planners_.front()->MakePlan(batch, run_tasks, stop);
-  PENSTOCK_RETURN_IF_ERROR(ValidateBatch(batch, Planner::Explain::kCauseAlone, stop));
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<MeshLoad> loads, LoadsOf(batch, stop));
+  std::vector<int> mesh_of_sample = AssignSamples(loads);
+  if (mesh_of_sample.empty()) return WhyUnassigned(batch, loads, stop);
   const int64_t bound = BoundOf(loads);
   std::optional<v1::Plan> best;
-  std::vector<int> before;
-  for (int round = 0; round < Rounds(); ++round) {
-    std::vector<int> mesh_of_sample = AssignSamples(loads);
-    if (mesh_of_sample == before) break;
+  for (int round = 1;; ++round) {
     absl::StatusOr<v1::Plan> plan = PlanAssigned(batch, mesh_of_sample, &loads, run_tasks, stop);
     if (!plan.ok() && !best.has_value()) return plan.status();
     PENSTOCK_RETURN_IF_ERROR(stop.status());
     if (!plan.ok()) break;
     if (!best.has_value() || plan->predicted().makespan_ns() < best->predicted().makespan_ns())
       best = *std::move(plan);
-    before = std::move(mesh_of_sample);
+    if (round == Rounds()) break;
+    std::vector<int> next = AssignSamples(loads);
+    if (next == mesh_of_sample) break;
+    mesh_of_sample = std::move(next);
   }
   best->set_lower_bound_ns(bound);
   // In the order of the batch, not of the meshes: sums of doubles depend on it.

@@ -49,6 +49,9 @@ class MeshPlanners {
       : job_(std::move(job)), planners_(std::move(planners)) {}
 
   absl::StatusOr<std::vector<MeshLoad>> LoadsOf(const v1::Batch& batch, StopToken stop) const;
+  // The error where AssignSamples finds nothing for `loads`.
+  absl::Status WhyUnassigned(const v1::Batch& batch, const std::vector<MeshLoad>& loads,
+                             StopToken stop) const;
   // What plans of the meshes took goes into the factors of `loads`.
   absl::StatusOr<v1::Plan> PlanAssigned(const v1::Batch& batch, const std::vector<int>& mesh_of_sample,
                                         std::vector<MeshLoad>* loads, const RunTasks& run_tasks,
