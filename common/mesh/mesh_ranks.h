@@ -30,14 +30,12 @@ inline uint32_t ExpertRanks(const v1::Mesh& mesh) { return std::max(mesh.expert(
 inline uint64_t GroupRanks(const v1::Mesh& mesh) { return uint64_t{TensorRanks(mesh)} * ContextRanks(mesh); }
 inline uint64_t PipelineRanks(const v1::Mesh& mesh) { return mesh.pipeline() * GroupRanks(mesh); }
 inline uint64_t RanksOf(const v1::Mesh& mesh) { return mesh.data() * PipelineRanks(mesh); }
-// Of meshes side by side.
-template <typename Meshes>
-uint64_t RanksOfMeshes(const Meshes& meshes) {
+// Of all meshes side by side.
+inline uint64_t RanksOf(const v1::Strategy& strategy) {
   uint64_t ranks = 0;
-  for (const v1::StrategyMesh& mesh : meshes) ranks += RanksOf(mesh.mesh());
+  for (const v1::StrategyMesh& mesh : strategy.meshes()) ranks += RanksOf(mesh.mesh());
   return ranks;
 }
-inline uint64_t RanksOf(const v1::Strategy& strategy) { return RanksOfMeshes(strategy.meshes()); }
 // All strategies of a job run on the same ranks.
 inline uint64_t RanksOf(const v1::JobSpec& job) {
   return job.strategies().empty() ? RanksOf(job.mesh()) : RanksOf(job.strategies(0));
