@@ -228,8 +228,8 @@ absl::Status Planner::CheckSamples(const Batch& batch, StopToken stop) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Planner::SampleEstimate>> Planner::EstimateSamples(const v1::Batch& proto,
-                                                                              StopToken stop) const {
+absl::StatusOr<std::vector<SampleEstimate>> Planner::EstimateSamples(const v1::Batch& proto,
+                                                                     StopToken stop) const {
   PENSTOCK_ASSIGN_OR_RETURN(const Batch batch, BatchFromProto(proto, job_));
   const ScheduleSpace space(costs_, job_, AvailableBytes(job_, costs_));
   std::vector<SampleEstimate> estimates(batch.samples.size());

@@ -20,6 +20,7 @@
 #include "planner/core/bound/lower_bound.h"
 #include "planner/core/cost/cost_model.h"
 #include "planner/core/footprint/planning_footprint.h"
+#include "planner/core/model/sample_estimate.h"
 #include "planner/core/model/types.h"
 #include "planner/core/parallel/run_tasks.h"
 #include "planner/core/parallel/stop.h"
@@ -69,17 +70,7 @@ class Planner {
   // train are compared. Possible errors: those of ValidateBatch.
   absl::StatusOr<int64_t> LowerBoundNs(const v1::Batch& batch) const;
 
-  // Of each sample: whether this job's stages can hold it alone; and what it takes, divided as evenly as can
-  // be, of the busiest position of a pipeline and of the whole way there and back, nanoseconds.
-  struct SampleEstimate {
-    bool fits = false;
-    double busiest_ns = 0;
-    double path_ns = 0;
-    // Bounds: LowerBound of it alone, and LowerBound::WorkNs.
-    double least_alone_ns = 0;
-    double least_work_ns = 0;
-  };
-  // Possible errors: INVALID_ARGUMENT (the batch is malformed), CANCELLED.
+  // Of each sample. Possible errors: INVALID_ARGUMENT (the batch is malformed), CANCELLED.
   absl::StatusOr<std::vector<SampleEstimate>> EstimateSamples(const v1::Batch& batch, StopToken stop) const;
 
   // See contract/content_hash.h.

@@ -98,12 +98,8 @@ v1::Topology MeshPlanners::topology() const {
 absl::StatusOr<std::vector<MeshLoad>> MeshPlanners::LoadsOf(const v1::Batch& batch, StopToken stop) const {
   std::vector<MeshLoad> loads;
   for (const auto& planner : planners_) {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto estimates, planner->EstimateSamples(batch, stop));
-    MeshLoad& load = loads.emplace_back();
-    load.replicas = planner->job().topology.replicas();
-    for (const Planner::SampleEstimate& estimate : estimates)
-      load.samples.push_back({estimate.fits, estimate.busiest_ns, estimate.path_ns, estimate.least_alone_ns,
-                              estimate.least_work_ns});
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<SampleEstimate> estimates, planner->EstimateSamples(batch, stop));
+    loads.push_back({.samples = std::move(estimates), .replicas = planner->job().topology.replicas()});
   }
   return loads;
 }

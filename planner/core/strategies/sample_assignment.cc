@@ -60,7 +60,7 @@ class MeshEnd {
   const std::vector<size_t>& samples() const { return samples_; }
 
  private:
-  const MeshLoad::Sample& Of(size_t sample) const { return load_->samples[sample]; }
+  const SampleEstimate& Of(size_t sample) const { return load_->samples[sample]; }
   double RampOf(size_t sample) const { return Of(sample).path_ns - Of(sample).busiest_ns; }
 
   const MeshLoad* load_;

@@ -10,21 +10,13 @@
 
 #include <vector>
 
+#include "planner/core/model/sample_estimate.h"
+
 namespace penstock::core {
 
 // What a mesh makes of the samples of a batch.
 struct MeshLoad {
-  struct Sample {
-    // Whether it can be here at all.
-    bool fits = false;
-    // Of the busiest position of one replica, and of the way through the whole pipeline, nanoseconds.
-    double busiest_ns = 0;
-    double path_ns = 0;
-    // Of a plan that has it and others, at least; and of a rank, where samples add up.
-    double least_alone_ns = 0;
-    double least_work_ns = 0;
-  };
-  std::vector<Sample> samples;
+  std::vector<SampleEstimate> samples;
   int replicas = 1;
   // What estimates are multiplied with: what plans took, where some were made.
   double factor = 1;

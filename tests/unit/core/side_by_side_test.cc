@@ -95,7 +95,7 @@ TEST(SampleAssignmentTest, IsCloseToTheBestOfAllAndTheBoundIsBelowIt) {
       std::vector<double> times;
       for (const double size : sizes) times.push_back(size * random.Range(50, 300) / 100);
       loads.push_back(Load(static_cast<int>(random.Range(1, 3)), times));
-      for (MeshLoad::Sample& sample : loads.back().samples) sample.fits = !random.Chance(5);
+      for (SampleEstimate& sample : loads.back().samples) sample.fits = !random.Chance(5);
     }
     double best = std::numeric_limits<double>::infinity();
     ForEachAssignment(loads, [&](const std::vector<int>& assignment) {
